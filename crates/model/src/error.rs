@@ -1,0 +1,154 @@
+//! Error codes: the stable part of every error.
+//!
+//! Hundreds of private causes fold into few public codes, and codes into seven kinds that tell a caller
+//! what to do. Each code has a page in `docs/errors/`, and a test keeps the two in step.
+
+use std::fmt;
+
+/// What a caller can do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Someone else came first. Read again and retry.
+    Conflict,
+    /// The thing that was named does not exist.
+    NotFound,
+    /// The request itself is wrong. The same request fails again.
+    Invalid,
+    /// The right to do this was lost. Stop.
+    Fenced,
+    /// A bound was reached. Back off, or make room.
+    Full,
+    /// It cannot be done now. Retry later.
+    Unavailable,
+    /// What is stored is not what was written. Nothing heals this silently.
+    Corrupt,
+}
+
+impl Kind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::NotFound => "not_found",
+            Self::Invalid => "invalid",
+            Self::Fenced => "fenced",
+            Self::Full => "full",
+            Self::Unavailable => "unavailable",
+            Self::Corrupt => "corrupt",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An error with a stable code.
+pub trait Coded {
+    fn code(&self) -> Code;
+}
+
+macro_rules! codes {
+    ($($variant:ident = $text:literal, $kind:ident, $meaning:literal;)*) => {
+        /// The stable name of what went wrong. Codes are never renamed or reused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl Code {
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            pub const fn kind(self) -> Kind {
+                match self { $(Self::$variant => Kind::$kind,)* }
+            }
+
+            /// One sentence, as it stands at the head of the code's page.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    // Encodings and ids.
+    IdInvalid = "ID_INVALID", Invalid, "A text is not the id it was taken for.";
+    CborMalformed = "CBOR_MALFORMED", Invalid, "Bytes are not the CBOR of what was expected.";
+    CborNotCanonical = "CBOR_NOT_CANONICAL", Invalid, "CBOR bytes are valid, but not in canonical form.";
+    JsonMalformed = "JSON_MALFORMED", Invalid, "A text is not JSON.";
+    JsonNotCanonical = "JSON_NOT_CANONICAL", Invalid, "JSON is valid, but not in canonical form.";
+    ValueNotJson = "VALUE_NOT_JSON", Invalid, "A value has no JSON form.";
+
+    // Transactions.
+    TransactionConflict = "TRANSACTION_CONFLICT", Conflict, "Another transaction wrote what this one had read.";
+    TransactionTooOld = "TRANSACTION_TOO_OLD", Conflict, "A transaction was open longer than the engine keeps history.";
+    CommitUnknown = "COMMIT_UNKNOWN", Unavailable, "Whether a commit was applied is not known.";
+    KeyInvalid = "KEY_INVALID", Invalid, "A key is empty, too long, or in the reserved range.";
+    ValueTooLarge = "VALUE_TOO_LARGE", Invalid, "A value exceeds what an engine stores under one key.";
+    TransactionTooLarge = "TRANSACTION_TOO_LARGE", Invalid, "A transaction writes or reads more than the bound.";
+    RangeInvalid = "RANGE_INVALID", Invalid, "A range read asks for no items, or for more than the bound.";
+    TransactionClosed = "TRANSACTION_CLOSED", Invalid, "A transaction was used after its engine closed.";
+
+    // Engines.
+    EngineBusy = "ENGINE_BUSY", Full, "The engine's commit queue is full.";
+    EngineFailed = "ENGINE_FAILED", Unavailable, "The engine could not read or write its storage.";
+    DiskFull = "DISK_FULL", Unavailable, "The disk has no room for another commit.";
+    FolderInUse = "FOLDER_IN_USE", Unavailable, "Another process has the data folder open.";
+    FolderInvalid = "FOLDER_INVALID", Invalid, "A path is not a data folder, and cannot become one.";
+    FolderVersion = "FOLDER_VERSION", Invalid, "A data folder was written in a format that this version does not read.";
+    FolderDenied = "FOLDER_DENIED", Unavailable, "The process may not read or write the data folder.";
+    EngineCorrupt = "ENGINE_CORRUPT", Corrupt, "Stored bytes are not what was written.";
+    BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
+    BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    fn page(code: Code) -> String {
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
+        let path = pages.join(format!("{code}.md"));
+        fs::read_to_string(&path).unwrap_or_else(|_| panic!("no page for {code}: write {}", path.display()))
+    }
+
+    #[test]
+    fn each_code_has_a_page_that_begins_with_its_name_kind_and_meaning() {
+        for &code in Code::ALL {
+            let expected = format!("# {code}\n\nKind: `{}`. {}\n", code.kind(), code.meaning());
+            assert!(page(code).starts_with(&expected), "docs/errors/{code}.md must begin with:\n{expected}");
+        }
+    }
+
+    #[test]
+    fn each_page_tells_what_to_do() {
+        for &code in Code::ALL {
+            assert!(page(code).contains("\n## What to do\n"), "docs/errors/{code}.md lacks `## What to do`");
+        }
+    }
+
+    #[test]
+    fn each_page_belongs_to_a_code_and_no_two_codes_share_a_name() {
+        let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+        let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors")).unwrap();
+        for page in pages {
+            let file = page.unwrap().file_name().into_string().unwrap();
+            let name = file.strip_suffix(".md").unwrap_or(&file);
+            assert!(name == "README" || names.contains(name), "docs/errors/{file} belongs to no code");
+        }
+    }
+}

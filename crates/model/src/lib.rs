@@ -1,0 +1,21 @@
+//! The words that every part of Mundi speaks: ids, canonical encodings, limits, error codes.
+//!
+//! This crate must never know an engine, a clock, a source of randomness, a file or a socket, and
+//! nothing in it is asynchronous. Ids are made elsewhere, from injected entropy; here they only get
+//! their type and their text form.
+
+pub mod cbor;
+pub mod error;
+mod hash;
+mod ids;
+pub mod json;
+pub mod limits;
+pub mod record;
+mod text;
+mod value;
+
+pub use error::{Code, Coded, Kind};
+pub use hash::{Hash, IntentHash};
+pub use ids::{Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
+pub use text::ParseIdError;
+pub use value::Value;

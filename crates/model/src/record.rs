@@ -1,0 +1,371 @@
+//! The records of a world's journal, and the items of its inbox.
+//!
+//! A record is canonical CBOR and carries the hash of its predecessor: a journal is a hash chain. The
+//! numbers in `#[n(..)]` are persisted; they are never reused (a test pins them by golden bytes).
+
+use crate::{Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor};
+use minicbor::{Decode, Encode};
+use std::collections::BTreeMap;
+
+/// One entry of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Record {
+    #[n(0)]
+    pub height: Height,
+    /// The hash of the record below; for the first record of a world, [`Record::CHAIN_START`].
+    #[n(1)]
+    pub prev: Hash,
+    #[n(2)]
+    pub body: Body,
+}
+
+impl Record {
+    /// What the first record of an unforked world names as its predecessor.
+    pub const CHAIN_START: Hash = Hash::from_bytes([0; 32]);
+
+    /// The canonical bytes, and the hash that the next record names.
+    pub fn seal(&self) -> (Vec<u8>, Hash) {
+        let bytes = cbor::encode(self);
+        let hash = Hash::of(&bytes);
+        (bytes, hash)
+    }
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Body {
+    /// The world begins.
+    #[n(0)]
+    Genesis(#[n(0)] Genesis),
+    /// The world begins as a branch of another one.
+    #[n(1)]
+    ForkGenesis(#[n(0)] ForkGenesis),
+    /// An inbox item was taken in; the program's step follows from it.
+    #[n(2)]
+    Ingress(#[n(0)] Ingress),
+    /// The step asked for an external effect.
+    #[n(3)]
+    Intent(#[n(0)] Intent),
+    /// The step withdrew an open intent.
+    #[n(4)]
+    Cancel(#[n(0)] IntentHash),
+    /// The step answered a call.
+    #[n(5)]
+    Reply(#[n(0)] Reply),
+    /// From the next record on, another manifest holds.
+    #[n(6)]
+    ManifestChange(#[n(0)] ManifestChange),
+    /// A snapshot of everything below this height was stored.
+    #[n(7)]
+    Snapshot(#[n(0)] SnapshotNote),
+    /// Restore starts from this snapshot from now on.
+    #[n(8)]
+    BaselineSnapshot(#[n(0)] SnapshotNote),
+    /// An inbox item was refused; it had no effect.
+    #[n(9)]
+    Rejected(#[n(0)] Rejected),
+    /// A turn ends: the running hash over all that its steps produced.
+    #[n(10)]
+    OutcomeDigest(#[n(0)] Hash),
+    /// Something that the host wants on record and the program does not see.
+    #[n(11)]
+    Custom(#[n(0)] Custom),
+}
+
+/// What is injected into a step, written once when its record is appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Stamps {
+    /// The worker's clock.
+    #[n(0)]
+    pub now_ns: u64,
+    /// The world's clock: `now_ns`, but never earlier than the record before.
+    #[n(1)]
+    pub logical_now_ns: u64,
+    /// The seed of this step's random numbers.
+    #[n(2)]
+    #[cbor(with = "minicbor::bytes")]
+    pub entropy: [u8; 16],
+    /// The manifest that is current at this height.
+    #[n(3)]
+    pub manifest: Hash,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Genesis {
+    #[n(0)]
+    pub universe: UniverseId,
+    #[n(1)]
+    pub world: WorldId,
+    #[n(2)]
+    pub manifest: Hash,
+    #[n(3)]
+    pub now_ns: u64,
+}
+
+/// What becomes of the parent's open intents in a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum EffectPolicy {
+    /// They are cleared: a branch repeats no side effect.
+    #[n(0)]
+    Suppress,
+    /// They are answered from the parent's receipts while the intents match.
+    #[n(1)]
+    Recorded,
+    /// They are published anew, under the child's own intent hashes.
+    #[n(2)]
+    Live,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ForkGenesis {
+    #[n(0)]
+    pub universe: UniverseId,
+    #[n(1)]
+    pub world: WorldId,
+    #[n(2)]
+    pub parent: WorldId,
+    /// The child starts with this head: it shares all records of the parent below it.
+    #[n(3)]
+    pub forked_at: Height,
+    /// The parent's snapshot at that height, and the one that the policy made of it.
+    #[n(4)]
+    pub parent_snapshot: Hash,
+    #[n(5)]
+    pub snapshot: Hash,
+    #[n(6)]
+    pub policy: EffectPolicy,
+    #[n(7)]
+    pub now_ns: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Ingress {
+    #[n(0)]
+    pub stamps: Stamps,
+    /// Where in the inbox it stood.
+    #[n(1)]
+    pub seq: InboxSeq,
+    #[n(2)]
+    pub item: InboxItem,
+}
+
+/// A request for an external effect.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Intent {
+    #[n(0)]
+    pub hash: IntentHash,
+    #[n(1)]
+    pub kind: String,
+    #[n(2)]
+    pub params: Payload,
+    /// The program's own name for it, so that a receipt finds its way inside the world.
+    #[n(3)]
+    pub label: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Reply {
+    /// The call that it answers: the inbox place of the event.
+    #[n(0)]
+    pub to: InboxSeq,
+    #[n(1)]
+    pub outcome: ReplyOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum ReplyOutcome {
+    #[n(0)]
+    Ok(#[n(0)] Payload),
+    /// The step failed: a code, and a sentence for people.
+    #[n(1)]
+    Failed(#[n(0)] String, #[n(1)] String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ManifestChange {
+    #[n(0)]
+    pub from: Hash,
+    #[n(1)]
+    pub to: Hash,
+    /// The operator insisted although a rehearsal over open work diverged.
+    #[n(2)]
+    pub forced: bool,
+}
+
+/// A snapshot as the journal and the index know it. One at height `h` covers every record below `h`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct SnapshotNote {
+    #[n(0)]
+    pub snapshot: Hash,
+    #[n(1)]
+    pub height: Height,
+    #[n(2)]
+    pub logical_time_ns: u64,
+    /// Every intent published below this height has its receipt below the snapshot, or is listed in it.
+    #[n(3)]
+    pub receipt_horizon: Option<Height>,
+    /// The manifest that the journal gives at `height`.
+    #[n(4)]
+    pub manifest: Hash,
+    /// The chain hash of the record below `height`.
+    #[n(5)]
+    pub chain: Hash,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Rejected {
+    #[n(0)]
+    pub seq: InboxSeq,
+    /// A stable error code.
+    #[n(1)]
+    pub code: String,
+    #[n(2)]
+    pub reason: String,
+    /// The hash of the refused item's bytes.
+    #[n(3)]
+    pub item: Hash,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Custom {
+    #[n(0)]
+    pub kind: String,
+    #[n(1)]
+    pub payload: Payload,
+}
+
+/// Bytes that are carried along, or the content-store object that holds them when there are many.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Payload {
+    #[n(0)]
+    Inline(
+        #[n(0)]
+        #[cbor(with = "minicbor::bytes")]
+        Vec<u8>,
+    ),
+    #[n(1)]
+    Blob(#[n(0)] Hash, #[n(1)] u64),
+}
+
+/// What waits in an inbox.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct InboxItem {
+    #[n(0)]
+    pub input: Input,
+    #[n(1)]
+    pub origin: Origin,
+}
+
+/// The five ways in.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Input {
+    /// An event of the program's own vocabulary.
+    #[n(0)]
+    Event {
+        #[n(0)]
+        schema: String,
+        #[n(1)]
+        value: Payload,
+        #[n(2)]
+        key: Option<String>,
+    },
+    /// The terminal answer to an intent.
+    #[n(1)]
+    Receipt(#[n(0)] Receipt),
+    /// A message for a named inbox of the program.
+    #[n(2)]
+    Message {
+        #[n(0)]
+        inbox: String,
+        #[n(1)]
+        payload: Payload,
+        #[n(2)]
+        headers: BTreeMap<String, String>,
+    },
+    /// A timer of the program came due.
+    #[n(3)]
+    TimerFired {
+        #[n(0)]
+        timer: IntentHash,
+        #[n(1)]
+        payload: Payload,
+    },
+    /// A command of an operator: upgrade, pause, snapshot ...
+    #[n(4)]
+    Control {
+        #[n(0)]
+        command: String,
+        #[n(1)]
+        payload: Payload,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Receipt {
+    #[n(0)]
+    pub intent: IntentHash,
+    #[n(1)]
+    pub kind: String,
+    #[n(2)]
+    pub status: ReceiptStatus,
+    #[n(3)]
+    pub payload: Payload,
+    /// Which adapter answered.
+    #[n(4)]
+    pub adapter: String,
+    #[n(5)]
+    #[cbor(with = "minicbor::bytes")]
+    pub signature: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ReceiptStatus {
+    #[n(0)]
+    Ok,
+    #[n(1)]
+    Error,
+    #[n(2)]
+    Timeout,
+}
+
+/// Where an item came from: carried along for answers, traces and causality, and never interpreted.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Origin {
+    #[n(0)]
+    pub enqueued_at_ns: u64,
+    #[n(1)]
+    pub correlation_id: Option<String>,
+    /// W3C `traceparent`.
+    #[n(2)]
+    pub trace: Option<String>,
+    /// Someone waits for the reply to this very item.
+    #[n(3)]
+    pub wants_reply: bool,
+    /// The world that sent it, and the height that its sender had reached.
+    #[n(4)]
+    pub sender: Option<Sender>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Sender {
+    #[n(0)]
+    pub world: WorldId,
+    #[n(1)]
+    pub height: Height,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_record_names_its_predecessor() {
+        let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::OutcomeDigest(Hash::of(b"")) };
+        let (bytes, hash) = first.seal();
+        assert_eq!(cbor::decode::<Record>(&bytes).unwrap(), first);
+        let second = Record { height: Height::new(1), prev: hash, body: Body::Cancel(IntentHash::of(b"x")) };
+        assert_ne!(second.seal().1, hash);
+    }
+}
