@@ -35,7 +35,10 @@ pub fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
 
 /// Appends the canonical bytes of a value.
 pub fn encode_into<T: Encode<()>>(value: &T, bytes: &mut Vec<u8>) {
-    #[expect(clippy::expect_used, reason = "a `Vec` takes every write, and no type of this project refuses to be encoded")]
+    #[expect(
+        clippy::expect_used,
+        reason = "a `Vec` takes every write, and no type of this project refuses to be encoded"
+    )]
     Encoder::new(bytes).encode(value).map(|_| ()).expect("encoding into memory");
 }
 

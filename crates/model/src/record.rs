@@ -362,7 +362,8 @@ mod tests {
 
     #[test]
     fn a_sealed_record_names_its_predecessor() {
-        let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::OutcomeDigest(Hash::of(b"")) };
+        let first =
+            Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::OutcomeDigest(Hash::of(b"")) };
         let (bytes, hash) = first.seal();
         assert_eq!(cbor::decode::<Record>(&bytes).unwrap(), first);
         let second = Record { height: Height::new(1), prev: hash, body: Body::Cancel(IntentHash::of(b"x")) };
