@@ -16,9 +16,11 @@ pub mod atomicity;
 pub mod conflicts;
 pub mod counters;
 pub mod deletes;
+pub mod history;
 pub mod isolation;
 pub mod limits;
 mod lossy;
+pub mod model;
 pub mod own_writes;
 pub mod realtime;
 pub mod reopen;
@@ -121,6 +123,9 @@ macro_rules! for_each_conformance_property {
             reopen::acknowledged_commits_survive_a_crash,
             reopen::what_was_not_committed_does_not_survive,
             reopen::stamps_go_on_rising_after_a_crash,
+            model::random_transactions_agree_with_a_sorted_map,
+            history::concurrent_histories_have_an_order,
+            history::histories_with_lost_answers_have_an_order,
         }
     };
 }
