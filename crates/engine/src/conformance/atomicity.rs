@@ -5,7 +5,7 @@
 
 use super::{
     Finding, Proof, Subject,
-    tools::{beside, contents, ensure, finished, put_all, refused, shown_items, start, stored},
+    tools::{beside, contents, ensure, finished, pause, put_all, refused, shown_items, start, stored},
 };
 use crate::{Engine, RangeRead, Transaction};
 use std::sync::{
@@ -66,6 +66,7 @@ async fn read_keys<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Proof {
         if last_look {
             return Ok(());
         }
+        pause().await;
     }
 }
 
@@ -77,6 +78,7 @@ async fn read_range<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Proof {
         if last_look {
             return Ok(());
         }
+        pause().await;
     }
 }
 

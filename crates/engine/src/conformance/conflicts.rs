@@ -6,7 +6,7 @@
 
 use super::{
     Proof, Subject,
-    tools::{accepted, everything, put_all},
+    tools::{accepted, ensure, everything, put_all, refused},
 };
 use crate::{Engine, RangeRead, Transaction};
 
@@ -51,7 +51,7 @@ async fn the_part_read_still_counts(engine: &impl Engine) -> Proof {
         tx.range(if reverse { read.reverse() } else { read }).await?;
         tx.put(b"x", "2")?;
         put_all(engine, &[(key, b"new")]).await?;
-        super::tools::refused(tx.commit().await, "a key appeared within the part that a limited read had read")?;
+        refused(tx.commit().await, "a key appeared within the part that a limited read had read")?;
     }
     Ok(())
 }
@@ -122,6 +122,6 @@ pub async fn readers_always_succeed<S: Subject>(subject: &S) -> Proof {
     tx.range(everything(10)).await?;
     put_all(&engine, &[(b"a", b"2"), (b"b", b"2")]).await?;
     let committed = tx.commit().await?;
-    super::tools::ensure!(committed.stamp().is_none(), "a commit without writes claims the place {committed:?}");
+    ensure!(committed.stamp().is_none(), "a commit without writes claims the place {committed:?}");
     Ok(())
 }

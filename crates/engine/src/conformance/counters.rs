@@ -49,10 +49,13 @@ pub async fn adds_do_not_conflict<S: Subject>(subject: &S) -> Proof {
     Ok(())
 }
 
+/// A key, its value before, what is added, and the sum.
+type Case<'a> = (&'a [u8], Option<&'a [u8]>, i64, i64);
+
 /// A missing value or one that is not eight bytes counts as zero, and the sum wraps.
 pub async fn adds_wrap_and_start_from_zero<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
-    let cases: [(&[u8], Option<&[u8]>, i64, i64); 6] = [
+    let cases: [Case<'_>; 6] = [
         (b"absent", None, 5, 5),
         (b"empty", Some(b""), 5, 5),
         (b"short", Some(b"1234567"), 5, 5),

@@ -6,7 +6,7 @@
 
 use super::{
     Proof, Subject,
-    tools::{contents, ensure, put_all, shown_items, stored},
+    tools::{contents, ensure, put_all, shown_items, stored, wipe},
 };
 use crate::{Engine, Transaction};
 
@@ -47,9 +47,12 @@ pub async fn a_range_delete_spares_what_comes_after_it<S: Subject>(subject: &S) 
     Ok(())
 }
 
+/// A range, and which of the keys it leaves.
+type Case<'a> = (&'a [u8], &'a [u8], &'a [&'a [u8]]);
+
 /// Start inclusive, end exclusive; an empty or inverted range is nothing; `0xff` ends all.
 pub async fn a_range_delete_takes_exactly_its_range<S: Subject>(subject: &S) -> Proof {
-    let cases: [(&[u8], &[u8], &[&[u8]]); 6] = [
+    let cases: [Case<'_>; 6] = [
         (b"b", b"d", &[b"a", b"d", b"d\0"]),
         (b"b\0", b"d\0", &[b"a", b"b", b"d\0"]),
         (b"c", b"c", &[b"a", b"b", b"c", b"d", b"d\0"]),
@@ -57,8 +60,9 @@ pub async fn a_range_delete_takes_exactly_its_range<S: Subject>(subject: &S) -> 
         (b"", b"c", &[b"c", b"d", b"d\0"]),
         (b"c", b"\xff", &[b"a", b"b"]),
     ];
+    let engine = subject.open().await;
     for (start, end, expected) in cases {
-        let engine = subject.open().await;
+        wipe(&engine).await?;
         put_all(&engine, &[(b"a", b""), (b"b", b""), (b"c", b""), (b"d", b""), (b"d\0", b"")]).await?;
         let mut tx = engine.begin().await?;
         tx.delete_range(start, end)?;

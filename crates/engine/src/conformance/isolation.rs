@@ -6,7 +6,7 @@
 
 use super::{
     Proof, Subject,
-    tools::{ensure, put_all, refused, shown_value},
+    tools::{ensure, put_all, refused, shown_items, shown_value, wipe},
 };
 use crate::{Engine, EngineError, RangeRead, Transaction};
 
@@ -31,7 +31,7 @@ pub async fn reads_come_from_one_snapshot<S: Subject>(subject: &S) -> Proof {
         for read in [RangeRead::prefix(b"", 10), RangeRead::prefix(b"", 10).reverse().snapshot()] {
             let page = tx.range(read).await?;
             let is_old = page.items.len() == 3 && page.items.iter().all(|(_, value)| value == "old");
-            ensure!(is_old, "a range saw {} instead of its snapshot", super::tools::shown_items(&page.items));
+            ensure!(is_old, "a range saw {} instead of its snapshot", shown_items(&page.items));
         }
     }
     Ok(())
@@ -99,8 +99,9 @@ impl Change {
 
 /// A key read conflicts with a put, an add, a delete and a range delete of that key.
 pub async fn every_kind_of_write_is_noticed_by_a_key_read<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
     for change in [Change::Put, Change::Add, Change::Delete, Change::DeleteRange] {
-        let engine = subject.open().await;
+        wipe(&engine).await?;
         put_all(&engine, &[(b"m", b"old")]).await?;
         let mut tx = engine.begin().await?;
         tx.get(b"m").await?;
@@ -113,9 +114,10 @@ pub async fn every_kind_of_write_is_noticed_by_a_key_read<S: Subject>(subject: &
 
 /// A range read conflicts with every kind of write into the range.
 pub async fn every_kind_of_write_is_noticed_by_a_range_read<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
     for change in [Change::Put, Change::Add, Change::Delete, Change::DeleteRange, Change::Stamped] {
         for read in [RangeRead::new("l", "n", 10), RangeRead::new("l", "n", 10).reverse()] {
-            let engine = subject.open().await;
+            wipe(&engine).await?;
             put_all(&engine, &[(b"m", b"old")]).await?;
             let mut tx = engine.begin().await?;
             tx.range(read.clone()).await?;
@@ -136,9 +138,10 @@ async fn commit_change(engine: &impl Engine, change: Change) -> Proof {
 
 /// A key that appears in a range, or at a place that was found empty, where nothing was returned before.
 pub async fn phantoms_are_refused<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
     for reverse in [false, true] {
         for phantom in [&b"k/"[..], b"k/0", b"k/15", b"k/9\xff"] {
-            let engine = subject.open().await;
+            wipe(&engine).await?;
             put_all(&engine, &[(b"k/1", b""), (b"k/2", b"")]).await?;
             let mut tx = engine.begin().await?;
             let read = RangeRead::prefix(b"k/", 10);
@@ -148,7 +151,6 @@ pub async fn phantoms_are_refused<S: Subject>(subject: &S) -> Proof {
             refused(tx.commit().await, &format!("phantom {} in a range that was read", phantom.escape_ascii()))?;
         }
     }
-    let engine = subject.open().await;
     let mut tx = engine.begin().await?;
     tx.get(b"absent").await?;
     tx.put(b"mine", "1")?;

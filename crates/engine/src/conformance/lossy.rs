@@ -127,3 +127,54 @@ impl<T> Losses<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Memory;
+    use pollster::block_on;
+
+    async fn put(engine: &Lossy<Memory>, key: &[u8]) -> Result<Committed, CommitError> {
+        let mut tx = engine.begin().await?;
+        tx.put(key, "")?;
+        tx.commit().await
+    }
+
+    async fn has(engine: &Memory, key: &[u8]) -> bool {
+        engine.begin().await.unwrap().get(key).await.unwrap().is_some()
+    }
+
+    #[test]
+    fn an_unanswered_commit_was_applied_or_dropped_or_comes_later() {
+        block_on(async {
+            let (mut applied, mut dropped, mut late) = (0, 0, 0);
+            let engine = Memory::new();
+            let lossy = Lossy::new(engine.clone(), 7);
+            for number in 0..100u8 {
+                let key = [b'k', number];
+                if put(&lossy, &key).await.is_ok() {
+                    assert!(has(&engine, &key).await, "an answer was given for nothing");
+                    continue;
+                }
+                let at_once = has(&engine, &key).await;
+                lossy.settle().await;
+                match (at_once, has(&engine, &key).await) {
+                    (true, _) => applied += 1,
+                    (false, false) => dropped += 1,
+                    (false, true) => late += 1,
+                }
+            }
+            assert!(applied > 0 && dropped > 0 && late > 0, "{applied} {dropped} {late}");
+        });
+    }
+
+    #[test]
+    fn a_seed_decides_every_fate() {
+        let fates = |seed| {
+            let lossy = Lossy::new(Memory::new(), seed);
+            (0..50).map(|_| block_on(put(&lossy, b"k")).is_ok()).collect::<Vec<_>>()
+        };
+        assert_eq!(fates(1), fates(1));
+        assert_ne!(fates(1), fates(2));
+    }
+}

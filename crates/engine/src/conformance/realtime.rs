@@ -6,7 +6,7 @@
 
 use super::{
     Proof, Subject,
-    tools::{beside, counter, ensure, finished, start, stored},
+    tools::{beside, counter, ensure, finished, pause, start, stored},
 };
 use crate::{Engine, RangeRead, Transaction};
 use std::sync::{
@@ -56,6 +56,7 @@ async fn follow<E: Engine>(engine: E, acknowledged: Arc<AtomicI64>, done: Arc<At
         let at_least = acknowledged.load(Ordering::SeqCst);
         let found = counter(stored(&engine, b"n").await?.as_ref());
         ensure!(found >= at_least, "{at_least} was acknowledged, and a transaction begun afterwards saw {found}");
+        pause().await;
     }
     Ok(())
 }
@@ -86,6 +87,7 @@ async fn compare<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Proof {
         let second = counter(tx.get(b"second").await?.as_ref());
         let in_order = second == first || second == first - 1;
         ensure!(in_order, "one snapshot shows first={first} and second={second}");
+        pause().await;
     }
     Ok(())
 }

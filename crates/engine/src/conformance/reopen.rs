@@ -6,7 +6,7 @@
 
 use super::{
     Finding, Proof, Subject,
-    tools::{beside, contents, counter, ensure, put_all, shown_items, stamp_of, stored},
+    tools::{beside, contents, counter, ensure, put_all, refused, shown_items, stamp_of, stored},
 };
 use crate::{Engine, Transaction};
 
@@ -58,7 +58,7 @@ pub async fn what_was_not_committed_does_not_survive<S: Subject>(subject: &S) ->
     conflicting.get(b"guard").await?;
     conflicting.put(b"refused", "1")?;
     put_all(&engine, &[(b"guard", b"1")]).await?;
-    super::tools::refused(conflicting.commit().await, "what it had read was changed")?;
+    refused(conflicting.commit().await, "what it had read was changed")?;
     let mut open = engine.begin().await?;
     open.put(b"open", "1")?;
     open.delete_range(b"k", b"l")?;

@@ -4,7 +4,7 @@
 //! or by letting an unanswered commit land after its retry although what it had read has changed.
 
 use super::{
-    Lossy, Proof, Subject,
+    Finding, Lossy, Proof, Subject,
     tools::{beside, contents, counter, ensure, stored},
 };
 use crate::{CommitError, Engine, Transaction};
@@ -39,7 +39,7 @@ async fn work_through<E: Engine>(engine: E, worker: u8) -> Proof {
 }
 
 /// One try. The guard makes it idempotent: whoever comes second finds it, or conflicts on it.
-async fn is_done<E: Engine>(engine: &E, task: [u8; 2]) -> Result<bool, super::Finding> {
+async fn is_done<E: Engine>(engine: &E, task: [u8; 2]) -> Result<bool, Finding> {
     let guard = [b"done/", &task[..]].concat();
     let mut tx = engine.begin().await?;
     if tx.get(&guard).await?.is_some() {

@@ -5,7 +5,7 @@
 //! are lost), or by including the end.
 
 use super::{
-    Proof, Subject,
+    Finding, Proof, Subject,
     tools::{Items, ensure, everything, put_all, shown, shown_items},
 };
 use crate::{Engine, RangeRead, Transaction};
@@ -16,7 +16,7 @@ use mundi_model::limits;
 const KEYS: [&[u8]; 12] =
     [b"\0", b"\0\0", b"\x01", b"A", b"B", b"a", b"a\0", b"a\xff", b"aa", b"b", b"\x80", b"\xfe\xff\xff"];
 
-async fn with_keys<S: Subject>(subject: &S) -> Result<S::Engine, super::Finding> {
+async fn with_keys<S: Subject>(subject: &S) -> Result<S::Engine, Finding> {
     let engine = subject.open().await;
     let mut tx = engine.begin().await?;
     for key in KEYS.iter().rev() {
@@ -86,11 +86,7 @@ pub async fn pages_put_together_give_the_whole<S: Subject>(subject: &S) -> Proof
 }
 
 /// Reads a page; the key to go on from, if there is more.
-async fn next_page(
-    tx: &mut impl Transaction,
-    read: &RangeRead,
-    found: &mut Items,
-) -> Result<Option<Bytes>, super::Finding> {
+async fn next_page(tx: &mut impl Transaction, read: &RangeRead, found: &mut Items) -> Result<Option<Bytes>, Finding> {
     let page = tx.range(read.clone()).await?;
     let last = page.items.last().map(|(key, _)| key.clone());
     found.extend(page.items);

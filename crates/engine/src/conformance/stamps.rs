@@ -6,7 +6,7 @@
 
 use super::{
     Finding, Proof, Subject,
-    tools::{beside, contents, ensure, finished, shown_items, stamp_of, start},
+    tools::{beside, contents, ensure, finished, pause, shown_items, stamp_of, start},
 };
 use crate::{Engine, RangeRead, Transaction};
 use bytes::Bytes;
@@ -100,6 +100,7 @@ async fn follow_by_cursor<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Result
         if last_look && !page.more {
             return Ok(seen);
         }
+        pause().await;
     }
 }
 
@@ -116,6 +117,7 @@ async fn watch_whole_queue<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Proof
         }
         ensure!(now.len() >= seen.len(), "items vanished from the queue");
         seen = now;
+        pause().await;
     }
     Ok(())
 }

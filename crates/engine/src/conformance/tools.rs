@@ -5,6 +5,14 @@ use crate::{CommitError, Committed, Engine, RangeRead, Transaction};
 use bytes::Bytes;
 use futures_channel::oneshot;
 use mundi_model::{Stamp, limits};
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
 
 /// Ends the property with a story unless the condition holds.
 macro_rules! ensure {
@@ -23,21 +31,46 @@ pub(super) fn everything(limit: usize) -> RangeRead {
     RangeRead::prefix(b"", limit)
 }
 
+/// Lets other tasks run, on an executor of threads as on one that has a single thread.
+pub(super) async fn pause() {
+    let mut has_paused = false;
+    poll_fn(|context| {
+        if has_paused {
+            return Poll::Ready(());
+        }
+        has_paused = true;
+        std::thread::yield_now();
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Runs tasks beside each other and waits for all; the first finding stands for all.
-pub(super) async fn beside<S, T>(
-    subject: &S,
-    tasks: Vec<impl Future<Output = Result<T, Finding>> + Send + 'static>,
-) -> Result<Vec<T>, Finding>
+///
+/// None begins before all are there: a thread takes longer to start than most tasks to end.
+pub(super) async fn beside<S, T, F>(subject: &S, tasks: Vec<F>) -> Result<Vec<T>, Finding>
 where
     S: Subject,
     T: Send + 'static,
+    F: Future<Output = Result<T, Finding>> + Send + 'static,
 {
-    let running: Vec<_> = tasks.into_iter().map(|task| start(subject, task)).collect();
+    let missing = Arc::new(AtomicUsize::new(tasks.len()));
+    let running: Vec<_> =
+        tasks.into_iter().map(|task| start(subject, after_all_are_there(missing.clone(), task))).collect();
     let mut results = Vec::with_capacity(running.len());
     for task in running {
         results.push(finished(task).await?);
     }
     Ok(results)
+}
+
+async fn after_all_are_there<T>(missing: Arc<AtomicUsize>, task: impl Future<Output = T>) -> T {
+    missing.fetch_sub(1, Ordering::SeqCst);
+    while missing.load(Ordering::SeqCst) > 0 {
+        pause().await;
+    }
+    task.await
 }
 
 pub(super) type Running<T> = oneshot::Receiver<Result<T, Finding>>;
@@ -85,6 +118,16 @@ pub(super) async fn contents(engine: &impl Engine) -> Result<Items, Finding> {
         let Some(last) = last.filter(|_| page.more) else { return Ok(items) };
         read.start = [&last[..], &[0]].concat().into();
     }
+}
+
+/// Makes the store empty again: some engines take long to open a new one.
+pub(super) async fn wipe(engine: &impl Engine) -> Proof {
+    let mut tx = engine.begin().await?;
+    tx.delete_range(b"", b"\xff")?;
+    tx.commit().await?;
+    let left = contents(engine).await?.len();
+    ensure!(left == 0, "deleting everything left {left} items");
+    Ok(())
 }
 
 /// The stamp of a commit that wrote something.

@@ -6,30 +6,31 @@
 
 use super::{
     Proof, Subject,
-    tools::{beside, counter, ensure, put_all, shown_value, stored},
+    tools::{beside, counter, ensure, put_all, shown_value, stored, wipe},
 };
 use crate::{Engine, EngineError, Transaction};
 use bytes::Bytes;
 use futures_util::FutureExt;
 
 /// What a watched key is before, and what happens to it.
-type Change<T> = (&'static str, Option<&'static [u8]>, fn(&mut T) -> Result<(), EngineError>);
+type Change<T> = (Option<&'static [u8]>, fn(&mut T) -> Result<(), EngineError>);
 
 fn changes<T: Transaction>() -> [Change<T>; 6] {
     [
-        ("its creation", None, |tx| tx.put(b"k", "1")),
-        ("a put", Some(b"0"), |tx| tx.put(b"k", "1")),
-        ("a put of nothing", Some(b"0"), |tx| tx.put(b"k", "")),
-        ("an add", Some(b"0"), |tx| tx.add(b"k", 1)),
-        ("a delete", Some(b"0"), |tx| tx.delete(b"k")),
-        ("a range delete", Some(b"0"), |tx| tx.delete_range(b"a", b"z")),
+        (None, |tx| tx.put(b"k", "1")),
+        (Some(b"0"), |tx| tx.put(b"k", "1")),
+        (Some(b"0"), |tx| tx.put(b"k", "")),
+        (Some(b"0"), |tx| tx.add(b"k", 1)),
+        (Some(b"0"), |tx| tx.delete(b"k")),
+        (Some(b"0"), |tx| tx.delete_range(b"a", b"z")),
     ]
 }
 
 /// A watch that lies in wait ends after every kind of change, one of many watches on the key as well.
 pub async fn a_change_ends_a_watch<S: Subject>(subject: &S) -> Proof {
-    for (_, before, change) in changes::<<S::Engine as Engine>::Transaction>() {
-        let engine = subject.open().await;
+    let engine = subject.open().await;
+    for (before, change) in changes::<<S::Engine as Engine>::Transaction>() {
+        wipe(&engine).await?;
         put_all(&engine, &[(b"other", b"1")]).await?;
         if let Some(before) = before {
             put_all(&engine, &[(b"k", before)]).await?;
@@ -49,8 +50,9 @@ pub async fn a_change_ends_a_watch<S: Subject>(subject: &S) -> Proof {
 
 /// A watch for another value than the present one ends at once, without any further commit.
 pub async fn a_watch_on_an_older_value_ends_at_once<S: Subject>(subject: &S) -> Proof {
-    for (_, before, change) in changes::<<S::Engine as Engine>::Transaction>() {
-        let engine = subject.open().await;
+    let engine = subject.open().await;
+    for (before, change) in changes::<<S::Engine as Engine>::Transaction>() {
+        wipe(&engine).await?;
         if let Some(before) = before {
             put_all(&engine, &[(b"k", before)]).await?;
         }

@@ -1,6 +1,7 @@
 //! What the test binaries share: a subject that runs tasks on threads, and how to prove a property on it.
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "tests fail and speak this way")]
 
 use futures_util::future::BoxFuture;
 use mundi_engine::conformance::{Finding, Subject, properties};

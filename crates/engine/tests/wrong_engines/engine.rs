@@ -97,7 +97,6 @@ impl Engine for Wrong {
         let pooled = self.shared.pooled.lock().replace(next);
         Ok(match (self.fault, pooled) {
             (Fault::StaleSnapshots, Some(pooled)) => WrongTransaction::new(self, pooled, fresh),
-            (Fault::MixedSnapshots, Some(pooled)) => WrongTransaction::new(self, fresh, pooled),
             _ => WrongTransaction::new(self, fresh, self.store.begin().await?),
         })
     }

@@ -101,7 +101,7 @@ faults! {
     StaleSnapshots: who_begins_after_an_acknowledgement_sees_it, concurrent_histories_have_an_order;
     /// Acknowledges first and applies with the next commit.
     AcknowledgesEarly: who_begins_after_an_acknowledgement_sees_it;
-    /// Reads from two replicas, one of which lags.
+    /// Reads from two replicas, one of which lags behind the other.
     MixedSnapshots: an_acknowledged_chain_is_seen_in_order;
     /// Calls an applied commit a conflict, now and then.
     ConflictAfterApply: a_conflict_was_surely_not_applied;

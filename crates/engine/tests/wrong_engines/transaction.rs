@@ -48,7 +48,7 @@ pub(crate) struct WrongTransaction {
     wrong: Wrong,
     /// Taken by the commit.
     inner: Option<MemoryTransaction>,
-    /// Reads the same snapshot (or another one, if that is the fault) and knows no writes.
+    /// Reads about the same snapshot, and knows no writes.
     bare: MemoryTransaction,
     writes: Vec<Write>,
     reads: Vec<(Bytes, Option<Bytes>)>,
@@ -110,7 +110,10 @@ impl WrongTransaction {
             Fault::OwnAddsUnseen if self.writes.iter().any(|write| matches!(write, Write::Add(at, _) if at == key)) => {
                 self.bare.get(key).await
             }
-            Fault::MixedSnapshots if self.reads.len() % 2 == 0 => self.bare.get(key).await,
+            Fault::MixedSnapshots if !self.reads.is_empty() => {
+                Wrong::linger();
+                self.wrong.newest(key).await
+            }
             Fault::DeletionsUnnoticed => self.inner().get_snapshot(key).await,
             Fault::LocksNeighbours => {
                 let beside = RangeRead::new(key.to_vec(), [key, b"\xff"].concat(), 100);
@@ -129,7 +132,7 @@ impl WrongTransaction {
             Fault::LimitLocksAll if !read.snapshot => {
                 self.inner().range(RangeRead { limit: limits::RANGE_ITEMS_MAX, ..read.clone() }).await?;
             }
-            Fault::EndInclusive if read.end != &b"\xff"[..] => read.end = [&read.end[..], &[0]].concat().into(),
+            Fault::EndInclusive if read.end != b"\xff"[..] => read.end = [&read.end[..], &[0]].concat().into(),
             Fault::ReverseTakesFirst if read.reverse => read.limit = limits::RANGE_ITEMS_MAX,
             _ => {}
         }
@@ -211,6 +214,7 @@ impl WrongTransaction {
         for write in self.writes.clone() {
             self.rewrite(&mut tx, &write, stamp).await?;
         }
+        tx.delete(b"~")?; // it may turn out that there was nothing to write
         tx.commit().await
     }
 
@@ -297,7 +301,9 @@ impl WrongTransaction {
                 inner.commit().await
             }
             Fault::StampMismatch => match inner.commit().await? {
-                Committed::At(_) => Ok(Committed::At(drawn(&self.wrong))),
+                Committed::At(_) => {
+                    Ok(Committed::At(Stamp::new(self.wrong.shared.next_stamp.fetch_add(1, Ordering::SeqCst), 1)))
+                }
                 read_only => Ok(read_only),
             },
             Fault::StampsDrawnEarly => {

@@ -5,6 +5,7 @@
 //! to find is the place of readers, and of writers whose fate is unknown.
 
 use super::record::{Event, Fate, KEYS};
+use crate::conformance::tools::shown_value;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,7 +127,7 @@ pub(super) fn explain(history: &[Event], stuck: &Stuck) -> String {
     let state: Vec<String> = KEYS
         .iter()
         .zip(&stuck.state)
-        .map(|(key, value)| format!("{}={}", key.escape_ascii(), super::shown_value(value.as_ref())))
+        .map(|(key, value)| format!("{}={}", key.escape_ascii(), shown_value(value.as_ref())))
         .collect();
     let (tail, left): (Vec<_>, Vec<_>) = (tail.collect(), left.collect());
     format!(

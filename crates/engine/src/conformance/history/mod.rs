@@ -10,7 +10,7 @@ mod record;
 
 use super::{
     Finding, Lossy, Proof, Subject,
-    tools::{beside, shown_value},
+    tools::{beside, wipe},
 };
 use crate::Engine;
 use check::{explain, order};
@@ -18,12 +18,14 @@ use record::{Recorder, final_look, run_some};
 use std::sync::Arc;
 
 const TASKS: u64 = 5;
-const ROUNDS: u64 = 40;
+/// A history costs as much as so many scripts of the model.
+const SEEDS_PER_HISTORY: u64 = 20;
 
 /// Many short histories of five tasks, each of which has an order.
 pub async fn concurrent_histories_have_an_order<S: Subject>(subject: &S) -> Proof {
-    for round in 0..ROUNDS {
-        let engine = subject.open().await;
+    let engine = subject.open().await;
+    for round in 0..subject.seeds() / SEEDS_PER_HISTORY {
+        wipe(&engine).await?;
         let recorder = Arc::new(Recorder::default());
         one_history(subject, engine.clone(), round, &recorder).await?;
         judge(&engine, &recorder).await?;
@@ -33,8 +35,9 @@ pub async fn concurrent_histories_have_an_order<S: Subject>(subject: &S) -> Proo
 
 /// The same when answers are lost: what is unknown was applied, or not, or later.
 pub async fn histories_with_lost_answers_have_an_order<S: Subject>(subject: &S) -> Proof {
-    for round in 0..ROUNDS {
-        let engine = subject.open().await;
+    let engine = subject.open().await;
+    for round in 0..subject.seeds() / SEEDS_PER_HISTORY {
+        wipe(&engine).await?;
         let lossy = Lossy::new(engine.clone(), round);
         let recorder = Arc::new(Recorder::default());
         one_history(subject, lossy.clone(), round, &recorder).await?;

@@ -1,9 +1,11 @@
 //! Who did what, and what lay before and after it.
 
-use super::shown_value;
 use crate::{
     CommitError, Committed, Engine, RangeRead, Transaction,
-    conformance::{Finding, Proof, Seeded},
+    conformance::{
+        Finding, Proof, Seeded,
+        tools::{pause, shown_value},
+    },
 };
 use bytes::Bytes;
 use mundi_model::Stamp;
@@ -83,7 +85,7 @@ async fn run_one<E: Engine>(engine: &E, seeded: &mut Seeded, task: u64, value: B
         reads = read_range(&mut tx).await?;
     } else {
         for _ in 0..seeded.below(3) {
-            maybe_pause(seeded);
+            maybe_pause(seeded).await;
             let key = seeded.index(KEYS.len());
             reads.push((key, tx.get(KEYS[key]).await?));
         }
@@ -96,7 +98,7 @@ async fn run_one<E: Engine>(engine: &E, seeded: &mut Seeded, task: u64, value: B
             writes.push((key, value.clone()));
         }
     }
-    maybe_pause(seeded);
+    maybe_pause(seeded).await;
     let fate = fate_of(tx.commit().await)?;
     if fate == Fate::ReadOnly {
         writes.clear();
@@ -106,9 +108,9 @@ async fn run_one<E: Engine>(engine: &E, seeded: &mut Seeded, task: u64, value: B
 }
 
 /// Lets others in between, so that short histories have something to disagree about.
-fn maybe_pause(seeded: &mut Seeded) {
+async fn maybe_pause(seeded: &mut Seeded) {
     if seeded.one_in(2) {
-        std::thread::yield_now();
+        pause().await;
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn drive<E: Engine>(engine: &E, steps: &[Step]) -> Proof {
             Some(both) => both,
             None => Both { tx: engine.begin().await?, open: oracle.begin() },
         };
-        slots[step.slot] = take_step(&mut oracle, both, &step.act).await.map_err(|finding| at(step, finding))?;
+        slots[step.slot] = take_step(&mut oracle, both, &step.act).await.map_err(|finding| at(step, &finding))?;
     }
     let (found, expected) = (contents(engine).await?, items_of(&oracle));
     let is_same = found == expected;
@@ -35,7 +35,7 @@ pub(super) async fn drive<E: Engine>(engine: &E, steps: &[Step]) -> Proof {
     Ok(())
 }
 
-fn at(step: &Step, finding: Finding) -> Finding {
+fn at(step: &Step, finding: &Finding) -> Finding {
     Finding::Violation(format!("at `{step}` {finding}"))
 }
 
@@ -130,7 +130,7 @@ async fn commit<T: Transaction>(oracle: &mut Oracle, both: Both<T>) -> Proof {
         (Verdict::ReadOnly, Ok(Committed::ReadOnly)) => Ok(()),
         (Verdict::MustSucceed | Verdict::MayConflict, Ok(committed @ Committed::At(_))) => {
             let stamp = stamp_of(committed)?;
-            ensure!(oracle.commit(both.open, stamp), "{stamp:?} is not above the one before");
+            ensure!(oracle.commit(&both.open, stamp), "{stamp:?} is not above the one before");
             Ok(())
         }
         (Verdict::MustConflict | Verdict::MayConflict, Err(CommitError::Conflict)) => Ok(()),

@@ -8,8 +8,7 @@ mod drive;
 mod oracle;
 mod script;
 
-use super::{Finding, Proof, Subject, tools::contents};
-use crate::{Engine, Transaction};
+use super::{Finding, Proof, Subject, tools::wipe};
 use drive::drive;
 use script::{Step, script};
 
@@ -23,16 +22,6 @@ pub async fn random_transactions_agree_with_a_sorted_map<S: Subject>(subject: &S
             return Err(retold(subject, seed, steps, finding).await);
         }
     }
-    Ok(())
-}
-
-/// One store serves all seeds: some engines take long to open one.
-async fn wipe(engine: &impl Engine) -> Proof {
-    let mut tx = engine.begin().await?;
-    tx.delete_range(b"", b"\xff")?;
-    tx.commit().await?;
-    let left = contents(engine).await?.len();
-    super::tools::ensure!(left == 0, "deleting everything left {left} items");
     Ok(())
 }
 

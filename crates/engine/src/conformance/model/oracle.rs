@@ -114,7 +114,7 @@ impl Oracle {
     }
 
     /// Applies a transaction at this stamp; `false` if the stamp does not rise.
-    pub(super) fn commit(&mut self, open: Open, stamp: Stamp) -> bool {
+    pub(super) fn commit(&mut self, open: &Open, stamp: Stamp) -> bool {
         let before = self.now.clone();
         let now = Arc::make_mut(&mut self.now);
         let mut effect = Effect::default();
