@@ -21,6 +21,7 @@ mod janitor;
 mod log;
 mod queue;
 mod sequencer;
+pub mod sim_disk;
 mod snapshots;
 mod transaction;
 mod tree;

@@ -6,6 +6,8 @@
 pub(super) mod frame;
 mod recover;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 use super::disk::{Disk, DiskFile};
 use crate::EngineError;
@@ -145,7 +147,7 @@ impl Log {
         Ok(())
     }
 
-    /// How many bytes of log the tree has not yet persisted, roughly: whole segments.
+    #[cfg(test)]
     pub(super) fn full_segments(&self) -> usize {
         self.full.lock().len()
     }
@@ -163,8 +165,13 @@ impl Log {
     }
 
     fn retire_one(&self, name: &str) -> io::Result<()> {
-        let reusable = self.spares.lock().len() < SPARES_MAX && self.disk.open(name)?.len()? == self.segment_bytes;
-        if !reusable {
+        let len = match self.disk.open(name) {
+            Ok(file) => file.len()?,
+            // An earlier attempt came as far as the sync. As a spare it is found when the folder is next opened.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.disk.sync_folder(),
+            Err(error) => return Err(error),
+        };
+        if len != self.segment_bytes || self.spares.lock().len() >= SPARES_MAX {
             self.disk.remove(name)?;
             return self.disk.sync_folder();
         }
