@@ -1,6 +1,6 @@
 //! Who waits for which key. Engines that decide commits in this process share it.
 
-use crate::EngineError;
+use crate::{EngineError, overlay::check_key};
 use bytes::Bytes;
 use futures_channel::oneshot;
 use parking_lot::Mutex;
@@ -29,6 +29,7 @@ impl Watches {
         key: Bytes,
         mut differs: impl FnMut(&Bytes) -> Result<bool, EngineError> + Send,
     ) -> Result<(), EngineError> {
+        check_key(&key)?;
         loop {
             let (watch, woken) = self.place(&key)?;
             if differs(&key)? {
