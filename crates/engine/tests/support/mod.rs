@@ -40,3 +40,8 @@ pub(crate) fn prove<S: Subject>(subject: &S, name: &str) {
         Err(Finding::Violation(story)) => panic!("{name}: {story}"),
     }
 }
+
+/// A folder in memory where there is one: these tests simulate the loss of power by other means.
+pub(crate) fn fast_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary folder")
+}
