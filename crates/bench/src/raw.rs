@@ -41,8 +41,7 @@ impl RawLog {
     pub(crate) fn open(path: &Path, room: Room) -> io::Result<(Self, JoinHandle<io::Result<()>>)> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         if room == Room::Preallocated {
-            let zeros = vec![0; 1 << 20];
-            (0..FILE_BYTES >> 20).try_for_each(|index| file.write_all_at(&zeros, index << 20))?;
+            (0..FILE_BYTES / 4096).try_for_each(|page| file.write_all_at(&[0; 4096], page * 4096))?;
             file.sync_all()?;
         }
         let log = Self(Arc::new(Shared { queue: Mutex::default(), filled: Condvar::new() }));

@@ -13,7 +13,7 @@
 //!
 //! See `docs/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
 
-//mod backup;
+mod backup;
 mod conflicts;
 pub mod disk;
 mod folder;
@@ -28,7 +28,7 @@ mod tree;
 mod watermark;
 
 use crate::{Engine, EngineError, memory::ClockMs, watch::Watches};
-//pub use backup::{backup, restore};
+pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
 pub use folder::FORMAT;
@@ -69,7 +69,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 16 << 20,
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 32 << 20,
             cache_bytes: 32 << 20,
             clock_ms: monotonic_clock_ms(),
             disk: None,
@@ -121,13 +121,7 @@ impl Embedded {
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, EngineError> {
         let path = path.as_ref();
         let lock = folder::lock(path)?;
-        let disk = match options.disk.clone() {
-            Some(disk) => disk,
-            None => {
-                let log = path.join(folder::LOG);
-                Arc::new(Folder::new(&log).map_err(|error| folder::folder_error(&log, error))?)
-            }
-        };
+        let disk = disk_of(path, &options)?;
         match folder::progress(&*disk, path)? {
             Progress::Ready => {}
             Progress::Empty => Self::make(&disk, path, &options, 1)?,
@@ -199,6 +193,15 @@ impl Embedded {
     pub fn path(&self) -> &Path {
         &self.0.path
     }
+}
+
+/// The disk that the log of a folder is on.
+fn disk_of(path: &Path, options: &Options) -> Result<Arc<dyn Disk>, EngineError> {
+    if let Some(disk) = options.disk.clone() {
+        return Ok(disk);
+    }
+    let log = path.join(folder::LOG);
+    Ok(Arc::new(Folder::new(&log).map_err(|error| folder::folder_error(&log, error))?))
 }
 
 impl Inner {

@@ -64,16 +64,31 @@ impl Tree {
     /// Applies a frame and returns the state after it.
     pub(super) fn apply(&self, version: u64, frame: &Bytes) -> Snapshot {
         let mut order = self.order.lock();
+        let seqno = self.insert(frame).0;
+        order.version = version;
+        Snapshot { version, seqno: seqno + 1 }
+    }
+
+    /// Takes in a part of the state at a version, and counts its keys.
+    pub(super) fn fill(&self, version: u64, frame: &Bytes) -> u64 {
+        let mut order = self.order.lock();
+        order.version = version;
+        self.insert(frame).1
+    }
+
+    /// Only under the lock that decides the order.
+    fn insert(&self, frame: &Bytes) -> (u64, u64) {
         let seqno = self.seqno.next();
         let memtable = self.tree.active_memtable();
+        let mut keys = 0;
         for (key, value) in frame::writes(frame) {
             memtable.insert(match value {
                 Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
                 None => InternalValue::new_tombstone(key, seqno),
             });
+            keys += 1;
         }
-        order.version = version;
-        Snapshot { version, seqno: seqno + 1 }
+        (seqno, keys)
     }
 
     pub(super) fn get(&self, key: &[u8], seqno: u64) -> Result<Option<Bytes>, EngineError> {
