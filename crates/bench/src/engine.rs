@@ -46,7 +46,7 @@ pub(crate) struct Settings {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
-    let folder = tempfile::tempdir_in(&settings.common.dir)?;
+    let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new() };
     let workloads: [(&str, fn(&mut Bench, &Path) -> Outcome); 7] = [
