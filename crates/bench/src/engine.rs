@@ -49,7 +49,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new() };
-    let workloads: [(&str, fn(&mut Bench, &Path) -> Outcome); 7] = [
+    let workloads: [(&str, Workload); 7] = [
         ("put", Bench::puts),
         ("enqueue", Bench::enqueue),
         ("drain", Bench::drain),
@@ -68,6 +68,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+type Workload = fn(&mut Bench, &Path) -> Outcome;
 type Outcome = Result<(), Box<dyn Error>>;
 
 struct Bench {
@@ -84,7 +85,8 @@ impl Bench {
     /// Single puts, in turns with the raw limit; clients as tasks and as threads.
     fn puts(&mut self, folder: &Path) -> Outcome {
         let counts = self.settings.clients.clone();
-        let who = [Kind::Tasks, Kind::Threads].into_iter().flat_map(|kind| counts.iter().map(move |&count| (kind, count)));
+        let who =
+            [Kind::Tasks, Kind::Threads].into_iter().flat_map(|kind| counts.iter().map(move |&count| (kind, count)));
         for (kind, clients) in who {
             let who = format!("{clients} {}", if kind == Kind::Tasks { "tasks" } else { "threads" });
             self.report.progress(&format!("single puts by {who}, in turns with the raw limit"));

@@ -111,9 +111,9 @@ mod tests {
         fn few_and_many_behave_alike(keys in prop::collection::vec(any::<u8>(), 0..200), cut: (u8, u8)) {
             let key = |byte: u8| Bytes::copy_from_slice(&[byte]);
             let (mut set, mut map) = (WriteSet::default(), BTreeMap::new());
-            for (index, byte) in keys.into_iter().enumerate() {
-                set.insert(key(byte), Write::Add(index as i64));
-                map.insert(key(byte), Write::Add(index as i64));
+            for (index, byte) in (0i64..).zip(keys) {
+                set.insert(key(byte), Write::Add(index));
+                map.insert(key(byte), Write::Add(index));
             }
             let (start, end) = (key(cut.0.min(cut.1)), key(cut.0.max(cut.1)));
             let cloned = |found: Box<dyn Iterator<Item = (&Bytes, &Write)> + '_>| found.map(|(key, write)| (key.clone(), write.clone())).collect::<Vec<_>>();

@@ -1,6 +1,8 @@
 //! A real file system without room: commits are refused with a code, reads go on, and it works again by
 //! itself when there is room. The tree's own files are on it, too.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
+
 use mundi_engine::{CommitError, Embedded, Engine, RangeRead, Transaction, embedded::Options};
 use mundi_model::{Code, Coded};
 use pollster::block_on;
@@ -33,14 +35,15 @@ impl Drop for SmallDisk {
 
 fn open(path: &Path) -> Embedded {
     let options = Options { segment_bytes: 256 << 10, memtable_bytes: 256 << 10, ..Options::default() };
-    Embedded::open_with(path, options).unwrap()
+    Embedded::open_with(path, &options).unwrap()
 }
 
 fn commit(engine: &Embedded, number: u64) -> Result<(), CommitError> {
     block_on(async {
         let mut tx = engine.begin().await?;
         // Hardly compressible, so that every commit takes room.
-        let value: Vec<u8> = (0..2000u64).map(|at| (number.wrapping_mul(2_654_435_761).wrapping_add(at * at) >> 3) as u8).collect();
+        let value: Vec<u8> =
+            (0..2000u64).map(|at| (number.wrapping_mul(2_654_435_761).wrapping_add(at * at) >> 3) as u8).collect();
         tx.put(&number.to_be_bytes(), value)?;
         tx.commit().await.map(|_| ())
     })

@@ -1,6 +1,8 @@
 //! The embedded engine on a disk that fails: what was acknowledged stays, what was refused never shows,
 //! and what was left open is there whole or not at all.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
+
 mod support;
 
 use bytes::Bytes;
@@ -25,7 +27,7 @@ fn open(folder: &Path, disk: &SimDisk) -> Embedded {
         disk: Some(Arc::new(disk.clone())),
         ..Options::default()
     };
-    Embedded::open_with(folder, options).unwrap()
+    Embedded::open_with(folder, &options).unwrap()
 }
 
 fn contents(engine: &Embedded) -> State {

@@ -1,5 +1,7 @@
 //! The data folder: bad ones are refused with a code and left as they were; backups bring a state back.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
+
 mod support;
 
 use mundi_engine::{Embedded, Engine, EngineError, RangeRead, Transaction, embedded};
@@ -8,13 +10,15 @@ use object_store::{ObjectStoreExt, memory::InMemory, path::Path as ObjectPath};
 use pollster::block_on;
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
 
+type Contents = Vec<(Vec<u8>, Vec<u8>)>;
+
 fn options() -> embedded::Options {
     embedded::Options { segment_bytes: 64 << 10, memtable_bytes: 32 << 10, ..embedded::Options::default() }
 }
 
 /// A folder with some hundred keys, part of them in files of the tree.
-fn filled(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let engine = Embedded::open_with(path, options()).unwrap();
+fn filled(path: &Path) -> Contents {
+    let engine = Embedded::open_with(path, &options()).unwrap();
     block_on(async {
         for number in 0..400u32 {
             let mut tx = engine.begin().await.unwrap();
@@ -25,7 +29,7 @@ fn filled(path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     contents(&engine).unwrap()
 }
 
-fn contents(engine: &Embedded) -> Result<Vec<(Vec<u8>, Vec<u8>)>, EngineError> {
+fn contents(engine: &Embedded) -> Result<Contents, EngineError> {
     block_on(async {
         let mut tx = engine.begin().await?;
         let page = tx.range(RangeRead::new(&b""[..], &b"\xff"[..], 10_000)).await?;
@@ -48,7 +52,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn refused(path: &Path) -> Code {
-    Embedded::open_with(path, options()).unwrap_err().code()
+    Embedded::open_with(path, &options()).unwrap_err().code()
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_damaged_file_of_the_tree_is_noticed_or_harmless() {
             let mut damaged = bytes.clone();
             damaged[offset] ^= 0x10;
             fs::write(name, damaged).unwrap();
-            match Embedded::open_with(folder.path(), options()).and_then(|engine| contents(&engine)) {
+            match Embedded::open_with(folder.path(), &options()).and_then(|engine| contents(&engine)) {
                 Ok(found) => assert!(found == expected, "{name} at {offset}: wrong data was served"),
                 Err(error) => {
                     assert_eq!(error.code(), Code::EngineCorrupt, "{name} at {offset}: {error}");
@@ -142,10 +146,10 @@ fn a_damaged_file_of_the_tree_is_noticed_or_harmless() {
 
 const PREFIX: &str = "backups/one";
 
-fn back_up(store: &InMemory) -> (tempfile::TempDir, Vec<(Vec<u8>, Vec<u8>)>) {
+fn back_up(store: &InMemory) -> (tempfile::TempDir, Contents) {
     let folder = tempfile::tempdir().unwrap();
     let expected = filled(folder.path());
-    let engine = Embedded::open_with(folder.path(), options()).unwrap();
+    let engine = Embedded::open_with(folder.path(), &options()).unwrap();
     let written = block_on(embedded::backup(&engine, store, &ObjectPath::from(PREFIX), |_| {})).unwrap();
     assert_eq!(written.keys, expected.len() as u64);
     (folder, expected)
@@ -153,7 +157,7 @@ fn back_up(store: &InMemory) -> (tempfile::TempDir, Vec<(Vec<u8>, Vec<u8>)>) {
 
 fn restored(store: &InMemory, path: &Path) -> Result<Embedded, EngineError> {
     block_on(embedded::restore(path, &options(), store, &ObjectPath::from(PREFIX), |_| {}))?;
-    Embedded::open_with(path, options())
+    Embedded::open_with(path, &options())
 }
 
 #[test]
@@ -171,17 +175,17 @@ fn a_backup_brings_the_state_back_and_stamps_go_on_rising() {
     let target = folder.path().join("restored");
     let engine = restored(&store, &target).unwrap();
     assert_eq!(contents(&engine).unwrap(), expected);
-    let original = Embedded::open_with(original.path(), options()).unwrap();
+    let original = Embedded::open_with(original.path(), &options()).unwrap();
     assert_eq!(stamp(&engine), stamp(&original));
     drop(engine);
-    assert_eq!(contents(&Embedded::open_with(&target, options()).unwrap()).unwrap().len(), expected.len() + 1);
+    assert_eq!(contents(&Embedded::open_with(&target, &options()).unwrap()).unwrap().len(), expected.len() + 1);
     assert_eq!(restored(&store, &target).unwrap_err().code(), Code::FolderInvalid);
 }
 
 #[test]
 fn a_backup_is_one_state_though_commits_go_on() {
     let folder = support::fast_folder();
-    let engine = Embedded::open_with(folder.path(), options()).unwrap();
+    let engine = Embedded::open_with(folder.path(), &options()).unwrap();
     let write_round = |round: u32| {
         block_on(async {
             let mut tx = engine.begin().await.unwrap();

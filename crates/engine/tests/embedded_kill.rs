@@ -1,5 +1,7 @@
 //! A real process is killed with `kill -9` while it commits; every commit that it reported is there.
 
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
+
 use mundi_engine::{Embedded, Engine, RangeRead, Transaction, embedded::Options};
 use pollster::block_on;
 use std::{
@@ -27,7 +29,7 @@ fn key(round: u64, writer: u64, number: u64) -> String {
 fn the_process_that_is_killed() {
     let (Ok(folder), Ok(round)) = (std::env::var(FOLDER), std::env::var(ROUND)) else { return };
     let round: u64 = round.parse().unwrap();
-    let engine = Embedded::open_with(folder, options()).unwrap();
+    let engine = Embedded::open_with(folder, &options()).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let engine = &engine;
@@ -81,7 +83,7 @@ fn every_acknowledged_commit_survives_kill_9() {
     let mut acknowledged = BTreeSet::new();
     for round in 0..ROUNDS {
         acknowledged.extend(run_and_kill(folder.path(), round));
-        let engine = Embedded::open_with(folder.path(), options()).unwrap();
+        let engine = Embedded::open_with(folder.path(), &options()).unwrap();
         let (found, count) = block_on(contents(&engine));
         let lost: Vec<_> = acknowledged.iter().filter(|key| !found.contains(*key)).collect();
         assert!(lost.is_empty(), "round {round}: lost {lost:?}");

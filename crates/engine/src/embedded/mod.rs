@@ -50,6 +50,9 @@ pub use transaction::EmbeddedTransaction;
 use tree::Tree;
 use watermark::Watermark;
 
+/// The version of the first group that a folder ever commits; version 0 is the empty state.
+const FIRST_VERSION: u64 = 1;
+
 /// How an embedded engine is set up. The defaults suit a laptop and a server alike.
 #[derive(Clone)]
 pub struct Options {
@@ -115,36 +118,36 @@ struct Inner {
 impl Embedded {
     /// Opens a data folder, and makes it if it is missing or empty.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
-        Self::open_with(path, Options::default())
+        Self::open_with(path, &Options::default())
     }
 
-    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, EngineError> {
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, EngineError> {
         let path = path.as_ref();
         let lock = folder::lock(path)?;
-        let disk = disk_of(path, &options)?;
+        let disk = disk_of(path, options)?;
         match folder::progress(&*disk, path)? {
             Progress::Ready => {}
-            Progress::Empty => Self::make(&disk, path, &options, 1)?,
+            Progress::Empty => Self::make(&disk, path, options)?,
             Progress::New => {
                 folder::start_over(&*disk, path)?;
-                Self::make(&disk, path, &options, 1)?;
+                Self::make(&disk, path, options)?;
             }
         }
-        Self::recover(path, &options, disk, lock)
+        Self::recover(path, options, &disk, lock)
     }
 
     /// Fills a new folder. Only the last step lets anyone commit to it.
-    fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options, first_version: u64) -> Result<(), EngineError> {
+    fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Result<(), EngineError> {
         folder::mark(&**disk, Progress::New)?;
-        Log::create(disk.clone(), options.segment_bytes, first_version)?;
+        Log::create(disk.clone(), options.segment_bytes, FIRST_VERSION)?;
         Watermark::open(&**disk)?;
         Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
         folder::mark(&**disk, Progress::Ready)
     }
 
     /// Opens a folder that is complete: checks the log before anything is touched, then replays it.
-    fn recover(path: &Path, options: &Options, disk: Arc<dyn Disk>, lock: folder::Lock) -> Result<Self, EngineError> {
-        let watermark = Watermark::open(&*disk)?;
+    fn recover(path: &Path, options: &Options, disk: &Arc<dyn Disk>, lock: folder::Lock) -> Result<Self, EngineError> {
+        let watermark = Watermark::open(&**disk)?;
         let missing = || EngineError::Corrupt { path: disk.path(""), offset: 0, what: "the log is missing".to_owned() };
         let recovered = log::recover(disk.clone(), options.segment_bytes, watermark.version())?.ok_or_else(missing)?;
         let tree = Tree::open(&path.join(folder::TREE), options.cache_bytes)?;

@@ -114,9 +114,9 @@ impl Sequencer {
             }
             // A group has fewer than 2^16 commits.
             let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
-            match self.resolve(version, Stamp::new(version, order), proposal, &mut group) {
-                Ok(()) => {}
-                Err((proposal, error)) => refuse(proposal, error.into()),
+            match self.sums_after(&proposal, version, &group) {
+                Ok(sums) => self.resolve(version, Stamp::new(version, order), proposal, sums, &mut group),
+                Err(error) => refuse(proposal, error.into()),
             }
         }
         group
@@ -128,12 +128,9 @@ impl Sequencer {
         version: u64,
         stamp: Stamp,
         proposal: Proposal,
+        sums: Vec<(Bytes, Bytes)>,
         group: &mut Group,
-    ) -> Result<(), (Proposal, EngineError)> {
-        let sums = match self.sums_after(&proposal, version, group) {
-            Ok(sums) => sums,
-            Err(error) => return Err((proposal, error)),
-        };
+    ) {
         let Proposal { snapshot, overlay, cleared_keys, answer } = proposal;
         for (start, end) in &overlay.cleared {
             let later = self.recent.written_after(snapshot.at().version, start, end);
@@ -159,7 +156,6 @@ impl Sequencer {
             self.write(group, version, put.key(stamp), Some(put.value));
         }
         group.answers.push((answer, stamp));
-        Ok(())
     }
 
     fn write(&mut self, group: &mut Group, version: u64, key: Bytes, value: Option<Bytes>) {

@@ -20,7 +20,7 @@ const MAGIC: [u8; 4] = *b"MFRM";
 pub(in crate::embedded) const HEADER_BYTES: usize = 32;
 const CHECKSUM_AT: usize = 24;
 /// Frames begin at multiples of this.
-pub(super) const ALIGN: u64 = 8;
+pub(super) const ALIGN: usize = 8;
 /// A group of the largest transactions, with room to spare; a length beyond it is damage.
 pub(in crate::embedded) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
@@ -47,7 +47,7 @@ impl Header {
 
     /// How much room the frame takes, padding included.
     pub(super) fn frame_bytes(&self) -> u64 {
-        ((HEADER_BYTES + self.payload_bytes) as u64).next_multiple_of(ALIGN)
+        (HEADER_BYTES + self.payload_bytes).next_multiple_of(ALIGN) as u64
     }
 
     /// Whether these are the bytes of the frame that the header begins.
@@ -98,7 +98,7 @@ impl FrameBuilder {
         self.0[16..24].copy_from_slice(&chain.to_le_bytes());
         let checksum = checksum(&self.0);
         self.0[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
-        let padded = self.0.len().next_multiple_of(ALIGN as usize);
+        let padded = self.0.len().next_multiple_of(ALIGN);
         self.0.resize(padded, 0);
         (self.0.freeze(), checksum)
     }
@@ -142,7 +142,7 @@ mod tests {
             let header = Header::parse(&frame).unwrap();
             prop_assert_eq!((header.version, header.chain, header.checksum), (7, 99, checksum));
             prop_assert!(header.matches(&frame));
-            prop_assert_eq!(header.frame_bytes() as usize, frame.len());
+            prop_assert_eq!(header.frame_bytes(), frame.len() as u64);
             let back: Vec<_> = writes(&frame).map(|(key, value)| (key.to_vec(), value.map(|value| value.to_vec()))).collect();
             prop_assert_eq!(back, ops);
         }
