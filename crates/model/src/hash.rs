@@ -85,10 +85,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_sha256() {
-        assert_eq!(
-            Hash::of(b"abc").to_string(),
-            "h_ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(Hash::of(b"abc").to_string(), "h_ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(Hash::of_parts([&b"a"[..], b"", b"bc"]), Hash::of(b"abc"));
     }
 
