@@ -1,0 +1,47 @@
+//! The seam to the content store: what protocols need of it, and nothing more.
+
+use crate::StoreError;
+use bytes::Bytes;
+use mundi_engine::Transaction;
+use mundi_model::{Code, Coded, Hash, UniverseId};
+use std::future::Future;
+
+/// Content-addressed objects of a universe. The name is the SHA-256 of the bytes, computed by the store.
+pub trait Blobs: Send + Sync {
+    /// Stores bytes, with the blobs that they refer to. Storing what is there already changes nothing.
+    /// When it returns, body and metadata are durable.
+    fn put(
+        &self,
+        universe: UniverseId,
+        bytes: Bytes,
+        refs: &[Hash],
+    ) -> impl Future<Output = Result<Hash, StoreError>> + Send;
+
+    /// The bytes of an object, verified against its name. A missing or wrong body is a hard error.
+    fn get(&self, universe: UniverseId, hash: Hash) -> impl Future<Output = Result<Bytes, StoreError>> + Send;
+
+    /// Which of these objects do not exist, asked inside a transaction: its commit conflicts with a sweep
+    /// that removes one of them meanwhile.
+    fn missing<T: Transaction>(
+        &self,
+        tx: &mut T,
+        universe: UniverseId,
+        hashes: &[Hash],
+    ) -> impl Future<Output = Result<Vec<Hash>, StoreError>> + Send;
+}
+
+/// Why an object could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BlobError {
+    /// No object of that name was ever stored.
+    #[error("there is no blob {0}")]
+    NotFound(Hash),
+}
+
+impl Coded for BlobError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NotFound(_) => Code::BlobNotFound,
+        }
+    }
+}
