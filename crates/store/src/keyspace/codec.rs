@@ -1,6 +1,6 @@
 //! How keys and values become bytes, and how damaged ones are told apart from absent ones.
 
-use super::Family;
+use super::{Family, queue::QueueSeq};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -144,6 +144,15 @@ impl<'a> KeyReader<'a> {
         Ok(InboxSeq::from_bytes(self.take()?))
     }
 
+    pub(crate) fn queue_seq(&mut self) -> Result<QueueSeq, StoreError> {
+        Ok(QueueSeq::from_bytes(self.take()?))
+    }
+
+    /// What was read so far cannot be.
+    pub(crate) fn bad(&self) -> StoreError {
+        bad_key(self.family, self.key)
+    }
+
     /// Nothing may follow.
     pub(crate) fn end<V>(self, value: V) -> Result<V, StoreError> {
         if self.rest.is_empty() { Ok(value) } else { Err(bad_key(self.family, self.key)) }
@@ -170,16 +179,6 @@ pub(crate) async fn get<T: Transaction, V: for<'b> Decode<'b, ()> + Encode<()>>(
     key: &Key,
 ) -> Result<Option<V>, StoreError> {
     let bytes = tx.get(key.as_bytes()).await?;
-    bytes.map(|bytes| decode_value(family, key.as_bytes(), &bytes)).transpose()
-}
-
-/// The value under a key, without depending on it.
-pub(crate) async fn get_snapshot<T: Transaction, V: for<'b> Decode<'b, ()> + Encode<()>>(
-    tx: &mut T,
-    family: Family,
-    key: &Key,
-) -> Result<Option<V>, StoreError> {
-    let bytes = tx.get_snapshot(key.as_bytes()).await?;
     bytes.map(|bytes| decode_value(family, key.as_bytes(), &bytes)).transpose()
 }
 
