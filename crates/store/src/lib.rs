@@ -12,6 +12,7 @@
 //! [`ReadSnapshot`](snapshot::ReadSnapshot).
 
 pub mod blob;
+pub mod conformance;
 mod environment;
 mod error;
 mod fence;
