@@ -1,6 +1,6 @@
 //! Reading an object: whole, in ranges, or just whether it is there.
 
-use super::{BlobError, Blobs, body_path};
+use super::{BlobError, Cas, body_path};
 use crate::{
     StoreError,
     keyspace::cas_meta::{self, Body, CasMeta},
@@ -19,7 +19,7 @@ pub enum Verify {
     Always,
 }
 
-impl<E: Engine> Blobs<E> {
+impl<E: Engine> Cas<E> {
     /// The size of an object, or `None` if it is not there. The body is not looked at.
     pub async fn size(&self, universe: UniverseId, hash: Hash) -> Result<Option<u64>, StoreError> {
         Ok(self.find(universe, hash).await?.map(|meta| meta.size))

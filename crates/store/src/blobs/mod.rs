@@ -8,6 +8,7 @@ mod get;
 mod parts;
 mod put;
 mod put_stream;
+mod seam;
 mod stream;
 
 pub use get::Verify;
@@ -25,38 +26,38 @@ use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 /// A handle to the content store; cheap to clone.
 #[derive(Clone)]
-pub struct Blobs<E> {
+pub struct Cas<E> {
     pub(crate) engine: E,
     pub(crate) objects: Objects,
     pub(crate) clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    config: BlobsConfig,
+    config: CasConfig,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct BlobsConfig {
+pub struct CasConfig {
     /// Objects up to this size live in the engine; at most [`limits::BLOB_INLINE_BYTES_MAX`].
     pub inline_bytes_max: usize,
     /// One read in this many is verified when the caller does not insist; 0 for none.
     pub verify_one_in: u32,
 }
 
-impl Default for BlobsConfig {
+impl Default for CasConfig {
     fn default() -> Self {
         Self { inline_bytes_max: limits::BLOB_INLINE_BYTES_MAX, verify_one_in: 16 }
     }
 }
 
-impl<E> Blobs<E> {
+impl<E> Cas<E> {
     pub fn new(
         engine: E,
         objects: Objects,
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
-        config: BlobsConfig,
+        config: CasConfig,
     ) -> Self {
         let inline_bytes_max = config.inline_bytes_max.min(limits::BLOB_INLINE_BYTES_MAX);
-        Self { engine, objects, clock, entropy, config: BlobsConfig { inline_bytes_max, ..config } }
+        Self { engine, objects, clock, entropy, config: CasConfig { inline_bytes_max, ..config } }
     }
 
     /// The object store underneath, for segments.

@@ -1,21 +1,29 @@
 //! Putting an object that is in memory.
 
-use super::{BlobError, Blobs, body_path};
+use super::{BlobError, Cas, body_path};
 use crate::{
     StoreError,
-    keyspace::cas_meta::{Body, Generation},
+    keyspace::cas_meta::Body,
     protocol::cas_put::{CasLookup, CasPut, Known, Outcome},
     run,
 };
 use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_model::{Hash, UniverseId, limits};
+use object_store::path::Path;
 use std::collections::BTreeSet;
 
 /// A put meets a sweep of the same hash at most this often in a row; each needs a grace period.
 const RACES_MAX: u32 = 4;
 
-impl<E: Engine> Blobs<E> {
+/// What a body is written from.
+pub(super) enum Source {
+    Memory(Bytes),
+    /// An object that was uploaded before its hash was known.
+    Incoming(Path),
+}
+
+impl<E: Engine> Cas<E> {
     /// Stores bytes and what they refer to, and returns their hash. What is there already is left alone.
     pub async fn put(&self, universe: UniverseId, bytes: Bytes, refs: &BTreeSet<Hash>) -> Result<Hash, StoreError> {
         let hash = Hash::of(&bytes);
@@ -53,27 +61,23 @@ impl<E: Engine> Blobs<E> {
             self.register(universe, hash, size, Body::Inline(bytes.into()), refs).await?;
             return Ok(());
         }
-        let upload = async |generation| {
-            let path = body_path(universe, hash, generation);
-            Ok(self.objects.put(&path, bytes.clone()).await.map_err(BlobError::from)?)
-        };
-        self.upload_and_register(universe, hash, size, refs, upload).await
+        self.place_and_register(universe, hash, size, refs, &Source::Memory(bytes)).await
     }
 
     /// Body first, then metadata; once more, under another key, if a sweep came between the two.
-    pub(super) async fn upload_and_register(
+    pub(super) async fn place_and_register(
         &self,
         universe: UniverseId,
         hash: Hash,
         size: u64,
         refs: &BTreeSet<Hash>,
-        upload: impl AsyncFn(Generation) -> Result<(), StoreError>,
+        source: &Source,
     ) -> Result<(), StoreError> {
         for _ in 0..RACES_MAX {
             let body = match self.look_up(universe, hash).await? {
                 Known::Stored(meta) => meta.body,
                 Known::Absent(generation) => {
-                    upload(generation).await?;
+                    self.place(source, &body_path(universe, hash, generation)).await?;
                     Body::Object(generation)
                 }
             };
@@ -83,6 +87,14 @@ impl<E: Engine> Blobs<E> {
             }
         }
         Err(BlobError::PutRaced(hash).into())
+    }
+
+    async fn place(&self, source: &Source, path: &Path) -> Result<(), BlobError> {
+        match source {
+            Source::Memory(bytes) => self.objects.put(path, bytes.clone()).await?,
+            Source::Incoming(incoming) => self.objects.copy(incoming, path).await?,
+        }
+        Ok(())
     }
 
     pub(super) async fn look_up(&self, universe: UniverseId, hash: Hash) -> Result<Known, StoreError> {

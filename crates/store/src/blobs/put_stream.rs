@@ -6,7 +6,7 @@
 //! the store a copy but asks nothing of the source: a request body can be read only once, so hashing it in a first
 //! pass would need a second copy of it somewhere too. A body that a crash leaves at such a key is removed by a sweep.
 
-use super::{BlobError, Blobs, body_path, incoming_prefix, parts::Parts};
+use super::{BlobError, Cas, body_path, incoming_prefix, parts::Parts, put::Source};
 use crate::{
     StoreError,
     keyspace::cas_meta::Body,
@@ -28,7 +28,7 @@ pub struct PutStream {
     pub refs: BTreeSet<Hash>,
 }
 
-impl<E: Engine> Blobs<E> {
+impl<E: Engine> Cas<E> {
     /// Stores what a source gives, in little memory, and returns its hash and size.
     pub async fn put_stream<S, X>(
         &self,
@@ -100,11 +100,8 @@ impl<E: Engine> Blobs<E> {
     {
         let incoming = self.incoming_path(universe);
         let (hash, size) = self.upload(&incoming, first, parts, None).await?;
-        let copy = async |generation| {
-            let place = body_path(universe, hash, generation);
-            Ok(self.objects.copy(&incoming, &place).await.map_err(BlobError::from)?)
-        };
-        let stored = self.upload_and_register(universe, hash, size, refs, copy).await;
+        let source = Source::Incoming(incoming.clone());
+        let stored = self.place_and_register(universe, hash, size, refs, &source).await;
         if let Err(error) = self.objects.delete(&incoming).await {
             tracing::warn!(%error, "an incoming body stays until a sweep");
         }

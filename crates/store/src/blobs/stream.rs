@@ -1,7 +1,7 @@
 //! Reading an object that need not fit into memory.
 
 use super::{
-    BlobError, Blobs,
+    BlobError, Cas,
     get::{Verify, wrong_hash},
 };
 use crate::{StoreError, keyspace::cas_meta::CasMeta};
@@ -19,7 +19,7 @@ use mundi_model::{Hash, Hasher, UniverseId, limits};
 /// wrong body.
 pub type BlobStream = BoxStream<'static, Result<Bytes, StoreError>>;
 
-impl<E: Engine> Blobs<E> {
+impl<E: Engine> Cas<E> {
     /// Reads an object of any size, in little memory. Each piece is one ranged request, made when it is asked for.
     pub async fn stream(&self, universe: UniverseId, hash: Hash, verify: Verify) -> Result<BlobStream, StoreError> {
         let meta = self.find(universe, hash).await?.ok_or(BlobError::NotFound(hash))?;
@@ -30,7 +30,7 @@ impl<E: Engine> Blobs<E> {
 }
 
 struct Reading<E> {
-    blobs: Blobs<E>,
+    blobs: Cas<E>,
     universe: UniverseId,
     hash: Hash,
     meta: CasMeta,

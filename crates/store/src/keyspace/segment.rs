@@ -109,7 +109,9 @@ mod tests {
             for (start, end) in [(3, 10), (10, 12)] {
                 write(&mut tx, universe, world, &segment(start, end)).unwrap();
             }
-            for (height, expected) in [(2, None), (3, Some(10)), (9, Some(10)), (10, Some(12)), (11, Some(12)), (12, None)] {
+            for (height, expected) in
+                [(2, None), (3, Some(10)), (9, Some(10)), (10, Some(12)), (11, Some(12)), (12, None)]
+            {
                 let found = holding(&mut tx, universe, world, Height::new(height)).await.unwrap();
                 assert_eq!(found.map(|segment| segment.end.get()), expected, "height {height}");
             }

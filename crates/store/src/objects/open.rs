@@ -69,7 +69,11 @@ fn cloud(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Res
         object_store::parse_url_opts(&parsed, settings).map_err(|cause| invalid(cause.to_string()))?;
     let store: Arc<dyn object_store::ObjectStore> = Arc::from(store);
     // An empty prefix would put a slash before every key.
-    if prefix.as_ref().is_empty() { Ok(Objects::new(store)) } else { Ok(Objects::new(Arc::new(PrefixStore::new(store, prefix)))) }
+    if prefix.as_ref().is_empty() {
+        Ok(Objects::new(store))
+    } else {
+        Ok(Objects::new(Arc::new(PrefixStore::new(store, prefix))))
+    }
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ impl CasPut<'_> {
 
 impl CasMeta {
     /// The metadata without its condemnation; `None` if it was not condemned.
-    fn reprieved(&self, now_ns: u64) -> Option<Self> {
+    pub(crate) fn reprieved(&self, now_ns: u64) -> Option<Self> {
         self.condemned_at_ns?;
         Some(Self { put_at_ns: now_ns, condemned_at_ns: None, ..self.clone() })
     }

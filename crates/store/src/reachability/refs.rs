@@ -4,7 +4,7 @@
 
 use mundi_model::{
     Hash,
-    record::{Body, Custom, Ingress, InboxItem, Input, Intent, Payload, Record, ReplyOutcome, SnapshotNote},
+    record::{Body, Custom, InboxItem, Ingress, Input, Intent, Payload, Record, ReplyOutcome, SnapshotNote},
 };
 
 /// Calls `each` with every hash that a record refers to.

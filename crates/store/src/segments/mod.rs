@@ -11,12 +11,10 @@
 //! the blocks it needs, and trusts nothing that does not match.
 
 mod build;
-mod compactor;
 mod format;
 mod read;
 
 pub use build::{BuiltSegment, SegmentBuilder};
-pub use compactor::{CompactorConfig, CompactorPause, compact_once};
 pub use format::{Block, Footer, decode_block, decode_footer, object_path};
 pub use read::SegmentReader;
 

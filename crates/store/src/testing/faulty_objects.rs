@@ -239,8 +239,8 @@ impl ObjectStore for FaultyObjects {
             let objects = objects.clone();
             async move {
                 let one = stream::once(futures_util::future::ready(Ok(location.clone()))).boxed();
-                let deleted = objects.inner.delete_stream(one).try_collect::<Vec<_>>().map_ok(|_| location.clone());
-                objects.write(location.clone(), deleted).await
+                let deleted = objects.inner.delete_stream(one).try_collect::<Vec<_>>();
+                objects.write(Vec::new(), deleted).await.map(|_| location)
             }
         };
         locations.and_then(delete).boxed()

@@ -1,0 +1,7 @@
+//! The transaction protocols, one file each. The header of each says what it guarantees and what happens
+//! when a commit's fate is unknown.
+
+pub mod cas_put;
+mod error;
+
+pub use error::{InboxError, LeaseError, WorldError};

@@ -1,0 +1,11 @@
+//! Stand-ins for the outside, for tests of this crate and of those above it.
+
+mod blobs;
+mod environment;
+mod faulty_objects;
+mod rng;
+
+pub use blobs::HeapBlobs;
+pub use environment::{CountingEntropy, ManualClock};
+pub use faulty_objects::{Fault, FaultyObjects, Rates};
+pub use rng::Rng;
