@@ -3,5 +3,6 @@
 
 pub mod cas_put;
 mod error;
+pub mod segment_export;
 
 pub use error::{InboxError, LeaseError, WorldError};

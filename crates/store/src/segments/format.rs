@@ -104,6 +104,10 @@ fn check_footer(record: &SegmentRecord, footer: &Footer) -> Result<(), String> {
         let raw = block.raw_bytes as usize;
         block.records > 0 && raw <= limits::SEGMENT_BLOCK_BYTES_MAX && raw / 5 >= block.records as usize
     };
+    let raw: u64 = footer.blocks.iter().map(|block| u64::from(block.raw_bytes)).sum();
+    if raw > (limits::SEGMENT_BYTES_MAX + limits::SEGMENT_BLOCK_BYTES_MAX) as u64 {
+        return Err("its blocks claim more than a segment holds".into());
+    }
     if footer.blocks.iter().all(is_sane) { Ok(()) } else { Err("a block claims an impossible size".into()) }
 }
 

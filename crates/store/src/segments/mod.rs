@@ -11,12 +11,18 @@
 //! the blocks it needs, and trusts nothing that does not match.
 
 mod build;
+mod compactor;
+mod export;
 mod format;
 mod read;
+mod store;
 
 pub use build::{BuiltSegment, SegmentBuilder};
+pub use compactor::{Compacted, Compactor, CompactorConfig};
+pub use export::{Exported, export_segment};
 pub use format::{Block, Footer, decode_block, decode_footer, object_path};
 pub use read::SegmentReader;
+pub use store::SegmentStore;
 
 use crate::objects::{ObjectsError, ReadError};
 use mundi_model::{Code, Coded, Height};

@@ -3,7 +3,10 @@
 //! In memory or over a folder, scripted ("the third operation loses its reply") or from a seed. What it
 //! does depends only on the plan and on the order of the calls, so that a failing run can be repeated.
 
-use crate::{Clock, testing::Rng};
+use crate::{
+    Clock,
+    testing::{CrashSwitch, Rng, Side},
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream, stream::BoxStream};
@@ -30,10 +33,6 @@ pub enum Fault {
     ReadFlipped,
     /// The operation is done after a pause.
     Slow(Duration),
-    /// This operation and all that follow fail and do nothing, until [`FaultyObjects::revive`].
-    CrashBefore,
-    /// This operation is done, then as above; the caller does not hear of it.
-    CrashAfter,
 }
 
 /// How often, in a thousand operations, each fault of a seeded plan strikes.
@@ -53,6 +52,7 @@ pub struct FaultyObjects {
     state: Arc<Mutex<State>>,
     /// Who makes the pauses; without one they take no time.
     clock: Option<Arc<dyn Clock>>,
+    switch: Option<CrashSwitch>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,6 @@ struct State {
     seeded: Option<(Rng, Rates)>,
     /// Operations so far, reads and writes.
     operations: u64,
-    crashed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +72,7 @@ enum Access {
 impl FaultyObjects {
     /// Over any store, and without faults for now.
     pub fn over(inner: Arc<dyn ObjectStore>) -> Self {
-        Self { inner, state: Arc::default(), clock: None }
+        Self { inner, state: Arc::default(), clock: None, switch: None }
     }
 
     pub fn in_memory() -> Self {
@@ -91,7 +90,14 @@ impl FaultyObjects {
         self
     }
 
-    /// The operation with this number, counted from 0 at the last [`Self::revive`], meets this fault.
+    /// In a process that may die: each write is a step of the switch.
+    #[must_use]
+    pub fn with_crashes(mut self, switch: CrashSwitch) -> Self {
+        self.switch = Some(switch);
+        self
+    }
+
+    /// The operation with this number, counted from 0 at the last [`Self::behave`], meets this fault.
     #[must_use]
     pub fn with_fault(self, operation: u64, fault: Fault) -> Self {
         self.script(operation, fault);
@@ -109,7 +115,7 @@ impl FaultyObjects {
     }
 
     /// Ends all misbehaviour, and counts operations from 0 again.
-    pub fn revive(&self) {
+    pub fn behave(&self) {
         *self.state.lock() = State::default();
     }
 
@@ -123,6 +129,16 @@ impl FaultyObjects {
     }
 
     async fn fate(&self, access: Access) -> Result<Option<Fault>> {
+        let died = match (&self.switch, access) {
+            (Some(switch), Access::Write) => switch.step(),
+            (Some(switch), Access::Read) => switch.is_dead().then_some(Side::Before),
+            (None, _) => None,
+        };
+        match died {
+            Some(Side::Before) => return Err(injected("the process is dead")),
+            Some(Side::After) => return Ok(Some(Fault::ReplyLost)),
+            None => {}
+        }
         let fault = self.state.lock().next(access);
         match fault {
             Some(Fault::Slow(pause)) => {
@@ -131,7 +147,7 @@ impl FaultyObjects {
                 }
                 Ok(None)
             }
-            Some(Fault::WriteRefused | Fault::CrashBefore) => Err(injected("the operation was refused")),
+            Some(Fault::WriteRefused) => Err(injected("the operation was refused")),
             other => Ok(other),
         }
     }
@@ -140,7 +156,7 @@ impl FaultyObjects {
     async fn write<T>(&self, lost: T, write: impl Future<Output = Result<T>>) -> Result<T> {
         match self.fate(Access::Write).await? {
             Some(Fault::WriteLost) => Ok(lost),
-            Some(Fault::ReplyLost | Fault::CrashAfter) => {
+            Some(Fault::ReplyLost) => {
                 write.await?;
                 Err(injected("the reply was lost"))
             }
@@ -151,17 +167,12 @@ impl FaultyObjects {
 
 impl State {
     fn next(&mut self, access: Access) -> Option<Fault> {
-        if self.crashed {
-            return Some(Fault::CrashBefore);
-        }
         let number = self.operations;
         self.operations += 1;
-        let fault = match self.scripted.remove(&number) {
+        match self.scripted.remove(&number) {
             Some(fault) => Some(fault),
             None => self.seeded.as_mut().and_then(|(rng, rates)| rates.draw(rng.below(1000), access)),
-        };
-        self.crashed = matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter));
-        fault
+        }
     }
 }
 
@@ -220,7 +231,9 @@ impl ObjectStore for FaultyObjects {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.fate(Access::Write).await?;
+        if let Some(Fault::ReplyLost | Fault::WriteLost) = self.fate(Access::Write).await? {
+            return Err(injected("the upload's name was lost"));
+        }
         let inner = self.inner.put_multipart_opts(location, options).await?;
         Ok(Box::new(FaultyUpload { inner, objects: self.clone() }))
     }
@@ -293,7 +306,7 @@ impl MultipartUpload for FaultyUpload {
         // A lost part would make another object; stores answer that with a failed completion, so here it fails.
         async move {
             match objects.fate(Access::Write).await? {
-                Some(Fault::WriteLost | Fault::ReplyLost | Fault::CrashAfter) => Err(injected("the part was lost")),
+                Some(Fault::WriteLost | Fault::ReplyLost) => Err(injected("the part was lost")),
                 _ => part.await,
             }
         }
@@ -306,6 +319,9 @@ impl MultipartUpload for FaultyUpload {
     }
 
     async fn abort(&mut self) -> Result<()> {
+        if self.objects.switch.as_ref().is_some_and(CrashSwitch::is_dead) {
+            return Err(injected("the process is dead"));
+        }
         self.inner.abort().await
     }
 }
