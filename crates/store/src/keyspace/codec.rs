@@ -49,6 +49,11 @@ impl Span {
         Self { start: seen.successor().max(self.start), end: self.end }
     }
 
+    /// As [`Self::after`], for a key as the engine gave it.
+    pub(crate) fn after_bytes(self, seen: &[u8]) -> Self {
+        self.after(&Key(seen.to_vec()))
+    }
+
     pub(crate) fn read(&self, limit: usize) -> mundi_engine::RangeRead {
         mundi_engine::RangeRead::new(self.start.0.clone(), self.end.0.clone(), limit)
     }

@@ -54,6 +54,8 @@ pub use codec::{Key, Span};
 pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, put};
 pub use shard::{SHARDS, Shard};
 
+use mundi_model::UniverseId;
+
 macro_rules! families {
     ($($(#[$doc:meta])* $name:ident = $ordinal:literal, $text:literal;)*) => {
         /// The key families. Ordinals are persisted: never renumbered, never reused.
@@ -72,6 +74,13 @@ macro_rules! families {
             }
         }
     };
+}
+
+impl Family {
+    /// All keys of this family of a universe begin with it.
+    pub(crate) fn prefix(self, universe: UniverseId) -> Key {
+        KeyBuilder::universe(universe, self).key()
+    }
 }
 
 families! {
