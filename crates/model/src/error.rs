@@ -140,8 +140,24 @@ codes! {
     BaselineDamaged = "BASELINE_DAMAGED", Corrupt, "The snapshot that restore starts from is not what was promoted.";
     IntentNotJournaled = "INTENT_NOT_JOURNALED", Invalid, "A turn publishes an intent that none of its records announces.";
     LineageTooDeep = "LINEAGE_TOO_DEEP", Full, "A world has more ancestors than a history is followed through.";
-    BlobNotFound = "BLOB_NOT_FOUND", NotFound, "There is no blob with that hash in the universe.";
     StoreCorrupt = "STORE_CORRUPT", Corrupt, "What lies under a key is not what its family keeps there.";
+
+    // Content store and segments.
+    BlobNotFound = "BLOB_NOT_FOUND", NotFound, "No object of this hash is in the content store.";
+    BlobCorrupt = "BLOB_CORRUPT", Corrupt, "The body of a stored object is missing, or is not what was put.";
+    BlobHashMismatch = "BLOB_HASH_MISMATCH", Invalid, "Bytes do not have the hash that the caller stated.";
+    BlobTooLarge = "BLOB_TOO_LARGE", Invalid, "An object exceeds what the content store takes, or what one call returns.";
+    BlobRangeInvalid = "BLOB_RANGE_INVALID", Invalid, "A range read reaches beyond the object.";
+    BlobRefMissing = "BLOB_REF_MISSING", Invalid, "An object refers to one that is not in the content store.";
+    BlobRefsTooMany = "BLOB_REFS_TOO_MANY", Invalid, "An object refers to more objects than one record lists.";
+    BlobSourceFailed = "BLOB_SOURCE_FAILED", Invalid, "The stream that an object was put from broke off.";
+    BlobPutRaced = "BLOB_PUT_RACED", Conflict, "An object was swept away while the same bytes were being put.";
+    ObjectsUrlInvalid = "OBJECTS_URL_INVALID", Invalid, "A URL names no object store that this build can open.";
+    ObjectsFailed = "OBJECTS_FAILED", Unavailable, "The object store could not read or write.";
+    SegmentCorrupt = "SEGMENT_CORRUPT", Corrupt, "A segment is missing, or is not what was exported.";
+    SegmentUnsafe = "SEGMENT_UNSAFE", Invalid, "A part of the journal may not leave the engine.";
+    SweepRefused = "SWEEP_REFUSED", Invalid, "A sweep asks for less than the safety that it must keep.";
+    SweepRaced = "SWEEP_RACED", Conflict, "A world vanished while the content store was being walked.";
 }
 
 impl fmt::Display for Code {

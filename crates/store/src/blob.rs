@@ -3,8 +3,10 @@
 use crate::StoreError;
 use bytes::Bytes;
 use mundi_engine::Transaction;
-use mundi_model::{Code, Coded, Hash, UniverseId};
+use mundi_model::{Hash, UniverseId};
 use std::future::Future;
+
+pub use crate::blobs::BlobError;
 
 /// Content-addressed objects of a universe. The name is the SHA-256 of the bytes, computed by the store.
 pub trait Blobs: Send + Sync {
@@ -20,28 +22,12 @@ pub trait Blobs: Send + Sync {
     /// The bytes of an object, verified against its name. A missing or wrong body is a hard error.
     fn get(&self, universe: UniverseId, hash: Hash) -> impl Future<Output = Result<Bytes, StoreError>> + Send;
 
-    /// Which of these objects do not exist, asked inside a transaction: its commit conflicts with a sweep
-    /// that removes one of them meanwhile.
+    /// Which of these objects do not exist, asked inside the transaction that refers to them: a sweep that
+    /// removes one meanwhile makes its commit conflict, and one that had condemned some finds them reprieved.
     fn missing<T: Transaction>(
         &self,
         tx: &mut T,
         universe: UniverseId,
         hashes: &[Hash],
     ) -> impl Future<Output = Result<Vec<Hash>, StoreError>> + Send;
-}
-
-/// Why an object could not be had.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BlobError {
-    /// No object of that name was ever stored.
-    #[error("there is no blob {0}")]
-    NotFound(Hash),
-}
-
-impl Coded for BlobError {
-    fn code(&self) -> Code {
-        match self {
-            Self::NotFound(_) => Code::BlobNotFound,
-        }
-    }
 }

@@ -3,10 +3,12 @@
 
 use crate::{
     Fenced,
-    blob::BlobError,
+    blobs::BlobError,
     journal::JournalError,
     keyspace::Family,
     protocol::{InboxError, LeaseError, WorldError},
+    reachability::SweepError,
+    segments::SegmentError,
     snapshot::SnapshotError,
 };
 use mundi_engine::{CommitError, EngineError};
@@ -36,6 +38,10 @@ pub enum StoreError {
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Blob(#[from] BlobError),
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
 }
 
 impl Coded for StoreError {
@@ -51,6 +57,8 @@ impl Coded for StoreError {
             Self::Inbox(error) => error.code(),
             Self::Snapshot(error) => error.code(),
             Self::Blob(error) => error.code(),
+            Self::Segment(error) => error.code(),
+            Self::Sweep(error) => error.code(),
         }
     }
 }

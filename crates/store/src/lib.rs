@@ -4,6 +4,10 @@
 //! - [`protocol`]: one file per transaction protocol; each has a pure `plan` and a thin `run`.
 //! - [`run()`]: the one retry loop, which decides what a failed commit means.
 //! - [`blob`]: the seam to the content store, for protocols that put or need blobs.
+//! - [`blobs`]: the content store itself, over engine and object store.
+//! - [`segments`]: old records, moved out of the engine into objects.
+//! - [`reachability`]: which objects are still referred to, and the sweep of the others.
+//! - [`objects`]: the object store underneath.
 //! - [`journal`]: reading records, across segments and the hot tail.
 //!
 //! This crate must never know an async runtime, a wall clock, a source of randomness, or which engine
@@ -12,15 +16,19 @@
 //! [`ReadSnapshot`](snapshot::ReadSnapshot).
 
 pub mod blob;
+pub mod blobs;
 pub mod conformance;
 mod environment;
 mod error;
 mod fence;
 pub mod journal;
 pub mod keyspace;
+pub mod objects;
 pub mod protocol;
+pub mod reachability;
 mod restore;
 mod run;
+pub mod segments;
 pub mod snapshot;
 pub mod testing;
 

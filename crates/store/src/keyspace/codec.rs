@@ -49,6 +49,11 @@ impl Span {
         Self { start: seen.successor().max(self.start), end: self.end }
     }
 
+    /// As [`Self::after`], for a key as the engine gave it.
+    pub(crate) fn after_bytes(self, seen: &[u8]) -> Self {
+        self.after(&Key(seen.to_vec()))
+    }
+
     pub(crate) fn read(&self, limit: usize) -> mundi_engine::RangeRead {
         mundi_engine::RangeRead::new(self.start.0.clone(), self.end.0.clone(), limit)
     }
@@ -179,6 +184,16 @@ pub(crate) async fn get<T: Transaction, V: for<'b> Decode<'b, ()> + Encode<()>>(
     key: &Key,
 ) -> Result<Option<V>, StoreError> {
     let bytes = tx.get(key.as_bytes()).await?;
+    bytes.map(|bytes| decode_value(family, key.as_bytes(), &bytes)).transpose()
+}
+
+/// The value under a key, without depending on it.
+pub(crate) async fn get_snapshot<T: Transaction, V: for<'b> Decode<'b, ()> + Encode<()>>(
+    tx: &mut T,
+    family: Family,
+    key: &Key,
+) -> Result<Option<V>, StoreError> {
+    let bytes = tx.get_snapshot(key.as_bytes()).await?;
     bytes.map(|bytes| decode_value(family, key.as_bytes(), &bytes)).transpose()
 }
 

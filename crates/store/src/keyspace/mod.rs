@@ -15,12 +15,16 @@ pub(crate) mod laws;
 pub mod assigned_world;
 pub mod assignment;
 pub mod baseline;
+pub mod blob_edge;
+pub mod cas_doomed;
+pub mod cas_meta;
 pub mod dead_letter;
 pub mod dedupe_bucket;
 pub mod effect_attempt;
 pub mod effect_dedupe;
 pub mod effect_inflight;
 pub mod effect_pending;
+pub mod gc_pin;
 pub mod inbox_compaction;
 pub mod inbox_cursor;
 pub mod inbox_dedupe;
@@ -38,6 +42,8 @@ pub mod queue;
 pub mod ready;
 pub mod ready_notify;
 pub mod reply;
+pub mod segment;
+pub mod segment_checkpoint;
 mod shard;
 pub mod snapshot;
 pub mod timer_dedupe;
@@ -48,8 +54,10 @@ pub mod worker;
 pub mod world_meta;
 
 pub use codec::{Key, Span};
-pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, put};
+pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, put};
 pub use shard::{SHARDS, Shard};
+
+use mundi_model::UniverseId;
 
 macro_rules! families {
     ($($(#[$doc:meta])* $name:ident = $ordinal:literal, $text:literal;)*) => {
@@ -69,6 +77,13 @@ macro_rules! families {
             }
         }
     };
+}
+
+impl Family {
+    /// All keys of this family of a universe begin with it.
+    pub(crate) fn prefix(self, universe: UniverseId) -> Key {
+        KeyBuilder::universe(universe, self).key()
+    }
 }
 
 families! {

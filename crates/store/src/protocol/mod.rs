@@ -4,6 +4,8 @@
 mod acquire_lease;
 mod append_batch;
 mod assign_world;
+pub mod cas_put;
+pub mod cas_sweep;
 mod commit_cursor;
 mod commit_snapshot;
 mod commit_turn;
@@ -16,9 +18,11 @@ mod enqueue;
 mod error;
 mod existence;
 mod expire_dedupe;
+pub mod pin_blob;
 mod read_turn;
 mod release_lease;
 mod renew_leases;
+pub mod segment_export;
 mod settle_world;
 
 pub use acquire_lease::AcquireLease;

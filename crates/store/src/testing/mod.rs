@@ -1,13 +1,21 @@
 //! Stand-ins for the outside, for tests of this crate and of those above it.
 
 mod blobs;
+mod contents;
+mod crash;
 mod environment;
+mod faulty_objects;
 mod fixture;
 mod probe;
+mod rng;
 mod snapshots;
 
 pub use blobs::HeapBlobs;
+pub use contents::{engine_contents, object_contents};
+pub use crash::{CrashSwitch, CrashingEngine, CrashingTransaction, Side};
 pub use environment::{CountingEntropy, ManualClock};
+pub use faulty_objects::{Fault, FaultyObjects, Rates};
 pub use fixture::{Fixture, note_body};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble};
+pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
