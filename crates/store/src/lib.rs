@@ -17,6 +17,7 @@
 
 pub mod blob;
 pub mod blobs;
+pub mod conformance;
 mod environment;
 mod error;
 mod fence;

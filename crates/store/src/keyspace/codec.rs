@@ -1,6 +1,6 @@
 //! How keys and values become bytes, and how damaged ones are told apart from absent ones.
 
-use super::Family;
+use super::{Family, queue::QueueSeq};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -147,6 +147,15 @@ impl<'a> KeyReader<'a> {
 
     pub(crate) fn seq(&mut self) -> Result<InboxSeq, StoreError> {
         Ok(InboxSeq::from_bytes(self.take()?))
+    }
+
+    pub(crate) fn queue_seq(&mut self) -> Result<QueueSeq, StoreError> {
+        Ok(QueueSeq::from_bytes(self.take()?))
+    }
+
+    /// What was read so far cannot be.
+    pub(crate) fn bad(&self) -> StoreError {
+        bad_key(self.family, self.key)
     }
 
     /// Nothing may follow.

@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn the_shard_of_a_name_never_changes() {
         let shards = [&b""[..], b"a", &[0; 32], &[7; 16], &[0xff; 32]].map(|name| Shard::of(name).get());
-        assert_eq!(shards, [0, 0, 0, 0, 0]);
+        assert_eq!(shards, [2, 15, 13, 3, 2]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The ordinals are in every data folder in the world: a change here is a change of the format.
 
-use super::{Family, laws};
+use super::Family;
 use std::collections::BTreeSet;
 
 #[test]

@@ -103,7 +103,8 @@ mod tests {
                 Value::Text(before.clone()), Value::Bytes(hash.as_bytes().to_vec()), Value::Bytes(after)
             ];
             prop_assert!(found(&cbor::encode(&Value::Array(value.into()))).contains(&hash));
-            prop_assert!(found(format!("{before}{hash}{before}").as_bytes()).contains(&hash));
+            let text = format!("{before}{hash}{before}");
+            prop_assert!(found(text.as_bytes()).contains(&hash));
         }
 
         #[test]

@@ -6,6 +6,7 @@ mod crash;
 mod environment;
 mod faulty_objects;
 mod rng;
+mod world;
 
 pub use blobs::HeapBlobs;
 pub use contents::{engine_contents, object_contents};
@@ -13,3 +14,4 @@ pub use crash::{CrashSwitch, CrashingEngine, CrashingTransaction, Side};
 pub use environment::{CountingEntropy, ManualClock};
 pub use faulty_objects::{Fault, FaultyObjects, Rates};
 pub use rng::Rng;
+pub use world::HandmadeWorld;
