@@ -61,6 +61,8 @@ struct State {
     seeded: Option<(Rng, Rates)>,
     /// Operations so far, reads and writes.
     operations: u64,
+    /// Of all reads so far.
+    bytes_read: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,6 +123,11 @@ impl FaultyObjects {
 
     pub fn operations(&self) -> u64 {
         self.state.lock().operations
+    }
+
+    /// How many bytes all reads asked for.
+    pub fn bytes_read(&self) -> u64 {
+        self.state.lock().bytes_read
     }
 
     /// The store underneath, which behaves.
@@ -242,7 +249,12 @@ impl ObjectStore for FaultyObjects {
         match self.fate(Access::Read).await? {
             Some(Fault::ReadMissing) => Err(missing(location)),
             Some(Fault::ReadFlipped) => flipped(self.inner.get_opts(location, options).await?).await,
-            _ => self.inner.get_opts(location, options).await,
+            _ => {
+                let (head, result) = (options.head, self.inner.get_opts(location, options).await?);
+                let bytes = if head { 0 } else { result.range.end - result.range.start };
+                self.state.lock().bytes_read += bytes;
+                Ok(result)
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod fixture;
 mod probe;
 mod rng;
 mod snapshots;
+mod world;
 
 pub use blobs::HeapBlobs;
 pub use contents::{engine_contents, object_contents};
@@ -19,3 +20,4 @@ pub use fixture::{Fixture, note_body};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble};
 pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
+pub use world::HandmadeWorld;
