@@ -4,7 +4,7 @@ use super::refused;
 use crate::{
     Fence, StoreError,
     protocol::{CommitCursor, Drained},
-    testing::{Fixture, Probe, Trouble},
+    testing::{Fixture, Probe, Trouble, event},
 };
 use mundi_engine::Engine;
 use mundi_model::{Code, Height, record::Body};
@@ -38,7 +38,7 @@ async fn crash_once<E: Engine>(
     trouble: Trouble,
 ) -> Result<bool, StoreError> {
     let fence = fixture.live(number).await?;
-    let items: Vec<_> = (0..5).map(|n| Fixture::<E>::event(&n.to_string())).collect();
+    let items: Vec<_> = (0..5).map(|n| event(&n.to_string())).collect();
     let sent = fixture.send(fence.world, items).await?;
     fixture.engine.arm(operation, trouble);
     let _ = fixture.drain(fence, 3).await;
@@ -60,7 +60,7 @@ async fn crash_once<E: Engine>(
 
 async fn regressions<E: Engine>(fixture: &Fixture<Probe<E>>) -> Result<(), StoreError> {
     let fence = fixture.live(0).await?;
-    let sent = fixture.send(fence.world, vec![Fixture::<E>::event("x"); 3]).await?;
+    let sent = fixture.send(fence.world, vec![event("x"); 3]).await?;
     let commit =
         |old: Option<usize>, new: usize| CommitCursor { fence, old: old.map(|n| sent[n].seq), new: sent[new].seq };
     fixture.run(&commit(None, 1)).await?;

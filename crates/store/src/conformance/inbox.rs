@@ -5,7 +5,7 @@ use crate::{
     StoreError,
     keyspace::{inbox_depth, world_meta::InboxBounds},
     protocol::{Drained, Enqueued},
-    testing::{Fixture, Probe},
+    testing::{Fixture, Probe, event, named_event, world_id},
 };
 use futures_util::future::{join, join_all};
 use mundi_engine::Engine;
@@ -55,7 +55,7 @@ fn text(writer: usize, n: usize) -> String {
 async fn write<E: Engine>(fixture: &Fixture<E>, world: WorldId, writer: usize) -> Result<Vec<Enqueued>, StoreError> {
     let mut places = Vec::new();
     for batch in 0..BATCHES {
-        let items = [2 * batch, 2 * batch + 1].map(|n| Fixture::<E>::event(&text(writer, n)));
+        let items = [2 * batch, 2 * batch + 1].map(|n| event(&text(writer, n)));
         places.extend(fixture.send(world, items.into()).await?);
     }
     Ok(places)
@@ -87,7 +87,7 @@ async fn journaled<E: Engine>(fixture: &Fixture<E>, world: WorldId) -> Result<Ve
 /// A named item is enqueued once, whoever sends it and however often.
 async fn names<E: Engine>(fixture: &Fixture<E>) -> Result<(), StoreError> {
     let world = fixture.live(2).await?.world;
-    let named = || vec![Fixture::<E>::named_event("pay the bill")];
+    let named = || vec![named_event("pay the bill")];
     let results = join_all((0..6).map(|_| fixture.send(world, named()))).await;
     let places: Vec<Enqueued> = results.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
     assert_eq!(places.iter().filter(|place| !place.before).count(), 1, "one of them enqueued it");
@@ -98,16 +98,16 @@ async fn names<E: Engine>(fixture: &Fixture<E>) -> Result<(), StoreError> {
 }
 
 async fn bounds<E: Engine>(fixture: &Fixture<E>) -> Result<(), StoreError> {
-    let world = Fixture::<E>::world(3);
+    let world = world_id(3);
     fixture.create(world, Some(InboxBounds { items_max: 3, bytes_max: 1 << 20 })).await?;
     let fence = fixture.acquire(world, 1).await?;
-    let send = |count: usize| fixture.send(world, vec![Fixture::<E>::event("x"); count]);
+    let send = |count: usize| fixture.send(world, vec![event("x"); count]);
     assert_eq!(refused(send(4).await), Some(Code::InboxFull), "a batch is taken whole or not at all");
     send(3).await?;
     assert_eq!(refused(send(1).await), Some(Code::InboxFull));
     fixture.drain(fence, 1).await?;
     send(1).await?;
-    let nowhere = fixture.send(Fixture::<E>::world(999), vec![Fixture::<E>::event("x")]).await;
+    let nowhere = fixture.send(world_id(999), vec![event("x")]).await;
     assert_eq!(refused(nowhere), Some(Code::WorldNotFound));
     Ok(())
 }

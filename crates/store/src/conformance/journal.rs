@@ -6,7 +6,7 @@ use crate::{
     journal::{Batch, JournalError},
     keyspace::journal_head::JournalHead,
     protocol::AppendBatch,
-    testing::{Fixture, note_body},
+    testing::{Fixture, note_body, world_id},
 };
 use futures_util::future::join_all;
 use mundi_engine::Engine;
@@ -30,7 +30,7 @@ async fn run<E: Engine>(engine: &E) -> Result<(), StoreError> {
     assert_eq!(head.height, Height::new(4));
     assert_eq!(fixture.run(&append(start, 3)?).await?.output, head, "the very same batch is there already");
 
-    let other = Fixture::<E>::world(2);
+    let other = world_id(2);
     let error = fixture.run(&append(start, 2)?).await.expect_err("another batch at an old head");
     let StoreError::Journal(conflict) = error else { panic!("a typed conflict, not {error}") };
     assert_eq!(conflict, JournalError::HeadAdvanced { expected: start.height, actual: head.height });

@@ -54,10 +54,6 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
         run(&self.engine, &self.clock, protocol).await
     }
 
-    pub fn world(number: u64) -> WorldId {
-        WorldId::from_bytes(Hash::of(&number.to_be_bytes()).as_bytes()[..16].try_into().unwrap_or([0; 16]))
-    }
-
     pub fn manifest_hash(&self) -> Hash {
         Hash::of(&self.manifest)
     }
@@ -95,22 +91,9 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
 
     /// A new world, held by worker 1.
     pub async fn live(&self, number: u64) -> Result<Fence, StoreError> {
-        let world = Self::world(number);
+        let world = world_id(number);
         self.create(world, None).await?;
         self.acquire(world, 1).await
-    }
-
-    pub fn event(text: &str) -> NewItem {
-        let origin = Origin { enqueued_at_ns: 9, correlation_id: None, trace: None, wants_reply: false, sender: None };
-        let value = Payload::Inline(text.as_bytes().to_vec());
-        NewItem {
-            item: InboxItem { input: Input::Event { schema: "test".into(), value, key: None }, origin },
-            dedupe: None,
-        }
-    }
-
-    pub fn named_event(text: &str) -> NewItem {
-        NewItem { dedupe: Some(DedupeId::idempotency_key(text)), ..Self::event(text) }
     }
 
     pub async fn send(&self, world: WorldId, items: Vec<NewItem>) -> Result<Vec<Enqueued>, StoreError> {
@@ -148,6 +131,26 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
     pub async fn history(&self, world: WorldId, from: Height) -> Result<Vec<StoredRecord>, StoreError> {
         History::open(&self.engine, NoSegments, self.universe, world, from).await?.collect().await
     }
+}
+
+/// The id of a test's world.
+pub fn world_id(number: u64) -> WorldId {
+    let mut id = [0; 16];
+    id.copy_from_slice(&Hash::of(&number.to_be_bytes()).as_bytes()[..16]);
+    WorldId::from_bytes(id)
+}
+
+/// An event that carries a text.
+pub fn event(text: &str) -> NewItem {
+    let origin = Origin { enqueued_at_ns: 9, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let value = Payload::Inline(text.as_bytes().to_vec());
+    let input = Input::Event { schema: "test".into(), value, key: None };
+    NewItem { item: InboxItem { input, origin }, dedupe: None }
+}
+
+/// The same, enqueued at most once.
+pub fn named_event(text: &str) -> NewItem {
+    NewItem { dedupe: Some(DedupeId::idempotency_key(text)), ..event(text) }
 }
 
 /// A record that says only its number.

@@ -16,7 +16,7 @@ pub use contents::{engine_contents, object_contents};
 pub use crash::{CrashSwitch, CrashingEngine, CrashingTransaction, Side};
 pub use environment::{CountingEntropy, ManualClock};
 pub use faulty_objects::{Fault, FaultyObjects, Rates};
-pub use fixture::{Fixture, note_body};
+pub use fixture::{Fixture, event, named_event, note_body, world_id};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble};
 pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
