@@ -1,6 +1,6 @@
 //! What the store must know about a snapshot, and the checks that it fails closed on.
 
-use mundi_model::{Code, Coded, Hash, Height, IntentHash, WorldId, record::SnapshotNote};
+use mundi_model::{Code, Coded, Hash, Height, IntentHash, WorldId, limits, record::SnapshotNote};
 
 /// What a snapshot says about itself. The kernel writes and reads snapshots; the store only asks for this.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +37,12 @@ pub enum SnapshotError {
     Unreadable(String),
     #[error("a snapshot at {height} cannot cover records that do not exist: the head is {head}")]
     BeyondHead { height: Height, head: Height },
+    #[error("the record at {height} was exported already: a snapshot is taken at or above the baseline")]
+    Exported { height: Height },
     #[error("there is another snapshot at {height}: {existing}; it stays")]
     Exists { height: Height, existing: Hash },
+    #[error("a snapshot lists at most {max} roots; this one has {roots}")]
+    RootsTooMany { roots: usize, max: usize },
     #[error("the snapshot needs {} blobs that do not exist, first {}", missing.len(), missing[0])]
     RootsMissing { missing: Vec<Hash> },
     #[error("the snapshot's own list of roots lacks its manifest {0}")]
@@ -60,7 +64,10 @@ pub enum SnapshotError {
 impl Coded for SnapshotError {
     fn code(&self) -> Code {
         match self {
-            Self::Unreadable(_) | Self::OpenIntentInvalid { .. } => Code::SnapshotInvalid,
+            Self::Unreadable(_)
+            | Self::OpenIntentInvalid { .. }
+            | Self::Exported { .. }
+            | Self::RootsTooMany { .. } => Code::SnapshotInvalid,
             Self::BeyondHead { .. } => Code::SnapshotBeyondHead,
             Self::Exists { .. } => Code::SnapshotExists,
             Self::RootsMissing { .. } | Self::ManifestNotRoot(_) => Code::SnapshotIncomplete,
@@ -75,6 +82,9 @@ impl Coded for SnapshotError {
 
 /// What can be told from the facts alone.
 pub(crate) fn check_facts(facts: &SnapshotFacts) -> Result<(), SnapshotError> {
+    if facts.roots.len() > limits::SNAPSHOT_ROOTS_MAX {
+        return Err(SnapshotError::RootsTooMany { roots: facts.roots.len(), max: limits::SNAPSHOT_ROOTS_MAX });
+    }
     if !facts.roots.contains(&facts.manifest) {
         return Err(SnapshotError::ManifestNotRoot(facts.manifest));
     }

@@ -13,6 +13,9 @@ use minicbor::Decoder;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{Hash, Height, UniverseId, WorldId, cbor, limits, record::Record};
 
+/// Enough to make a transaction per page cheap, little enough to hold.
+const PAGE_ITEMS_DEFAULT: usize = 1_000;
+
 /// One record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
@@ -49,6 +52,8 @@ pub struct History<E, S> {
     /// The next height to read, and the hash that its record must name, once known.
     next: Height,
     chain: Option<Hash>,
+    /// What the head says about the record below it: the last link.
+    head: JournalHead,
     page_items: usize,
 }
 
@@ -62,10 +67,11 @@ impl<E: Engine, S: Segments> History<E, S> {
         from: Height,
     ) -> Result<Self, StoreError> {
         let mut tx = engine.begin().await?;
-        let JournalHead { height: head, .. } = append::head(&mut tx, universe, world).await?;
-        let stretches = stretches(&mut tx, universe, world, from, head).await?;
-        let page_items = limits::RANGE_ITEMS_MAX.min(1_000);
-        Ok(Self { engine: engine.clone(), segments, universe, stretches, next: from, chain: None, page_items })
+        let head = append::head(&mut tx, universe, world).await?;
+        let stretches = stretches(&mut tx, universe, world, from, head.height).await?;
+        let chain = (from == Height::GENESIS).then_some(Record::CHAIN_START);
+        let (engine, page_items) = (engine.clone(), PAGE_ITEMS_DEFAULT);
+        Ok(Self { engine, segments, universe, stretches, next: from, chain, head, page_items })
     }
 
     /// The first record must name this hash: for a reader that knows what lies below.
@@ -152,6 +158,9 @@ impl<E: Engine, S: Segments> History<E, S> {
             return Err(damaged(format!("it follows {prev}, but the record below is {expected}")));
         }
         let hash = Hash::of(&bytes);
+        if height.next() == self.head.height && hash != self.head.chain {
+            return Err(damaged(format!("it is {hash}, but the head follows {}", self.head.chain)));
+        }
         (self.next, self.chain) = (height.next(), Some(hash));
         Ok(StoredRecord { height, bytes, hash })
     }

@@ -3,7 +3,7 @@
 use crate::StoreError;
 use bytes::Bytes;
 use mundi_model::{Height, UniverseId, WorldId};
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
 /// Reads records out of segments.
 ///
@@ -34,5 +34,18 @@ impl Segments for NoSegments {
         _: Height,
     ) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
         Ok(None)
+    }
+}
+
+/// One store of segments serves many readers.
+impl<S: Segments> Segments for Arc<S> {
+    async fn read(
+        &self,
+        universe: UniverseId,
+        world: WorldId,
+        from: Height,
+        until: Height,
+    ) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
+        (**self).read(universe, world, from, until).await
     }
 }

@@ -113,8 +113,8 @@ impl<B: Blobs> Commit<'_, B> {
         if height == head.height {
             return Ok(head.chain);
         }
-        let gap = JournalError::Gap { world, height, head: head.height };
-        let bytes = tx.get(journal_entry::key(universe, world, height).as_bytes()).await?.ok_or(gap)?;
+        let bytes = tx.get(journal_entry::key(universe, world, height).as_bytes()).await?;
+        let bytes = bytes.ok_or(SnapshotError::Exported { height })?;
         let damaged = |cause: cbor::CborError| JournalError::RecordDamaged { world, height, cause: cause.to_string() };
         let record: Record = cbor::decode(&bytes).map_err(damaged)?;
         Ok(record.prev)
