@@ -35,3 +35,6 @@ impl Coded for SweepError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

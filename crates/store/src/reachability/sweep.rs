@@ -51,13 +51,24 @@ pub async fn sweep<E: Engine>(cas: &Cas<E>, universe: UniverseId, grace: Duratio
     if found.raced {
         return Err(SweepError::Raced.into());
     }
-    let sweep = Sweep { cas, universe, grace, found: &found };
-    let mut report = SweepReport::default();
-    sweep.mark(&mut report).await?;
-    sweep.remove_condemned(&mut report).await?;
+    let mut report = remove_found(cas, universe, grace, &found).await?;
     report.leftovers += finish_deletions(cas, universe, grace).await?;
     report.leftovers += remove_orphans(cas, universe, grace, &found.bodies).await?;
     report.leftovers += remove_incoming(cas, universe, grace).await?;
+    Ok(report)
+}
+
+/// What follows from a walk: marks, and removals.
+pub(super) async fn remove_found<E: Engine>(
+    cas: &Cas<E>,
+    universe: UniverseId,
+    grace: Duration,
+    found: &WalkReport,
+) -> Result<SweepReport, StoreError> {
+    let sweep = Sweep { cas, universe, grace, found };
+    let mut report = SweepReport::default();
+    sweep.mark(&mut report).await?;
+    sweep.remove_condemned(&mut report).await?;
     Ok(report)
 }
 

@@ -59,3 +59,6 @@ impl From<ReadError> for SegmentError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
