@@ -106,11 +106,16 @@ impl Committed {
 /// the consumed items are tombstones, and a scan of the dead costs more than all other work together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RangeRead {
-    pub(crate) start: Bytes,
-    pub(crate) end: Bytes,
-    pub(crate) limit: usize,
-    pub(crate) reverse: bool,
-    pub(crate) snapshot: bool,
+    /// The first key of the range. Empty means the first of all.
+    pub start: Bytes,
+    /// The first key above the range. `0xff` is above all.
+    pub end: Bytes,
+    /// How many items at most.
+    pub limit: usize,
+    /// Downwards from `end`.
+    pub reverse: bool,
+    /// Adds no conflict.
+    pub snapshot: bool,
 }
 
 impl RangeRead {

@@ -255,7 +255,7 @@ pub(crate) fn added(value: Option<&Bytes>, delta: i64) -> Bytes {
     Bytes::copy_from_slice(&before.wrapping_add(delta).to_le_bytes())
 }
 
-fn check_key(key: &[u8]) -> Result<(), EngineError> {
+pub(crate) fn check_key(key: &[u8]) -> Result<(), EngineError> {
     if key.is_empty() || key.len() > limits::KEY_BYTES_MAX || key[0] == u8::MAX {
         return Err(EngineError::KeyInvalid { len: key.len(), first: key.first().copied() });
     }

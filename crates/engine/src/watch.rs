@@ -1,6 +1,6 @@
 //! Who waits for which key. Engines that decide commits in this process share it.
 
-use crate::EngineError;
+use crate::{EngineError, overlay::check_key};
 use bytes::Bytes;
 use futures_channel::oneshot;
 use parking_lot::Mutex;
@@ -29,6 +29,7 @@ impl Watches {
         key: Bytes,
         mut differs: impl FnMut(&Bytes) -> Result<bool, EngineError> + Send,
     ) -> Result<(), EngineError> {
+        check_key(&key)?;
         loop {
             let (watch, woken) = self.place(&key)?;
             if differs(&key)? {
@@ -55,6 +56,10 @@ impl Watches {
         let place = (key.clone(), number);
         waiting.by_key.insert(place.clone(), sender);
         Ok((Watch { watches: self.clone(), place }, woken))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().by_key.is_empty()
     }
 
     /// Wakes who watches one of these keys.

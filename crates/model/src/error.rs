@@ -138,6 +138,8 @@ codes! {
     ReceiptHorizonUnmet = "RECEIPT_HORIZON_UNMET", Invalid, "A snapshot cannot become the baseline, because a receipt that it waits for could be lost.";
     BaselineRegressed = "BASELINE_REGRESSED", Conflict, "A baseline does not go back to an earlier snapshot.";
     BaselineDamaged = "BASELINE_DAMAGED", Corrupt, "The snapshot that restore starts from is not what was promoted.";
+    IntentNotJournaled = "INTENT_NOT_JOURNALED", Invalid, "A turn publishes an intent that none of its records announces.";
+    LineageTooDeep = "LINEAGE_TOO_DEEP", Full, "A world has more ancestors than a history is followed through.";
     StoreCorrupt = "STORE_CORRUPT", Corrupt, "What lies under a key is not what its family keeps there.";
 
     // Content store and segments.

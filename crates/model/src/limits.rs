@@ -24,6 +24,41 @@ pub const RANGE_BYTES_MAX: usize = 4_000_000;
 /// Deep enough for any data made by people, shallow enough for the smallest thread stack.
 pub const VALUE_DEPTH_MAX: u32 = 64;
 
+/// What one append writes at most: its entries must fit a transaction together with what the turn publishes.
+pub const BATCH_RECORDS_MAX: usize = 10_000;
+
+/// Leaves room under the value bound for the stamps and the frame that the journal puts around an item.
+pub const INBOX_ITEM_BYTES_MAX: usize = 64 * 1024;
+
+/// A payload above this is moved to the content store when it is enqueued; below, another object costs more.
+pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// What one transaction enqueues at most, so that with the largest items it still fits.
+pub const INBOX_BATCH_ITEMS_MAX: usize = 1_024;
+
+/// How much waits in an inbox unless its world says otherwise: minutes of a fast sender, not hours.
+pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
+
+/// The same in bytes.
+pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
+
+/// What one turn takes from an inbox at most.
+pub const TURN_ITEMS_MAX: usize = 4_096;
+
+/// The same in bytes: a turn writes each item once more, with its outcome, and must fit a transaction.
+pub const TURN_BYTES_MAX: usize = 2_000_000;
+
+/// What one turn publishes at most; their index has 16 bits.
+pub const TURN_INTENTS_MAX: usize = 16_384;
+
+/// How many roots a snapshot lists at most: each is looked up when it is committed and when it is loaded.
+pub const SNAPSHOT_ROOTS_MAX: usize = 10_000;
+
+/// How many ancestors the history of a fork is followed through.
+pub const LINEAGE_DEPTH_MAX: usize = 1_000;
+
+/// How many leases one transaction renews.
+pub const RENEWALS_MAX: usize = 1_000;
 /// What a content-store object may have to live in the engine: below, a second round trip costs more than the
 /// bytes; above, values crowd the engine's cache, and a commit log carries every body twice.
 pub const BLOB_INLINE_BYTES_MAX: usize = 16 * 1024;

@@ -1,6 +1,6 @@
 //! The fence: proof of the right to mutate a world.
 
-use crate::{StoreError, keyspace::lease};
+use crate::{StoreError, keyspace::lease, protocol::require_world};
 use mundi_engine::Transaction;
 use mundi_model::{Code, Coded, Epoch, UniverseId, WorldId};
 
@@ -24,8 +24,15 @@ impl Fence {
         let lease = lease::read(tx, self.universe, self.world).await?;
         match lease {
             Some(lease) if lease.epoch == self.epoch && lease.holder.is_some() => Ok(()),
-            _ => Err(Fenced { fence: *self, current: lease.map(|lease| lease.epoch) }.into()),
+            None => Err(self.never_leased(tx).await?),
+            Some(lease) => Err(Fenced { fence: *self, current: Some(lease.epoch) }.into()),
         }
+    }
+
+    /// A fence for a world that does not exist is another mistake than a fence that was lost.
+    async fn never_leased<T: Transaction>(&self, tx: &mut T) -> Result<StoreError, StoreError> {
+        require_world(tx, self.universe, self.world).await?;
+        Ok(Fenced { fence: *self, current: None }.into())
     }
 }
 

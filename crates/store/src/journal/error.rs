@@ -1,6 +1,6 @@
 //! What can be wrong with a batch, and what can be wrong with a journal.
 
-use mundi_model::{Code, Coded, Hash, Height, WorldId};
+use mundi_model::{Code, Coded, Hash, Height, IntentHash, WorldId};
 
 /// Why records were not appended, or could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,10 @@ pub enum JournalError {
     Gap { world: WorldId, height: Height, head: Height },
     #[error("the record of {world} at {height} is not what was appended: {cause}")]
     RecordDamaged { world: WorldId, height: Height, cause: String },
+    #[error("{world} is more than {max} forks deep")]
+    LineageTooDeep { world: WorldId, max: usize },
+    #[error("the turn publishes {intent}, which no record of it announces at {height}")]
+    IntentNotJournaled { intent: IntentHash, height: Height },
     #[error("the journal of {world} has no height {height}: it spans {first} to {head}")]
     OutOfRange { world: WorldId, height: Height, first: Height, head: Height },
 }
@@ -35,6 +39,8 @@ impl Coded for JournalError {
             Self::RecordReserved { .. } => Code::RecordReserved,
             Self::Gap { .. } => Code::JournalGap,
             Self::RecordDamaged { .. } => Code::JournalCorrupt,
+            Self::LineageTooDeep { .. } => Code::LineageTooDeep,
+            Self::IntentNotJournaled { .. } => Code::IntentNotJournaled,
             Self::OutOfRange { .. } => Code::HeightOutOfRange,
         }
     }

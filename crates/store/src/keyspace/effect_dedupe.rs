@@ -4,7 +4,7 @@
 //! Removed after its window, never while the intent is open. The world stands in the key although the intent
 //! hash covers it: no mistake in a hash can make one world's effect swallow another's.
 
-use super::{Family, Key, KeyBuilder, KeyReader, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -39,6 +39,11 @@ pub fn parse(universe: UniverseId, key: &[u8]) -> Result<(WorldId, IntentHash), 
     let mut reader = KeyReader::after(Family::EffectDedupe, &prefix, key)?;
     let parts = (reader.world()?, reader.intent()?);
     reader.end(parts)
+}
+
+/// All records of one world.
+pub(crate) fn of_world(universe: UniverseId, world: WorldId) -> Span {
+    KeyBuilder::universe(universe, Family::EffectDedupe).bytes(world.as_bytes()).key().span()
 }
 
 pub async fn read<T: Transaction>(

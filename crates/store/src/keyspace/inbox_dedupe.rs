@@ -38,6 +38,10 @@ impl DedupeId {
         Self(Hash::of_parts([&b"key:"[..], key.as_bytes()]))
     }
 
+    pub(crate) fn from_hash(hash: Hash) -> Self {
+        Self(hash)
+    }
+
     pub(crate) fn as_hash(&self) -> Hash {
         self.0
     }

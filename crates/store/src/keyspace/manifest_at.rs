@@ -5,7 +5,7 @@
 //! last change. Immutable.
 
 use super::{Family, Key, KeyBuilder, Span, decode_value, put};
-use crate::StoreError;
+use crate::{Damaged, StoreError};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, Height, UniverseId, WorldId};
@@ -43,6 +43,20 @@ pub(crate) async fn read<T: Transaction>(
     let Some((key, bytes)) = page.items.first() else { return Ok(None) };
     let at: ManifestAt = decode_value(Family::ManifestAt, key, bytes)?;
     Ok(Some(at.manifest))
+}
+
+/// The manifest that holds at a height of a world's own journal, where one always does.
+pub(crate) async fn require<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    height: Height,
+) -> Result<Hash, StoreError> {
+    let missing = || {
+        let cause = "no manifest is set at or below this height".to_owned();
+        Damaged::new(Family::ManifestAt, key(universe, world, height).as_bytes(), cause).into()
+    };
+    read(tx, universe, world, height).await?.ok_or_else(missing)
 }
 
 #[cfg(test)]

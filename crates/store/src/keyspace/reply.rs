@@ -3,7 +3,7 @@
 //! Written by `commit_turn`; removed by `compact_inbox` together with the call, so the grace period is also
 //! how long a caller may come back for its answer. Immutable: a call is answered once.
 
-use super::{Family, Key, KeyBuilder, KeyReader, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::{Engine, Transaction};
@@ -61,6 +61,12 @@ pub(crate) fn write<T: Transaction>(
     reply: &StoredReply,
 ) -> Result<(), StoreError> {
     put(tx, &key(universe, world, call), reply)
+}
+
+/// The replies to the calls in `after..=through`, without the first.
+pub(crate) fn through(universe: UniverseId, world: WorldId, after: Option<InboxSeq>, through: InboxSeq) -> Span {
+    let start = after.map_or_else(|| prefix(universe, world), |after| key(universe, world, after).successor());
+    Span { start, end: key(universe, world, through).successor() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! after its window, never while the timer waits. The world stands in the key for the reason that
 //! [`effect_dedupe`](super::effect_dedupe) gives.
 
-use super::{Family, Key, KeyBuilder, KeyReader, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -41,6 +41,11 @@ pub fn parse(universe: UniverseId, key: &[u8]) -> Result<(WorldId, IntentHash), 
     let mut reader = KeyReader::after(Family::TimerDedupe, &prefix, key)?;
     let parts = (reader.world()?, reader.intent()?);
     reader.end(parts)
+}
+
+/// All records of one world.
+pub(crate) fn of_world(universe: UniverseId, world: WorldId) -> Span {
+    KeyBuilder::universe(universe, Family::TimerDedupe).bytes(world.as_bytes()).key().span()
 }
 
 pub async fn read<T: Transaction>(

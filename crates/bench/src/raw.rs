@@ -1,0 +1,95 @@
+//! The raw limit: records appended to one file by one thread, with one fdatasync per group.
+//!
+//! It has the clients, the queue and the answers of a database, and nothing else: no index, no
+//! checksum, no conflict. Nothing that acknowledges after a sync can do more with the same clients.
+
+use futures_channel::oneshot;
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{Arc, Condvar, Mutex},
+    thread::JoinHandle,
+};
+
+/// How much room a preallocated file has before it is written from the start again.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// The file grows, or its room was filled with zeros before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    Growing,
+    Preallocated,
+}
+
+#[derive(Clone)]
+pub(crate) struct RawLog(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<(Vec<u8>, oneshot::Sender<()>)>,
+    closed: bool,
+}
+
+impl RawLog {
+    pub(crate) fn open(path: &Path, room: Room) -> io::Result<(Self, JoinHandle<io::Result<()>>)> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        if room == Room::Preallocated {
+            let zeros = vec![0; 1 << 20];
+            (0..FILE_BYTES >> 20).try_for_each(|index| file.write_all_at(&zeros, index << 20))?;
+            file.sync_all()?;
+        }
+        let log = Self(Arc::new(Shared { queue: Mutex::default(), filled: Condvar::new() }));
+        let writer = log.clone();
+        Ok((log, std::thread::spawn(move || writer.write(&file, room))))
+    }
+
+    pub(crate) async fn append(&self, record: Vec<u8>) {
+        let (answer, answered) = oneshot::channel();
+        if let Ok(mut queue) = self.0.queue.lock() {
+            queue.waiting.push((record, answer));
+            if queue.waiting.len() == 1 {
+                self.0.filled.notify_one();
+            }
+        }
+        let _closed = answered.await;
+    }
+
+    pub(crate) fn close(&self) {
+        if let Ok(mut queue) = self.0.queue.lock() {
+            queue.closed = true;
+        }
+        self.0.filled.notify_all();
+    }
+
+    fn write(&self, file: &File, room: Room) -> io::Result<()> {
+        let mut offset = 0;
+        let mut buffer = Vec::new();
+        loop {
+            let Some(group) = self.take() else { return Ok(()) };
+            buffer.clear();
+            group.iter().for_each(|(record, _)| buffer.extend_from_slice(record));
+            if room == Room::Preallocated && offset + buffer.len() as u64 > FILE_BYTES {
+                offset = 0;
+            }
+            file.write_all_at(&buffer, offset)?;
+            file.sync_data()?;
+            offset += buffer.len() as u64;
+            for (_, answer) in group {
+                let _gone = answer.send(());
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Vec<(Vec<u8>, oneshot::Sender<()>)>> {
+        let queue = self.0.queue.lock().ok()?;
+        let mut queue = self.0.filled.wait_while(queue, |queue| queue.waiting.is_empty() && !queue.closed).ok()?;
+        if queue.waiting.is_empty() { None } else { Some(std::mem::take(&mut queue.waiting)) }
+    }
+}
