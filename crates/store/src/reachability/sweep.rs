@@ -2,6 +2,7 @@
 
 use super::{
     SweepError, WalkReport,
+    dead_segments::remove_dead_segments,
     leftovers::{finish_deletions, remove_incoming, remove_orphans},
     walk,
 };
@@ -35,6 +36,8 @@ pub struct SweepReport {
     pub spared: Vec<Hash>,
     /// Bodies that no metadata names, left by puts that never came to their end.
     pub leftovers: usize,
+    /// Segments of worlds that were deleted.
+    pub segments: usize,
 }
 
 /// Walks, then condemns, reprieves and removes. Run it now and then, one at a time for a universe: two at once are safe
@@ -55,6 +58,7 @@ pub async fn sweep<E: Engine>(cas: &Cas<E>, universe: UniverseId, grace: Duratio
     report.leftovers += finish_deletions(cas, universe, grace).await?;
     report.leftovers += remove_orphans(cas, universe, grace, &found.bodies).await?;
     report.leftovers += remove_incoming(cas, universe, grace).await?;
+    report.segments = remove_dead_segments(cas, universe).await?;
     Ok(report)
 }
 
