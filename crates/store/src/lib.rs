@@ -15,6 +15,7 @@
 //! same code. It must never know what a program or a snapshot means; it asks a
 //! [`ReadSnapshot`](snapshot::ReadSnapshot).
 
+pub mod bench;
 pub mod blob;
 pub mod blobs;
 pub mod conformance;

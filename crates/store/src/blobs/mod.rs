@@ -30,8 +30,8 @@ pub struct Cas<E> {
     pub(crate) engine: E,
     pub(crate) objects: Objects,
     pub(crate) clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-    config: CasConfig,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) config: CasConfig,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,3 +129,6 @@ impl Coded for BlobError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,3 @@ fn content_store<E: Engine>(engine: &E, objects: &Objects) -> Cas<E> {
 fn refused<T>(result: Result<T, StoreError>) -> Option<Code> {
     result.err().map(|error| error.code())
 }
-
-#[cfg(test)]
-mod tests;

@@ -39,10 +39,10 @@ pub fn span(universe: UniverseId, world: WorldId) -> Span {
     prefix(universe, world).span()
 }
 
-pub(crate) fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<Height, StoreError> {
-    let mut reader = KeyReader::after(Family::Segment, &prefix(universe, world), key)?;
-    let end = Height::new(reader.u64()?);
-    reader.end(end)
+pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<(WorldId, Height), StoreError> {
+    let mut reader = KeyReader::after(Family::Segment, &Family::Segment.prefix(universe), key)?;
+    let place = (reader.world()?, Height::new(reader.u64()?));
+    reader.end(place)
 }
 
 /// The segment that ends at a height.
@@ -121,9 +121,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_sort_by_end(a in laws::heights(), b in laws::heights()) {
-            let (universe, world) = (laws::universe(), laws::world());
-            laws::keys_are_ordered((a, b), |end| key(universe, world, *end), |key| parse(universe, world, key))?;
+        fn keys_sort_by_world_and_end(
+            a in (laws::worlds(), laws::heights()),
+            b in (laws::worlds(), laws::heights())
+        ) {
+            let universe = laws::universe();
+            laws::keys_are_ordered((a, b), |(world, end)| key(universe, *world, *end), |key| parse(universe, key))?;
         }
 
         #[test]

@@ -4,6 +4,7 @@
 //! and reports the rest. It changes nothing. [`sweep`] removes the rest, in two visits: the first condemns an object, a
 //! later one, at least a grace period after, removes it if a new walk still finds no reference and nobody put it again.
 
+mod dead_segments;
 mod leftovers;
 mod order;
 mod refs;
@@ -35,3 +36,6 @@ impl Coded for SweepError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::{
     SweepError, WalkReport,
+    dead_segments::remove_dead_segments,
     leftovers::{finish_deletions, remove_incoming, remove_orphans},
     walk,
 };
@@ -35,6 +36,8 @@ pub struct SweepReport {
     pub spared: Vec<Hash>,
     /// Bodies that no metadata names, left by puts that never came to their end.
     pub leftovers: usize,
+    /// Segments of worlds that were deleted.
+    pub segments: usize,
 }
 
 /// Walks, then condemns, reprieves and removes. Run it now and then, one at a time for a universe: two at once are safe
@@ -51,13 +54,25 @@ pub async fn sweep<E: Engine>(cas: &Cas<E>, universe: UniverseId, grace: Duratio
     if found.raced {
         return Err(SweepError::Raced.into());
     }
-    let sweep = Sweep { cas, universe, grace, found: &found };
-    let mut report = SweepReport::default();
-    sweep.mark(&mut report).await?;
-    sweep.remove_condemned(&mut report).await?;
+    let mut report = remove_found(cas, universe, grace, &found).await?;
     report.leftovers += finish_deletions(cas, universe, grace).await?;
     report.leftovers += remove_orphans(cas, universe, grace, &found.bodies).await?;
     report.leftovers += remove_incoming(cas, universe, grace).await?;
+    report.segments = remove_dead_segments(cas, universe).await?;
+    Ok(report)
+}
+
+/// What follows from a walk: marks, and removals.
+pub(super) async fn remove_found<E: Engine>(
+    cas: &Cas<E>,
+    universe: UniverseId,
+    grace: Duration,
+    found: &WalkReport,
+) -> Result<SweepReport, StoreError> {
+    let sweep = Sweep { cas, universe, grace, found };
+    let mut report = SweepReport::default();
+    sweep.mark(&mut report).await?;
+    sweep.remove_condemned(&mut report).await?;
     Ok(report)
 }
 

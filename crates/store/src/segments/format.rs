@@ -53,6 +53,17 @@ pub fn object_path(universe: UniverseId, world: WorldId, start: Height, end: Hei
     Path::from(format!("segments/{universe}/{world}/{start}-{end}.log"))
 }
 
+/// Where all segments of a universe lie.
+pub(crate) fn objects_prefix(universe: UniverseId) -> Path {
+    Path::from(format!("segments/{universe}"))
+}
+
+/// Whose segment an object is; `None` for what is no segment of the universe.
+pub(crate) fn world_of_path(universe: UniverseId, path: &Path) -> Option<WorldId> {
+    let world = path.as_ref().strip_prefix(objects_prefix(universe).as_ref())?.strip_prefix('/')?;
+    world.split_once('/')?.0.parse().ok()
+}
+
 /// Footer and trailer, and the checksum for the index record.
 pub(super) fn encode_tail(footer: &Footer) -> (Vec<u8>, Hash) {
     let mut tail = cbor::encode(footer);

@@ -21,6 +21,7 @@ pub use build::{BuiltSegment, SegmentBuilder};
 pub use compactor::{Compacted, Compactor, CompactorConfig};
 pub use export::{Exported, export_segment};
 pub use format::{Block, Footer, decode_block, decode_footer, object_path};
+pub(crate) use format::{objects_prefix, world_of_path};
 pub use read::SegmentReader;
 pub use store::SegmentStore;
 
@@ -59,3 +60,6 @@ impl From<ReadError> for SegmentError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

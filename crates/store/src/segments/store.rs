@@ -13,16 +13,25 @@ use mundi_model::{Height, UniverseId, WorldId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Reads records out of segments. It remembers the footer that it used last: a replay reads a segment in several pages.
+/// Reads records out of segments. It remembers the segment that it read last, because a replay reads one in several
+/// pages; clones share that memory.
+#[derive(Clone)]
 pub struct SegmentStore<E> {
     engine: E,
     objects: Objects,
-    last: Mutex<Option<(UniverseId, WorldId, SegmentRecord, Arc<SegmentReader>)>>,
+    last: Arc<Mutex<Option<Opened>>>,
+}
+
+struct Opened {
+    universe: UniverseId,
+    world: WorldId,
+    record: SegmentRecord,
+    reader: Arc<SegmentReader>,
 }
 
 impl<E: Engine> SegmentStore<E> {
     pub fn new(engine: E, objects: Objects) -> Self {
-        Self { engine, objects, last: Mutex::new(None) }
+        Self { engine, objects, last: Arc::default() }
     }
 
     /// The segment that holds a height, opened.
@@ -35,14 +44,14 @@ impl<E: Engine> SegmentStore<E> {
         let mut tx = self.engine.begin().await?;
         let Some(record) = segment::holding(&mut tx, universe, world, height).await? else { return Ok(None) };
         drop(tx);
-        if let Some((u, w, r, reader)) = &*self.last.lock()
-            && (*u, *w) == (universe, world)
-            && *r == record
+        if let Some(last) = &*self.last.lock()
+            && (last.universe, last.world) == (universe, world)
+            && last.record == record
         {
-            return Ok(Some(reader.clone()));
+            return Ok(Some(last.reader.clone()));
         }
         let reader = Arc::new(SegmentReader::open(&self.objects, universe, world, &record).await?);
-        *self.last.lock() = Some((universe, world, record, reader.clone()));
+        *self.last.lock() = Some(Opened { universe, world, record, reader: reader.clone() });
         Ok(Some(reader))
     }
 }
