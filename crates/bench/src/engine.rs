@@ -3,7 +3,7 @@
 use crate::{
     Common,
     clients::{Done, Kind, measure},
-    raw::{RawLog, Room},
+    raw::{Room, measure_raw},
     report::Report,
 };
 use mundi_engine::{CommitError, Committed, Embedded, Engine, RangeRead, Transaction};
@@ -121,19 +121,7 @@ impl Bench {
     }
 
     fn raw(&self, path: &Path, room: Room, kind: Kind, clients: usize) -> Result<Done, Box<dyn Error>> {
-        let (log, writer) = RawLog::open(path, room)?;
-        let client_log = log.clone();
-        let done = measure(&self.runtime, kind, clients, self.time(), move |_, _| {
-            let log = client_log.clone();
-            async move {
-                log.append(vec![7; RECORD_BYTES]).await;
-                1
-            }
-        });
-        log.close();
-        writer.join().map_err(|_| "the raw log's writer died")??;
-        std::fs::remove_file(path)?;
-        Ok(done)
+        measure_raw(&self.runtime, path, room, kind, clients, self.time(), RECORD_BYTES)
     }
 
     fn rates(&mut self, name: &str, done: &[Done]) {

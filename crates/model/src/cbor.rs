@@ -73,6 +73,33 @@ impl minicbor::encode::Write for SameBytes<'_> {
 #[error("the bytes differ")]
 struct Differs;
 
+/// A map from text to text, for `#[cbor(with = "cbor::text_map")]`: its keys sort as their encodings do,
+/// the shorter first, which is not the order of a `BTreeMap`.
+pub mod text_map {
+    use minicbor::{Decoder, Encoder, decode::Error};
+    use std::collections::BTreeMap;
+
+    pub fn encode<C, W: minicbor::encode::Write>(
+        map: &BTreeMap<String, String>,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        let mut sorted: Vec<_> = map.iter().collect();
+        sorted.sort_by_key(|(key, _)| (key.len(), *key));
+        e.map(sorted.len() as u64)?;
+        sorted.into_iter().try_for_each(|(key, value)| e.str(key)?.str(value)?.ok())
+    }
+
+    pub fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<BTreeMap<String, String>, Error> {
+        let len = d.map()?.ok_or_else(|| Error::message("a map of open length"))?;
+        let mut map = BTreeMap::new();
+        for _ in 0..len {
+            map.insert(d.str()?.to_owned(), d.str()?.to_owned());
+        }
+        Ok(map)
+    }
+}
+
 fn short_name<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     let path = name.split('<').next().unwrap_or(name);

@@ -70,6 +70,9 @@ pub enum Body {
     /// Something that the host wants on record and the program does not see.
     #[n(11)]
     Custom(#[n(0)] Custom),
+    /// The step failed. Its cells, intents, timers and replies were thrown away; the world goes on.
+    #[n(12)]
+    StepFailed(#[n(0)] StepFailed),
 }
 
 /// What is injected into a step, written once when its record is appended.
@@ -150,7 +153,8 @@ pub struct Ingress {
     pub item: InboxItem,
 }
 
-/// A request for an external effect.
+/// A request for an external effect. Timers (`timer.set`), messages to other worlds (`fabric.send`) and
+/// new worlds (`world.spawn`) are intents of a reserved kind.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Intent {
     #[n(0)]
@@ -180,6 +184,16 @@ pub enum ReplyOutcome {
     /// The step failed: a code, and a sentence for people.
     #[n(1)]
     Failed(#[n(0)] String, #[n(1)] String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct StepFailed {
+    /// A stable error code: what replay must find again.
+    #[n(0)]
+    pub code: String,
+    /// For people. A panic's text may change with the compiler, so replay does not compare it.
+    #[n(1)]
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -281,6 +295,7 @@ pub enum Input {
         #[n(1)]
         payload: Payload,
         #[n(2)]
+        #[cbor(with = "cbor::text_map")]
         headers: BTreeMap<String, String>,
     },
     /// A timer of the program came due.
@@ -359,14 +374,154 @@ pub struct Sender {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Code, Coded, Stamp};
+
+    fn seal(body: Body) -> (Vec<u8>, Hash) {
+        Record { height: Height::new(500), prev: Record::CHAIN_START, body }.seal()
+    }
+
+    fn inline(bytes: &[u8]) -> Payload {
+        Payload::Inline(bytes.to_vec())
+    }
+
+    fn seq() -> InboxSeq {
+        InboxSeq::new(Stamp::new(1, 2), 3)
+    }
+
+    fn ingress(input: Input) -> Body {
+        let stamps = Stamps { now_ns: 1, logical_now_ns: 2, entropy: [3; 16], manifest: Hash::of(b"manifest") };
+        let sender = Sender { world: WorldId::from_bytes([6; 16]), height: Height::new(7) };
+        let origin = Origin {
+            enqueued_at_ns: 4,
+            correlation_id: Some("c".into()),
+            trace: None,
+            wants_reply: true,
+            sender: Some(sender),
+        };
+        Body::Ingress(Ingress { stamps, seq: seq(), item: InboxItem { input, origin } })
+    }
+
+    fn note() -> SnapshotNote {
+        SnapshotNote {
+            snapshot: Hash::of(b"snapshot"),
+            height: Height::new(400),
+            logical_time_ns: 9,
+            receipt_horizon: None,
+            manifest: Hash::of(b"manifest"),
+            chain: Hash::of(b"chain"),
+        }
+    }
+
+    /// One record of each kind, with every field set.
+    fn one_of_each() -> Vec<Body> {
+        let (universe, world) = (UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]));
+        let intent = IntentHash::of(b"intent");
+        let receipt = Receipt {
+            intent,
+            kind: "http".into(),
+            status: ReceiptStatus::Timeout,
+            payload: Payload::Blob(Hash::of(b"blob"), 4),
+            adapter: "a".into(),
+            signature: Some(vec![1]),
+        };
+        let headers = [("b", "1"), ("aa", "2")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        vec![
+            Body::Genesis(Genesis { universe, world, manifest: Hash::of(b"manifest"), now_ns: 5 }),
+            Body::ForkGenesis(ForkGenesis {
+                universe,
+                world,
+                parent: WorldId::from_bytes([3; 16]),
+                forked_at: Height::new(500),
+                parent_snapshot: Hash::of(b"parent"),
+                snapshot: Hash::of(b"child"),
+                policy: EffectPolicy::Recorded,
+                now_ns: 5,
+            }),
+            ingress(Input::Event { schema: "e".into(), value: inline(b"\x01"), key: Some("k".into()) }),
+            ingress(Input::Receipt(receipt)),
+            ingress(Input::Message { inbox: "i".into(), payload: inline(b""), headers: headers.into() }),
+            ingress(Input::TimerFired { timer: intent, payload: inline(b"p") }),
+            ingress(Input::Control { command: "pause".into(), payload: inline(b"") }),
+            Body::Intent(Intent { hash: intent, kind: "http".into(), params: inline(b"\xa0"), label: "l".into() }),
+            Body::Cancel(intent),
+            Body::Reply(Reply { to: seq(), outcome: ReplyOutcome::Ok(inline(b"r")) }),
+            Body::Reply(Reply { to: seq(), outcome: ReplyOutcome::Failed("CODE".into(), "why".into()) }),
+            Body::ManifestChange(ManifestChange { from: Hash::of(b"a"), to: Hash::of(b"b"), forced: true }),
+            Body::Snapshot(note()),
+            Body::BaselineSnapshot(SnapshotNote { receipt_horizon: Some(Height::new(3)), ..note() }),
+            Body::Rejected(Rejected { seq: seq(), code: "CODE".into(), reason: "why".into(), item: Hash::of(b"item") }),
+            Body::OutcomeDigest(Hash::of(b"outcome")),
+            Body::Custom(Custom { kind: "c".into(), payload: inline(b"x") }),
+            Body::StepFailed(StepFailed { code: "CODE".into(), reason: "why".into() }),
+        ]
+    }
+
+    /// These are persisted in every journal: a change here is a change of the format.
+    const GOLDEN: [&str; 18] = [
+        "aee46272a6d176c8",
+        "2aaa7d0b9a4cb50b",
+        "bf6b0e1432901afe",
+        "7649dcac5c7562dc",
+        "fda02d68e1485054",
+        "1307f3a7510a6987",
+        "3d09c05aca5d5f02",
+        "f93fb87495fae8d0",
+        "c669cfc4ec8cd7bb",
+        "752c04548aa75ca6",
+        "1d8b255303e67559",
+        "c4140fe8f69b8556",
+        "e2cb5a2f09d77665",
+        "831318518b2583fc",
+        "296226e792b9845c",
+        "764047f0ee7eb28d",
+        "72cad70a2ac0b387",
+        "f12bfb9876d1ab91",
+    ];
+
+    #[test]
+    fn the_hash_of_each_kind_of_record_is_pinned() {
+        let hashes: Vec<_> = one_of_each().into_iter().map(|body| seal(body).1.to_hex()[..16].to_owned()).collect();
+        assert_eq!(hashes, GOLDEN);
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_can_be_written_by_hand() {
+        let (bytes, _) = seal(Body::Cancel(IntentHash::from_bytes([0xee; 32])));
+        let by_hand = [
+            &[0x83, 0x19, 0x01, 0xf4, 0x58, 0x20][..], // array(3), 500, bytes(32)
+            &[0; 32],
+            &[0x82, 0x04, 0x81, 0x58, 0x20], // array(2), variant 4, array(1), bytes(32)
+            &[0xee; 32],
+        ];
+        assert_eq!(bytes, by_hand.concat());
+    }
+
+    #[test]
+    fn each_kind_of_record_is_read_as_it_was_written() {
+        for body in one_of_each() {
+            let (bytes, _) = seal(body.clone());
+            assert_eq!(cbor::decode::<Record>(&bytes).unwrap().body, body);
+            for len in 0..bytes.len() {
+                assert!(cbor::decode::<Record>(&bytes[..len]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn headers_sort_as_their_encodings_do() {
+        let headers = [("b".to_owned(), "1".to_owned()), ("aa".to_owned(), "2".to_owned())].into();
+        let (bytes, _) = seal(ingress(Input::Message { inbox: "i".into(), payload: inline(b""), headers }));
+        let canonical = b"\xa2\x61b\x611\x62aa\x612";
+        let at = bytes.windows(canonical.len()).position(|window| window == canonical).unwrap();
+        let mut swapped = bytes;
+        swapped[at..at + canonical.len()].copy_from_slice(b"\xa2\x62aa\x612\x61b\x611");
+        assert_eq!(cbor::decode::<Record>(&swapped).unwrap_err().code(), Code::CborNotCanonical);
+    }
 
     #[test]
     fn a_sealed_record_names_its_predecessor() {
-        let first =
-            Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::OutcomeDigest(Hash::of(b"")) };
-        let (bytes, hash) = first.seal();
-        assert_eq!(cbor::decode::<Record>(&bytes).unwrap(), first);
-        let second = Record { height: Height::new(1), prev: hash, body: Body::Cancel(IntentHash::of(b"x")) };
-        assert_ne!(second.seal().1, hash);
+        let (_, first) = seal(Body::OutcomeDigest(Hash::of(b"")));
+        let next = |prev| Record { height: Height::new(501), prev, body: Body::Cancel(IntentHash::of(b"x")) };
+        assert_ne!(next(first).seal().1, next(Record::CHAIN_START).seal().1);
     }
 }
