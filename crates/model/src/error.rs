@@ -106,6 +106,39 @@ codes! {
     EngineCorrupt = "ENGINE_CORRUPT", Corrupt, "Stored bytes are not what was written.";
     BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
     BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
+
+    // Cells and content.
+    ObjectMissing = "OBJECT_MISSING", NotFound, "A content-store object that is needed was not found.";
+    CellsCorrupt = "CELLS_CORRUPT", Corrupt, "A node of a cell tree is not what its hash or its place says.";
+    CellRefused = "CELL_REFUSED", Invalid, "A cell's key or value exceeds its bound.";
+
+    // Programs and manifests.
+    ManifestInvalid = "MANIFEST_INVALID", Invalid, "A manifest is not canonical JSON of the expected shape, or one of its schemas is not a JSON Schema.";
+    ProgramUnknown = "PROGRAM_UNKNOWN", NotFound, "No program with the hash that a manifest names is registered here.";
+    EventInvalid = "EVENT_INVALID", Invalid, "An event is not declared in the manifest, or its value does not satisfy the declared schema.";
+    QueryInvalid = "QUERY_INVALID", Invalid, "A query is not declared in the manifest, or its parameters do not satisfy the declared schema.";
+    ControlInvalid = "CONTROL_INVALID", Invalid, "A control command is unknown, or its payload is not what the command takes.";
+    ItemTooLarge = "ITEM_TOO_LARGE", Invalid, "An inbox item does not fit into one journal record.";
+    ProgramPanicked = "PROGRAM_PANICKED", Invalid, "A program panicked in the middle of a step.";
+    ProgramFailed = "PROGRAM_FAILED", Invalid, "A program ended a step with an error of its own.";
+    BudgetExhausted = "BUDGET_EXHAUSTED", Full, "A step used more host calls, bytes or outputs than its budget allows.";
+    OutputRefused = "OUTPUT_REFUSED", Invalid, "A program emitted something that its manifest or the kernel does not allow.";
+
+    // Intents and timers.
+    OpenIntentsFull = "OPEN_INTENTS_FULL", Full, "A world has as many open intents as its manifest allows.";
+    TimersFull = "TIMERS_FULL", Full, "A world has as many timers as its manifest allows.";
+    ReceiptUnknown = "RECEIPT_UNKNOWN", NotFound, "A receipt answers an intent that this world never had open.";
+    ReceiptClosed = "RECEIPT_CLOSED", Conflict, "A receipt answers an intent that was already answered or cancelled.";
+    ReceiptMismatch = "RECEIPT_MISMATCH", Invalid, "A receipt names another effect kind than the intent that it answers.";
+    TimerUnknown = "TIMER_UNKNOWN", NotFound, "A timer fired that this world does not wait for.";
+
+    // Turns, replay, snapshots and forks.
+    TurnInvalid = "TURN_INVALID", Invalid, "A turn was given what a world cannot take: items out of order, or a note at the wrong height.";
+    JournalBroken = "JOURNAL_BROKEN", Corrupt, "A journal's records do not follow each other: a height, a predecessor's hash or a stamp is wrong.";
+    ReplayDiverged = "REPLAY_DIVERGED", Corrupt, "Replay produced another outcome than the journal records.";
+    SnapshotInvalid = "SNAPSHOT_INVALID", Corrupt, "A snapshot is incomplete, or is not the one that the journal gives at its height.";
+    ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
+    WorldPaused = "WORLD_PAUSED", Unavailable, "A world is paused and takes nothing but control commands.";
 }
 
 impl fmt::Display for Code {
