@@ -291,7 +291,7 @@ impl Host for StepHost<'_> {
     fn random(&mut self) -> Result<u64, Stop> {
         self.meter.call(8)?;
         let entropy = minicbor::bytes::ByteArray::from(self.stamps.entropy);
-        let block = Hash::of(&cbor::encode(&("mundi.random.1", entropy, self.height, self.drawn)));
+        let block = Hash::of(&cbor::encode(&("mundi.random.1", entropy, self.drawn)));
         self.drawn += 1;
         let mut number = [0; 8];
         number.copy_from_slice(&block.as_bytes()[..8]);
