@@ -40,7 +40,9 @@ struct Counter;
 
 impl Program for Counter {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
-        let Cause::Event { .. } = event.cause else { return Ok(()) };
+        if let Cause::Message { payload, .. } = event.cause {
+            return fill(host, payload);
+        }
         let before = host.get("count")?.map_or(0, |bytes| bytes.try_into().map_or(0, u64::from_be_bytes));
         Ok(host.put("count", &(before + 1).to_be_bytes())?)
     }
@@ -50,12 +52,20 @@ impl Program for Counter {
     }
 }
 
+/// Writes a thousand cells, from the one that the payload names on.
+fn fill(host: &mut dyn Host, payload: &[u8]) -> Result<(), Failure> {
+    let first = payload.try_into().map_or(0, u32::from_be_bytes);
+    (first..first + 1_000).try_for_each(|number| Ok(host.put(&key(number), &u64::from(number).to_be_bytes())?))
+}
+
 /// One measurement: what, how much, and compared with what.
 struct Line {
     name: String,
     value: f64,
     unit: &'static str,
 }
+
+type Measure = fn(&mut Bench);
 
 struct Bench {
     objects: MemoryObjects,
@@ -70,7 +80,7 @@ fn main() {
     let option = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let number = |name: &str, default: u32| option(name).map_or(default, |text| text.parse().unwrap());
     let mut bench = Bench::new(number("--records", 200_000) as usize, number("--cells", 200_000));
-    let all: [(&str, fn(&mut Bench)); 5] = [
+    let all: [(&str, Measure); 5] = [
         ("step", Bench::step),
         ("replay", Bench::replay),
         ("snapshot", Bench::snapshot),
@@ -171,9 +181,9 @@ impl Bench {
 
     fn changed(&self, root: Option<Hash>, changes: u32) -> Cells {
         let mut cells = Cells::open(root);
+        let apart = (self.cells / changes).max(1);
         for index in 0..changes {
-            let number = (u64::from(index) * u64::from(self.cells) / u64::from(changes)) as u32;
-            cells.put(&key(number), b"changed".to_vec());
+            cells.put(&key(index * apart), b"changed".to_vec());
         }
         cells
     }
@@ -215,8 +225,12 @@ impl Bench {
     /// A world from its baseline, to its first answer and its first step.
     fn cold_start(&mut self) {
         let (mut world, _) = self.world();
-        run(&mut world, &self.objects, &[arrival(0)]);
-        let note = self.populated_baseline(&mut world);
+        for first in (0..self.cells).step_by(1_000) {
+            let payload = Payload::Inline(first.to_be_bytes().to_vec());
+            let input = Input::Message { inbox: "fill".into(), payload, headers: BTreeMap::new() };
+            run(&mut world, &self.objects, &[arrive(u64::from(first), input)]);
+        }
+        let note = self.baseline(&mut world);
         let (mut restored, mut stepped) = (Duration::MAX, Duration::MAX);
         let mut loads = 0;
         for round in 0..ROUNDS as u64 {
@@ -224,7 +238,7 @@ impl Bench {
             let start = Instant::now();
             let mut world = World::restore(&counting, self.registry.clone(), &note).unwrap();
             restored = restored.min(start.elapsed());
-            run(&mut world, &counting, &[arrival(10 + round)]);
+            run(&mut world, &counting, &[arrival(u64::from(self.cells) + round)]);
             stepped = stepped.min(start.elapsed());
             loads = counting.loads.get();
         }
@@ -233,8 +247,7 @@ impl Bench {
         self.report("  objects read", loads as f64, "objects");
     }
 
-    /// The baseline of a world whose cells were written by as many steps as it takes.
-    fn populated_baseline(&mut self, world: &mut World) -> SnapshotNote {
+    fn baseline(&mut self, world: &mut World) -> SnapshotNote {
         let taken = world.snapshot(&self.objects).unwrap();
         self.objects.extend(taken.objects.iter().cloned());
         world.saved(&taken);
@@ -257,7 +270,10 @@ impl Bench {
 }
 
 fn arrival(number: u64) -> Arrival {
-    let input = Input::Event { schema: "add".into(), value: Payload::Inline(vec![1]), key: None };
+    arrive(number, Input::Event { schema: "add".into(), value: Payload::Inline(vec![1]), key: None })
+}
+
+fn arrive(number: u64, input: Input) -> Arrival {
     let origin = Origin { enqueued_at_ns: number, correlation_id: None, trace: None, wants_reply: false, sender: None };
     let seq = InboxSeq::new(Stamp::new(number + 1, 0), 0);
     let mut entropy = [0; 16];

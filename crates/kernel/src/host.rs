@@ -4,7 +4,7 @@ use crate::{
     cells::Cells,
     intents::{self, FABRIC_SEND, OpenIntent, Place, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
     meter::Meter,
-    objects::Objects,
+    objects::{Object, Objects},
     program::{EmitError, Host, Level, Outgoing, Stop, View},
     state::State,
 };
@@ -12,7 +12,6 @@ use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, WorldId, cbor, limits,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
-use std::sync::Arc;
 
 /// Reading cells on a budget: the part that steps and queries share.
 fn get(cells: &Cells, objects: &dyn Objects, meter: &mut Meter, key: &str) -> Result<Option<Vec<u8>>, Stop> {
@@ -82,7 +81,7 @@ pub(crate) struct StepHost<'a> {
     /// The records that follow from the step, in the order in which the program asked for them.
     pub(crate) outputs: Vec<Body>,
     /// Payloads too large for a record.
-    pub(crate) blobs: Vec<(Hash, Arc<[u8]>)>,
+    pub(crate) blobs: Vec<Object>,
 }
 
 impl<'a> StepHost<'a> {

@@ -1,6 +1,7 @@
 //! Intents: their hash, the reserved kinds, and the register of those that are open.
 
 use crate::{
+    objects::Object,
     program::Outgoing,
     undo::{Mark, UndoMap},
 };
@@ -9,7 +10,7 @@ use mundi_model::{
     Hash, Height, IntentHash, Value, WorldId, cbor, limits,
     record::{Intent, Payload},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 /// The kind of the intent that a timer is.
 pub const TIMER_SET: &str = "timer.set";
@@ -76,7 +77,7 @@ pub(crate) fn message_params(to: WorldId, manifest: Option<Hash>, message: Optio
 }
 
 /// A payload as records carry it: inline, or the hash of an object that is then in `objects`.
-pub(crate) fn payload(bytes: &[u8], objects: &mut Vec<(Hash, Arc<[u8]>)>) -> Payload {
+pub(crate) fn payload(bytes: &[u8], objects: &mut Vec<Object>) -> Payload {
     if bytes.len() <= limits::PAYLOAD_INLINE_BYTES_MAX {
         return Payload::Inline(bytes.to_vec());
     }

@@ -6,6 +6,9 @@
 use mundi_model::{Code, Coded, Hash};
 use std::{collections::BTreeMap, sync::Arc};
 
+/// An object and its name.
+pub type Object = (Hash, Arc<[u8]>);
+
 /// Where the kernel reads cell nodes, manifests and blobs from.
 pub trait Objects {
     /// The bytes whose hash is `hash`. The kernel checks that they are.
@@ -32,8 +35,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    pub(crate) fn corrupt(hash: Hash, why: impl ToString) -> Self {
-        Self::Corrupt { hash, why: why.to_string() }
+    pub(crate) fn corrupt(hash: Hash, why: impl Into<String>) -> Self {
+        Self::Corrupt { hash, why: why.into() }
     }
 }
 
@@ -50,7 +53,7 @@ impl Coded for LoadError {
 pub(crate) fn load_checked(objects: &dyn Objects, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
     let bytes = objects.load(hash)?;
     let found = Hash::of(&bytes);
-    if found == *hash { Ok(bytes) } else { Err(LoadError::corrupt(*hash, format_args!("its bytes hash to {found}"))) }
+    if found == *hash { Ok(bytes) } else { Err(LoadError::corrupt(*hash, format!("its bytes hash to {found}"))) }
 }
 
 /// Objects in memory, for tests and for hosts that fetched what was missing.
@@ -71,7 +74,7 @@ impl MemoryObjects {
     }
 
     /// Keeps objects that the kernel made.
-    pub fn extend(&mut self, objects: impl IntoIterator<Item = (Hash, Arc<[u8]>)>) {
+    pub fn extend(&mut self, objects: impl IntoIterator<Item = Object>) {
         self.0.extend(objects);
     }
 

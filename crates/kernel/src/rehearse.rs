@@ -92,9 +92,7 @@ pub fn rehearse(
         }
         let record = read(recorded.head(), bytes.as_ref())?;
         if record.height != recorded.head() {
-            return Err(
-                broken(recorded.head(), format_args!("a record says that it stands at {}", record.height)).into()
-            );
+            return Err(broken(recorded.head(), format!("a record says that it stands at {}", record.height)).into());
         }
         result.divergence = match record.body {
             Body::Ingress(ingress) => {

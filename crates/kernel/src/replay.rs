@@ -124,10 +124,10 @@ impl<'o> Replay<'o> {
         let height = self.head();
         let record = read(height, bytes)?;
         if record.height != height {
-            return Err(broken(height, format_args!("a record says that it stands at {}", record.height)));
+            return Err(broken(height, format!("a record says that it stands at {}", record.height)));
         }
         if record.prev != self.world.chain() {
-            return Err(broken(height, format_args!("it follows {}, not {}", record.prev, self.world.chain())));
+            return Err(broken(height, format!("it follows {}, not {}", record.prev, self.world.chain())));
         }
         if let Some(produced) = self.expected.front() {
             if essence(produced) != essence(&record.body) {
@@ -174,9 +174,9 @@ impl<'o> Replay<'o> {
         let taken = self.world.snapshot(self.objects)?;
         let (mut snapshot, mut hash) = (None, taken.note.snapshot);
         if self.world.id() == genesis.parent {
-            let parent = KernelSnapshot::from_bytes(&taken.bytes).map_err(|error| broken(height, error))?;
+            let parent = KernelSnapshot::from_bytes(&taken.bytes).map_err(|error| broken(height, error.to_string()))?;
             let request = ForkRequest { child: genesis.world, policy: genesis.policy, now_ns: genesis.now_ns };
-            let child = fork(&parent, request).map_err(|error| broken(height, error))?;
+            let child = fork(&parent, request).map_err(|error| broken(height, error.to_string()))?;
             if child.genesis.parent_snapshot != genesis.parent_snapshot {
                 return Err(broken(height, "it was forked from another snapshot than its parent's records give"));
             }
@@ -214,7 +214,7 @@ pub(crate) fn take_in(
     let prepared = admit::prepare(state, &world.registry, objects, &ingress.item).map_err(|error| match error {
         AdmitError::Load(error) => ReplayError::Load(error),
         AdmitError::Rejected(rejection) if rejection.code == Code::ProgramUnknown => broken(height, rejection.reason),
-        AdmitError::Rejected(rejection) => broken(height, format_args!("it could not enter: {}", rejection.reason)),
+        AdmitError::Rejected(rejection) => broken(height, format!("it could not enter: {}", rejection.reason)),
     })?;
     if stamped == Stamped::Now {
         check_stamps(state, ingress, prepared.not_before_ns).map_err(|why| broken(height, why))?;
@@ -239,9 +239,9 @@ fn check_stamps(state: &State, ingress: &Ingress, not_before_ns: u64) -> Result<
 }
 
 pub(crate) fn read(height: Height, bytes: &[u8]) -> Result<Record, ReplayError> {
-    cbor::decode(bytes).map_err(|error| broken(height, error))
+    cbor::decode(bytes).map_err(|error| broken(height, error.to_string()))
 }
 
-pub(crate) fn broken(height: Height, why: impl ToString) -> ReplayError {
-    ReplayError::Broken { height, why: why.to_string() }
+pub(crate) fn broken(height: Height, why: impl Into<String>) -> ReplayError {
+    ReplayError::Broken { height, why: why.into() }
 }

@@ -7,7 +7,7 @@ use crate::{
     cells::Cells,
     intents::{OpenIntent, Register, intent_hash},
     manifest::{CompiledManifest, ManifestError},
-    objects::{LoadError, Objects, load_checked},
+    objects::{LoadError, Object, Objects, load_checked},
     registry::Registry,
     state::{Active, Position, State},
     undo::UndoMap,
@@ -55,7 +55,7 @@ pub struct TakenSnapshot {
     pub bytes: Arc<[u8]>,
     pub note: SnapshotNote,
     /// New objects, the snapshot itself among them.
-    pub objects: Vec<(Hash, Arc<[u8]>)>,
+    pub objects: Vec<Object>,
 }
 
 /// Why a snapshot is not used.

@@ -8,7 +8,7 @@ use crate::{
     host::StepHost,
     manifest::OnFailure,
     meter::{Fault, LogLine},
-    objects::{LoadError, Objects},
+    objects::{LoadError, Object, Objects},
     program::{Cause, Event, Failure},
     state::{Active, Savepoint, State},
     undo::Mark,
@@ -18,10 +18,7 @@ use mundi_model::{
     Code, Hash, Height, cbor, limits,
     record::{Body, Ingress, Input, ManifestChange, ReceiptStatus, Reply, ReplyOutcome, StepFailed},
 };
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What a program is told in place of a receipt that its manifest's schema forbids. A fixed text: that
 /// of the schema library may change, and a program may keep what it reads.
@@ -32,7 +29,7 @@ pub(crate) struct Outcome {
     /// The records that follow it.
     pub(crate) outputs: Vec<Body>,
     /// Payloads too large for a record.
-    pub(crate) blobs: Vec<(Hash, Arc<[u8]>)>,
+    pub(crate) blobs: Vec<Object>,
     pub(crate) logs: Vec<LogLine>,
     /// Where the cells that it wrote begin.
     pub(crate) cells: Mark,

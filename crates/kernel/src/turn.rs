@@ -4,7 +4,7 @@ use crate::{
     admit::{self, AdmitError, Rejection},
     intents::{OpenIntent, TimerSet},
     meter::LogLine,
-    objects::{LoadError, Objects},
+    objects::{LoadError, Object, Objects},
     snapshot::SnapshotError,
     state::Savepoint,
     step::{self, Outcome, bounded},
@@ -14,7 +14,6 @@ use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
     record::{Body, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Stamps},
 };
-use std::sync::Arc;
 
 /// An inbox item as it reaches a turn, with what is stamped on its record.
 #[derive(Debug, Clone)]
@@ -94,7 +93,7 @@ pub struct TurnOutput {
     pub cancels: Vec<IntentHash>,
     /// Answers for callers, among them those whose items were rejected.
     pub replies: Vec<Reply>,
-    pub objects: Vec<(Hash, Arc<[u8]>)>,
+    pub objects: Vec<Object>,
     pub logs: Vec<LogLine>,
 }
 

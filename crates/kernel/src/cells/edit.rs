@@ -8,12 +8,9 @@ use super::{
     node::{Branch, Cell, Child, Node, Stored},
     reader::Reader,
 };
-use crate::objects::LoadError;
+use crate::objects::{LoadError, Object};
 use mundi_model::{Hash, cbor, limits};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A change of one cell: its key below the node at hand, and its new value or its end.
 type Change<'c> = (&'c [u8], Option<&'c Stored>);
@@ -33,7 +30,7 @@ pub(crate) struct Editor<'a> {
     root: Option<Hash>,
     /// Nodes that were read, so that one that comes out as it was is not written again.
     read: BTreeSet<Hash>,
-    written: Vec<(Hash, Arc<[u8]>)>,
+    written: Vec<Object>,
 }
 
 impl<'a> Editor<'a> {
@@ -42,7 +39,7 @@ impl<'a> Editor<'a> {
         reader: Reader<'a>,
         root: Option<Hash>,
         changes: &BTreeMap<&str, Option<Stored>>,
-    ) -> Result<(Option<Hash>, Vec<(Hash, Arc<[u8]>)>), LoadError> {
+    ) -> Result<(Option<Hash>, Vec<Object>), LoadError> {
         let mut editor = Self { reader, root, read: BTreeSet::new(), written: Vec::new() };
         let changes: Vec<Change<'_>> = changes.iter().map(|(key, value)| (key.as_bytes(), value.as_ref())).collect();
         let root = match root {
@@ -107,13 +104,13 @@ impl<'a> Editor<'a> {
         let own_weight = own.as_ref().map_or(0, |value| value.weight(inside - 1));
         let weight = own_weight + children.values().map(|subtree| subtree.weight(inside)).sum::<u64>();
         if weight <= limits::CELL_LEAF_BYTES_MAX as u64 {
-            return Ok(Subtree::Light(self.gather(shared, own, children)?));
+            return Ok(Subtree::Light(self.gather(&shared, own, children)?));
         }
         if own.is_none()
             && children.len() == 1
             && let Some((byte, only)) = children.pop_first()
         {
-            return self.merge_down(shared, byte, only);
+            return self.merge_down(&shared, byte, only);
         }
         let write = |(byte, subtree)| self.write(subtree, inside).map(|child| Child { byte, ..child });
         let children = children.into_iter().filter_map(write).collect();
@@ -123,11 +120,11 @@ impl<'a> Editor<'a> {
     /// All cells of parts that together are light: then each part is a leaf.
     fn gather(
         &mut self,
-        shared: Vec<u8>,
+        shared: &[u8],
         own: Option<Stored>,
         children: BTreeMap<u8, Subtree>,
     ) -> Result<Vec<Cell>, LoadError> {
-        let mut all: Vec<Cell> = own.map(|value| Cell { rest: shared.clone(), value }).into_iter().collect();
+        let mut all: Vec<Cell> = own.map(|value| Cell { rest: shared.to_vec(), value }).into_iter().collect();
         for (byte, subtree) in children {
             let cells = match subtree {
                 Subtree::Light(cells) => cells,
@@ -137,14 +134,14 @@ impl<'a> Editor<'a> {
                 },
                 Subtree::Heavy(_) => return Err(self.wrong_weights()), // a part is heavier than the whole
             };
-            let lifted = |cell: Cell| Cell { rest: [&shared, &[byte][..], &cell.rest].concat(), ..cell };
+            let lifted = |cell: Cell| Cell { rest: [shared, &[byte], &cell.rest].concat(), ..cell };
             all.extend(cells.into_iter().map(lifted));
         }
         Ok(all)
     }
 
     /// A branch with one way is no branch: its only child takes its place, with a longer shared part.
-    fn merge_down(&mut self, shared: Vec<u8>, byte: u8, only: Subtree) -> Result<Subtree, LoadError> {
+    fn merge_down(&mut self, shared: &[u8], byte: u8, only: Subtree) -> Result<Subtree, LoadError> {
         let branch = match only {
             Subtree::Heavy(branch) => branch,
             Subtree::Kept(child) => match &*self.reader.node(&child.hash)? {
@@ -153,7 +150,7 @@ impl<'a> Editor<'a> {
             },
             Subtree::Light(_) => return Err(self.wrong_weights()), // an only part is lighter than the whole
         };
-        Ok(Subtree::Heavy(Branch { shared: [&shared, &[byte][..], &branch.shared].concat(), ..branch }))
+        Ok(Subtree::Heavy(Branch { shared: [shared, &[byte], &branch.shared].concat(), ..branch }))
     }
 
     /// Makes a node of it; nothing for no cells. The byte is the parent's to fill in.

@@ -17,7 +17,7 @@ pub use diff::{Diff, Difference};
 pub use node::Stored;
 
 use crate::{
-    objects::{LoadError, Objects},
+    objects::{LoadError, Object, Objects},
     undo::{Mark, UndoMap},
 };
 use mundi_model::{Hash, limits};
@@ -128,7 +128,7 @@ impl Cells {
     }
 
     /// The objects that must be stored before a snapshot may name the root.
-    pub fn unsaved(&self) -> impl Iterator<Item = (Hash, Arc<[u8]>)> + '_ {
+    pub fn unsaved(&self) -> impl Iterator<Item = Object> + '_ {
         self.unsaved.iter().map(|(hash, bytes)| (*hash, bytes.clone()))
     }
 

@@ -94,7 +94,7 @@ pub(crate) struct Child {
 
 impl Node {
     pub(crate) fn decode(hash: &Hash, bytes: &[u8]) -> Result<Self, LoadError> {
-        let node: Self = cbor::decode(bytes).map_err(|error| LoadError::corrupt(*hash, error))?;
+        let node: Self = cbor::decode(bytes).map_err(|error| LoadError::corrupt(*hash, error.to_string()))?;
         if node.is_well_formed() { Ok(node) } else { Err(LoadError::corrupt(*hash, "its entries are out of order")) }
     }
 

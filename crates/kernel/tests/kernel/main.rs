@@ -1,5 +1,7 @@
 //! The kernel as a host sees it. One binary, because linking is what takes the time.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 mod rig;
 
 mod determinism;

@@ -38,7 +38,7 @@ impl Program for Script {
                 let fired = [&host.logical_now_ns().to_be_bytes()[..], payload].concat();
                 Ok(host.put(&format!("timer/{label}"), &fired)?)
             }
-            Cause::Message { inbox, payload, .. } if inbox == "script" => {
+            Cause::Message { inbox: "script", payload, .. } => {
                 let script = String::from_utf8_lossy(payload).into_owned();
                 script.lines().try_for_each(|line| self.line(host, event.seq, line))
             }
