@@ -121,7 +121,8 @@ fn each_flipped_bit_of_a_journal_is_found_at_its_height() {
 #[test]
 fn a_forged_outcome_diverges_at_its_own_height() {
     let rig = eventful();
-    let forgeries: [(&str, fn(&mut Body)); 5] = [
+    type Forge = fn(&mut Body);
+    let forgeries: [(&str, Forge); 5] = [
         ("intent", |body| {
             if let Body::Intent(intent) = body {
                 intent.params = Payload::Inline(vec![]);
