@@ -144,7 +144,7 @@ impl Bench {
         for _ in 0..ROUNDS {
             replayed = replayed.min(timed(|| {
                 let mut replay = Replay::from_genesis(&self.objects, self.registry.clone(), &first).unwrap();
-                replay.run(&journal, None).unwrap();
+                replay.run(&self.objects, &journal, None).unwrap();
                 assert_eq!(replay.finish().unwrap().chain(), world.chain());
             }));
             decoded = decoded.min(timed(|| {

@@ -1,7 +1,7 @@
 //! The host that a program sees: of a step, and, read-only, of a query.
 
 use crate::{
-    cells::Cells,
+    cells::{Cells, Entry},
     intents::{self, FABRIC_SEND, OpenIntent, Place, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
     meter::Meter,
     objects::{Object, Objects},
@@ -26,8 +26,8 @@ fn scan(
     objects: &dyn Objects,
     meter: &mut Meter,
     (prefix, after, items_max): (&str, Option<&str>, usize),
-) -> Result<Vec<(String, Vec<u8>)>, Stop> {
-    meter.call(prefix.len())?;
+) -> Result<Vec<Entry>, Stop> {
+    meter.scan(prefix.len())?;
     let found = meter.loaded(cells.scan(objects, prefix, after, items_max.min(limits::SCAN_ITEMS_MAX)))?;
     meter.charge(found.len() as u64)?;
     meter.bytes(found.iter().map(|(key, value)| key.len() + value.len()).sum())?;
@@ -57,7 +57,7 @@ impl View for QueryView<'_> {
         get(&self.state.cells, self.objects, &mut self.meter, key)
     }
 
-    fn scan(&mut self, prefix: &str, after: Option<&str>, items_max: usize) -> Result<Vec<(String, Vec<u8>)>, Stop> {
+    fn scan(&mut self, prefix: &str, after: Option<&str>, items_max: usize) -> Result<Vec<Entry>, Stop> {
         scan(&self.state.cells, self.objects, &mut self.meter, (prefix, after, items_max))
     }
 
@@ -185,7 +185,7 @@ impl View for StepHost<'_> {
         get(&self.state.cells, self.objects, &mut self.meter, key)
     }
 
-    fn scan(&mut self, prefix: &str, after: Option<&str>, items_max: usize) -> Result<Vec<(String, Vec<u8>)>, Stop> {
+    fn scan(&mut self, prefix: &str, after: Option<&str>, items_max: usize) -> Result<Vec<Entry>, Stop> {
         scan(&self.state.cells, self.objects, &mut self.meter, (prefix, after, items_max))
     }
 
@@ -213,6 +213,7 @@ impl Host for StepHost<'_> {
 
     fn delete(&mut self, key: &str) -> Result<(), Stop> {
         self.meter.call(key.len())?;
+        self.meter.deleted += 1;
         self.state.cells.delete(key);
         Ok(())
     }

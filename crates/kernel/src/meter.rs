@@ -11,11 +11,19 @@ use crate::{
 };
 use mundi_model::limits;
 
+/// What a scan costs before it finds anything.
+const SCAN_CALLS: u64 = 16;
+
+/// Bytes that cost as much as a call.
+const CALL_BYTES: u64 = 64;
+
 pub(crate) struct Meter {
     calls_left: u64,
     bytes_left: u64,
     outputs_left: u64,
     output_bytes_left: u64,
+    /// Cells that this step deleted: each scan passes over them.
+    pub(crate) deleted: u64,
     pub(crate) fault: Option<Fault>,
     pub(crate) logs: Vec<LogLine>,
 }
@@ -43,6 +51,7 @@ impl Meter {
             bytes_left: limits.step_bytes_max,
             outputs_left: limits.step_outputs_max,
             output_bytes_left: limits::STEP_OUTPUT_BYTES_MAX,
+            deleted: 0,
             fault: None,
             logs: Vec::new(),
         }
@@ -52,6 +61,18 @@ impl Meter {
     pub(crate) fn call(&mut self, bytes: usize) -> Result<(), Stop> {
         self.charge(1)?;
         self.bytes(bytes)
+    }
+
+    /// A scan costs more than a call, and the more the more cells the step deleted before it.
+    pub(crate) fn scan(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.charge(SCAN_CALLS + self.deleted / SCAN_CALLS)?;
+        self.call(bytes)
+    }
+
+    /// What the step has used up so far, in calls; so many bytes count as one.
+    pub(crate) fn spent(&self, limits: &Limits) -> u64 {
+        let bytes = limits.step_bytes_max.saturating_sub(self.bytes_left);
+        limits.step_calls_max.saturating_sub(self.calls_left) + bytes / CALL_BYTES
     }
 
     pub(crate) fn charge(&mut self, units: u64) -> Result<(), Stop> {

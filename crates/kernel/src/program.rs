@@ -3,6 +3,7 @@
 //! Native programs and WASM components stand behind the same traits. There is no clock, no randomness and
 //! no I/O but what [`Host`] gives, and all of that comes from the record, so a replay sees the same.
 
+use crate::cells::Entry;
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, WorldId,
     record::{Origin, ReceiptStatus},
@@ -74,7 +75,7 @@ pub trait View {
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, Stop>;
 
     /// Cells whose keys begin with `prefix` and come after `after`, in order.
-    fn scan(&mut self, prefix: &str, after: Option<&str>, items_max: usize) -> Result<Vec<(String, Vec<u8>)>, Stop>;
+    fn scan(&mut self, prefix: &str, after: Option<&str>, items_max: usize) -> Result<Vec<Entry>, Stop>;
 
     /// A line for people. It is no part of the outcome, and is dropped when there are too many.
     fn log(&mut self, level: Level, text: &str);

@@ -22,9 +22,8 @@ use mundi_model::{
 use std::{collections::VecDeque, sync::Arc};
 
 /// A world that is being replayed.
-pub struct Replay<'o> {
+pub struct Replay {
     world: World,
-    objects: &'o dyn Objects,
     /// What must come next on record, because it follows from the last step.
     expected: VecDeque<Body>,
 }
@@ -56,9 +55,9 @@ impl Coded for ReplayError {
     }
 }
 
-impl<'o> Replay<'o> {
+impl Replay {
     /// From the first record of a world.
-    pub fn from_genesis(objects: &'o dyn Objects, registry: Arc<Registry>, first: &[u8]) -> Result<Self, ReplayError> {
+    pub fn from_genesis(objects: &dyn Objects, registry: Arc<Registry>, first: &[u8]) -> Result<Self, ReplayError> {
         let record = read(Height::GENESIS, first)?;
         let Body::Genesis(genesis) = record.body else {
             return Err(broken(record.height, "the first record is no genesis"));
@@ -67,12 +66,12 @@ impl<'o> Replay<'o> {
         if bytes != first {
             return Err(broken(record.height, "the first record does not begin a journal"));
         }
-        Ok(Self::from_world(objects, world))
+        Ok(Self::from_world(world))
     }
 
     /// From a world that was restored from a snapshot: the records from its height on follow.
-    pub fn from_world(objects: &'o dyn Objects, world: World) -> Self {
-        Self { world, objects, expected: VecDeque::new() }
+    pub fn from_world(world: World) -> Self {
+        Self { world, expected: VecDeque::new() }
     }
 
     /// The height of the record that comes next.
@@ -83,6 +82,7 @@ impl<'o> Replay<'o> {
     /// Applies records until they end or a height is reached; says how many.
     pub fn run(
         &mut self,
+        objects: &dyn Objects,
         records: impl IntoIterator<Item = impl AsRef<[u8]>>,
         until: Option<Height>,
     ) -> Result<u64, ReplayError> {
@@ -91,16 +91,17 @@ impl<'o> Replay<'o> {
             if until.is_some_and(|until| self.head() >= until) {
                 break;
             }
-            self.apply(record.as_ref())?;
+            self.apply(objects, record.as_ref())?;
             applied += 1;
         }
         Ok(applied)
     }
 
     /// Applies one record, or leaves the world as it was.
-    pub fn apply(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+    pub fn apply(&mut self, objects: &dyn Objects, bytes: &[u8]) -> Result<(), ReplayError> {
+        self.world.state.cells.settle(objects)?;
         let before = self.world.state.savepoint();
-        let applied = self.follow(bytes);
+        let applied = self.follow(objects, bytes);
         match applied {
             Ok(()) => self.world.state.keep(),
             Err(_) => self.world.state.undo_to(before),
@@ -120,7 +121,7 @@ impl<'o> Replay<'o> {
         &self.world
     }
 
-    fn follow(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+    fn follow(&mut self, objects: &dyn Objects, bytes: &[u8]) -> Result<(), ReplayError> {
         let height = self.head();
         let record = read(height, bytes)?;
         if record.height != height {
@@ -138,19 +139,28 @@ impl<'o> Replay<'o> {
             self.expected.pop_front();
             return Ok(());
         }
-        self.follow_cause(height, record.body, Hash::of(bytes))
+        self.follow_cause(objects, height, record.body, Hash::of(bytes))
     }
 
     /// A record that follows from nothing before it.
-    fn follow_cause(&mut self, height: Height, body: Body, hash: Hash) -> Result<(), ReplayError> {
+    fn follow_cause(
+        &mut self,
+        objects: &dyn Objects,
+        height: Height,
+        body: Body,
+        hash: Hash,
+    ) -> Result<(), ReplayError> {
         match body {
             Body::Ingress(ingress) => {
                 self.world.state.advance(hash);
-                let outcome = take_in(&mut self.world, self.objects, height, &ingress, Stamped::Now)?;
+                let outcome = take_in(&mut self.world, objects, height, &ingress, Stamped::Now)?;
                 self.expected = outcome.outputs.into();
                 return Ok(());
             }
-            Body::Rejected(rejected) => self.world.state.pass(rejected.seq),
+            Body::Rejected(rejected) if self.world.state.expects(rejected.seq) => {
+                self.world.state.pass(rejected.seq);
+            }
+            Body::Rejected(_) => return Err(broken(height, "it rejects an inbox item that was taken before")),
             Body::OutcomeDigest(digest) if digest == self.world.digest() => {}
             Body::OutcomeDigest(_) => {
                 let produced = Some(Box::new(Body::OutcomeDigest(self.world.digest())));
@@ -160,7 +170,7 @@ impl<'o> Replay<'o> {
                 self.world.state.check_note(&note).map_err(|why| broken(height, why))?;
             }
             Body::Custom(_) => {}
-            Body::ForkGenesis(genesis) => self.branch(height, &genesis)?,
+            Body::ForkGenesis(genesis) => self.branch(objects, height, &genesis)?,
             Body::Genesis(_) => return Err(broken(height, "a second genesis")),
             other => return Err(ReplayError::Diverged { height, recorded: Box::new(other), produced: None }),
         }
@@ -170,8 +180,8 @@ impl<'o> Replay<'o> {
 
     /// The first record of a fork: it follows the child's snapshot, or the parent's records, which then
     /// give that snapshot.
-    fn branch(&mut self, height: Height, genesis: &ForkGenesis) -> Result<(), ReplayError> {
-        let taken = self.world.snapshot(self.objects)?;
+    fn branch(&mut self, objects: &dyn Objects, height: Height, genesis: &ForkGenesis) -> Result<(), ReplayError> {
+        let taken = self.world.snapshot(objects)?;
         let (mut snapshot, mut hash) = (None, taken.note.snapshot);
         if self.world.id() == genesis.parent {
             let parent = KernelSnapshot::from_bytes(&taken.bytes).map_err(|error| broken(height, error.to_string()))?;
@@ -232,7 +242,7 @@ fn check_stamps(state: &State, ingress: &Ingress, not_before_ns: u64) -> Result<
     if stamps.logical_now_ns != expected {
         return Err(format!("its logical time is {}, not {expected}", stamps.logical_now_ns));
     }
-    if state.position.last_seq.is_some_and(|last| ingress.seq <= last) {
+    if !state.expects(ingress.seq) {
         return Err(format!("the inbox item {} was taken before", ingress.seq));
     }
     Ok(())

@@ -199,6 +199,11 @@ impl State {
         self.position.last_seq = Some(seq);
     }
 
+    /// Whether an inbox item may come now: each comes once, and in order.
+    pub(crate) fn expects(&self, seq: InboxSeq) -> bool {
+        self.position.last_seq.is_none_or(|last| last < seq) && !self.taken_ahead.map().contains_key(&seq)
+    }
+
     /// The world's time at a record: it never goes back, and a timer never fires early.
     pub(crate) fn logical_time(&self, now_ns: u64, not_before_ns: u64) -> u64 {
         self.position.logical_now_ns.max(now_ns).max(not_before_ns)

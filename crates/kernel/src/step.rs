@@ -31,6 +31,8 @@ pub(crate) struct Outcome {
     /// Payloads too large for a record.
     pub(crate) blobs: Vec<Object>,
     pub(crate) logs: Vec<LogLine>,
+    /// What the step cost, in host calls.
+    pub(crate) spent: u64,
     /// Where the cells that it wrote begin.
     pub(crate) cells: Mark,
 }
@@ -111,7 +113,7 @@ impl Run<'_> {
     }
 
     fn nothing(&self, state: &State) -> Outcome {
-        Outcome { outputs: Vec::new(), blobs: Vec::new(), logs: Vec::new(), cells: state.cells.mark() }
+        Outcome { outputs: Vec::new(), blobs: Vec::new(), logs: Vec::new(), spent: 0, cells: state.cells.mark() }
     }
 
     /// Runs the program; a failure counts towards the manifest's policy.
@@ -138,6 +140,7 @@ impl Run<'_> {
         // A panic leaves nothing behind: all that the program could touch is undone below.
         let result = catch_unwind(AssertUnwindSafe(|| program.handle(&mut host, &event)));
         let StepHost { meter, outputs, blobs, .. } = host;
+        let spent = meter.spent(&state.active.manifest.manifest.limits);
         let failed = match (meter.fault, result) {
             (Some(Fault::Load(error)), _) => return Err(error),
             (_, Err(panic)) => StepFailed { code: Code::ProgramPanicked.to_string(), reason: panic_text(&*panic) },
@@ -146,10 +149,10 @@ impl Run<'_> {
             }
             (Some(Fault::Refused(reason)), _) => StepFailed { code: Code::OutputRefused.to_string(), reason },
             (None, Ok(Err(Failure { reason }))) => StepFailed { code: Code::ProgramFailed.to_string(), reason },
-            (None, Ok(Ok(()))) => return Ok((Outcome { outputs, blobs, logs: meter.logs, cells }, false)),
+            (None, Ok(Ok(()))) => return Ok((Outcome { outputs, blobs, logs: meter.logs, spent, cells }, false)),
         };
         let outputs = self.failed(state, before, failed);
-        Ok((Outcome { outputs, blobs: Vec::new(), logs: meter.logs, cells }, true))
+        Ok((Outcome { outputs, blobs: Vec::new(), logs: meter.logs, spent, cells }, true))
     }
 
     fn failed(&self, state: &mut State, before: Savepoint, mut failed: StepFailed) -> Vec<Body> {

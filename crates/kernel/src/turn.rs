@@ -56,12 +56,14 @@ impl Arrived {
 pub struct TurnBudget {
     pub records_max: usize,
     pub bytes_max: usize,
+    /// Host calls of all steps together; 64 bytes that pass through the host count as a call.
+    pub calls_max: u64,
 }
 
 impl Default for TurnBudget {
     /// A quarter of a transaction: what one more step may add still fits.
     fn default() -> Self {
-        Self { records_max: 10_000, bytes_max: mundi_model::limits::TRANSACTION_BYTES_MAX / 4 }
+        Self { records_max: 10_000, bytes_max: limits::TRANSACTION_BYTES_MAX / 4, calls_max: limits::STEP_CALLS_MAX }
     }
 }
 
@@ -128,12 +130,13 @@ pub struct Turn<'w> {
     before: Option<Savepoint>,
     output: TurnOutput,
     bytes: usize,
+    calls: u64,
 }
 
 impl<'w> Turn<'w> {
     pub(crate) fn begin(world: &'w mut World) -> Self {
         let before = Some(world.state.savepoint());
-        Self { world, before, output: TurnOutput::default(), bytes: 0 }
+        Self { world, before, output: TurnOutput::default(), bytes: 0, calls: 0 }
     }
 
     pub fn output(&self) -> &TurnOutput {
@@ -170,14 +173,14 @@ impl<'w> Turn<'w> {
         let mut in_order = true;
         for arrival in arrivals {
             let state = &self.world.state;
-            if self.output.records.len() >= budget.records_max || self.bytes >= budget.bytes_max {
+            if self.is_full(budget) {
                 break;
             }
             if state.taken_ahead.map().contains_key(&arrival.seq) {
                 self.output.consumed += usize::from(in_order);
                 continue;
             }
-            if state.position.last_seq.is_some_and(|last| arrival.seq <= last) {
+            if !state.expects(arrival.seq) {
                 return Err(TurnError::OutOfOrder(arrival.seq));
             }
             if !state.position.paused && !in_order {
@@ -192,6 +195,13 @@ impl<'w> Turn<'w> {
             self.output.consumed += usize::from(in_order);
         }
         Ok(())
+    }
+
+    fn is_full(&self, budget: TurnBudget) -> bool {
+        self.output.records.len() >= budget.records_max
+            || self.bytes >= budget.bytes_max
+            || self.calls >= budget.calls_max
+            || self.world.written_cells() > limits::UNSETTLED_CELLS_MAX && self.calls > 0
     }
 
     /// The turn is over: puts the running hash over its outcomes on record.
@@ -257,6 +267,7 @@ impl<'w> Turn<'w> {
     fn publish(&mut self, outcome: Outcome) {
         self.output.objects.extend(outcome.blobs);
         self.output.logs.extend(outcome.logs);
+        self.calls += outcome.spent;
         let mut never_open = Vec::new();
         for body in outcome.outputs {
             match self.append(body) {

@@ -120,6 +120,7 @@ impl World {
         arrivals: &[Arrival],
         budget: TurnBudget,
     ) -> Result<Turn<'_>, TurnError> {
+        self.state.cells.settle(objects)?;
         let mut turn = Turn::begin(self);
         turn.take(objects, arrivals, budget)?;
         turn.end();
@@ -132,6 +133,11 @@ impl World {
         if let Note::Snapshot(note) | Note::Baseline(note) = &note {
             self.state.check_note(note).map_err(TurnError::WrongNote)?;
             snapshot::load(objects, note)?;
+        }
+        if let Note::Baseline(note) = &note
+            && note.receipt_horizon != Some(note.height)
+        {
+            return Err(TurnError::WrongNote("receipts that it waits for could be lost below it".to_owned()));
         }
         let mut turn = Turn::begin(self);
         turn.append(match note {

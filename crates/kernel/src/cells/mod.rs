@@ -8,6 +8,7 @@ mod diff;
 mod edit;
 mod node;
 mod reader;
+mod scan;
 mod walk;
 
 #[cfg(test)]
@@ -15,13 +16,16 @@ mod tests;
 
 pub use diff::{Diff, Difference};
 pub use node::Stored;
+pub use scan::Entry;
 
 use crate::{
     objects::{LoadError, Object, Objects},
     undo::{Mark, UndoMap},
 };
 use mundi_model::{Hash, limits};
+use node::Node;
 use reader::{NodeCache, Reader};
+use scan::Scan;
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 use walk::{Range, Walk};
 
@@ -70,39 +74,16 @@ impl Cells {
         prefix: &str,
         after: Option<&str>,
         items_max: usize,
-    ) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
-        let reader = self.reader(objects);
-        let mut stored = Range::new(Walk::new(reader, self.root), prefix, after);
+    ) -> Result<Vec<Entry>, LoadError> {
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
         };
         let written = self.overlay.map().range::<str, _>((start, Bound::Unbounded));
-        let mut written = written.take_while(|(key, _)| key.starts_with(prefix)).peekable();
-        let mut next_stored = stored.next()?;
-        let (mut found, mut bytes) = (Vec::new(), 0);
-        while found.len() < items_max && bytes < limits::SCAN_BYTES_MAX {
-            let comes_first = match (&next_stored, written.peek()) {
-                (None, None) => break,
-                (Some((stored, _)), Some((written, _))) => stored.as_slice().cmp(written.as_bytes()),
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
-            };
-            let cell = if comes_first.is_lt() {
-                let Some((key, value)) = next_stored.take() else { break };
-                Some((utf8(self.root, key)?, reader.value(&value)?))
-            } else {
-                written.next().and_then(|(key, value)| Some((key.clone(), value.clone()?)))
-            };
-            if comes_first.is_le() {
-                next_stored = stored.next()?;
-            }
-            if let Some((key, value)) = cell {
-                bytes += key.len() + value.len();
-                found.push((key, value));
-            }
-        }
-        Ok(found)
+        let written = written.take_while(|(key, _)| key.starts_with(prefix)).peekable();
+        let reader = self.reader(objects);
+        let stored = Range::new(Walk::new(reader, self.root), prefix, after);
+        Scan { reader, stored, written }.collect(items_max)
     }
 
     /// How many cells there are. The overlay must have been made part of the tree.
@@ -120,11 +101,28 @@ impl Cells {
         let changes = self.overlay.map().iter().map(|(key, value)| (key.as_str(), of(value))).collect();
         let (root, nodes) = edit::Editor::apply(self.reader(objects), self.root, &changes)?;
         self.root = root;
+        let superseded_possible = !self.unsaved.is_empty();
         let blobs = self.overlay.take().into_values().flatten();
         let blobs = blobs.filter(|value| value.len() > limits::CELL_INLINE_BYTES_MAX);
         self.unsaved.extend(nodes);
         self.unsaved.extend(blobs.map(|value| (Hash::of(&value), value.into())));
+        if superseded_possible {
+            self.forget_superseded();
+        }
         Ok(self.root)
+    }
+
+    /// Drops objects that were made for an earlier root and never stored. What is stored refers only to
+    /// what is stored, so the walk ends there.
+    fn forget_superseded(&mut self) {
+        let mut needed = BTreeMap::new();
+        let mut next: Vec<Hash> = self.root.into_iter().collect();
+        while let Some(hash) = next.pop() {
+            let Some(bytes) = self.unsaved.remove(&hash) else { continue };
+            next.extend(Node::decode(&hash, &bytes).map_or(Vec::new(), |node| node.references()));
+            needed.insert(hash, bytes);
+        }
+        self.unsaved = needed;
     }
 
     /// The objects that must be stored before a snapshot may name the root.
@@ -137,6 +135,15 @@ impl Cells {
         for hash in hashes {
             self.unsaved.remove(hash);
         }
+    }
+
+    /// Makes the tree of what was written when there is much of it: a scan passes over deleted cells one by
+    /// one as long as they are only marked. Nothing that a program sees depends on when this happens.
+    pub(crate) fn settle(&mut self, objects: &dyn Objects) -> Result<(), LoadError> {
+        if self.overlay.map().len() > limits::UNSETTLED_CELLS_MAX {
+            self.flush(objects)?;
+        }
+        Ok(())
     }
 
     /// How many cells were written since the tree was made.
@@ -163,11 +170,6 @@ impl Cells {
     }
 }
 
-fn utf8(root: Option<Hash>, key: Vec<u8>) -> Result<String, LoadError> {
-    let root = root.unwrap_or(Hash::from_bytes([0; 32]));
-    String::from_utf8(key).map_err(|_| LoadError::corrupt(root, "a key is not text"))
-}
-
 /// The differing cells of two trees, in key order. Opens only what differs.
 pub fn diff<T>(objects: &dyn Objects, left: Option<Hash>, right: Option<Hash>, visit: impl FnOnce(Diff<'_>) -> T) -> T {
     let (unsaved, cache) = (BTreeMap::new(), NodeCache::default());
@@ -177,5 +179,5 @@ pub fn diff<T>(objects: &dyn Objects, left: Option<Hash>, right: Option<Hash>, v
 
 /// The objects that a stored node refers to, so that reachability can be walked without knowing cells.
 pub fn references(hash: &Hash, bytes: &[u8]) -> Result<Vec<Hash>, LoadError> {
-    Ok(node::Node::decode(hash, bytes)?.references())
+    Ok(Node::decode(hash, bytes)?.references())
 }

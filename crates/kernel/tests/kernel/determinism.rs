@@ -68,7 +68,7 @@ fn read(path: &Path) -> (Vec<Vec<u8>>, MemoryObjects) {
 
 fn replay(journal: &[Vec<u8>], objects: &MemoryObjects) -> String {
     let result = Replay::from_genesis(objects, registry(), &journal[0]).and_then(|mut replay| {
-        replay.run(&journal[1..], None)?;
+        replay.run(objects, &journal[1..], None)?;
         replay.finish()
     });
     match result {

@@ -31,8 +31,8 @@ fn branch(rig: &mut Rig, policy: EffectPolicy) -> Fork {
 /// The child as a rig of its own, at its first record.
 fn child(rig: &Rig, fork: &Fork) -> Rig {
     let world = rig.restore(&fork.note);
-    let mut replay = Replay::from_world(&rig.objects, world);
-    replay.apply(&fork.record).unwrap();
+    let mut replay = Replay::from_world(world);
+    replay.apply(&rig.objects, &fork.record).unwrap();
     let world = replay.finish().unwrap();
     let mut child = Rig::new();
     child.objects = rig.objects.clone();
@@ -140,8 +140,8 @@ fn a_genesis_that_lies_about_its_fork_is_refused() {
         let Body::ForkGenesis(genesis) = &mut record.body else { panic!() };
         lie(genesis);
         let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.journal[0]).unwrap();
-        replay.run(&rig.journal[1..], None).unwrap();
-        assert_eq!(replay.apply(&record.seal().0).unwrap_err().code(), Code::JournalBroken);
+        replay.run(&rig.objects, &rig.journal[1..], None).unwrap();
+        assert_eq!(replay.apply(&rig.objects, &record.seal().0).unwrap_err().code(), Code::JournalBroken);
     }
 }
 

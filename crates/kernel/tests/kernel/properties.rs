@@ -84,8 +84,8 @@ proptest! {
         let whole = identity(&mut rig.world, &rig.objects);
 
         let height = usize::try_from(taken.note.height.get()).unwrap();
-        let mut replay = Replay::from_world(&rig.objects, rig.restore(&taken.note));
-        replay.run(&rig.journal[height..], None).unwrap();
+        let mut replay = Replay::from_world(rig.restore(&taken.note));
+        replay.run(&rig.objects, &rig.journal[height..], None).unwrap();
         prop_assert_eq!(identity(&mut replay.finish().unwrap(), &rig.objects), whole);
         prop_assert_eq!(identity(&mut rig.replayed(), &rig.objects), whole);
     }
@@ -102,8 +102,8 @@ proptest! {
         let mut child = Rig::new();
         child.world = rig.restore(&fork.note);
         child.objects = rig.objects.clone();
-        let mut replay = Replay::from_world(&rig.objects, child.world);
-        replay.apply(&fork.record).unwrap();
+        let mut replay = Replay::from_world(child.world);
+        replay.apply(&rig.objects, &fork.record).unwrap();
         child.world = replay.finish().unwrap();
         child.now_ns = rig.now_ns;
         child.next_seq = rig.next_seq; // so that the same entropy follows

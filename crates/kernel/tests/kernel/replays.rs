@@ -33,7 +33,7 @@ fn eventful() -> Rig {
     rig
 }
 
-fn replay(rig: &Rig) -> Replay<'_> {
+fn replay(rig: &Rig) -> Replay {
     Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.journal[0]).unwrap()
 }
 
@@ -73,13 +73,13 @@ fn replay_to_any_height_and_on_from_there() {
     let whole = identity(&mut rig.world, &rig.objects);
     for height in 1..=rig.journal.len() {
         let mut replay = replay(&rig);
-        replay.run(&rig.journal[1..], Some(Height::new(height as u64))).unwrap();
+        replay.run(&rig.objects, &rig.journal[1..], Some(Height::new(height as u64))).unwrap();
         assert_eq!(replay.head().get(), height as u64);
         let Ok(mut world) = replay.finish() else { continue }; // in the middle of what follows from a step
         let taken = world.snapshot(&rig.objects).unwrap();
         rig.objects.extend(taken.objects);
-        let mut replay = Replay::from_world(&rig.objects, rig.restore(&taken.note));
-        replay.run(&rig.journal[height..], None).unwrap();
+        let mut replay = Replay::from_world(rig.restore(&taken.note));
+        replay.run(&rig.objects, &rig.journal[height..], None).unwrap();
         assert_eq!(identity(&mut replay.finish().unwrap(), &rig.objects), whole, "from height {height}");
     }
 }
@@ -88,7 +88,7 @@ fn replay_to_any_height_and_on_from_there() {
 fn records_that_end_in_the_middle_of_a_step_make_no_world() {
     let rig = eventful();
     let mut replay = replay(&rig);
-    replay.run(&rig.journal[1..], Some(Height::new(2))).unwrap();
+    replay.run(&rig.objects, &rig.journal[1..], Some(Height::new(2))).unwrap();
     assert_eq!(replay.finish().err().unwrap(), ReplayError::MidStep(Height::new(2)));
 }
 
@@ -99,7 +99,7 @@ fn each_flipped_bit_of_a_journal_is_found_at_its_height() {
         for byte in (0..record.len()).step_by(3) {
             let mut journal = rig.journal.clone();
             journal[height][byte] ^= 1;
-            let error = replay(&rig).run(&journal[1..], None);
+            let error = replay(&rig).run(&rig.objects, &journal[1..], None);
             let last = height + 1 == journal.len();
             match error {
                 Err(error) => {
@@ -144,7 +144,7 @@ fn a_forged_outcome_diverges_at_its_own_height() {
     for (kind, forge) in forgeries {
         let at = find(&rig, kind);
         let journal = forged(&rig, at, |record| forge(&mut record.body));
-        let error = replay(&rig).run(&journal[1..], None).unwrap_err();
+        let error = replay(&rig).run(&rig.objects, &journal[1..], None).unwrap_err();
         let ReplayError::Diverged { height, recorded, produced } = &error else { panic!("{kind}: {error}") };
         assert_eq!(height.get(), at as u64, "{kind}");
         assert_eq!((**recorded).clone(), body(&journal[at]));
@@ -161,7 +161,7 @@ fn a_forged_input_shows_in_the_digest_of_its_turn() {
         let Body::Ingress(ingress) = &mut record.body else { panic!() };
         ingress.stamps.entropy = [9; 16];
     });
-    let error = replay(&rig).run(&journal[1..], None).unwrap_err();
+    let error = replay(&rig).run(&rig.objects, &journal[1..], None).unwrap_err();
     let ReplayError::Diverged { height, .. } = error else { panic!("{error}") };
     assert_eq!(height.get(), find(&rig, "digest") as u64, "the cell that holds a random number differs");
 }
@@ -169,7 +169,7 @@ fn a_forged_input_shows_in_the_digest_of_its_turn() {
 #[test]
 fn forged_stamps_repeated_items_and_invented_records_are_refused() {
     let rig = eventful();
-    let refused = |journal: &[Vec<u8>]| replay(&rig).run(&journal[1..], None).unwrap_err();
+    let refused = |journal: &[Vec<u8>]| replay(&rig).run(&rig.objects, &journal[1..], None).unwrap_err();
     let ingress = find(&rig, "ingress");
     let back_in_time = forged(&rig, ingress, |record| {
         let Body::Ingress(ingress) = &mut record.body else { panic!() };
@@ -202,7 +202,7 @@ fn the_sentence_of_a_failure_is_not_compared_but_its_code_is() {
         let Body::StepFailed(failed) = &mut record.body else { panic!() };
         failed.reason = "as another compiler would put it".into();
     });
-    replay(&rig).run(&journal[1..], None).unwrap();
+    replay(&rig).run(&rig.objects, &journal[1..], None).unwrap();
 }
 
 #[test]
@@ -215,11 +215,11 @@ fn a_replay_that_misses_an_object_goes_on_when_it_is_there() {
     let mut without: MemoryObjects = rig.objects.clone();
     without.remove(&hash);
     let mut replay = Replay::from_genesis(&without, rig.registry.clone(), &rig.journal[0]).unwrap();
-    let missing = replay.run(&rig.journal[1..], None).unwrap_err();
+    let missing = replay.run(&without, &rig.journal[1..], None).unwrap_err();
     assert_eq!(missing, ReplayError::Load(LoadError::Missing(hash)));
     assert_eq!(replay.head(), Height::new(1), "nothing was half applied");
-    let mut replay = Replay::from_world(&rig.objects, replay.finish().unwrap());
-    replay.run(&rig.journal[1..], None).unwrap();
+    without.put(script);
+    replay.run(&without, &rig.journal[1..], None).unwrap();
     assert_eq!(replay.finish().unwrap().chain(), rig.world.chain());
 }
 
@@ -233,7 +233,7 @@ fn a_long_history_streams_through_a_world_of_constant_size() {
     let mut replay = replay(&rig);
     let mut largest = 0;
     for record in &rig.journal[1..] {
-        replay.apply(record).unwrap();
+        replay.apply(&rig.objects, record).unwrap();
         largest = largest.max(replay.world().written_cells());
     }
     assert_eq!(largest, 2, "two thousand steps, two cells");

@@ -234,7 +234,7 @@ impl Rig {
 
     pub(crate) fn replayed(&self) -> World {
         let mut replay = Replay::from_genesis(&self.objects, self.registry.clone(), &self.journal[0]).unwrap();
-        replay.run(&self.journal[1..], None).unwrap();
+        replay.run(&self.objects, &self.journal[1..], None).unwrap();
         replay.finish().unwrap()
     }
 

@@ -91,7 +91,7 @@ fn a_snapshot_whose_manifest_is_not_the_journals_is_refused() {
     *rig.journal.last_mut().unwrap() = record.seal().0;
     let mut replay =
         mundi_kernel::replay::Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.journal[0]).unwrap();
-    assert_eq!(replay.run(&rig.journal[1..], None).unwrap_err().code(), Code::JournalBroken);
+    assert_eq!(replay.run(&rig.objects, &rig.journal[1..], None).unwrap_err().code(), Code::JournalBroken);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_snapshot_may_be_noted_some_turns_after_it_was_taken() {
     rig.run("put later 1");
     rig.note(Note::Snapshot(taken.note.clone())).unwrap();
     rig.run("put later 2");
-    let mut replay = mundi_kernel::replay::Replay::from_world(&rig.objects, rig.restore(&taken.note));
-    replay.run(&rig.journal[usize::try_from(taken.note.height.get()).unwrap()..], None).unwrap();
+    let mut replay = mundi_kernel::replay::Replay::from_world(rig.restore(&taken.note));
+    replay.run(&rig.objects, &rig.journal[usize::try_from(taken.note.height.get()).unwrap()..], None).unwrap();
     let mut replayed = replay.finish().unwrap();
     assert_eq!(identity(&mut replayed, &rig.objects), identity(&mut rig.world, &rig.objects));
 }

@@ -159,7 +159,7 @@ fn a_turn_ends_at_its_budget_and_leaves_the_rest() {
     let budget = TurnBudget { records_max: 3, ..TurnBudget::default() };
     let output = rig.world.turn(&rig.objects, &items, budget).unwrap().keep();
     assert_eq!((output.consumed, output.records.len()), (3, 4), "three items and the digest");
-    let none = TurnBudget { records_max: 1, bytes_max: 1 };
+    let none = TurnBudget { records_max: 1, ..TurnBudget::default() };
     assert_eq!(rig.world.turn(&rig.objects, &items[3..], none).unwrap().keep().consumed, 1, "always one");
 }
 
