@@ -201,7 +201,7 @@ impl<'w> Turn<'w> {
         self.output.records.len() >= budget.records_max
             || self.bytes >= budget.bytes_max
             || self.calls >= budget.calls_max
-            || self.world.written_cells() > limits::UNSETTLED_CELLS_MAX && self.calls > 0
+            || self.world.written_cells() > limits::UNSETTLED_CELLS_MAX
     }
 
     /// The turn is over: puts the running hash over its outcomes on record.

@@ -12,6 +12,7 @@ use crate::{
     objects::{LoadError, Objects},
     program::Failure,
     registry::Registry,
+    replay::Replay,
     snapshot,
     state::{Active, State},
     turn::{Arrival, Turn, TurnBudget, TurnError},
@@ -50,6 +51,14 @@ impl Coded for QueryError {
         }
     }
 }
+
+/// A worker holds a world, and a turn of it, while it waits for its transaction.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<World>();
+    is_send::<Turn<'static>>();
+    is_send::<Replay>();
+};
 
 impl World {
     /// A new world, and its first record.

@@ -110,7 +110,6 @@ codes! {
     // Cells and content.
     ObjectMissing = "OBJECT_MISSING", NotFound, "A content-store object that is needed was not found.";
     CellsCorrupt = "CELLS_CORRUPT", Corrupt, "A node of a cell tree is not what its hash or its place says.";
-    CellRefused = "CELL_REFUSED", Invalid, "A cell's key or value exceeds its bound.";
 
     // Programs and manifests.
     ManifestInvalid = "MANIFEST_INVALID", Invalid, "A manifest is not canonical JSON of the expected shape, or one of its schemas is not a JSON Schema.";
@@ -138,7 +137,6 @@ codes! {
     ReplayDiverged = "REPLAY_DIVERGED", Corrupt, "Replay produced another outcome than the journal records.";
     SnapshotInvalid = "SNAPSHOT_INVALID", Corrupt, "A snapshot is incomplete, or is not the one that the journal gives at its height.";
     ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
-    WorldPaused = "WORLD_PAUSED", Unavailable, "A world is paused and takes nothing but control commands.";
 }
 
 impl fmt::Display for Code {

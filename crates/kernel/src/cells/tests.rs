@@ -87,14 +87,19 @@ proptest! {
         prop_assert_eq!(root, root_of(&content, &mut objects));
         prop_assert_eq!(cells.count(&objects).unwrap(), content.len() as u64);
 
-        // Backwards, one by one, and through a detour.
+        // Backwards, one by one, and by a detour heavy enough to turn leaves into branches and back.
+        let detour: Vec<String> = ["!", "ab!", "user/!"].iter().flat_map(|at| (0..8).map(move |n| format!("{at}{n}"))).collect();
         let mut again = Cells::open(None);
-        again.put("zz/detour", vec![1; 2000]);
+        for key in &detour {
+            again.put(key, vec![1; 1000]);
+        }
         for (key, value) in content.iter().rev() {
             again.put(key, value.clone());
             again.flush(&objects).unwrap();
         }
-        again.delete("zz/detour");
+        for key in &detour {
+            again.delete(key);
+        }
         prop_assert_eq!(save(&mut again, &mut objects), root);
     }
 
@@ -202,6 +207,20 @@ fn a_snapshot_writes_only_nodes_that_are_new() {
     same.delete("cell/9999999");
     assert_eq!(same.flush(&objects).unwrap(), root);
     assert_eq!(same.unsaved().count(), 0, "nothing changed, nothing is written");
+}
+
+#[test]
+fn cells_that_became_light_again_are_one_leaf_again() {
+    let mut objects = MemoryObjects::new();
+    let light = root_of(&numbered(10), &mut objects);
+    let mut cells = Cells::open(light);
+    let heavy: Vec<_> = (0..50).map(|n| format!("cell/heavy/{n}")).collect();
+    heavy.iter().for_each(|key| cells.put(key, vec![0; 500]));
+    save(&mut cells, &mut objects);
+    heavy.iter().for_each(|key| cells.delete(key));
+    assert_eq!(save(&mut cells, &mut objects), light);
+    (0..10).for_each(|n| cells.delete(&format!("cell/{n:07}")));
+    assert_eq!(save(&mut cells, &mut objects), None, "no cells, no root");
 }
 
 #[test]

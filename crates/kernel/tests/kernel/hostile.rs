@@ -16,6 +16,7 @@ enum Hostile {
     EmitForEver,
     SetTimersForEver,
     ReadForEver,
+    ScanWhatItDeleted,
     WriteForEver,
     LogForEver,
     GiganticCell,
@@ -33,6 +34,10 @@ impl Program for Hostile {
                 Self::EmitForEver => host.emit("http", b"\xf6", &n.to_string()).is_err(),
                 Self::SetTimersForEver => host.set_timer(&n.to_string(), n, b"").is_err(),
                 Self::ReadForEver => host.scan("", None, 1000).is_err(),
+                Self::ScanWhatItDeleted => {
+                    n < 50_000 && host.delete(&format!("gone/{n}")).is_err()
+                        || n >= 50_000 && host.scan("gone", None, 1).is_err()
+                }
                 Self::WriteForEver => host.put(&format!("garbage/{n}"), &big[..1000]).is_err(),
                 Self::LogForEver => {
                     host.log(mundi_kernel::program::Level::Info, &"x".repeat(10_000));
@@ -89,7 +94,9 @@ fn endless_emission_reading_and_writing_exhaust_a_budget() {
     for hostile in [Hostile::EmitForEver, Hostile::SetTimersForEver, Hostile::ReadForEver, Hostile::WriteForEver] {
         assert_eq!(run(hostile).0, "BUDGET_EXHAUSTED");
     }
-    assert_eq!(run(Hostile::LogForEver).0, "BUDGET_EXHAUSTED");
+    for hostile in [Hostile::LogForEver, Hostile::ScanWhatItDeleted] {
+        assert_eq!(run(hostile).0, "BUDGET_EXHAUSTED");
+    }
 }
 
 #[test]

@@ -113,6 +113,18 @@ proptest! {
     }
 
     #[test]
+    fn when_the_tree_is_made_never_shows(acts in acts()) {
+        let (mut often, mut never) = (Rig::new(), Rig::new());
+        for act in &acts {
+            perform(&mut often, std::slice::from_ref(act));
+            often.snapshot();
+            perform(&mut never, std::slice::from_ref(act));
+        }
+        prop_assert_eq!(&often.journal, &never.journal);
+        prop_assert_eq!(identity(&mut often.world, &often.objects), identity(&mut never.world, &never.objects));
+    }
+
+    #[test]
     fn what_a_turn_holds_does_not_change_the_outcome(acts in acts()) {
         let scripts: Vec<Vec<String>> = acts.into_iter().flat_map(|act| match act {
             Act::Scripts(scripts) => scripts,

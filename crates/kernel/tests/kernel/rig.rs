@@ -70,6 +70,16 @@ impl Script {
         match words[..] {
             ["put", key, value] => host.put(key, value.as_bytes())?,
             ["fill", key, len] => host.put(key, &vec![b'x'; len.parse().unwrap()])?,
+            ["many", prefix, count] => {
+                for n in 0..count.parse().unwrap() {
+                    host.put(&format!("{prefix}/{n:05}"), b"")?;
+                }
+            }
+            ["wipe", prefix, count] => {
+                for n in 0..count.parse().unwrap() {
+                    host.delete(&format!("{prefix}/{n:05}"))?;
+                }
+            }
             ["delete", key] => host.delete(key)?,
             ["add", key] => {
                 let before = host.get(key)?.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap()));

@@ -164,6 +164,21 @@ fn a_turn_ends_at_its_budget_and_leaves_the_rest() {
 }
 
 #[test]
+fn many_written_cells_end_a_turn_and_become_a_tree_before_the_next() {
+    let mut rig = Rig::new();
+    let items: Vec<_> =
+        ["many a 6000", "many b 6000", "wipe a 6000", "copy a list"].map(|s| rig.arrival(event(s))).into();
+    let output = rig.turn(&items);
+    assert_eq!(output.consumed, 2, "what was written is much by now");
+    assert_eq!(rig.world.written_cells(), 12_000);
+    rig.turn(&items[2..]);
+    assert_eq!(rig.world.written_cells(), 6_001, "only what this turn wrote");
+    assert_eq!(rig.text("list"), "");
+    let mut replayed = rig.replayed();
+    assert_eq!(identity(&mut replayed, &rig.objects), identity(&mut rig.world, &rig.objects));
+}
+
+#[test]
 fn a_query_reads_the_world_and_cannot_change_it() {
     let mut rig = Rig::new();
     rig.run("put a 1\nput b 2");
