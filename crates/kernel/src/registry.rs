@@ -1,14 +1,29 @@
-//! The programs that this process can run, by the hash that manifests name them with.
+//! The programs that this process can run, by the hash that manifests name them with, and the manifests
+//! that it has compiled.
 //!
 //! Several versions live side by side, because old heights replay with the version that ran then.
 
-use crate::program::Program;
+use crate::{
+    manifest::{CompiledManifest, ManifestError},
+    objects::Objects,
+    program::Program,
+};
 use mundi_model::{Hash, json};
 use serde_json::json;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-#[derive(Clone, Default)]
-pub struct Registry(BTreeMap<Hash, Arc<dyn Program>>);
+/// Compiled manifests that are kept: as many as worlds of one worker may reasonably differ in.
+const COMPILED_MAX: usize = 256;
+
+#[derive(Default)]
+pub struct Registry {
+    programs: BTreeMap<Hash, Arc<dyn Program>>,
+    /// By hash, so that what is kept here never shows in an outcome.
+    compiled: Mutex<BTreeMap<Hash, Arc<CompiledManifest>>>,
+}
 
 impl Registry {
     pub fn new() -> Self {
@@ -24,11 +39,26 @@ impl Registry {
 
     /// Registers a program under the hash of its code.
     pub fn register(&mut self, hash: Hash, program: Arc<dyn Program>) {
-        self.0.insert(hash, program);
+        self.programs.insert(hash, program);
     }
 
-    pub(crate) fn get(&self, hash: &Hash) -> Option<Arc<dyn Program>> {
-        self.0.get(hash).cloned()
+    pub(crate) fn program(&self, hash: &Hash) -> Result<Arc<dyn Program>, ManifestError> {
+        self.programs.get(hash).cloned().ok_or(ManifestError::ProgramUnknown(*hash))
+    }
+
+    /// A manifest with its schemas compiled: once for all worlds that share it.
+    pub fn manifest(&self, objects: &dyn Objects, hash: Hash) -> Result<Arc<CompiledManifest>, ManifestError> {
+        let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(manifest) = compiled().get(&hash) {
+            return Ok(manifest.clone());
+        }
+        let manifest = Arc::new(CompiledManifest::load(objects, hash)?);
+        let mut compiled = compiled();
+        if compiled.len() >= COMPILED_MAX {
+            compiled.clear();
+        }
+        compiled.insert(hash, manifest.clone());
+        Ok(manifest)
     }
 }
 

@@ -184,12 +184,12 @@ impl KernelSnapshot {
     }
 
     /// Whether the journal's note speaks of this snapshot, and everything that it needs exists.
-    fn check(&self, hash: Hash, note: &SnapshotNote, objects: &dyn Objects) -> Result<(), SnapshotError> {
-        let own = self.note(hash);
+    fn check(&self, objects: &dyn Objects, registry: &Registry, note: &SnapshotNote) -> Result<(), SnapshotError> {
+        let own = self.note(note.snapshot);
         if own != (SnapshotNote { receipt_horizon: own.receipt_horizon, ..note.clone() }) {
             return Err(SnapshotError::Invalid(format!("the journal notes {note:?}, the snapshot is {own:?}")));
         }
-        let manifest = CompiledManifest::load(objects, self.manifest)?;
+        let manifest = registry.manifest(objects, self.manifest)?;
         if self.code != code_of(&manifest) {
             return Err(SnapshotError::Invalid("it does not list what its manifest names".to_owned()));
         }
@@ -203,9 +203,9 @@ impl KernelSnapshot {
 }
 
 /// Loads a snapshot and proves that it is the noted one and complete.
-pub fn load(objects: &dyn Objects, note: &SnapshotNote) -> Result<KernelSnapshot, SnapshotError> {
+pub fn load(objects: &dyn Objects, registry: &Registry, note: &SnapshotNote) -> Result<KernelSnapshot, SnapshotError> {
     let snapshot = KernelSnapshot::from_bytes(&load_checked(objects, &note.snapshot)?)?;
-    snapshot.check(note.snapshot, note, objects)?;
+    snapshot.check(objects, registry, note)?;
     Ok(snapshot)
 }
 
@@ -232,7 +232,7 @@ impl World {
 
     /// The world of a noted snapshot. Reads no cell.
     pub fn restore(objects: &dyn Objects, registry: Arc<Registry>, note: &SnapshotNote) -> Result<Self, SnapshotError> {
-        let snapshot = load(objects, note)?;
+        let snapshot = load(objects, &registry, note)?;
         let active = Active::load(objects, &registry, snapshot.manifest)?;
         Ok(Self { state: State::from_snapshot(snapshot, active), registry })
     }

@@ -81,9 +81,8 @@ pub(crate) struct Active {
 
 impl Active {
     pub(crate) fn load(objects: &dyn Objects, registry: &Registry, hash: Hash) -> Result<Self, ManifestError> {
-        let manifest = Arc::new(CompiledManifest::load(objects, hash)?);
-        let program = manifest.manifest.program;
-        let program = registry.get(&program).ok_or(ManifestError::ProgramUnknown(program))?;
+        let manifest = registry.manifest(objects, hash)?;
+        let program = registry.program(&manifest.manifest.program)?;
         Ok(Self { manifest, program })
     }
 }

@@ -141,7 +141,7 @@ impl World {
     pub fn note(&mut self, objects: &dyn Objects, note: Note) -> Result<Turn<'_>, TurnError> {
         if let Note::Snapshot(note) | Note::Baseline(note) = &note {
             self.state.check_note(note).map_err(TurnError::WrongNote)?;
-            snapshot::load(objects, note)?;
+            snapshot::load(objects, &self.registry, note)?;
         }
         if let Note::Baseline(note) = &note
             && note.receipt_horizon != Some(note.height)

@@ -69,7 +69,7 @@ fn a_schema_may_be_an_object_of_its_own_and_is_then_a_root() {
     rig.take(upgrade(hash));
     assert_eq!(refusal(&rig.run("put a 2222222222222222222222")), "EVENT_INVALID");
     let taken = rig.snapshot();
-    let snapshot = mundi_kernel::snapshot::load(&rig.objects, &taken.note).unwrap();
+    let snapshot = mundi_kernel::snapshot::load(&rig.objects, &rig.registry, &taken.note).unwrap();
     assert!(snapshot.roots().contains(&schema));
 }
 

@@ -33,7 +33,7 @@ fn a_snapshot_carries_everything_and_restores_to_the_same_world() {
 fn a_snapshot_lists_every_root_that_restore_needs() {
     let mut rig = busy();
     let taken = rig.snapshot();
-    let snapshot = load(&rig.objects, &taken.note).unwrap();
+    let snapshot = load(&rig.objects, &rig.registry, &taken.note).unwrap();
     let manifest = rig.world.manifest().clone();
     let blob = match &snapshot.open_intents().iter().find(|intent| intent.label == "big").unwrap().params {
         mundi_model::record::Payload::Blob(hash, _) => *hash,
@@ -55,7 +55,7 @@ fn a_snapshot_is_checked_when_it_is_noted_and_when_it_is_promoted() {
     let refused = rig.note(Note::Snapshot(taken.note.clone())).unwrap_err();
     assert_eq!(refused.code(), Code::ObjectMissing, "it was not stored");
     rig.objects.extend(taken.objects.iter().cloned());
-    let cells = load(&rig.objects, &taken.note).unwrap().cells().unwrap();
+    let cells = load(&rig.objects, &rig.registry, &taken.note).unwrap().cells().unwrap();
     rig.note(Note::Snapshot(taken.note.clone())).unwrap();
     rig.objects.remove(&cells);
     let refused = rig.note(Note::Baseline(taken.note.clone())).unwrap_err();
