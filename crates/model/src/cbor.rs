@@ -63,9 +63,13 @@ impl minicbor::encode::Write for SameBytes<'_> {
 
     fn write_all(&mut self, written: &[u8]) -> Result<(), Differs> {
         let expected = &self.expected[self.offset..];
+        if expected.starts_with(written) {
+            self.offset += written.len();
+            return Ok(());
+        }
         let equal = expected.iter().zip(written).take_while(|(a, b)| a == b).count();
         self.offset += equal;
-        if equal == written.len() { Ok(()) } else { Err(Differs) }
+        Err(Differs)
     }
 }
 

@@ -129,7 +129,7 @@ codes! {
     InboxItemTooLarge = "INBOX_ITEM_TOO_LARGE", Invalid, "An inbox item has more bytes than the bound, beyond what can be moved to the content store.";
     CursorRegressed = "CURSOR_REGRESSED", Invalid, "An inbox cursor would move backwards.";
     CursorMoved = "CURSOR_MOVED", Conflict, "An inbox cursor is not where the caller last saw it.";
-    SnapshotInvalid = "SNAPSHOT_INVALID", Invalid, "Bytes are not a snapshot, or contradict themselves.";
+    SnapshotInvalid = "SNAPSHOT_INVALID", Invalid, "A snapshot contradicts itself, or is not the one that the journal gives at its height.";
     SnapshotBeyondHead = "SNAPSHOT_BEYOND_HEAD", Invalid, "A snapshot claims to cover records that do not exist.";
     SnapshotExists = "SNAPSHOT_EXISTS", Conflict, "There is another snapshot at that height, and it stays.";
     SnapshotIncomplete = "SNAPSHOT_INCOMPLETE", Invalid, "A snapshot needs blobs that do not exist, or does not list what it needs.";
@@ -158,6 +158,36 @@ codes! {
     SegmentUnsafe = "SEGMENT_UNSAFE", Invalid, "A part of the journal may not leave the engine.";
     SweepRefused = "SWEEP_REFUSED", Invalid, "A sweep asks for less than the safety that it must keep.";
     SweepRaced = "SWEEP_RACED", Conflict, "A world vanished while the content store was being walked.";
+
+    // Cells and content.
+    ObjectMissing = "OBJECT_MISSING", NotFound, "A content-store object that is needed was not found.";
+    CellsCorrupt = "CELLS_CORRUPT", Corrupt, "A node of a cell tree is not what its hash or its place says.";
+
+    // Programs and manifests.
+    ManifestInvalid = "MANIFEST_INVALID", Invalid, "A manifest is not canonical JSON of the expected shape, or one of its schemas is not a JSON Schema.";
+    ProgramUnknown = "PROGRAM_UNKNOWN", NotFound, "No program with the hash that a manifest names is registered here.";
+    EventInvalid = "EVENT_INVALID", Invalid, "An event is not declared in the manifest, or its value does not satisfy the declared schema.";
+    QueryInvalid = "QUERY_INVALID", Invalid, "A query is not declared in the manifest, or its parameters do not satisfy the declared schema.";
+    ControlInvalid = "CONTROL_INVALID", Invalid, "A control command is unknown, or its payload is not what the command takes.";
+    ItemTooLarge = "ITEM_TOO_LARGE", Invalid, "An inbox item does not fit into one journal record.";
+    ProgramPanicked = "PROGRAM_PANICKED", Invalid, "A program panicked in the middle of a step.";
+    ProgramFailed = "PROGRAM_FAILED", Invalid, "A program ended a step with an error of its own.";
+    BudgetExhausted = "BUDGET_EXHAUSTED", Full, "A step used more host calls, bytes or outputs than its budget allows.";
+    OutputRefused = "OUTPUT_REFUSED", Invalid, "A program emitted something that its manifest or the kernel does not allow.";
+
+    // Intents and timers.
+    OpenIntentsFull = "OPEN_INTENTS_FULL", Full, "A world has as many open intents as its manifest allows.";
+    TimersFull = "TIMERS_FULL", Full, "A world has as many timers as its manifest allows.";
+    ReceiptUnknown = "RECEIPT_UNKNOWN", NotFound, "A receipt answers an intent that this world never had open.";
+    ReceiptClosed = "RECEIPT_CLOSED", Conflict, "A receipt answers an intent that was already answered or cancelled.";
+    ReceiptMismatch = "RECEIPT_MISMATCH", Invalid, "A receipt names another effect kind than the intent that it answers.";
+    TimerUnknown = "TIMER_UNKNOWN", NotFound, "A timer fired that this world does not wait for.";
+
+    // Turns, replay, snapshots and forks.
+    TurnInvalid = "TURN_INVALID", Invalid, "A turn was given what a world cannot take: items out of order, or a note at the wrong height.";
+    JournalBroken = "JOURNAL_BROKEN", Corrupt, "A journal's records do not follow each other: a height, a predecessor's hash or a stamp is wrong.";
+    ReplayDiverged = "REPLAY_DIVERGED", Corrupt, "Replay produced another outcome than the journal records.";
+    ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
 }
 
 impl fmt::Display for Code {

@@ -1,0 +1,198 @@
+//! Taking an inbox item in: whether it may enter, and what its step needs.
+//!
+//! An item is checked once, when it is taken in. What is refused becomes a `Rejected` record. A replay
+//! does not check bounds and schemas again; it asks only what the step depends on.
+
+use crate::{
+    manifest::ManifestError,
+    objects::{LoadError, Objects, load_checked},
+    registry::Registry,
+    state::{Active, State},
+};
+use minicbor::{Decode, Encode};
+use mundi_model::{
+    Code, Coded, Hash, cbor, limits,
+    record::{InboxItem, Input, Payload, Receipt},
+};
+use std::borrow::Cow;
+
+/// Why an item may not enter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) code: Code,
+    pub(crate) reason: String,
+}
+
+impl Rejection {
+    pub(crate) fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+}
+
+pub(crate) enum AdmitError {
+    Load(LoadError),
+    Rejected(Rejection),
+}
+
+impl From<LoadError> for AdmitError {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<Rejection> for AdmitError {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+/// The payload of the control command `upgrade`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Upgrade {
+    #[n(0)]
+    pub manifest: Hash,
+    /// The operator insists although a rehearsal diverged.
+    #[n(1)]
+    pub forced: bool,
+}
+
+/// What the step of an item needs beside the item.
+pub(crate) struct Prepared<'i> {
+    pub(crate) payload: Cow<'i, [u8]>,
+    pub(crate) control: Option<Control>,
+    /// The time before which the step may not happen: when its timer is due.
+    pub(crate) not_before_ns: u64,
+}
+
+/// A control command, understood.
+pub(crate) enum Control {
+    Pause,
+    Resume,
+    Upgrade(Active, Upgrade),
+}
+
+/// Checks a new item and prepares its step.
+pub(crate) fn admit<'i>(
+    state: &State,
+    registry: &Registry,
+    objects: &dyn Objects,
+    item: &'i InboxItem,
+) -> Result<Prepared<'i>, AdmitError> {
+    check_bounds(item)?;
+    let prepared = prepare(state, registry, objects, item)?;
+    if let Input::Event { schema, .. } = &item.input {
+        let checked = state.active.manifest.check_event(schema, &prepared.payload);
+        checked.map_err(|reason| Rejection::new(Code::EventInvalid, reason))?;
+    }
+    Ok(prepared)
+}
+
+/// What the step depends on, for an item that was admitted before or is being admitted now.
+pub(crate) fn prepare<'i>(
+    state: &State,
+    registry: &Registry,
+    objects: &dyn Objects,
+    item: &'i InboxItem,
+) -> Result<Prepared<'i>, AdmitError> {
+    let plain = |payload| Prepared { payload, control: None, not_before_ns: 0 };
+    Ok(match &item.input {
+        Input::Event { value: payload, .. } | Input::Message { payload, .. } => plain(load(objects, payload)?),
+        Input::Receipt(receipt) => {
+            check_receipt(state, receipt)?;
+            plain(load(objects, &receipt.payload)?)
+        }
+        Input::TimerFired { timer, .. } => {
+            let unknown =
+                || Rejection::new(Code::TimerUnknown, format!("this world does not wait for the timer {timer}"));
+            let timer = state.timers.get(timer).and_then(|timer| timer.timer()).ok_or_else(unknown)?;
+            let payload = load(objects, &timer.payload)?.into_owned();
+            Prepared { payload: payload.into(), control: None, not_before_ns: timer.due_ns }
+        }
+        Input::Control { command, payload } => {
+            let payload = load(objects, payload)?;
+            let control = understand(registry, objects, command, &payload)?;
+            Prepared { payload, control: Some(control), not_before_ns: 0 }
+        }
+    })
+}
+
+fn load<'p>(objects: &dyn Objects, payload: &'p Payload) -> Result<Cow<'p, [u8]>, LoadError> {
+    Ok(match payload {
+        Payload::Inline(bytes) => Cow::Borrowed(bytes),
+        Payload::Blob(hash, _) => load_checked(objects, hash)?.to_vec().into(),
+    })
+}
+
+fn check_receipt(state: &State, receipt: &Receipt) -> Result<(), Rejection> {
+    let intent = receipt.intent;
+    let Some(open) = state.intents.get(&intent) else {
+        let (code, how) = match state.was_closed(&intent) {
+            true => (Code::ReceiptClosed, "is closed"),
+            false => (Code::ReceiptUnknown, "was never open in this world"),
+        };
+        return Err(Rejection::new(code, format!("the intent {intent} {how}")));
+    };
+    if open.kind == receipt.kind {
+        return Ok(());
+    }
+    let reason = format!("the intent {intent} is of kind `{}`, the receipt of kind `{}`", open.kind, receipt.kind);
+    Err(Rejection::new(Code::ReceiptMismatch, reason))
+}
+
+fn understand(
+    registry: &Registry,
+    objects: &dyn Objects,
+    command: &str,
+    payload: &[u8],
+) -> Result<Control, AdmitError> {
+    let invalid = |reason: String| Rejection::new(Code::ControlInvalid, reason);
+    match command {
+        "pause" => Ok(Control::Pause),
+        "resume" => Ok(Control::Resume),
+        "upgrade" => {
+            let upgrade: Upgrade = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
+            match Active::load(objects, registry, upgrade.manifest) {
+                Ok(active) => Ok(Control::Upgrade(active, upgrade)),
+                Err(ManifestError::Load(error)) => Err(error.into()),
+                Err(error) => Err(Rejection::new(error.code(), error.to_string()).into()),
+            }
+        }
+        other => Err(invalid(format!("no command `{other}`")).into()),
+    }
+}
+
+/// Every part of an item has its bound, and together they fit into one record.
+fn check_bounds(item: &InboxItem) -> Result<(), Rejection> {
+    let name = |what: &'static str, text: &str| (what, text.len(), limits::NAME_BYTES_MAX);
+    let inline = |payload: &Payload| match payload {
+        Payload::Inline(bytes) => ("payload", bytes.len(), limits::PAYLOAD_INLINE_BYTES_MAX),
+        Payload::Blob(_, len) => ("payload", usize::try_from(*len).unwrap_or(usize::MAX), limits::PAYLOAD_BYTES_MAX),
+    };
+    let origin = &item.origin;
+    let correlation = name("correlation id", origin.correlation_id.as_deref().unwrap_or(""));
+    let trace = name("trace", origin.trace.as_deref().unwrap_or(""));
+    let parts = match &item.input {
+        Input::Event { schema, value, key } => {
+            vec![name("schema", schema), inline(value), name("key", key.as_deref().unwrap_or(""))]
+        }
+        Input::Receipt(receipt) => vec![
+            name("kind", &receipt.kind),
+            name("adapter", &receipt.adapter),
+            inline(&receipt.payload),
+            ("signature", receipt.signature.as_ref().map_or(0, Vec::len), limits::REASON_BYTES_MAX),
+        ],
+        Input::Message { inbox, payload, headers } => {
+            let header_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+            vec![name("inbox", inbox), inline(payload), ("headers", header_bytes, limits::PAYLOAD_INLINE_BYTES_MAX)]
+        }
+        Input::TimerFired { payload, .. } => vec![inline(payload)],
+        Input::Control { command, payload } => vec![name("command", command), inline(payload)],
+    };
+    match parts.into_iter().chain([correlation, trace]).find(|(_, len, max)| len > max) {
+        Some((what, len, max)) => {
+            Err(Rejection::new(Code::ItemTooLarge, format!("the {what} has {len} bytes, at most {max} are allowed")))
+        }
+        None => Ok(()),
+    }
+}
+const _: () = assert!(2 * limits::PAYLOAD_INLINE_BYTES_MAX + 8 * limits::NAME_BYTES_MAX < limits::RECORD_BYTES_MAX);

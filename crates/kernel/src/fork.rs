@@ -1,0 +1,110 @@
+//! Forks: a branch of a world's history, made by rewriting a snapshot.
+//!
+//! A pure function of the parent's snapshot: it costs what the open intents cost, whatever the size of the
+//! state and of the history. Everything that names the parent to the outside is renamed, so that no effect
+//! of a branch is ever taken for its parent's.
+
+use crate::{
+    intents::{OpenIntent, intent_hash},
+    snapshot::KernelSnapshot,
+    state::Recording,
+    turn::{Publish, PublishTimer},
+};
+use mundi_model::{
+    Code, Coded, Hash, WorldId,
+    record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
+};
+use std::sync::Arc;
+
+/// What branch is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForkRequest {
+    pub child: WorldId,
+    pub policy: EffectPolicy,
+    pub now_ns: u64,
+}
+
+/// A branch: what its creation makes durable. The child is restored from its note and then replays its
+/// first record.
+#[derive(Debug, Clone)]
+pub struct Fork {
+    pub snapshot: KernelSnapshot,
+    pub bytes: Arc<[u8]>,
+    pub note: SnapshotNote,
+    /// The child's first record, at the height of the fork, chained to the parent's last one below it.
+    pub genesis: ForkGenesis,
+    pub record: Vec<u8>,
+    pub publish: Vec<Publish>,
+    pub timers: Vec<PublishTimer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForkError {
+    #[error("the world {0} cannot be a fork of itself")]
+    SameWorld(WorldId),
+}
+
+impl Coded for ForkError {
+    fn code(&self) -> Code {
+        Code::ForkInvalid
+    }
+}
+
+/// The branch of a snapshot.
+pub fn fork(parent: &KernelSnapshot, request: ForkRequest) -> Result<Fork, ForkError> {
+    if request.child == parent.world() {
+        return Err(ForkError::SameWorld(request.child));
+    }
+    let snapshot = rewrite(parent, request);
+    let bytes: Arc<[u8]> = snapshot.to_bytes().into();
+    let note = snapshot.note(Hash::of(&bytes));
+    let genesis = ForkGenesis {
+        universe: parent.position.universe,
+        world: request.child,
+        parent: parent.world(),
+        forked_at: parent.height(),
+        parent_snapshot: Hash::of(&parent.to_bytes()),
+        snapshot: note.snapshot,
+        policy: request.policy,
+        now_ns: request.now_ns,
+    };
+    let body = Body::ForkGenesis(genesis.clone());
+    let (record, _) = Record { height: parent.height(), prev: parent.position.chain, body }.seal();
+    let manifest = snapshot.manifest;
+    let publish = snapshot.intents.iter().map(|intent| Publish { intent: intent.clone(), manifest }).collect();
+    let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
+    let timers = snapshot.timers.iter().filter_map(timer).collect();
+    Ok(Fork { snapshot, bytes, note, genesis, record, publish, timers })
+}
+
+fn rewrite(parent: &KernelSnapshot, request: ForkRequest) -> KernelSnapshot {
+    let mut child = parent.clone();
+    child.position.world = request.child;
+    // The child's inbox is its own, and begins empty.
+    child.position.last_seq = None;
+    child.taken_ahead = Vec::new();
+    // Receipts of the parent mean nothing here, not even that they came too late.
+    child.position.closed_count = 0;
+    child.closed = Vec::new();
+    child.position.recording = match request.policy {
+        // The genesis is a record that the parent does not have: everything stands one higher.
+        EffectPolicy::Recorded => Some(Recording { parent: parent.world(), heights_ahead: 1 }),
+        EffectPolicy::Suppress | EffectPolicy::Live => None,
+    };
+    if request.policy == EffectPolicy::Suppress {
+        child.intents = Vec::new();
+    }
+    let recorded = request.policy == EffectPolicy::Recorded;
+    rename(&mut child.intents, request.child, recorded);
+    // Timers are the world's own clock and touch nothing outside: they run on in every branch.
+    rename(&mut child.timers, request.child, false);
+    child.with_roots()
+}
+
+fn rename(intents: &mut [OpenIntent], child: WorldId, recorded: bool) {
+    for intent in &mut *intents {
+        intent.ancestor = recorded.then_some(intent.hash);
+        intent.hash = intent_hash(child, intent.place, &intent.kind, &intent.params);
+    }
+    intents.sort_by_key(|intent| intent.hash);
+}

@@ -1,0 +1,276 @@
+//! Manifests: what runs in a world, what it may take in and ask for, and within which bounds.
+//!
+//! A manifest is canonical JSON in the content store, named by its hash. It is compiled once; compiled, it
+//! also checks events before they are enqueued.
+
+use crate::objects::{LoadError, Objects, load_checked};
+use jsonschema::{PatternOptions, Validator};
+use mundi_model::{Code, Coded, Hash, Value, cbor, json, limits};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// The hash of the program: of its component, or of its native descriptor.
+    pub program: Hash,
+    /// The events that the program takes, each with the schema of its value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub events: BTreeMap<String, Schema>,
+    /// The effects that it may ask for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub effects: BTreeMap<String, EffectRule>,
+    /// The queries that it answers, each with the schema of its parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queries: BTreeMap<String, Schema>,
+    #[serde(default, skip_serializing_if = "Limits::are_default")]
+    pub limits: Limits,
+    #[serde(default, skip_serializing_if = "OnFailure::is_default")]
+    pub on_failure: OnFailure,
+}
+
+/// A JSON Schema: written out (an object, `true` or `false`), or the hash of one in the content store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Schema(pub serde_json::Value);
+
+impl Schema {
+    /// Every value satisfies it.
+    pub fn anything() -> Self {
+        Self(true.into())
+    }
+
+    fn is_anything(&self) -> bool {
+        self.0 == true
+    }
+}
+
+/// An effect that a program may ask for. The policies are for the runtime; the kernel checks the schemas.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EffectRule {
+    #[serde(default = "Schema::anything", skip_serializing_if = "Schema::is_anything")]
+    pub params: Schema,
+    /// Of the payload of a receipt that says `ok`.
+    #[serde(default = "Schema::anything", skip_serializing_if = "Schema::is_anything")]
+    pub receipt: Schema,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+}
+
+impl Default for EffectRule {
+    fn default() -> Self {
+        Self { params: Schema::anything(), receipt: Schema::anything(), timeout_ms: None, retry: None, rate: None }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    pub attempts_max: u32,
+    pub backoff_ms: u64,
+    pub backoff_ms_max: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rate {
+    pub per_second: u32,
+    pub burst: u32,
+}
+
+/// Bounds of a world. A manifest may tighten those of the kernel, and not widen them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    pub open_intents_max: u64,
+    pub timers_max: u64,
+    pub step_calls_max: u64,
+    pub step_bytes_max: u64,
+    pub step_outputs_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            open_intents_max: 1_000,
+            timers_max: 1_000,
+            step_calls_max: 100_000,
+            step_bytes_max: 16 << 20,
+            step_outputs_max: limits::STEP_OUTPUTS_MAX,
+        }
+    }
+}
+
+impl Limits {
+    fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn check(&self) -> Result<(), ManifestError> {
+        let bounds = [
+            ("open_intents_max", self.open_intents_max, limits::OPEN_INTENTS_MAX),
+            ("timers_max", self.timers_max, limits::TIMERS_MAX),
+            ("step_calls_max", self.step_calls_max, limits::STEP_CALLS_MAX),
+            ("step_bytes_max", self.step_bytes_max, limits::STEP_BYTES_MAX),
+            ("step_outputs_max", self.step_outputs_max, limits::STEP_OUTPUTS_MAX),
+        ];
+        match bounds.iter().find(|(_, value, bound)| value > bound) {
+            Some((name, value, bound)) => {
+                Err(ManifestError::Invalid(format!("limits.{name} is {value}, beyond the kernel's {bound}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What follows a failed step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    #[default]
+    Continue,
+    /// The world pauses after so many failed steps in a row; its inbox keeps what arrives.
+    PauseAfter(u32),
+}
+
+impl OnFailure {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Why a manifest cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    #[error("the manifest is invalid: {0}")]
+    Invalid(String),
+    #[error("no program {0} is registered here")]
+    ProgramUnknown(Hash),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl Coded for ManifestError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Invalid(_) => Code::ManifestInvalid,
+            Self::ProgramUnknown(_) => Code::ProgramUnknown,
+            Self::Load(error) => error.code(),
+        }
+    }
+}
+
+impl Manifest {
+    /// A manifest that takes nothing and may ask for nothing yet.
+    pub fn new(program: Hash) -> Self {
+        Self {
+            program,
+            events: BTreeMap::new(),
+            effects: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            limits: Limits::default(),
+            on_failure: OnFailure::default(),
+        }
+    }
+
+    /// The canonical bytes, whose hash is the manifest's name.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        #[expect(clippy::expect_used, reason = "all keys are texts, and no field refuses to be serialized")]
+        let value = serde_json::to_value(self).expect("a manifest is JSON");
+        json::to_canonical(&value).into_bytes()
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ManifestError> {
+        if bytes.len() > limits::MANIFEST_BYTES_MAX {
+            return Err(ManifestError::Invalid(format!("it has {} bytes", bytes.len())));
+        }
+        let invalid = |cause: &dyn ToString| ManifestError::Invalid(cause.to_string());
+        let value = json::from_canonical(bytes).map_err(|error| invalid(&error))?;
+        let manifest: Self = serde_json::from_value(value).map_err(|error| invalid(&error))?;
+        manifest.limits.check()?;
+        Ok(manifest)
+    }
+}
+
+/// A manifest with its schemas compiled.
+pub struct CompiledManifest {
+    pub hash: Hash,
+    pub manifest: Manifest,
+    /// The schemas that are objects of their own.
+    pub(crate) schema_objects: Vec<Hash>,
+    events: BTreeMap<String, Check>,
+    params: BTreeMap<String, Check>,
+    receipts: BTreeMap<String, Check>,
+    queries: BTreeMap<String, Check>,
+}
+
+/// A compiled schema; `None` is satisfied by every value.
+type Check = Option<Validator>;
+
+impl CompiledManifest {
+    pub fn load(objects: &dyn Objects, hash: Hash) -> Result<Self, ManifestError> {
+        let manifest = Manifest::from_bytes(&load_checked(objects, &hash)?)?;
+        let mut schema_objects = Vec::new();
+        let mut compile_all = |schemas: &mut dyn Iterator<Item = (&String, &Schema)>| {
+            let one =
+                |(name, schema): (&String, &Schema)| Ok((name.clone(), compile(objects, schema, &mut schema_objects)?));
+            schemas.map(one).collect::<Result<BTreeMap<_, _>, ManifestError>>()
+        };
+        let events = compile_all(&mut manifest.events.iter())?;
+        let params = compile_all(&mut manifest.effects.iter().map(|(kind, rule)| (kind, &rule.params)))?;
+        let receipts = compile_all(&mut manifest.effects.iter().map(|(kind, rule)| (kind, &rule.receipt)))?;
+        let queries = compile_all(&mut manifest.queries.iter())?;
+        Ok(Self { hash, manifest, schema_objects, events, params, receipts, queries })
+    }
+
+    /// Whether an event may enter; for whoever enqueues, and again when it is taken in.
+    pub fn check_event(&self, schema: &str, value: &[u8]) -> Result<(), String> {
+        check(self.events.get(schema), "event", schema, value)
+    }
+
+    pub fn check_query(&self, name: &str, params: &[u8]) -> Result<(), String> {
+        check(self.queries.get(name), "query", name, params)
+    }
+
+    pub(crate) fn check_effect(&self, kind: &str, params: &[u8]) -> Result<(), String> {
+        check(self.params.get(kind), "effect", kind, params)
+    }
+
+    /// For adapters, and again when a receipt is taken in.
+    pub fn check_receipt(&self, kind: &str, payload: &[u8]) -> Result<(), String> {
+        match self.receipts.get(kind) {
+            // An upgrade may have dropped the kind while one was open: its receipt is still welcome.
+            None | Some(None) => Ok(()),
+            found => check(found, "receipt of", kind, payload),
+        }
+    }
+}
+
+fn compile(objects: &dyn Objects, schema: &Schema, references: &mut Vec<Hash>) -> Result<Check, ManifestError> {
+    let written_out = match &schema.0 {
+        serde_json::Value::Bool(true) => return Ok(None),
+        serde_json::Value::String(hash) => {
+            let hash: Hash = hash.parse().map_err(|error| ManifestError::Invalid(format!("a schema: {error}")))?;
+            references.push(hash);
+            let bytes = load_checked(objects, &hash)?;
+            json::from_canonical(&bytes).map_err(|error| ManifestError::Invalid(format!("schema {hash}: {error}")))?
+        }
+        other => other.clone(),
+    };
+    // Offline: a schema reaches for nothing. Plain regular expressions: none takes exponential time.
+    let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+    options.build(&written_out).map(Some).map_err(|error| ManifestError::Invalid(format!("a schema: {error}")))
+}
+
+fn check(check: Option<&Check>, what: &str, name: &str, value: &[u8]) -> Result<(), String> {
+    let Some(validator) = check else { return Err(format!("the manifest declares no {what} `{name}`")) };
+    let value: Value = cbor::decode(value).map_err(|error| format!("the {what} `{name}`: {error}"))?;
+    let Some(validator) = validator else { return Ok(()) };
+    let value = value.to_json().map_err(|error| format!("the {what} `{name}`: {error}"))?;
+    validator.validate(&value).map_err(|error| format!("the {what} `{name}` at `{}`: {error}", error.instance_path()))
+}

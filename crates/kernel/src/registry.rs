@@ -1,0 +1,68 @@
+//! The programs that this process can run, by the hash that manifests name them with, and the manifests
+//! that it has compiled.
+//!
+//! Several versions live side by side, because old heights replay with the version that ran then.
+
+use crate::{
+    manifest::{CompiledManifest, ManifestError},
+    objects::Objects,
+    program::Program,
+};
+use mundi_model::{Hash, json};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Compiled manifests that are kept: as many as worlds of one worker may reasonably differ in.
+const COMPILED_MAX: usize = 256;
+
+#[derive(Default)]
+pub struct Registry {
+    programs: BTreeMap<Hash, Arc<dyn Program>>,
+    /// By hash, so that what is kept here never shows in an outcome.
+    compiled: Mutex<BTreeMap<Hash, Arc<CompiledManifest>>>,
+}
+
+impl Registry {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers a native program under its name and version, and returns the hash that stands for it.
+    pub fn register_native(&mut self, name: &str, version: u32, program: impl Program + 'static) -> Hash {
+        let hash = Hash::of(native_descriptor(name, version).as_bytes());
+        self.register(hash, Arc::new(program));
+        hash
+    }
+
+    /// Registers a program under the hash of its code.
+    pub fn register(&mut self, hash: Hash, program: Arc<dyn Program>) {
+        self.programs.insert(hash, program);
+    }
+
+    pub(crate) fn program(&self, hash: &Hash) -> Result<Arc<dyn Program>, ManifestError> {
+        self.programs.get(hash).cloned().ok_or(ManifestError::ProgramUnknown(*hash))
+    }
+
+    /// A manifest with its schemas compiled: once for all worlds that share it.
+    pub fn manifest(&self, objects: &dyn Objects, hash: Hash) -> Result<Arc<CompiledManifest>, ManifestError> {
+        let compiled = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(manifest) = compiled().get(&hash) {
+            return Ok(manifest.clone());
+        }
+        let manifest = Arc::new(CompiledManifest::load(objects, hash)?);
+        let mut compiled = compiled();
+        if compiled.len() >= COMPILED_MAX {
+            compiled.clear();
+        }
+        compiled.insert(hash, manifest.clone());
+        Ok(manifest)
+    }
+}
+
+/// What stands in the content store for a native program: canonical JSON whose hash manifests name.
+pub fn native_descriptor(name: &str, version: u32) -> String {
+    json::to_canonical(&json!({ "native": { "name": name, "version": version } }))
+}

@@ -1,0 +1,173 @@
+//! Rehearsal of an upgrade: what would have come out if another manifest had held.
+//!
+//! The recorded history runs twice in step, under its own manifest and under the candidate's, up to the
+//! first record from which something else follows. After that the two histories have nothing to compare.
+
+use crate::{
+    admit::Upgrade,
+    manifest::ManifestError,
+    objects::Objects,
+    registry::Registry,
+    replay::{ReplayError, Stamped, broken, read, take_in},
+    snapshot::SnapshotError,
+    state::{Active, State},
+    step::{Outcome, essence},
+    world::World,
+};
+use mundi_model::{
+    Code, Coded, Hash, Height, InboxSeq, cbor,
+    record::{Body, InboxItem, Ingress, Input, Origin, Payload, SnapshotNote, Stamps},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What must be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// Cells and outputs.
+    Everything,
+    /// Intents, cancels, replies and failures: for a program that keeps its cells in another form.
+    Outputs,
+}
+
+/// What followed from one record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    pub outputs: Vec<Body>,
+    /// The cells that were written, with what they hold after the step.
+    pub cells: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+/// The first record from which something else follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divergence {
+    pub height: Height,
+    pub record: Box<Ingress>,
+    pub recorded: Followed,
+    /// Nothing: under the candidate the record could not even have entered, and the reason.
+    pub candidate: Result<Followed, String>,
+}
+
+/// The result of a rehearsal: how many records were compared, and where it ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rehearsal {
+    pub records: u64,
+    pub divergence: Option<Divergence>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RehearseError {
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+impl Coded for RehearseError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Snapshot(error) => error.code(),
+            Self::Manifest(error) => error.code(),
+            Self::Replay(error) => error.code(),
+        }
+    }
+}
+
+/// Rehearses `candidate` against the records from a snapshot on.
+pub fn rehearse(
+    objects: &dyn Objects,
+    registry: &Arc<Registry>,
+    from: &SnapshotNote,
+    candidate: Hash,
+    compare: Compare,
+    records: impl IntoIterator<Item = impl AsRef<[u8]>>,
+) -> Result<Rehearsal, RehearseError> {
+    let mut recorded = World::restore(objects, registry.clone(), from)?;
+    let mut rehearsed = World::restore(objects, registry.clone(), from)?;
+    let mut result = Rehearsal { records: 0, divergence: take_over(&mut rehearsed, objects, candidate)? };
+    for bytes in records {
+        if result.divergence.is_some() {
+            break;
+        }
+        let record = read(recorded.head(), bytes.as_ref())?;
+        if record.height != recorded.head() {
+            return Err(broken(recorded.head(), format!("a record says that it stands at {}", record.height)).into());
+        }
+        result.divergence = match record.body {
+            Body::Ingress(ingress) => {
+                let pair = [&mut recorded, &mut rehearsed];
+                step_both(pair, objects, record.height, ingress, compare)?
+            }
+            Body::Rejected(rejected) => {
+                recorded.state.pass(rejected.seq);
+                rehearsed.state.pass(rejected.seq);
+                None
+            }
+            _ => None,
+        };
+        recorded.state.position.height = record.height.next();
+        result.records += 1;
+    }
+    Ok(result)
+}
+
+/// The candidate takes over, as it would in an upgrade. If it cannot, that is the first divergence.
+fn take_over(world: &mut World, objects: &dyn Objects, candidate: Hash) -> Result<Option<Divergence>, RehearseError> {
+    Active::load(objects, &world.registry, candidate)?;
+    let position = &world.state.position;
+    let (height, logical_now_ns) = (position.height, position.logical_now_ns);
+    let payload = Payload::Inline(cbor::encode(&Upgrade { manifest: candidate, forced: false }));
+    let input = Input::Control { command: "upgrade".to_owned(), payload };
+    let origin =
+        Origin { enqueued_at_ns: logical_now_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let manifest = world.state.active.manifest.hash;
+    let stamps = Stamps { now_ns: logical_now_ns, logical_now_ns, entropy: [0; 16], manifest };
+    let seq = position.last_seq.unwrap_or(InboxSeq::from_bytes([0; InboxSeq::LEN]));
+    let ingress = Ingress { stamps, seq, item: InboxItem { input, origin } };
+    let outcome = take_in(world, objects, height, &ingress, Stamped::Elsewhere)?;
+    let failed = outcome.outputs.iter().any(|output| matches!(output, Body::StepFailed(_)));
+    let candidate = Followed::of(&world.state, &outcome);
+    world.state.keep();
+    let recorded = Followed { outputs: Vec::new(), cells: BTreeMap::new() };
+    Ok(failed.then(|| Divergence { height, record: Box::new(ingress), recorded, candidate: Ok(candidate) }))
+}
+
+fn step_both(
+    [recorded, rehearsed]: [&mut World; 2],
+    objects: &dyn Objects,
+    height: Height,
+    ingress: Ingress,
+    compare: Compare,
+) -> Result<Option<Divergence>, ReplayError> {
+    let outcome = take_in(recorded, objects, height, &ingress, Stamped::Now)?;
+    let expected = Followed::of(&recorded.state, &outcome);
+    recorded.state.keep();
+    if matches!(&ingress.item.input, Input::Control { command, .. } if command == "upgrade") {
+        // Under the candidate this upgrade has happened already.
+        rehearsed.state.pass(ingress.seq);
+        rehearsed.state.position.logical_now_ns = ingress.stamps.logical_now_ns;
+        return Ok(None);
+    }
+    let found = match take_in(rehearsed, objects, height, &ingress, Stamped::Elsewhere) {
+        Ok(outcome) => Ok(Followed::of(&rehearsed.state, &outcome)),
+        Err(ReplayError::Broken { why, .. }) => Err(why),
+        Err(error) => return Err(error),
+    };
+    rehearsed.state.keep();
+    let same = match (&found, compare) {
+        (Ok(found), Compare::Everything) => *found == expected,
+        (Ok(found), Compare::Outputs) => found.outputs == expected.outputs,
+        (Err(_), _) => false,
+    };
+    let record = Box::new(ingress);
+    Ok((!same).then_some(Divergence { height, record, recorded: expected, candidate: found }))
+}
+
+impl Followed {
+    fn of(state: &State, outcome: &Outcome) -> Self {
+        let cells = state.cells.written_since(outcome.cells);
+        let cells = cells.map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_vec)));
+        Self { outputs: outcome.outputs.iter().map(essence).collect(), cells: cells.collect() }
+    }
+}

@@ -1,0 +1,219 @@
+//! The step: from one record to all that follows from it.
+//!
+//! A step is a function of the state and the record. What the program did is kept as a whole or thrown
+//! away as a whole; that the record was taken in stands either way.
+
+use crate::{
+    admit::{Control, Prepared},
+    host::StepHost,
+    manifest::OnFailure,
+    meter::{Fault, LogLine},
+    objects::{LoadError, Object, Objects},
+    program::{Cause, Event, Failure},
+    state::{Active, Savepoint, State},
+    undo::Mark,
+};
+use minicbor::Encoder;
+use mundi_model::{
+    Code, Hash, Height, cbor, limits,
+    record::{Body, Ingress, Input, ManifestChange, ReceiptStatus, Reply, ReplyOutcome, StepFailed},
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a program is told in place of a receipt that its manifest's schema forbids. A fixed text: that
+/// of the schema library may change, and a program may keep what it reads.
+const BAD_RECEIPT: &[u8] = b"the payload does not satisfy the manifest's schema";
+
+/// All that follows from a record.
+pub(crate) struct Outcome {
+    /// The records that follow it.
+    pub(crate) outputs: Vec<Body>,
+    /// Payloads too large for a record.
+    pub(crate) blobs: Vec<Object>,
+    pub(crate) logs: Vec<LogLine>,
+    /// What the step cost, in host calls.
+    pub(crate) spent: u64,
+    /// Where the cells that it wrote begin.
+    pub(crate) cells: Mark,
+}
+
+/// Takes a record in. On an error the caller goes back to its savepoint.
+pub(crate) fn step(
+    state: &mut State,
+    objects: &dyn Objects,
+    height: Height,
+    ingress: &Ingress,
+    prepared: Prepared<'_>,
+) -> Result<Outcome, LoadError> {
+    state.position.logical_now_ns = ingress.stamps.logical_now_ns;
+    let run = Run { objects, height, ingress };
+    let outcome = match (&ingress.item.input, prepared.control) {
+        (_, Some(control)) => run.control(state, control)?,
+        (Input::Event { schema, key, .. }, None) => {
+            run.program(state, Cause::Event { schema, value: &prepared.payload, key: key.as_deref() })?
+        }
+        (Input::Message { inbox, headers, .. }, None) => {
+            run.program(state, Cause::Message { inbox, payload: &prepared.payload, headers })?
+        }
+        (Input::Receipt(receipt), None) => {
+            state.remember_closed(receipt.intent);
+            let intent = state.intents.close(&receipt.intent);
+            let label = intent.as_ref().map_or("", |intent| &intent.label);
+            let acceptable = receipt.status != ReceiptStatus::Ok
+                || state.active.manifest.check_receipt(&receipt.kind, &prepared.payload).is_ok();
+            let (status, payload) =
+                if acceptable { (receipt.status, &*prepared.payload) } else { (ReceiptStatus::Error, BAD_RECEIPT) };
+            run.program(state, Cause::Receipt { label, kind: &receipt.kind, status, payload })?
+        }
+        (Input::TimerFired { timer, .. }, None) => {
+            state.remember_closed(*timer);
+            let timer = state.timers.close(timer);
+            let label = timer.as_ref().map_or("", |timer| &timer.label);
+            run.program(state, Cause::Timer { label, payload: &prepared.payload })?
+        }
+        (Input::Control { .. }, None) => run.nothing(state),
+    };
+    state.position.digest = digest(state, &outcome);
+    Ok(outcome)
+}
+
+struct Run<'a> {
+    objects: &'a dyn Objects,
+    height: Height,
+    ingress: &'a Ingress,
+}
+
+impl Run<'_> {
+    fn control(&self, state: &mut State, control: Control) -> Result<Outcome, LoadError> {
+        match control {
+            Control::Pause => state.position.paused = true,
+            Control::Resume => {
+                state.position.paused = false;
+                state.position.failures_in_row = 0;
+            }
+            Control::Upgrade(active, upgrade) => return self.upgrade(state, active, upgrade.forced),
+        }
+        Ok(self.nothing(state))
+    }
+
+    /// The new program takes over if it handles the take-over; else the old one stays.
+    fn upgrade(&self, state: &mut State, active: Active, forced: bool) -> Result<Outcome, LoadError> {
+        let before = state.savepoint();
+        let change = ManifestChange { from: state.active.manifest.hash, to: active.manifest.hash, forced };
+        state.active = active;
+        let (outcome, failed) = self.attempt(state, Cause::Upgraded { from: change.from })?;
+        if failed {
+            state.undo_to(before);
+            return Ok(outcome);
+        }
+        state.position.manifest_since = self.height.next().next();
+        state.position.failures_in_row = 0;
+        let outputs = [vec![Body::ManifestChange(change)], outcome.outputs].concat();
+        Ok(Outcome { outputs, ..outcome })
+    }
+
+    fn nothing(&self, state: &State) -> Outcome {
+        Outcome { outputs: Vec::new(), blobs: Vec::new(), logs: Vec::new(), spent: 0, cells: state.cells.mark() }
+    }
+
+    /// Runs the program; a failure counts towards the manifest's policy.
+    fn program(&self, state: &mut State, cause: Cause<'_>) -> Result<Outcome, LoadError> {
+        let (outcome, failed) = self.attempt(state, cause)?;
+        if !failed {
+            state.position.failures_in_row = 0;
+            return Ok(outcome);
+        }
+        state.position.failures_in_row = state.position.failures_in_row.saturating_add(1);
+        if let OnFailure::PauseAfter(count) = state.active.manifest.manifest.on_failure {
+            state.position.paused |= state.position.failures_in_row >= count;
+        }
+        Ok(outcome)
+    }
+
+    /// Runs the program, and undoes what it did if it failed. Says whether it failed.
+    fn attempt(&self, state: &mut State, cause: Cause<'_>) -> Result<(Outcome, bool), LoadError> {
+        let before = state.savepoint();
+        let cells = before.cells();
+        let program = state.active.program.clone();
+        let event = Event { seq: self.ingress.seq, origin: &self.ingress.item.origin, cause };
+        let mut host = StepHost::new(state, self.objects, &self.ingress.stamps, self.height);
+        // A panic leaves nothing behind: all that the program could touch is undone below.
+        let result = catch_unwind(AssertUnwindSafe(|| program.handle(&mut host, &event)));
+        let StepHost { meter, outputs, blobs, .. } = host;
+        let spent = meter.spent(&state.active.manifest.manifest.limits);
+        let failed = match (meter.fault, result) {
+            (Some(Fault::Load(error)), _) => return Err(error),
+            (_, Err(panic)) => StepFailed { code: Code::ProgramPanicked.to_string(), reason: panic_text(&*panic) },
+            (Some(Fault::Exhausted(what)), _) => {
+                StepFailed { code: Code::BudgetExhausted.to_string(), reason: format!("no {what} left") }
+            }
+            (Some(Fault::Refused(reason)), _) => StepFailed { code: Code::OutputRefused.to_string(), reason },
+            (None, Ok(Err(Failure { reason }))) => StepFailed { code: Code::ProgramFailed.to_string(), reason },
+            (None, Ok(Ok(()))) => return Ok((Outcome { outputs, blobs, logs: meter.logs, spent, cells }, false)),
+        };
+        let outputs = self.failed(state, before, failed);
+        Ok((Outcome { outputs, blobs: Vec::new(), logs: meter.logs, spent, cells }, true))
+    }
+
+    fn failed(&self, state: &mut State, before: Savepoint, mut failed: StepFailed) -> Vec<Body> {
+        state.undo_to(before);
+        failed.reason = bounded(&failed.reason);
+        let reply = self.ingress.item.origin.wants_reply.then(|| {
+            let outcome = ReplyOutcome::Failed(failed.code.clone(), failed.reason.clone());
+            Body::Reply(Reply { to: self.ingress.seq, outcome })
+        });
+        [Body::StepFailed(failed)].into_iter().chain(reply).collect()
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".to_owned())
+}
+
+/// As much of a sentence as a record carries.
+pub(crate) fn bounded(reason: &str) -> String {
+    reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned()
+}
+
+/// An output without the sentence for people, which may change with the compiler or a library.
+pub(crate) fn essence(output: &Body) -> Body {
+    match output {
+        Body::StepFailed(failed) => Body::StepFailed(StepFailed { reason: String::new(), ..failed.clone() }),
+        Body::Reply(Reply { to, outcome: ReplyOutcome::Failed(code, _) }) => {
+            Body::Reply(Reply { to: *to, outcome: ReplyOutcome::Failed(code.clone(), String::new()) })
+        }
+        other => other.clone(),
+    }
+}
+
+/// The running hash over outcomes: the one before, the cells written (what they hold after the step),
+/// the outputs.
+fn digest(state: &State, outcome: &Outcome) -> Hash {
+    let mut bytes = Vec::with_capacity(256);
+    encode_outcome(state, outcome, &mut bytes);
+    Hash::of(&bytes)
+}
+
+#[expect(clippy::expect_used, reason = "a `Vec` takes every write")]
+fn encode_outcome(state: &State, outcome: &Outcome, bytes: &mut Vec<u8>) {
+    let written = state.cells.written_since(outcome.cells);
+    let mut e = Encoder::new(&mut *bytes);
+    e.array(3).and_then(|e| e.bytes(state.position.digest.as_bytes())).expect("encoding into memory");
+    e.map(written.len() as u64).expect("encoding into memory");
+    for (key, value) in written {
+        e.str(key).expect("encoding into memory");
+        match value {
+            Some(value) => e.bytes(value),
+            None => e.null(),
+        }
+        .expect("encoding into memory");
+    }
+    e.array(outcome.outputs.len() as u64).expect("encoding into memory");
+    for output in &outcome.outputs {
+        match output {
+            Body::StepFailed(_) | Body::Reply(_) => cbor::encode_into(&essence(output), bytes),
+            output => cbor::encode_into(output, bytes),
+        }
+    }
+}

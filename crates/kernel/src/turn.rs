@@ -1,0 +1,312 @@
+//! Turns: inbox items in, records and everything to be published out.
+
+use crate::{
+    admit::{self, AdmitError, Rejection},
+    intents::{OpenIntent, TimerSet},
+    meter::LogLine,
+    objects::{LoadError, Object, Objects},
+    snapshot::SnapshotError,
+    state::Savepoint,
+    step::{self, Outcome, bounded},
+    world::World,
+};
+use mundi_model::{
+    Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
+    record::{Body, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Stamps},
+};
+
+/// An inbox item as it reaches a turn, with what is stamped on its record.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    pub seq: InboxSeq,
+    pub item: Arrived,
+    /// The worker's clock.
+    pub now_ns: u64,
+    /// The seed of the step's random numbers.
+    pub entropy: [u8; 16],
+}
+
+#[derive(Debug, Clone)]
+pub enum Arrived {
+    Item(InboxItem),
+    /// The host could not make an item of it, or not load what it refers to: it will be rejected.
+    Unusable {
+        item: Hash,
+        code: Code,
+        reason: String,
+    },
+}
+
+impl Arrived {
+    /// An item from its stored bytes, whatever they are.
+    pub fn read(bytes: &[u8]) -> Self {
+        match cbor::decode(bytes) {
+            Ok(item) => Self::Item(item),
+            Err(error) => Self::Unusable { item: Hash::of(bytes), code: error.code(), reason: error.to_string() },
+        }
+    }
+
+    fn is_control(&self) -> bool {
+        matches!(self, Self::Item(InboxItem { input: Input::Control { .. }, .. }))
+    }
+}
+
+/// When a turn ends although items are left. At least one item is taken in any case.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnBudget {
+    pub records_max: usize,
+    pub bytes_max: usize,
+    /// Host calls of all steps together; 64 bytes that pass through the host count as a call.
+    pub calls_max: u64,
+}
+
+impl Default for TurnBudget {
+    /// A quarter of a transaction: what one more step may add still fits.
+    fn default() -> Self {
+        Self { records_max: 10_000, bytes_max: limits::TRANSACTION_BYTES_MAX / 4, calls_max: limits::STEP_CALLS_MAX }
+    }
+}
+
+/// An intent to be published, with what the runtime needs to do so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publish {
+    pub intent: OpenIntent,
+    /// The manifest whose policies hold for it.
+    pub manifest: Hash,
+}
+
+/// A timer to be published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishTimer {
+    pub timer: IntentHash,
+    pub set: TimerSet,
+}
+
+/// What one transaction makes durable. The objects are stored before it.
+#[derive(Debug, Clone, Default)]
+pub struct TurnOutput {
+    /// How many of the items the cursor passes.
+    pub consumed: usize,
+    /// Canonical records from the old head on.
+    pub records: Vec<Vec<u8>>,
+    pub publish: Vec<Publish>,
+    pub timers: Vec<PublishTimer>,
+    /// Intents and timers that were published by an earlier turn and are withdrawn.
+    pub cancels: Vec<IntentHash>,
+    /// Answers for callers, among them those whose items were rejected.
+    pub replies: Vec<Reply>,
+    pub objects: Vec<Object>,
+    pub logs: Vec<LogLine>,
+}
+
+/// Why a turn could not be taken. The world is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TurnError {
+    /// If it is [`LoadError::Missing`]: fetch the object and take the same turn again.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("the inbox item {0} is not after the one taken last")]
+    OutOfOrder(InboxSeq),
+    #[error("the snapshot note does not agree with the journal: {0}")]
+    WrongNote(String),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+}
+
+impl Coded for TurnError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Load(error) => error.code(),
+            Self::OutOfOrder(_) | Self::WrongNote(_) => Code::TurnInvalid,
+            Self::Snapshot(error) => error.code(),
+        }
+    }
+}
+
+/// A turn that was taken and is not yet durable. Dropping it undoes it.
+pub struct Turn<'w> {
+    world: &'w mut World,
+    /// Gone once the turn is kept.
+    before: Option<Savepoint>,
+    output: TurnOutput,
+    bytes: usize,
+    calls: u64,
+}
+
+impl<'w> Turn<'w> {
+    pub(crate) fn begin(world: &'w mut World) -> Self {
+        let before = Some(world.state.savepoint());
+        Self { world, before, output: TurnOutput::default(), bytes: 0, calls: 0 }
+    }
+
+    pub fn output(&self) -> &TurnOutput {
+        &self.output
+    }
+
+    /// The head after this turn.
+    pub fn head(&self) -> Height {
+        self.world.head()
+    }
+
+    pub fn chain(&self) -> Hash {
+        self.world.chain()
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.world.is_paused()
+    }
+
+    /// The transaction that holds the output is committed.
+    pub fn keep(mut self) -> TurnOutput {
+        self.before = None;
+        self.world.state.keep();
+        std::mem::take(&mut self.output)
+    }
+
+    pub(crate) fn take(
+        &mut self,
+        objects: &dyn Objects,
+        arrivals: &[Arrival],
+        budget: TurnBudget,
+    ) -> Result<(), TurnError> {
+        // False once an item was passed over because the world is paused.
+        let mut in_order = true;
+        for arrival in arrivals {
+            let state = &self.world.state;
+            if self.is_full(budget) {
+                break;
+            }
+            if state.taken_ahead.map().contains_key(&arrival.seq) {
+                self.output.consumed += usize::from(in_order);
+                continue;
+            }
+            if !state.expects(arrival.seq) {
+                return Err(TurnError::OutOfOrder(arrival.seq));
+            }
+            if !state.position.paused && !in_order {
+                break; // resumed: what was passed over comes first, in the next turn
+            }
+            let room_ahead = state.taken_ahead.map().len() < limits::TAKEN_AHEAD_MAX;
+            if state.position.paused && !(arrival.item.is_control() && room_ahead) {
+                in_order = false;
+                continue;
+            }
+            self.take_one(objects, arrival)?;
+            self.output.consumed += usize::from(in_order);
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, budget: TurnBudget) -> bool {
+        self.output.records.len() >= budget.records_max
+            || self.bytes >= budget.bytes_max
+            || self.calls >= budget.calls_max
+            || self.world.written_cells() > limits::UNSETTLED_CELLS_MAX
+    }
+
+    /// The turn is over: puts the running hash over its outcomes on record.
+    pub(crate) fn end(&mut self) {
+        if !self.output.records.is_empty() {
+            self.append(Body::OutcomeDigest(self.world.state.position.digest));
+        }
+    }
+
+    pub(crate) fn append(&mut self, body: Body) -> Body {
+        let (bytes, body) = self.world.state.append(body);
+        self.bytes += bytes.len();
+        self.output.records.push(bytes);
+        body
+    }
+
+    /// Takes one item in, or rejects it.
+    fn take_one(&mut self, objects: &dyn Objects, arrival: &Arrival) -> Result<(), TurnError> {
+        let item = match &arrival.item {
+            Arrived::Item(item) => item,
+            Arrived::Unusable { item, code, reason } => {
+                self.reject(arrival.seq, *item, false, &Rejection::new(*code, reason.clone()));
+                return Ok(());
+            }
+        };
+        let state = &self.world.state;
+        let prepared = match admit::admit(state, &self.world.registry, objects, item) {
+            Ok(prepared) => prepared,
+            Err(AdmitError::Load(error)) => return Err(error.into()),
+            Err(AdmitError::Rejected(rejection)) => {
+                let hash = Hash::of(&cbor::encode(item));
+                self.reject(arrival.seq, hash, item.origin.wants_reply, &rejection);
+                return Ok(());
+            }
+        };
+        let stamps = Stamps {
+            now_ns: arrival.now_ns,
+            logical_now_ns: state.logical_time(arrival.now_ns, prepared.not_before_ns),
+            entropy: arrival.entropy,
+            manifest: state.active.manifest.hash,
+        };
+        let height = state.position.height;
+        let ingress = Ingress { stamps, seq: arrival.seq, item: item.clone() };
+        if let Body::Ingress(ingress) = self.append(Body::Ingress(ingress)) {
+            self.world.state.pass(arrival.seq);
+            let outcome = step::step(&mut self.world.state, objects, height, &ingress, prepared)?;
+            self.publish(outcome);
+        }
+        Ok(())
+    }
+
+    fn reject(&mut self, seq: InboxSeq, item: Hash, wants_reply: bool, rejection: &Rejection) {
+        let (code, reason) = (rejection.code.to_string(), bounded(&rejection.reason));
+        if wants_reply {
+            let outcome = ReplyOutcome::Failed(code.clone(), reason.clone());
+            self.output.replies.push(Reply { to: seq, outcome });
+        }
+        self.append(Body::Rejected(Rejected { seq, code, reason, item }));
+        self.world.state.pass(seq);
+    }
+
+    /// Puts what follows from a step on record, and up for publication.
+    fn publish(&mut self, outcome: Outcome) {
+        self.output.objects.extend(outcome.blobs);
+        self.output.logs.extend(outcome.logs);
+        self.calls += outcome.spent;
+        let mut never_open = Vec::new();
+        for body in outcome.outputs {
+            match self.append(body) {
+                Body::Intent(intent) if !self.publish_intent(&intent.hash) => never_open.push(intent.hash),
+                Body::Cancel(hash) if !never_open.contains(&hash) => self.withdraw(hash),
+                Body::Reply(reply) => self.output.replies.push(reply),
+                _ => {}
+            }
+        }
+    }
+
+    /// Says no when the step that emitted it withdrew it as well.
+    fn publish_intent(&mut self, hash: &IntentHash) -> bool {
+        let state = &self.world.state;
+        let manifest = state.active.manifest.hash;
+        if let Some(intent) = state.intents.get(hash) {
+            self.output.publish.push(Publish { intent: intent.clone(), manifest });
+            return true;
+        }
+        let set = state.timers.get(hash).and_then(OpenIntent::timer);
+        self.output.timers.extend(set.clone().map(|set| PublishTimer { timer: *hash, set }));
+        set.is_some()
+    }
+
+    /// What an earlier step of the same turn emitted was not published yet, and now never is.
+    fn withdraw(&mut self, hash: IntentHash) {
+        let before = self.output.publish.len() + self.output.timers.len();
+        self.output.publish.retain(|publish| publish.intent.hash != hash);
+        self.output.timers.retain(|publish| publish.timer != hash);
+        if self.output.publish.len() + self.output.timers.len() == before {
+            self.output.cancels.push(hash);
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.world.state.undo_to(before);
+        }
+    }
+}

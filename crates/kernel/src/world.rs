@@ -1,0 +1,184 @@
+//! A world in memory, and its turns.
+//!
+//! A turn takes inbox items and gives the records that follow, and what is to be published with them. The
+//! host commits all of it in one fenced transaction and then keeps the turn; a turn that is dropped did
+//! not happen.
+
+use crate::{
+    host::QueryView,
+    intents::OpenIntent,
+    manifest::{CompiledManifest, ManifestError},
+    meter::{Fault, Meter},
+    objects::{LoadError, Objects},
+    program::Failure,
+    registry::Registry,
+    replay::Replay,
+    snapshot,
+    state::{Active, State},
+    turn::{Arrival, Turn, TurnBudget, TurnError},
+};
+use mundi_model::{
+    Code, Coded, Hash, Height, UniverseId, WorldId,
+    record::{Body, Custom, Genesis, SnapshotNote},
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+pub struct World {
+    pub(crate) state: State,
+    pub(crate) registry: Arc<Registry>,
+}
+
+/// Why a query has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{0}")]
+    Invalid(String),
+    #[error("the query failed: {reason}")]
+    Failed { code: Code, reason: String },
+}
+
+impl Coded for QueryError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Load(error) => error.code(),
+            Self::Invalid(_) => Code::QueryInvalid,
+            Self::Failed { code, .. } => *code,
+        }
+    }
+}
+
+/// A worker holds a world, and a turn of it, while it waits for its transaction.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<World>();
+    is_send::<Turn<'static>>();
+    is_send::<Replay>();
+};
+
+impl World {
+    /// A new world, and its first record.
+    pub fn create(
+        objects: &dyn Objects,
+        registry: Arc<Registry>,
+        genesis: Genesis,
+    ) -> Result<(Self, Vec<u8>), ManifestError> {
+        let mut state = State::at_genesis(Active::load(objects, &registry, genesis.manifest)?, &genesis);
+        let (record, _) = state.append(Body::Genesis(genesis));
+        state.keep();
+        Ok((Self { state, registry }, record))
+    }
+
+    pub fn universe(&self) -> UniverseId {
+        self.state.position.universe
+    }
+
+    pub fn id(&self) -> WorldId {
+        self.state.position.world
+    }
+
+    /// The next height.
+    pub fn head(&self) -> Height {
+        self.state.position.height
+    }
+
+    /// The hash of the last record.
+    pub fn chain(&self) -> Hash {
+        self.state.position.chain
+    }
+
+    /// The running hash over all outcomes.
+    pub fn digest(&self) -> Hash {
+        self.state.position.digest
+    }
+
+    pub fn logical_now_ns(&self) -> u64 {
+        self.state.position.logical_now_ns
+    }
+
+    pub fn manifest(&self) -> &Arc<CompiledManifest> {
+        &self.state.active.manifest
+    }
+
+    /// A paused world takes nothing but control commands; the host looks for those further up the inbox.
+    pub fn is_paused(&self) -> bool {
+        self.state.position.paused
+    }
+
+    /// How many cells were written since the last snapshot: what the next one has to make nodes for.
+    pub fn written_cells(&self) -> usize {
+        self.state.cells.written()
+    }
+
+    pub fn open_intents(&self) -> impl Iterator<Item = &OpenIntent> {
+        self.state.intents.iter()
+    }
+
+    pub fn timers(&self) -> impl Iterator<Item = &OpenIntent> {
+        self.state.timers.iter()
+    }
+
+    /// Runs the program on the items. Until the turn is kept, the world is as it was.
+    pub fn turn(
+        &mut self,
+        objects: &dyn Objects,
+        arrivals: &[Arrival],
+        budget: TurnBudget,
+    ) -> Result<Turn<'_>, TurnError> {
+        self.state.cells.settle(objects)?;
+        let mut turn = Turn::begin(self);
+        turn.take(objects, arrivals, budget)?;
+        turn.end();
+        Ok(turn)
+    }
+
+    /// Puts something on record that the program does not see. A snapshot is checked against the journal
+    /// and for completeness, each time that it is noted.
+    pub fn note(&mut self, objects: &dyn Objects, note: Note) -> Result<Turn<'_>, TurnError> {
+        if let Note::Snapshot(note) | Note::Baseline(note) = &note {
+            self.state.check_note(note).map_err(TurnError::WrongNote)?;
+            snapshot::load(objects, &self.registry, note)?;
+        }
+        if let Note::Baseline(note) = &note
+            && note.receipt_horizon != Some(note.height)
+        {
+            return Err(TurnError::WrongNote("receipts that it waits for could be lost below it".to_owned()));
+        }
+        let mut turn = Turn::begin(self);
+        turn.append(match note {
+            Note::Snapshot(note) => Body::Snapshot(note),
+            Note::Baseline(note) => Body::BaselineSnapshot(note),
+            Note::Custom(custom) => Body::Custom(custom),
+        });
+        Ok(turn)
+    }
+
+    /// Asks the program. It sees the world as the last kept turn left it, and cannot change it.
+    pub fn query(&self, objects: &dyn Objects, name: &str, params: &[u8]) -> Result<Vec<u8>, QueryError> {
+        let active = &self.state.active;
+        active.manifest.check_query(name, params).map_err(QueryError::Invalid)?;
+        let mut view = QueryView { state: &self.state, objects, meter: Meter::new(&active.manifest.manifest.limits) };
+        let result = catch_unwind(AssertUnwindSafe(|| active.program.query(&mut view, name, params)));
+        let failed = |code, reason| Err(QueryError::Failed { code, reason });
+        match (view.meter.fault, result) {
+            (Some(Fault::Load(error)), _) => Err(error.into()),
+            (_, Err(_)) => failed(Code::ProgramPanicked, "the program panicked".to_owned()),
+            (Some(Fault::Exhausted(what)), _) => failed(Code::BudgetExhausted, format!("no {what} left")),
+            (Some(Fault::Refused(reason)), _) => failed(Code::OutputRefused, reason),
+            (None, Ok(Err(Failure { reason }))) => failed(Code::ProgramFailed, reason),
+            (None, Ok(Ok(answer))) => Ok(answer),
+        }
+    }
+}
+
+/// What a host may put on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    Snapshot(SnapshotNote),
+    Baseline(SnapshotNote),
+    Custom(Custom),
+}
