@@ -17,7 +17,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, cbor,
-    record::{Body, ForkGenesis, Ingress, Record},
+    record::{Body, ForkGenesis, Genesis, Ingress, Record},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -171,11 +171,23 @@ impl Replay {
             }
             Body::Custom(_) => {}
             Body::ForkGenesis(genesis) => self.branch(objects, height, &genesis)?,
-            Body::Genesis(_) => return Err(broken(height, "a second genesis")),
+            Body::Genesis(genesis) => self.begin(height, &genesis)?,
             other => return Err(ReplayError::Diverged { height, recorded: Box::new(other), produced: None }),
         }
         self.world.state.advance(hash);
         Ok(())
+    }
+
+    /// The first record of a world that was restored from the snapshot before it.
+    fn begin(&self, height: Height, genesis: &Genesis) -> Result<(), ReplayError> {
+        let state = &self.world.state;
+        let says = (genesis.universe, genesis.world, genesis.manifest, genesis.now_ns);
+        let is = (self.world.universe(), self.world.id(), state.active.manifest.hash, state.position.logical_now_ns);
+        match height {
+            Height::GENESIS if says == is => Ok(()),
+            Height::GENESIS => Err(broken(height, "the genesis does not follow from the snapshot before it")),
+            _ => Err(broken(height, "a second genesis")),
+        }
     }
 
     /// The first record of a fork: it follows the child's snapshot, or the parent's records, which then

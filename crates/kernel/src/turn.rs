@@ -58,12 +58,19 @@ pub struct TurnBudget {
     pub bytes_max: usize,
     /// Host calls of all steps together; 64 bytes that pass through the host count as a call.
     pub calls_max: u64,
+    /// Effects and timers to be published.
+    pub effects_max: usize,
 }
 
 impl Default for TurnBudget {
     /// A quarter of a transaction: what one more step may add still fits.
     fn default() -> Self {
-        Self { records_max: 10_000, bytes_max: limits::TRANSACTION_BYTES_MAX / 4, calls_max: limits::STEP_CALLS_MAX }
+        Self {
+            records_max: 10_000,
+            bytes_max: limits::TRANSACTION_BYTES_MAX / 4,
+            calls_max: limits::STEP_CALLS_MAX,
+            effects_max: limits::TURN_INTENTS_MAX / 2,
+        }
     }
 }
 
@@ -201,6 +208,7 @@ impl<'w> Turn<'w> {
         self.output.records.len() >= budget.records_max
             || self.bytes >= budget.bytes_max
             || self.calls >= budget.calls_max
+            || self.output.publish.len() + self.output.timers.len() >= budget.effects_max
             || self.world.written_cells() > limits::UNSETTLED_CELLS_MAX
     }
 

@@ -67,10 +67,16 @@ impl World {
         registry: Arc<Registry>,
         genesis: Genesis,
     ) -> Result<(Self, Vec<u8>), ManifestError> {
-        let mut state = State::at_genesis(Active::load(objects, &registry, genesis.manifest)?, &genesis);
-        let (record, _) = state.append(Body::Genesis(genesis));
-        state.keep();
-        Ok((Self { state, registry }, record))
+        let mut world = Self::unborn(objects, registry, &genesis)?;
+        let (record, _) = world.state.append(Body::Genesis(genesis));
+        world.state.keep();
+        Ok((world, record))
+    }
+
+    /// A world before its first record: its snapshot is the baseline that a world is created with.
+    pub fn unborn(objects: &dyn Objects, registry: Arc<Registry>, genesis: &Genesis) -> Result<Self, ManifestError> {
+        let state = State::at_genesis(Active::load(objects, &registry, genesis.manifest)?, genesis);
+        Ok(Self { state, registry })
     }
 
     pub fn universe(&self) -> UniverseId {

@@ -188,6 +188,10 @@ codes! {
     JournalBroken = "JOURNAL_BROKEN", Corrupt, "A journal's records do not follow each other: a height, a predecessor's hash or a stamp is wrong.";
     ReplayDiverged = "REPLAY_DIVERGED", Corrupt, "Replay produced another outcome than the journal records.";
     ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
+
+    // Runtime.
+    MemoryStale = "MEMORY_STALE", Conflict, "A world in memory is not where its journal is.";
+    CallTimeout = "CALL_TIMEOUT", Unavailable, "No reply came within the time that the caller was willing to wait.";
 }
 
 impl fmt::Display for Code {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{
     Hash, Height, IntentHash, UniverseId, WorldId, limits,
-    record::{Body, Record, Reply},
+    record::{Body, Record, Rejected, Reply, ReplyOutcome},
 };
 
 /// A run of sealed records. That they continue each other was checked when the batch was made; that they
@@ -87,6 +87,10 @@ impl Batch {
             Body::Intent(intent) => self.intents.push((intent.hash, height)),
             Body::Cancel(intent) => self.cancelled.push(intent),
             Body::Reply(reply) => self.replies.push((height, reply)),
+            // Whoever sent it can find out why it was refused, also if it did not wait.
+            Body::Rejected(Rejected { seq, code, reason, .. }) => {
+                self.replies.push((height, Reply { to: seq, outcome: ReplyOutcome::Failed(code, reason) }));
+            }
             _ => {}
         }
         Ok(())

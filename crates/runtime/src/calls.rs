@@ -1,0 +1,109 @@
+//! Calls: who waits for the reply to which inbox item.
+//!
+//! A reply is durable before anyone hears of it. A caller in the process that ran the turn gets it from there; every
+//! other one, and one that comes back later, finds it under the reply's key.
+
+use crate::{Plane, RuntimeError};
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use mundi_engine::Engine;
+use mundi_model::{
+    InboxSeq, UniverseId, WorldId,
+    record::{Reply, ReplyOutcome},
+};
+use mundi_store::keyspace::reply;
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+type Key = (WorldId, InboxSeq, u64);
+
+/// The callers that wait in this process. Clones share them.
+#[derive(Clone, Default)]
+pub struct Calls(Arc<Mutex<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
+    next: u64,
+    by_call: BTreeMap<Key, oneshot::Sender<ReplyOutcome>>,
+}
+
+/// Gives the place back when the caller goes away.
+struct Place {
+    calls: Calls,
+    key: Key,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.calls.0.lock().by_call.remove(&self.key);
+    }
+}
+
+impl Calls {
+    /// Hands the replies of a committed turn to those who wait; says to how many.
+    pub fn deliver(&self, world: WorldId, replies: Vec<Reply>) -> u64 {
+        let mut delivered = 0;
+        for Reply { to, outcome } in replies {
+            let mut waiting = self.0.lock();
+            let keys: Vec<Key> =
+                waiting.by_call.range((world, to, 0)..=(world, to, u64::MAX)).map(|(key, _)| *key).collect();
+            for sender in keys.iter().filter_map(|key| waiting.by_call.remove(key)) {
+                delivered += u64::from(sender.send(outcome.clone()).is_ok());
+            }
+        }
+        delivered
+    }
+
+    fn place(&self, world: WorldId, call: InboxSeq) -> (Place, oneshot::Receiver<ReplyOutcome>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.0.lock();
+        waiting.next += 1;
+        let key = (world, call, waiting.next);
+        waiting.by_call.insert(key, sender);
+        (Place { calls: self.clone(), key }, receiver)
+    }
+
+    /// The reply to a call, once there is one. Whoever was interrupted may ask again.
+    pub async fn reply<P: Plane>(
+        &self,
+        plane: &P,
+        universe: UniverseId,
+        world: WorldId,
+        call: InboxSeq,
+        timeout: Duration,
+    ) -> Result<ReplyOutcome, RuntimeError> {
+        let answer = pin!(self.wait(plane, universe, world, call));
+        match select(answer, plane.clock().sleep(timeout)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => {
+                let waited_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                Err(RuntimeError::CallTimeout { world, call, waited_ms })
+            }
+        }
+    }
+
+    async fn wait<P: Plane>(
+        &self,
+        plane: &P,
+        universe: UniverseId,
+        world: WorldId,
+        call: InboxSeq,
+    ) -> Result<ReplyOutcome, RuntimeError> {
+        loop {
+            let (place, receiver) = self.place(world, call);
+            // Asked after the place is taken: a turn that ends in between finds it.
+            let mut tx = plane.engine().begin().await?;
+            if let Some(stored) = reply::read(&mut tx, universe, world, call).await? {
+                return Ok(stored.outcome);
+            }
+            drop(tx);
+            let arrived = pin!(reply::arrived(plane.engine(), universe, world, call));
+            match select(receiver, arrived).await {
+                Either::Left((Ok(outcome), _)) => return Ok(outcome),
+                Either::Left((Err(_), _)) => {}
+                Either::Right((arrived, _)) => arrived?,
+            }
+            drop(place);
+        }
+    }
+}

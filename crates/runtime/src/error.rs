@@ -1,0 +1,116 @@
+//! The one error type of the crate. What a caller acts on is the stable code and its kind.
+
+use mundi_kernel::{
+    LoadError, QueryError, fork::ForkError, manifest::ManifestError, replay::ReplayError,
+    snapshot::SnapshotError as KernelSnapshotError, turn::TurnError,
+};
+use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorldId};
+use mundi_store::{
+    StoreError,
+    journal::JournalError,
+    protocol::{InboxError, LeaseError, WorldError},
+    snapshot::SnapshotError,
+};
+
+/// Why a role could not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RuntimeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Turn(#[from] TurnError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Snapshot(#[from] KernelSnapshotError),
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    #[error(transparent)]
+    Fork(#[from] ForkError),
+    /// The world must be dropped from memory and restored.
+    #[error("{world} is at {journal} in the journal and at {memory} in memory")]
+    MemoryStale { world: WorldId, journal: Height, memory: Height },
+    #[error("{world} needs the object {hash}, which is not in the content store")]
+    ObjectLost { world: WorldId, hash: Hash },
+    #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
+    CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
+}
+
+impl Coded for RuntimeError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Store(error) => error.code(),
+            Self::Turn(error) => error.code(),
+            Self::Replay(error) => error.code(),
+            Self::Snapshot(error) => error.code(),
+            Self::Manifest(error) => error.code(),
+            Self::Load(error) => error.code(),
+            Self::Query(error) => error.code(),
+            Self::Fork(error) => error.code(),
+            Self::MemoryStale { .. } => Code::MemoryStale,
+            Self::ObjectLost { .. } => Code::ObjectMissing,
+            Self::CallTimeout { .. } => Code::CallTimeout,
+        }
+    }
+}
+
+impl RuntimeError {
+    /// Whether the same attempt may go better in a moment: then a role waits, and never ends.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.code().kind(), Kind::Conflict | Kind::Unavailable | Kind::Full)
+    }
+
+    pub fn is_fenced(&self) -> bool {
+        self.code().kind() == Kind::Fenced
+    }
+}
+
+macro_rules! through_store {
+    ($($error:ty),*) => {$(
+        impl From<$error> for RuntimeError {
+            fn from(error: $error) -> Self {
+                Self::Store(error.into())
+            }
+        }
+    )*};
+}
+through_store!(JournalError, SnapshotError, InboxError, LeaseError, WorldError, mundi_engine::EngineError);
+
+/// An error that may only mean that an object was not at hand.
+pub(crate) trait NamesMissing {
+    fn missing(&self) -> Option<Hash>;
+}
+
+impl NamesMissing for LoadError {
+    fn missing(&self) -> Option<Hash> {
+        match self {
+            Self::Missing(hash) => Some(*hash),
+            Self::Corrupt { .. } => None,
+        }
+    }
+}
+
+macro_rules! names_missing {
+    ($($error:ty: $($variant:ident),*;)*) => {$(
+        impl NamesMissing for $error {
+            fn missing(&self) -> Option<Hash> {
+                match self {
+                    $(Self::$variant(error) => error.missing(),)*
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+names_missing! {
+    ManifestError: Load;
+    KernelSnapshotError: Manifest;
+    TurnError: Load, Snapshot;
+    ReplayError: Load, Manifest;
+    QueryError: Load;
+}

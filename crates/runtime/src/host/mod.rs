@@ -1,0 +1,95 @@
+//! One world in memory, under one fence.
+//!
+//! The journal is the truth and the memory a cache of it: whatever goes wrong between the two, the memory is
+//! dropped and restored. After any error but a refused query a host is not used again.
+
+mod restore;
+mod snapshot;
+mod turn;
+
+pub use snapshot::SnapshotPolicy;
+pub use turn::{CycleBudget, Progress};
+
+use crate::{
+    Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+};
+use mundi_kernel::World;
+use mundi_model::{Hash, Height, UniverseId, WorldId};
+use mundi_store::Fence;
+
+/// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
+const RESIDENT_BYTES_MIN: usize = 16 * 1024;
+
+/// A world that this worker holds.
+pub struct WorldHost<P> {
+    plane: P,
+    fence: Fence,
+    world: World,
+    at_hand: AtHand,
+    tail: Tail,
+}
+
+/// What lies above the newest snapshot: what a restore would have to replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tail {
+    /// Without the notes about snapshots themselves.
+    pub records: u64,
+    pub bytes: u64,
+    /// When the first of them was written, as far as this host knows.
+    pub since_ns: Option<u64>,
+}
+
+impl Tail {
+    fn grow(&mut self, records: u64, bytes: u64, now_ns: u64) {
+        self.records += records;
+        self.bytes += bytes;
+        self.since_ns.get_or_insert(now_ns);
+    }
+}
+
+impl<P: Plane> WorldHost<P> {
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    pub fn id(&self) -> WorldId {
+        self.fence.world
+    }
+
+    /// The next height.
+    pub fn head(&self) -> Height {
+        self.world.head()
+    }
+
+    /// The hash of the last record.
+    pub fn chain(&self) -> Hash {
+        self.world.chain()
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.world.is_paused()
+    }
+
+    pub fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// About what it costs to keep it in memory.
+    pub fn resident_bytes(&self) -> usize {
+        let tail = usize::try_from(self.tail.bytes).unwrap_or(usize::MAX);
+        tail.saturating_add(self.at_hand.bytes()).saturating_add(RESIDENT_BYTES_MIN)
+    }
+
+    /// Asks the program, which cannot change anything. A refusal leaves the host as it was.
+    pub async fn query(&mut self, name: &str, params: &[u8]) -> Result<Vec<u8>, RuntimeError> {
+        // A mutable borrow, because a world may be sent to another thread and not shared with one.
+        let (place, world) = (self.place(), &mut self.world);
+        let ask = move |objects: &AtHand| world.query(objects, name, params);
+        with_objects(&self.plane, place, &mut self.at_hand, ask).await
+    }
+
+    fn place(&self) -> (UniverseId, WorldId) {
+        (self.fence.universe, self.fence.world)
+    }
+}

@@ -1,0 +1,53 @@
+//! Restore: from the baseline and the records after it to a world in memory.
+
+use super::{Tail, WorldHost};
+use crate::{
+    Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+    snapshots::KernelSnapshots,
+};
+use mundi_kernel::{World, replay::Replay};
+use mundi_model::record::Body;
+use mundi_store::{
+    Fence, Restored,
+    journal::{JournalError, StoredRecord},
+};
+
+impl<P: Plane> WorldHost<P> {
+    /// Restores the world that the fence is for. Every record is replayed against what it recorded.
+    pub async fn restore(plane: P, fence: Fence) -> Result<Self, RuntimeError> {
+        let Fence { universe, world, .. } = fence;
+        let segments = plane.segments().clone();
+        let restored =
+            mundi_store::restore(plane.engine(), plane.blobs(), segments, &KernelSnapshots, universe, world).await?;
+        let Restored { note, facts, snapshot, tail: mut history } = restored;
+        let mut at_hand = AtHand::default();
+        at_hand.insert(note.snapshot, &snapshot);
+        at_hand.note_stored(facts.roots);
+        let registry = plane.registry().clone();
+        let place = (universe, world);
+        let restore = |objects: &AtHand| World::restore(objects, registry.clone(), &note);
+        let restored = with_objects(&plane, place, &mut at_hand, restore).await?;
+        let (mut replay, mut tail) = (Replay::from_world(restored), Tail::default());
+        while let Some(page) = history.next_page().await? {
+            for record in page {
+                let apply = |objects: &AtHand| replay.apply(objects, &record.bytes);
+                with_objects(&plane, place, &mut at_hand, apply).await?;
+                if counts(fence, &record)? {
+                    tail.grow(1, record.bytes.len() as u64, plane.now_ns());
+                }
+            }
+        }
+        let world = replay.finish()?;
+        at_hand.trim();
+        Ok(Self { plane, fence, world, at_hand, tail })
+    }
+}
+
+/// Notes about snapshots are no reason for another one.
+fn counts(fence: Fence, record: &StoredRecord) -> Result<bool, RuntimeError> {
+    let (world, height) = (fence.world, record.height);
+    let decoded = record.decode();
+    let decoded = decoded.map_err(|error| JournalError::RecordDamaged { world, height, cause: error.to_string() })?;
+    Ok(!matches!(decoded.body, Body::Snapshot(_) | Body::BaselineSnapshot(_) | Body::ForkGenesis(_) | Body::Genesis(_)))
+}

@@ -1,0 +1,320 @@
+//! The turn: read, run the kernel, commit in one fenced transaction, keep (DESIGN, "The turn").
+
+use super::WorldHost;
+use crate::{
+    Plane, RuntimeError,
+    error::NamesMissing,
+    objects::{AtHand, fetch},
+};
+use mundi_kernel::{
+    World,
+    turn::{Arrival, Arrived, Publish, PublishTimer, Turn, TurnBudget, TurnError, TurnOutput},
+};
+use mundi_model::{
+    Code, Hash, Height, IntentHash, cbor, limits,
+    record::{Body, InboxItem, Input, Payload, Record, Reply},
+};
+use mundi_store::{
+    Fence,
+    blob::Blobs,
+    journal::{Batch, JournalError},
+    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
+    protocol::{CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
+};
+use std::collections::BTreeMap;
+
+/// What a world may do before another one gets its turn (seed 000, section 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CycleBudget {
+    /// Inbox items of one turn.
+    pub items_max: usize,
+    /// Host calls of all steps of one turn.
+    pub steps_max: u64,
+    /// Effects and timers that one turn publishes.
+    pub effects_max: usize,
+    /// How long a cycle of several turns may take. What the journal says never depends on it.
+    pub wall_ms_max: u64,
+}
+
+impl Default for CycleBudget {
+    fn default() -> Self {
+        Self { items_max: 1_024, steps_max: limits::STEP_CALLS_MAX, effects_max: 1_024, wall_ms_max: 50 }
+    }
+}
+
+impl CycleBudget {
+    /// A turn's records must fit one append, together with what the step that crosses the line still adds.
+    const RECORDS_MAX: usize = limits::BATCH_RECORDS_MAX / 2;
+
+    fn of_turn(&self) -> TurnBudget {
+        TurnBudget {
+            records_max: Self::RECORDS_MAX,
+            calls_max: self.steps_max,
+            effects_max: self.effects_max,
+            ..TurnBudget::default()
+        }
+    }
+}
+const _: () = assert!(CycleBudget::RECORDS_MAX + limits::STEP_OUTPUTS_MAX as usize + 2 <= limits::BATCH_RECORDS_MAX);
+
+/// What came of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// There is nothing that the world could take.
+    Idle,
+    Moved {
+        /// How many inbox items are behind the cursor now.
+        items: usize,
+        records: usize,
+        /// Answers that the turn made durable, for those who wait in this process.
+        replies: Vec<Reply>,
+        /// There is more to do.
+        more: bool,
+    },
+}
+
+impl<P: Plane> WorldHost<P> {
+    /// One turn. After an error the host must be dropped: what the journal says is not known any more.
+    pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
+        let (items_max, bytes_max) = (budget.items_max, limits::TURN_BYTES_MAX);
+        let mut input = self.plane.run(&ReadTurn { fence: self.fence, items_max, bytes_max }).await?.output;
+        self.check_head(&input)?;
+        if self.world.is_paused() && input.more {
+            self.look_ahead(&mut input, items_max).await?;
+        }
+        if input.items.is_empty() {
+            return Ok(Progress::Idle);
+        }
+        let mut arrivals = self.arrivals(&input.items);
+        let Self { plane, fence, world, at_hand, .. } = self;
+        let budget = budget.of_turn();
+        let turn = loop {
+            let stopped = match world.turn(at_hand, &arrivals, budget) {
+                Ok(turn) => break turn,
+                Err(stopped) => stopped,
+            };
+            supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
+        };
+        if turn.output().records.is_empty() && turn.output().consumed == 0 {
+            return Ok(Progress::Idle);
+        }
+        store_objects(plane, *fence, turn.output()).await?;
+        let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
+        let commit = commit(plane, *fence, &input, &turn, more)?;
+        plane.run(&commit).await?;
+        let output = turn.keep();
+        let bytes = output.records.iter().map(|record| record.len() as u64).sum();
+        self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
+        self.at_hand.trim();
+        let (items, records) = (output.consumed, output.records.len());
+        Ok(Progress::Moved { items, records, replies: output.replies, more })
+    }
+
+    /// Turns until there is nothing to do or the budget is spent; `replies` hears of each turn's answers.
+    pub async fn cycle(
+        &mut self,
+        budget: &CycleBudget,
+        mut replies: impl FnMut(Vec<Reply>) + Send,
+    ) -> Result<Cycled, RuntimeError> {
+        let started_ns = self.plane.now_ns();
+        let mut cycled = Cycled::default();
+        loop {
+            let Progress::Moved { items, records, replies: answers, more } = self.turn(budget).await? else {
+                cycled.more = false;
+                return Ok(cycled);
+            };
+            replies(answers);
+            cycled.turns += 1;
+            cycled.items += items;
+            cycled.records += records;
+            let spent_ns = self.plane.now_ns().saturating_sub(started_ns);
+            cycled.more = more;
+            if !more || spent_ns >= budget.wall_ms_max.saturating_mul(1_000_000) {
+                return Ok(cycled);
+            }
+        }
+    }
+
+    fn check_head(&self, input: &TurnInput) -> Result<(), RuntimeError> {
+        if (input.head.height, input.head.chain) == (self.world.head(), self.world.chain()) {
+            return Ok(());
+        }
+        let (journal, memory) = (input.head.height, self.world.head());
+        Err(RuntimeError::MemoryStale { world: self.fence.world, journal, memory })
+    }
+
+    /// A paused world takes only control commands: they are looked for beyond the items that wait.
+    async fn look_ahead(&mut self, input: &mut TurnInput, items_max: usize) -> Result<(), RuntimeError> {
+        let is_control = |item: &TurnItem| matches!(item.item.input, Input::Control { .. });
+        let (mut last, mut more) = (input.items.last().map(|item| item.seq), true);
+        while more && !input.items.iter().any(is_control) {
+            let Some(after) = last else { return Ok(()) };
+            let ahead = ReadAhead { fence: self.fence, after, items_max, bytes_max: limits::TURN_BYTES_MAX };
+            let page = self.plane.run(&ahead).await?.output;
+            (last, more) = (page.items.last().map(|item| item.seq), page.more);
+            // One item that waits is enough to tell the kernel that the commands come out of order.
+            input.items.truncate(1);
+            input.items.extend(page.items.into_iter().filter(is_control));
+        }
+        input.more = false;
+        Ok(())
+    }
+
+    fn arrivals(&self, items: &[TurnItem]) -> Vec<Arrival> {
+        let now_ns = self.plane.now_ns();
+        let arrival = |item: &TurnItem| Arrival {
+            seq: item.seq,
+            item: Arrived::Item(item.item.clone()),
+            now_ns,
+            entropy: self.plane.random(),
+        };
+        items.iter().map(arrival).collect()
+    }
+}
+
+/// What a cycle did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cycled {
+    pub turns: u64,
+    pub items: usize,
+    pub records: usize,
+    pub more: bool,
+}
+
+/// Brings the object to hand that a turn stopped for. An item that refers to what does not exist is marked as unusable.
+async fn supply<P: Plane>(
+    plane: &P,
+    fence: Fence,
+    (world, at_hand): (&mut World, &mut AtHand),
+    arrivals: &mut [Arrival],
+    budget: TurnBudget,
+    stopped: TurnError,
+) -> Result<(), RuntimeError> {
+    let Some(hash) = stopped.missing() else { return Err(stopped.into()) };
+    if fetch(plane, fence.universe, at_hand, hash).await? {
+        return Ok(());
+    }
+    let Some(place) = culprit(world, at_hand, arrivals, budget, hash) else {
+        return Err(RuntimeError::ObjectLost { world: fence.world, hash });
+    };
+    arrivals[place].item = unusable(&arrivals[place].item, hash);
+    Ok(())
+}
+
+/// The item that cannot be taken because it, and not the world, refers to a missing object.
+fn culprit(world: &mut World, at_hand: &AtHand, arrivals: &[Arrival], budget: TurnBudget, hash: Hash) -> Option<usize> {
+    let mut stops =
+        |items: &[Arrival]| world.turn(at_hand, items, budget).err().and_then(|error| error.missing()) == Some(hash);
+    let place = (0..arrivals.len()).find(|place| stops(&arrivals[..=*place]))?;
+    match &arrivals[place].item {
+        Arrived::Item(item) if refers_to(item, hash) => Some(place),
+        _ => None,
+    }
+}
+
+/// Whether it is the item that names the object. A command may name it through a manifest, which only the
+/// kernel reads, so commands are always suspected.
+fn refers_to(item: &InboxItem, hash: Hash) -> bool {
+    let payload = match &item.input {
+        Input::Control { .. } => return true,
+        Input::Event { value: payload, .. } | Input::Message { payload, .. } | Input::TimerFired { payload, .. } => {
+            payload
+        }
+        Input::Receipt(receipt) => &receipt.payload,
+    };
+    matches!(payload, Payload::Blob(named, _) if *named == hash)
+}
+
+fn unusable(arrived: &Arrived, missing: Hash) -> Arrived {
+    let item = match arrived {
+        Arrived::Item(item) => Hash::of(&cbor::encode(item)),
+        Arrived::Unusable { item, .. } => *item,
+    };
+    let reason = format!("it refers to {missing}, which is not in the content store");
+    Arrived::Unusable { item, code: Code::ObjectMissing, reason }
+}
+
+/// What the records refer to is stored before they are.
+async fn store_objects<P: Plane>(plane: &P, fence: Fence, output: &TurnOutput) -> Result<(), RuntimeError> {
+    for (_, bytes) in &output.objects {
+        plane.blobs().put(fence.universe, bytes::Bytes::from_owner(bytes.clone()), &[]).await?;
+    }
+    Ok(())
+}
+
+fn commit<P: Plane>(
+    plane: &P,
+    fence: Fence,
+    input: &TurnInput,
+    turn: &Turn<'_>,
+    more: bool,
+) -> Result<CommitTurn, RuntimeError> {
+    let output = turn.output();
+    let records = decode(fence, &output.records)?;
+    let traces = Announced::of(&records);
+    let now_ns = plane.now_ns();
+    let effects = output.publish.iter().filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
+    let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
+    let consumed = Consumed::of(&input.items[..output.consumed]);
+    let records = Batch::from_records(records)?;
+    debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
+    Ok(CommitTurn { fence, cursor: input.cursor, consumed, records, effects, timers, ready: more, now_ns })
+}
+
+fn decode(fence: Fence, records: &[Vec<u8>]) -> Result<Vec<Record>, JournalError> {
+    let damaged = |cause: cbor::CborError| JournalError::RecordDamaged {
+        world: fence.world,
+        height: Height::GENESIS,
+        cause: cause.to_string(),
+    };
+    records.iter().map(|bytes| cbor::decode(bytes).map_err(damaged)).collect()
+}
+
+/// Where each intent of a turn is on record, and the trace of the item that led to it.
+struct Announced {
+    intents: BTreeMap<IntentHash, (Height, Option<String>)>,
+}
+
+impl Announced {
+    fn of(records: &[Record]) -> Self {
+        let (mut intents, mut trace) = (BTreeMap::new(), None);
+        for record in records {
+            match &record.body {
+                Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
+                Body::Intent(intent) => {
+                    intents.insert(intent.hash, (record.height, trace.clone()));
+                }
+                _ => {}
+            }
+        }
+        Self { intents }
+    }
+
+    fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
+        let intent = &publish.intent;
+        let (height, trace) = self.intents.get(&intent.hash)?.clone();
+        Some(EffectItem {
+            world: fence.world,
+            intent: intent.hash,
+            height,
+            kind: intent.kind.clone(),
+            params: intent.params.clone(),
+            label: intent.label.clone(),
+            policy_context: Some(publish.manifest),
+            published_at_ns: now_ns,
+            trace,
+        })
+    }
+
+    fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
+        let (height, _) = self.intents.get(&timer.timer)?;
+        Some(TimerItem {
+            world: fence.world,
+            intent: timer.timer,
+            height: *height,
+            deliver_at_ns: timer.set.due_ns,
+            payload: timer.set.payload.clone(),
+            published_at_ns: now_ns,
+        })
+    }
+}

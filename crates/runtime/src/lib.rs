@@ -1,0 +1,25 @@
+//! The roles that run worlds, over the persistence plane and the kernel.
+//!
+//! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
+//! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
+//! - [`calls`]: who waits for which reply.
+//! - [`metrics`]: every metric, with its name and unit.
+//! - [`testing`]: an executor with its own time, in which a crash drops tasks at an await.
+//!
+//! This crate must never know an async runtime, a wall clock, a socket, or which engine it stands on: all that comes
+//! through a [`Plane`], so that the simulator runs the very same code.
+
+pub mod calls;
+mod error;
+pub mod host;
+pub mod metrics;
+mod objects;
+mod plane;
+mod signal;
+mod snapshots;
+pub mod testing;
+pub mod worker;
+
+pub use error::RuntimeError;
+pub use plane::{Plane, Services, Spawn, Task};
+pub use snapshots::KernelSnapshots;

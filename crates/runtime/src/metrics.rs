@@ -1,0 +1,99 @@
+//! Every metric of the runtime, with its name and its unit, in one place.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! metrics {
+    ($($variant:ident = $name:literal, $unit:literal, $meaning:literal;)*) => {
+        /// What is counted. Counters only rise; those whose name ends in `_max` keep the largest value seen.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Metric {
+            $(#[doc = $meaning] $variant,)*
+        }
+
+        impl Metric {
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            pub const fn unit(self) -> &'static str {
+                match self { $(Self::$variant => $unit,)* }
+            }
+
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $meaning,)* }
+            }
+        }
+    };
+}
+
+metrics! {
+    LeasesAcquired = "mundi_leases_acquired_total", "leases", "Leases that this worker was given.";
+    LeasesRenewed = "mundi_leases_renewed_total", "leases", "Leases that were renewed, counted one by one.";
+    LeasesLost = "mundi_leases_lost_total", "leases", "Worlds dropped because a renewal or a write was fenced.";
+    LeasesReleased = "mundi_leases_released_total", "leases", "Leases given back: idle, evicted or drained.";
+    Turns = "mundi_turns_total", "turns", "Turns that were committed.";
+    TurnItems = "mundi_turn_items_total", "items", "Inbox items that turns took in or rejected.";
+    TurnRecords = "mundi_turn_records_total", "records", "Journal records that turns appended.";
+    CycleNs = "mundi_cycle_ns_total", "nanoseconds", "Time spent in cycles of turns.";
+    CycleNsMax = "mundi_cycle_ns_max", "nanoseconds", "The longest cycle of turns.";
+    Restores = "mundi_restores_total", "worlds", "Worlds restored from their journal.";
+    Snapshots = "mundi_snapshots_total", "snapshots", "Snapshots that became baselines.";
+    WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
+    RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
+    ReadyScans = "mundi_ready_scans_total", "scans", "Looks into a shard of the ready queue.";
+    ResidentWorldsMax = "mundi_resident_worlds_max", "worlds", "The most worlds that were in memory at a time.";
+}
+
+/// The values of all metrics.
+#[derive(Debug)]
+pub struct Metrics(Vec<AtomicU64>);
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self(Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Metrics {
+    pub fn add(&self, metric: Metric, count: u64) {
+        self.0[metric as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Keeps the largest value.
+    pub fn raise(&self, metric: Metric, value: u64) {
+        self.0[metric as usize].fetch_max(value, Ordering::Relaxed);
+    }
+
+    pub fn get(&self, metric: Metric) -> u64 {
+        self.0[metric as usize].load(Ordering::Relaxed)
+    }
+
+    pub fn snapshot(&self) -> Vec<(Metric, u64)> {
+        Metric::ALL.iter().map(|&metric| (metric, self.get(metric))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_end_in_what_they_are() {
+        let names: BTreeSet<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
+        assert_eq!(names.len(), Metric::ALL.len());
+        assert!(names.iter().all(|name| name.ends_with("_total") || name.ends_with("_max")));
+    }
+
+    #[test]
+    fn counters_add_and_maxima_keep_the_largest() {
+        let metrics = Metrics::default();
+        for value in [3, 9, 4] {
+            metrics.add(Metric::Turns, value);
+            metrics.raise(Metric::CycleNsMax, value);
+        }
+        assert_eq!((metrics.get(Metric::Turns), metrics.get(Metric::CycleNsMax)), (16, 9));
+    }
+}

@@ -1,0 +1,92 @@
+//! Objects at hand for the kernel, which is synchronous: what it misses is fetched, and it is asked again.
+
+use crate::{Plane, RuntimeError, error::NamesMissing};
+use bytes::Bytes;
+use mundi_kernel::{LoadError, Objects};
+use mundi_model::{Code, Coded, Hash, UniverseId, WorldId};
+use mundi_store::blob::Blobs;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What one world may keep at hand between turns; the kernel caches what it uses most by itself.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Objects that were fetched for one world.
+#[derive(Debug, Default)]
+pub(crate) struct AtHand {
+    objects: BTreeMap<Hash, Arc<[u8]>>,
+    /// Surely in the content store, though not here.
+    stored: BTreeSet<Hash>,
+    bytes: usize,
+}
+
+impl AtHand {
+    pub(crate) fn insert(&mut self, hash: Hash, bytes: &Bytes) {
+        self.bytes += bytes.len();
+        self.objects.insert(hash, Arc::from(&bytes[..]));
+    }
+
+    /// The store has looked: these exist.
+    pub(crate) fn note_stored(&mut self, hashes: impl IntoIterator<Item = Hash>) {
+        self.stored.extend(hashes);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets what was fetched once there is much of it.
+    pub(crate) fn trim(&mut self) {
+        self.stored.clear();
+        if self.bytes > KEPT_BYTES_MAX {
+            self.objects.clear();
+            self.bytes = 0;
+        }
+    }
+}
+
+impl Objects for AtHand {
+    fn load(&self, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
+        self.objects.get(hash).cloned().ok_or(LoadError::Missing(*hash))
+    }
+
+    fn contains(&self, hash: &Hash) -> Result<bool, LoadError> {
+        Ok(self.objects.contains_key(hash) || self.stored.contains(hash))
+    }
+}
+
+/// Brings one object to hand. `false` if the content store does not have it.
+pub(crate) async fn fetch<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    at_hand: &mut AtHand,
+    hash: Hash,
+) -> Result<bool, RuntimeError> {
+    match plane.blobs().get(universe, hash).await {
+        Ok(bytes) => at_hand.insert(hash, &bytes),
+        Err(error) if error.code() == Code::BlobNotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(true)
+}
+
+/// Asks until nothing is missing any more. For asks that leave everything as it was when something is.
+pub(crate) async fn with_objects<P: Plane, V, F: NamesMissing + Into<RuntimeError>>(
+    plane: &P,
+    (universe, world): (UniverseId, WorldId),
+    at_hand: &mut AtHand,
+    mut ask: impl FnMut(&AtHand) -> Result<V, F>,
+) -> Result<V, RuntimeError> {
+    loop {
+        let error = match ask(at_hand) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let Some(hash) = error.missing() else { return Err(error.into()) };
+        if at_hand.load(&hash).is_ok() || !fetch(plane, universe, at_hand, hash).await? {
+            return Err(RuntimeError::ObjectLost { world, hash });
+        }
+    }
+}

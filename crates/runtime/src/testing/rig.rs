@@ -1,0 +1,147 @@
+//! A plane in memory, and worlds that run the script.
+
+use super::{Executor, Node, manifest, register};
+use crate::{Plane, RuntimeError, Services, host::WorldHost, snapshots::KernelSnapshots};
+use bytes::Bytes;
+use mundi_engine::Memory;
+use mundi_kernel::{MemoryObjects, Registry, World};
+use mundi_model::{
+    Hash, Height, UniverseId, Value, WorkerId, WorldId, cbor,
+    record::{Body, Genesis, InboxItem, Input, Origin, Payload, Record},
+};
+use mundi_store::{
+    Fence, StoreError,
+    blob::Blobs,
+    journal::{History, NoSegments},
+    protocol::{AcquireLease, CreateUniverse, CreateWorld, Enqueued, NewItem, create_world, enqueue},
+    testing::{CountingEntropy, HeapBlobs, Probe},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Everything in memory; each operation of the engine lets the other tasks go first.
+pub type TestPlane = Services<Probe<Memory>, HeapBlobs, NoSegments>;
+
+/// One engine, one content store, one universe.
+#[derive(Clone)]
+pub struct Rig {
+    pub executor: Executor,
+    pub plane: TestPlane,
+    pub universe: UniverseId,
+    pub manifest: Hash,
+}
+
+impl Rig {
+    /// # Panics
+    ///
+    /// If the memory engine refuses, which it never does.
+    pub fn new(seed: u64) -> Self {
+        let executor = Executor::new(seed);
+        let mut registry = Registry::new();
+        let descriptor = register(&mut registry);
+        let plane = Services {
+            engine: Probe::new(Memory::new()),
+            blobs: HeapBlobs::default(),
+            segments: NoSegments,
+            clock: Arc::new(executor.clone()),
+            entropy: Arc::new(CountingEntropy::default()),
+            registry: Arc::new(registry),
+            spawner: Arc::new(executor.node()),
+        };
+        let universe = UniverseId::from_bytes([1; 16]);
+        let bytes = manifest().to_bytes();
+        let rig = Self { executor, plane, universe, manifest: Hash::of(&bytes) };
+        let setting = rig.clone();
+        let set_up = async move {
+            let plane = &setting.plane;
+            plane.run(&CreateUniverse { universe, now_ns: 1 }).await?;
+            plane.blobs.put(universe, Bytes::from(bytes), &[]).await?;
+            plane.blobs.put(universe, Bytes::from(descriptor), &[]).await.map(drop)
+        };
+        #[expect(clippy::expect_used, reason = "a test cannot go on without its universe")]
+        rig.executor.block_on(set_up).expect("a universe in memory");
+        rig
+    }
+
+    /// The same plane for the tasks of a node.
+    pub fn on(&self, node: &Node) -> TestPlane {
+        Services { spawner: Arc::new(node.clone()), ..self.plane.clone() }
+    }
+
+    /// Creates a world that runs the script.
+    pub async fn create(&self, world: WorldId) -> Result<(), RuntimeError> {
+        let Self { plane, universe, manifest, .. } = self;
+        let mut objects = MemoryObjects::new();
+        let bytes = plane.blobs.get(*universe, *manifest).await?;
+        objects.put(bytes.to_vec());
+        let genesis = Genesis { universe: *universe, world, manifest: *manifest, now_ns: 1_000 };
+        let snapshot = World::unborn(&objects, plane.registry.clone(), &genesis)?.snapshot(&objects)?.bytes;
+        let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::Genesis(genesis) };
+        let request = CreateWorld {
+            universe: *universe,
+            world,
+            first,
+            snapshot: Bytes::from_owner(snapshot),
+            inbox: None,
+            now_ns: 1_000,
+        };
+        create_world(&plane.engine, &*plane.clock, &plane.blobs, &KernelSnapshots, request).await?;
+        Ok(())
+    }
+
+    /// Takes the lease, as this worker.
+    pub async fn acquire(&self, world: WorldId, worker: WorkerId) -> Result<Fence, StoreError> {
+        let (universe, now_ns) = (self.universe, self.plane.now_ns());
+        let request = AcquireLease { universe, world, worker, now_ns, ttl_ns: 20_000_000_000 };
+        Ok(self.plane.run(&request).await?.output)
+    }
+
+    pub async fn send(&self, world: WorldId, inputs: Vec<Input>) -> Result<Vec<Enqueued>, StoreError> {
+        let items = inputs.into_iter().map(item).collect();
+        self.enqueue(world, items).await
+    }
+
+    pub async fn enqueue(&self, world: WorldId, items: Vec<NewItem>) -> Result<Vec<Enqueued>, StoreError> {
+        let Self { plane, universe, .. } = self;
+        enqueue(&plane.engine, &*plane.clock, &plane.blobs, *universe, world, items, 3_600_000_000_000).await
+    }
+
+    /// The whole journal, byte by byte.
+    pub async fn journal(&self, world: WorldId) -> Result<Vec<Bytes>, StoreError> {
+        let history = History::open(&self.plane.engine, NoSegments, self.universe, world, Height::GENESIS).await?;
+        Ok(history.collect().await?.into_iter().map(|record| record.bytes).collect())
+    }
+}
+
+/// A cell of a hosted world, as text.
+pub async fn cell<P: Plane>(host: &mut WorldHost<P>, key: &str) -> Result<Vec<u8>, RuntimeError> {
+    host.query("cell", &cbor::encode(&Value::Text(key.into()))).await
+}
+
+/// How many scripts a hosted world has taken.
+pub async fn taken<P: Plane>(host: &mut WorldHost<P>) -> Result<u64, RuntimeError> {
+    Ok(cell(host, "taken").await?.try_into().map_or(0, u64::from_be_bytes))
+}
+
+fn item(input: Input) -> NewItem {
+    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+    NewItem { item: InboxItem { input, origin }, dedupe: None }
+}
+
+/// An event that carries a script.
+pub fn script_event(script: &str) -> Input {
+    let value = Payload::Inline(cbor::encode(&Value::Text(script.into())));
+    Input::Event { schema: "script".into(), value, key: None }
+}
+
+/// The same as an item, for which someone waits.
+pub fn call(script: &str) -> NewItem {
+    item(script_event(script))
+}
+
+pub fn message(text: &str) -> Input {
+    Input::Message { inbox: "script".into(), payload: Payload::Inline(text.into()), headers: BTreeMap::new() }
+}
+
+pub fn control(command: &str) -> Input {
+    Input::Control { command: command.into(), payload: Payload::Inline(Vec::new()) }
+}

@@ -1,0 +1,71 @@
+//! A program whose events say what it is to do, one line each.
+
+use mundi_kernel::{
+    Registry,
+    manifest::{EffectRule, Manifest, Schema},
+    program::{Cause, Event, Failure, Host, Program, View},
+    registry::native_descriptor,
+};
+use mundi_model::{Hash, InboxSeq, Value, cbor};
+
+/// The program. It counts what it takes in `taken`, keeps a running hash of it in `trail`, and answers queries by key.
+pub struct Script;
+
+/// Registers it, and returns its descriptor, which belongs into the content store.
+pub fn register(registry: &mut Registry) -> String {
+    registry.register_native("script", 1, Script);
+    native_descriptor("script", 1)
+}
+
+/// A manifest for it.
+pub fn manifest() -> Manifest {
+    let mut manifest = Manifest::new(Hash::of(native_descriptor("script", 1).as_bytes()));
+    manifest.events.insert("script".into(), Schema::anything());
+    manifest.queries.insert("cell".into(), Schema::anything());
+    manifest.effects.insert("http".into(), EffectRule::default());
+    manifest
+}
+
+impl Program for Script {
+    fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
+        let text = match event.cause {
+            Cause::Event { value, .. } => match cbor::decode(value) {
+                Ok(Value::Text(text)) => text,
+                _ => return Err(Failure::new("no script")),
+            },
+            Cause::Receipt { label, .. } => format!("put receipt/{label} got"),
+            Cause::Timer { label, .. } => format!("put timer/{label} fired"),
+            Cause::Message { payload, .. } => String::from_utf8_lossy(payload).into_owned(),
+            Cause::Upgraded { .. } => "put upgraded yes".to_owned(),
+        };
+        let trail = host.get("trail")?.unwrap_or_default();
+        let random = host.random()?.to_be_bytes();
+        host.put("trail", Hash::of(&[&trail, text.as_bytes(), &random].concat()).as_bytes())?;
+        add(host, "taken")?;
+        text.lines().try_for_each(|line| run(host, event.seq, line))
+    }
+
+    fn query(&self, view: &mut dyn View, _: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
+        let Ok(Value::Text(key)) = cbor::decode(params) else { return Err(Failure::new("no key")) };
+        Ok(view.get(&key)?.unwrap_or_default())
+    }
+}
+
+fn add(host: &mut dyn Host, key: &str) -> Result<(), Failure> {
+    let before = host.get(key)?.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
+    Ok(host.put(key, &(before + 1).to_be_bytes())?)
+}
+
+fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        [] | [""] => Ok(()),
+        ["put", key, value] => Ok(host.put(key, value.as_bytes())?),
+        ["fill", key, len] => Ok(host.put(key, &vec![b'x'; len.parse().unwrap_or(0)])?),
+        ["add", key] => add(host, key),
+        ["emit", label] => Ok(host.emit("http", &cbor::encode(&Value::Text("params".into())), label)?),
+        ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
+        ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),
+        _ => Err(Failure::new(format!("no such line: {line}"))),
+    }
+}

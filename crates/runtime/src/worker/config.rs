@@ -1,0 +1,46 @@
+//! The knobs of a world worker.
+
+use crate::host::{CycleBudget, SnapshotPolicy};
+use mundi_model::{UniverseId, WorkerId};
+
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerConfig {
+    pub universe: UniverseId,
+    /// No two living processes may share it.
+    pub worker: WorkerId,
+    /// How many worlds run at the same time.
+    pub lanes: usize,
+    pub cycle: CycleBudget,
+    pub snapshots: SnapshotPolicy,
+    pub lease_ttl_ns: u64,
+    pub renew_every_ns: u64,
+    /// A world that did nothing for so long is released.
+    pub idle_release_ns: u64,
+    /// A world that is released with a longer tail is snapshotted first, so that its next restore is short.
+    pub release_tail_records: u64,
+    /// Estimated memory of the worlds that are kept.
+    pub resident_bytes_max: usize,
+    /// The wait after a first failure; it doubles up to the lease's term.
+    pub retry_ns: u64,
+    /// A look at all hints although nothing changed: for leases and assignments that became free silently.
+    pub rescan_ns: u64,
+}
+
+impl WorkerConfig {
+    pub fn new(universe: UniverseId, worker: WorkerId) -> Self {
+        Self {
+            universe,
+            worker,
+            lanes: 4,
+            cycle: CycleBudget::default(),
+            snapshots: SnapshotPolicy::default(),
+            lease_ttl_ns: 20_000_000_000,
+            renew_every_ns: 5_000_000_000,
+            idle_release_ns: 30_000_000_000,
+            release_tail_records: 100,
+            resident_bytes_max: 1 << 30,
+            retry_ns: 100_000_000,
+            rescan_ns: 30_000_000_000,
+        }
+    }
+}

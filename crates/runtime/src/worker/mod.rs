@@ -1,0 +1,143 @@
+//! The world worker: many worlds on a few lanes (seed 000, section 2).
+//!
+//! Scouts watch the ready hints and put worlds into the queue of a [`table`]; lanes take them out, acquire what they do
+//! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
+//! too much. Nothing polls: each of them waits for a watch, a signal or its next deadline.
+
+mod config;
+mod keeper;
+mod lane;
+mod scout;
+mod table;
+
+pub use config::WorkerConfig;
+
+use crate::{
+    Plane,
+    calls::Calls,
+    host::WorldHost,
+    metrics::{Metric, Metrics},
+    signal::Signal,
+};
+use mundi_model::WorldId;
+use mundi_store::keyspace::Shard;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use table::Table;
+
+/// A running worker. Clones are handles to the same one; dropping them does not stop it.
+pub struct WorldWorker<P>(Arc<Shared<P>>);
+
+struct Shared<P> {
+    plane: P,
+    config: WorkerConfig,
+    /// Never locked across an await.
+    table: Mutex<Table<Box<WorldHost<P>>>>,
+    phase: Mutex<Phase>,
+    /// Something in table or phase changed.
+    signal: Signal,
+    calls: Calls,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Takes nothing new and gives back what it has.
+    Draining,
+    Over,
+}
+
+impl<P> Clone for WorldWorker<P> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<P: Plane> WorldWorker<P> {
+    /// Starts the worker's tasks.
+    pub fn start(plane: P, config: WorkerConfig, calls: Calls, metrics: Arc<Metrics>) -> Self {
+        let shared = Arc::new(Shared {
+            plane,
+            config,
+            table: Mutex::default(),
+            phase: Mutex::new(Phase::Running),
+            signal: Signal::default(),
+            calls,
+            metrics,
+        });
+        let spawner = shared.plane.spawner();
+        for shard in Shard::all() {
+            spawner.spawn(Box::pin(scout::run(shared.clone(), shard)));
+        }
+        for _ in 0..config.lanes.max(1) {
+            spawner.spawn(Box::pin(lane::run(shared.clone())));
+        }
+        spawner.spawn(Box::pin(keeper::run(shared.clone())));
+        Self(shared)
+    }
+
+    /// The world was assigned to this worker, or has something to do.
+    pub fn wake(&self, world: WorldId) {
+        let now_ns = self.0.plane.now_ns();
+        if self.0.phase() == Phase::Running && self.0.table.lock().insist(world, now_ns) {
+            self.0.signal.notify();
+        }
+    }
+
+    /// Gives a world back: it was revoked. Its state is in the journal already.
+    pub fn revoke(&self, world: WorldId) {
+        self.0.table.lock().release(world, self.0.plane.now_ns());
+        self.0.signal.notify();
+    }
+
+    /// The worlds whose leases it holds.
+    pub fn worlds(&self) -> Vec<WorldId> {
+        self.0.table.lock().worlds()
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all is given back.
+    pub async fn drain(&self) {
+        let shared = &self.0;
+        *shared.phase.lock() = Phase::Draining;
+        {
+            let mut table = shared.table.lock();
+            table.forget_later();
+            table.release_all(shared.plane.now_ns());
+        }
+        shared.signal.notify();
+        loop {
+            let seen = shared.signal.version();
+            if shared.table.lock().is_empty() {
+                break;
+            }
+            shared.signal.changed(seen).await;
+        }
+        shared.end();
+    }
+
+    /// Stops at the next await of each task, without giving anything back: leases run out by themselves.
+    pub fn stop(&self) {
+        self.0.end();
+    }
+}
+
+impl<P: Plane> Shared<P> {
+    fn phase(&self) -> Phase {
+        *self.phase.lock()
+    }
+
+    fn end(&self) {
+        *self.phase.lock() = Phase::Over;
+        self.signal.notify();
+    }
+
+    fn note_residents(&self) {
+        let residents = self.table.lock().residents();
+        self.metrics.raise(Metric::ResidentWorldsMax, residents as u64);
+    }
+}

@@ -1,0 +1,349 @@
+//! Which worlds a worker knows, and whose turn it is. Pure: no clock, no engine, no task.
+//!
+//! A world stands at most once in the queue and goes back to its end after each cycle, so a hot world waits for all
+//! others that are ready: round robin.
+
+use mundi_model::WorldId;
+use mundi_store::Fence;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The worlds of a worker; `H` is a world in memory.
+pub(crate) struct Table<H> {
+    slots: BTreeMap<WorldId, Slot<H>>,
+    queue: VecDeque<WorldId>,
+    /// Worlds that could not be had, and when to try again.
+    later: BTreeMap<WorldId, Later>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Later {
+    at_ns: u64,
+    failures: u32,
+}
+
+struct Slot<H> {
+    host: Option<H>,
+    fence: Option<Fence>,
+    state: State,
+    /// It is to be given back as soon as it is not running.
+    release: bool,
+    used_at_ns: u64,
+    renewed_at_ns: u64,
+    bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Queued,
+    /// Something arrived meanwhile, or the lease was lost.
+    Running {
+        again: bool,
+        lost: bool,
+    },
+}
+
+/// What a lane is to do.
+pub(crate) struct Job<H> {
+    pub(crate) world: WorldId,
+    /// `None` for a world that is not in memory.
+    pub(crate) host: Option<H>,
+    pub(crate) release: bool,
+}
+
+impl<H> Default for Table<H> {
+    fn default() -> Self {
+        Self { slots: BTreeMap::new(), queue: VecDeque::new(), later: BTreeMap::new() }
+    }
+}
+
+impl<H> Table<H> {
+    /// A hint: the world has something to do. Says whether anything changed.
+    pub(crate) fn wake(&mut self, world: WorldId, now_ns: u64) -> bool {
+        if self.later.get(&world).is_some_and(|later| later.at_ns > now_ns) {
+            return false;
+        }
+        let slot = self.slots.entry(world).or_insert(Slot {
+            host: None,
+            fence: None,
+            state: State::Idle,
+            release: false,
+            used_at_ns: now_ns,
+            renewed_at_ns: now_ns,
+            bytes: 0,
+        });
+        match &mut slot.state {
+            State::Idle => {
+                slot.state = State::Queued;
+                self.queue.push_back(world);
+                true
+            }
+            State::Queued => false,
+            State::Running { again, .. } => {
+                *again = true;
+                false
+            }
+        }
+    }
+
+    /// As [`Self::wake`], also for a world that could not be had a moment ago.
+    pub(crate) fn insist(&mut self, world: WorldId, now_ns: u64) -> bool {
+        if let Some(later) = self.later.get_mut(&world) {
+            later.at_ns = now_ns;
+        }
+        self.wake(world, now_ns)
+    }
+
+    /// The world is to be given back.
+    pub(crate) fn release(&mut self, world: WorldId, now_ns: u64) {
+        if let Some(slot) = self.slots.get_mut(&world) {
+            slot.release = true;
+            self.wake_slot(world, now_ns);
+        }
+    }
+
+    fn wake_slot(&mut self, world: WorldId, now_ns: u64) {
+        let later = self.later.remove(&world);
+        self.wake(world, now_ns);
+        self.later.extend(later.map(|later| (world, later)));
+    }
+
+    /// The world that has waited longest.
+    pub(crate) fn next(&mut self) -> Option<Job<H>> {
+        loop {
+            let world = self.queue.pop_front()?;
+            let Some(slot) = self.slots.get_mut(&world) else { continue };
+            slot.state = State::Running { again: false, lost: false };
+            return Some(Job { world, host: slot.host.take(), release: slot.release });
+        }
+    }
+
+    /// A lane has the lease of a world that it runs.
+    pub(crate) fn leased(&mut self, fence: Fence, now_ns: u64) {
+        if let Some(slot) = self.slots.get_mut(&fence.world) {
+            (slot.fence, slot.renewed_at_ns) = (Some(fence), now_ns);
+        }
+    }
+
+    /// A cycle is over. The host comes back in `Err` if its lease was lost meanwhile.
+    pub(crate) fn put_back(&mut self, world: WorldId, host: H, bytes: usize, more: bool, now_ns: u64) -> Result<(), H> {
+        self.later.remove(&world);
+        let Some(slot) = self.slots.get_mut(&world) else { return Err(host) };
+        let State::Running { again, lost } = slot.state else { return Err(host) };
+        if lost {
+            self.forget(world, again.then_some(now_ns));
+            return Err(host);
+        }
+        (slot.host, slot.bytes, slot.used_at_ns, slot.state) = (Some(host), bytes, now_ns, State::Idle);
+        if more || again || slot.release {
+            self.wake(world, now_ns);
+        }
+        Ok(())
+    }
+
+    /// The world is out of memory and not ours any more; `retry_at_ns` when to try again, if at all.
+    pub(crate) fn forget(&mut self, world: WorldId, retry_at_ns: Option<u64>) -> Option<Fence> {
+        let slot = self.slots.remove(&world)?;
+        let again = matches!(slot.state, State::Running { again: true, .. });
+        let failures = self.failures(world).saturating_add(1);
+        match retry_at_ns {
+            Some(at_ns) => {
+                self.later.insert(world, Later { at_ns, failures });
+            }
+            None if again => {
+                self.later.insert(world, Later { at_ns: 0, failures: 0 });
+            }
+            None => {
+                self.later.remove(&world);
+            }
+        }
+        slot.fence
+    }
+
+    /// How often in a row a world could not be had.
+    pub(crate) fn failures(&self, world: WorldId) -> u32 {
+        self.later.get(&world).map_or(0, |later| later.failures)
+    }
+
+    /// The lease was lost: what is in memory goes at once, or as soon as its lane is done.
+    pub(crate) fn lose(&mut self, fence: Fence) -> bool {
+        let world = fence.world;
+        let Some(slot) = self.slots.get_mut(&world) else { return false };
+        if slot.fence != Some(fence) {
+            return false; // acquired anew since
+        }
+        match &mut slot.state {
+            State::Running { lost, .. } => *lost = true,
+            State::Idle | State::Queued => {
+                self.queue.retain(|queued| *queued != world);
+                self.slots.remove(&world);
+            }
+        }
+        true
+    }
+
+    /// Wakes what was put off until now.
+    pub(crate) fn wake_later(&mut self, now_ns: u64) -> bool {
+        let due: Vec<WorldId> =
+            self.later.iter().filter(|(_, later)| later.at_ns <= now_ns).map(|(world, _)| *world).collect();
+        let mut woken = false;
+        for world in due {
+            if !self.slots.contains_key(&world) {
+                woken |= self.wake(world, now_ns);
+            }
+        }
+        woken
+    }
+
+    /// When the next one that was put off is due.
+    pub(crate) fn next_later_ns(&self) -> Option<u64> {
+        let waiting = self.later.iter().filter(|(world, _)| !self.slots.contains_key(*world));
+        waiting.map(|(_, later)| later.at_ns).min()
+    }
+
+    pub(crate) fn forget_later(&mut self) {
+        self.later.clear();
+    }
+
+    /// All leases, and when each was last renewed.
+    pub(crate) fn fences(&self) -> Vec<(Fence, u64)> {
+        self.slots.values().filter_map(|slot| Some((slot.fence?, slot.renewed_at_ns))).collect()
+    }
+
+    pub(crate) fn renewed(&mut self, fence: Fence, now_ns: u64) {
+        if let Some(slot) = self.slots.get_mut(&fence.world)
+            && slot.fence == Some(fence)
+        {
+            slot.renewed_at_ns = now_ns;
+        }
+    }
+
+    /// Worlds in memory that have nothing to do, the longest idle first, with their size and when they were used.
+    fn idle(&self) -> BTreeSet<(u64, WorldId, usize)> {
+        let resting = |slot: &Slot<H>| slot.state == State::Idle && slot.host.is_some() && !slot.release;
+        self.slots
+            .iter()
+            .filter(|(_, slot)| resting(slot))
+            .map(|(world, slot)| (slot.used_at_ns, *world, slot.bytes))
+            .collect()
+    }
+
+    /// Gives back what was idle for too long, and the least recently used of what is too much.
+    pub(crate) fn release_surplus(&mut self, now_ns: u64, idle_ns: u64, bytes_max: usize) -> usize {
+        let mut bytes: usize = self.slots.values().map(|slot| slot.bytes).sum();
+        let mut released = 0;
+        for (used_at_ns, world, size) in self.idle() {
+            if now_ns.saturating_sub(used_at_ns) < idle_ns && bytes <= bytes_max {
+                break;
+            }
+            bytes = bytes.saturating_sub(size);
+            self.release(world, now_ns);
+            released += 1;
+        }
+        released
+    }
+
+    pub(crate) fn release_all(&mut self, now_ns: u64) {
+        let worlds: Vec<WorldId> = self.slots.keys().copied().collect();
+        worlds.into_iter().for_each(|world| self.release(world, now_ns));
+    }
+
+    pub(crate) fn worlds(&self) -> Vec<WorldId> {
+        self.slots.iter().filter(|(_, slot)| slot.fence.is_some()).map(|(world, _)| *world).collect()
+    }
+
+    pub(crate) fn residents(&self) -> usize {
+        self.slots.values().filter(|slot| slot.fence.is_some()).count()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_model::{Epoch, UniverseId};
+    use mundi_store::testing::world_id;
+
+    fn fence(world: WorldId, epoch: u64) -> Fence {
+        Fence { universe: UniverseId::from_bytes([1; 16]), world, epoch: Epoch::new(epoch).unwrap() }
+    }
+
+    fn resident(table: &mut Table<u8>, world: WorldId, bytes: usize, now_ns: u64) {
+        table.wake(world, now_ns);
+        while table.next().is_some_and(|job| job.world != world) {}
+        table.leased(fence(world, 1), now_ns);
+        table.put_back(world, 0, bytes, false, now_ns).unwrap();
+    }
+
+    #[test]
+    fn a_hot_world_waits_for_all_others() {
+        let mut table = Table::<u8>::default();
+        let worlds: Vec<_> = (0..4).map(world_id).collect();
+        worlds.iter().for_each(|world| assert!(table.wake(*world, 0)));
+        assert!(!table.wake(worlds[0], 0), "once in the queue is enough");
+        let mut order = Vec::new();
+        for _ in 0..8 {
+            let job = table.next().unwrap();
+            order.push(job.world);
+            table.put_back(job.world, 0, 1, true, 0).unwrap();
+        }
+        assert_eq!(order[..4], worlds);
+        assert_eq!(order[4..], worlds);
+    }
+
+    #[test]
+    fn what_arrives_during_a_cycle_leads_to_another_one() {
+        let mut table = Table::<u8>::default();
+        table.wake(world_id(1), 0);
+        let job = table.next().unwrap();
+        table.wake(job.world, 0);
+        assert!(table.next().is_none(), "a world runs in one lane only");
+        table.put_back(job.world, 0, 1, false, 0).unwrap();
+        assert_eq!(table.next().unwrap().world, job.world);
+    }
+
+    #[test]
+    fn a_lost_lease_takes_the_memory_with_it() {
+        let (mut table, world) = (Table::<u8>::default(), world_id(1));
+        resident(&mut table, world, 1, 0);
+        assert!(!table.lose(fence(world, 2)), "another epoch is another lease");
+        assert!(table.lose(fence(world, 1)) && table.is_empty());
+        table.wake(world, 0);
+        table.next().unwrap();
+        table.leased(fence(world, 3), 0);
+        assert!(table.lose(fence(world, 3)));
+        assert_eq!(table.put_back(world, 7, 1, false, 0), Err(7));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first_and_the_busy_stay() {
+        let mut table = Table::<u8>::default();
+        (1..=4).for_each(|n| resident(&mut table, world_id(n), 10, n));
+        table.wake(world_id(1), 5);
+        assert_eq!(table.release_surplus(5, 100, 25), 2, "two of four are too many, and one of them is busy");
+        assert_eq!(table.release_surplus(102, 100, 1_000), 0, "released already");
+        let order: Vec<_> = std::iter::from_fn(|| table.next()).map(|job| (job.world, job.release)).collect();
+        assert_eq!(order, [(world_id(1), false), (world_id(2), true), (world_id(3), true)]);
+    }
+
+    #[test]
+    fn a_world_that_could_not_be_had_is_tried_later_unless_someone_insists() {
+        let (mut table, world) = (Table::<u8>::default(), world_id(1));
+        table.wake(world, 0);
+        table.next().unwrap();
+        table.forget(world, Some(100));
+        assert_eq!((table.wake(world, 99), table.next_later_ns(), table.failures(world)), (false, Some(100), 1));
+        assert!(table.wake_later(100));
+        table.next().unwrap();
+        table.forget(world, Some(300));
+        assert_eq!(table.failures(world), 2);
+        assert!(table.insist(world, 101));
+        table.next().unwrap();
+        table.put_back(world, 0, 1, false, 0).unwrap();
+        assert_eq!(table.failures(world), 0);
+    }
+}

@@ -1,0 +1,268 @@
+//! One world in memory: turns, snapshots, fail-over, and a crash at every await.
+
+use bytes::Bytes;
+use mundi_engine::Engine;
+use mundi_model::{
+    Code, Coded, Hash, WorkerId, WorldId,
+    record::{Input, Payload, ReplyOutcome},
+};
+use mundi_runtime::{
+    RuntimeError,
+    host::{CycleBudget, Progress, WorldHost},
+    testing::{Rig, TestPlane, call, cell, control, script_event, taken},
+};
+use mundi_store::{
+    Fence,
+    keyspace::{Shard, effect_pending, reply},
+    protocol::ReleaseLease,
+    testing::{engine_contents, world_id},
+};
+use std::{future::Future, time::Duration};
+
+fn worker(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+fn budget() -> CycleBudget {
+    CycleBudget::default()
+}
+
+/// Runs a test against a fresh rig with one world.
+fn with_world<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Rig, WorldId) -> F) -> V {
+    let rig = Rig::new(1);
+    let (executor, world) = (rig.executor.clone(), world_id(1));
+    let creating = rig.clone();
+    executor.block_on(async move { creating.create(world).await.unwrap() });
+    executor.block_on(test(rig, world))
+}
+
+async fn host(rig: &Rig, world: WorldId, n: u64) -> WorldHost<TestPlane> {
+    let fence = rig.acquire(world, worker(n)).await.unwrap();
+    WorldHost::restore(rig.plane.clone(), fence).await.unwrap()
+}
+
+#[test]
+fn a_turn_takes_everything_that_waits_in_one_transaction() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        rig.send(world, (0..100).map(|n| script_event(&format!("put k{n} v"))).collect()).await.unwrap();
+        let before = rig.plane.engine.counts().commits;
+        let progress = host.turn(&budget()).await.unwrap();
+        assert!(matches!(progress, Progress::Moved { items: 100, more: false, .. }), "{progress:?}");
+        let commits = rig.plane.engine.counts().commits - before;
+        assert_eq!(commits, 2, "one to read and one to write, not one per event");
+        assert_eq!(taken(&mut host).await.unwrap(), 100);
+        assert_eq!(host.turn(&budget()).await.unwrap(), Progress::Idle);
+    });
+}
+
+/// Seed 000, integration test 1: worker A loses its lease, worker B ends where A would have.
+#[test]
+fn another_worker_continues_byte_for_byte() {
+    with_world(|rig, world| async move {
+        let mut a = host(&rig, world, 1).await;
+        rig.send(world, vec![script_event("put a 1"), script_event("add n\nemit e1")]).await.unwrap();
+        a.turn(&budget()).await.unwrap();
+        a.snapshot().await.unwrap().unwrap();
+        rig.send(world, vec![script_event("add n\ntimer t 5")]).await.unwrap();
+        a.turn(&budget()).await.unwrap();
+        rig.plane.clock.sleep(Duration::from_secs(21)).await;
+        let mut b = host(&rig, world, 2).await;
+        assert_eq!((a.head(), a.chain()), (b.head(), b.chain()));
+        for key in ["a", "n", "trail", "taken"] {
+            assert_eq!(cell(&mut a, key).await.unwrap(), cell(&mut b, key).await.unwrap());
+        }
+        rig.send(world, vec![script_event("add n")]).await.unwrap();
+        let fenced = a.turn(&budget()).await.unwrap_err();
+        assert!(fenced.is_fenced(), "{fenced}");
+        assert!(matches!(b.turn(&budget()).await.unwrap(), Progress::Moved { items: 1, .. }));
+        assert_eq!(taken(&mut b).await.unwrap(), 4);
+    });
+}
+
+/// Once a released lease began again at epoch 1, and old tokens lived again.
+#[test]
+fn a_released_fence_is_dead_for_good() {
+    with_world(|rig, world| async move {
+        let mut old = host(&rig, world, 1).await;
+        rig.plane.run_release(old.fence()).await;
+        rig.send(world, vec![script_event("add n")]).await.unwrap();
+        assert_eq!(old.turn(&budget()).await.unwrap_err().code(), Code::LeaseFenced);
+        let new = host(&rig, world, 1).await;
+        assert!(new.fence().epoch > old.fence().epoch);
+        assert_eq!(old.snapshot().await.unwrap(), None);
+        assert_eq!(old.turn(&budget()).await.unwrap_err().code(), Code::LeaseFenced);
+    });
+}
+
+trait Release {
+    async fn run_release(&self, fence: Fence);
+}
+
+impl Release for TestPlane {
+    async fn run_release(&self, fence: Fence) {
+        use mundi_runtime::Plane;
+        self.run(&ReleaseLease { fence }).await.unwrap();
+    }
+}
+
+/// Once intents were published after the commit, in another transaction.
+#[test]
+fn an_intent_is_published_by_the_commit_that_journals_it() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        rig.send(world, vec![script_event("emit one\nemit two")]).await.unwrap();
+        host.turn(&budget()).await.unwrap();
+        let mut pending = 0;
+        for shard in Shard::all() {
+            let mut tx = rig.plane.engine.begin().await.unwrap();
+            let span = effect_pending::from(rig.universe, shard, None);
+            let read = mundi_engine::RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 10);
+            pending += mundi_engine::Transaction::range(&mut tx, read).await.unwrap().items.len();
+        }
+        assert_eq!(pending, 2);
+    });
+}
+
+#[test]
+fn a_bad_item_is_rejected_and_its_sender_learns_why() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let lost = Payload::Blob(Hash::of(b"never stored"), 9);
+        let bad = vec![
+            Input::Event { schema: "unheard of".into(), value: Payload::Inline(vec![0xf6]), key: None },
+            Input::Event { schema: "script".into(), value: lost, key: None },
+            control("nonsense"),
+            script_event("reply fine"),
+        ];
+        let places = rig.send(world, bad).await.unwrap();
+        let progress = host.turn(&budget()).await.unwrap();
+        assert!(matches!(progress, Progress::Moved { items: 4, .. }), "{progress:?}");
+        let mut codes = Vec::new();
+        for place in places {
+            let mut tx = rig.plane.engine.begin().await.unwrap();
+            let stored = reply::read(&mut tx, rig.universe, world, place.seq).await.unwrap().unwrap();
+            codes.push(match stored.outcome {
+                ReplyOutcome::Ok(_) => "ok".to_owned(),
+                ReplyOutcome::Failed(code, _) => code,
+            });
+        }
+        assert_eq!(codes, ["EVENT_INVALID", "OBJECT_MISSING", "CONTROL_INVALID", "ok"]);
+        assert_eq!(taken(&mut host).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_paused_world_finds_its_resume_behind_everything_that_waits() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let few = CycleBudget { items_max: 5, ..budget() };
+        rig.send(world, vec![control("pause")]).await.unwrap();
+        host.turn(&few).await.unwrap();
+        assert!(host.is_paused());
+        rig.send(world, (0..23).map(|_| script_event("add n")).collect()).await.unwrap();
+        assert_eq!(host.turn(&few).await.unwrap(), Progress::Idle);
+        rig.send(world, vec![control("resume")]).await.unwrap();
+        let cycled = host.cycle(&CycleBudget { wall_ms_max: 1_000, ..few }, |_| {}).await.unwrap();
+        assert!(!host.is_paused() && !cycled.more, "{cycled:?}");
+        while host.turn(&few).await.unwrap() != Progress::Idle {}
+        assert_eq!(taken(&mut host).await.unwrap(), 23);
+    });
+}
+
+#[test]
+fn a_large_payload_is_fetched_when_the_kernel_asks_for_it() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let script = format!("put big {}", "x".repeat(40_000));
+        rig.send(world, vec![script_event(&script), script_event("fill large 9000")]).await.unwrap();
+        host.turn(&budget()).await.unwrap();
+        host.snapshot().await.unwrap().unwrap();
+        let mut again = WorldHost::restore(rig.plane.clone(), host.fence()).await.unwrap();
+        assert_eq!(cell(&mut again, "big").await.unwrap().len(), 40_000);
+        assert_eq!(cell(&mut again, "large").await.unwrap().len(), 9_000);
+    });
+}
+
+#[test]
+fn a_lost_cell_is_an_error_and_not_a_rejection() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        rig.send(world, vec![script_event("put a 1")]).await.unwrap();
+        host.turn(&budget()).await.unwrap();
+        let note = host.snapshot().await.unwrap().unwrap();
+        let bytes = mundi_store::blob::Blobs::get(&rig.plane.blobs, rig.universe, note.snapshot).await.unwrap();
+        let cells = mundi_kernel_snapshot(&bytes);
+        let mut again = WorldHost::restore(rig.plane.clone(), host.fence()).await.unwrap();
+        rig.plane.blobs.lose(rig.universe, cells);
+        rig.send(world, vec![script_event("add n")]).await.unwrap();
+        let error = again.turn(&budget()).await.unwrap_err();
+        assert!(matches!(error, RuntimeError::ObjectLost { hash, .. } if hash == cells), "{error}");
+    });
+}
+
+fn mundi_kernel_snapshot(bytes: &Bytes) -> Hash {
+    mundi_kernel::snapshot::KernelSnapshot::from_bytes(bytes).unwrap().cells().unwrap()
+}
+
+/// What a worker does in its life with a world, from the first lease to the last.
+async fn life(rig: Rig, world: WorldId, scripts: u64) -> Result<(), RuntimeError> {
+    rig.create(world).await?;
+    let fence = rig.acquire(world, worker(1)).await?;
+    let mut host = WorldHost::restore(rig.plane.clone(), fence).await?;
+    let sent = taken(&mut host).await?;
+    for n in sent..scripts {
+        let named = mundi_store::protocol::NewItem {
+            dedupe: Some(mundi_store::keyspace::inbox_dedupe::DedupeId::idempotency_key(&n.to_string())),
+            ..call(&format!("add n\nput k{n} v\nemit e{n}"))
+        };
+        rig.enqueue(world, vec![named]).await?;
+        while host.turn(&budget()).await? != Progress::Idle {}
+        if n % 2 == 1 {
+            host.snapshot().await?;
+        }
+    }
+    mundi_runtime::Plane::run(&rig.plane, &ReleaseLease { fence }).await?;
+    Ok(())
+}
+
+/// Seed 000, crash points 1 to 3 and all others: the task is dropped at every single await.
+#[test]
+fn a_crash_at_every_await_loses_nothing_and_repeats_nothing() {
+    let (world, scripts) = (world_id(1), 4);
+    let undisturbed = {
+        let rig = Rig::new(1);
+        rig.executor.block_on(life(rig.clone(), world, scripts)).unwrap();
+        rig.executor.polls()
+    };
+    assert!(undisturbed > 100);
+    for polls in 0..undisturbed {
+        let rig = Rig::new(1);
+        let node = rig.executor.node();
+        let dying = rig.clone();
+        mundi_runtime::Spawn::spawn(&node, Box::pin(async move { drop(life(dying, world, scripts).await) }));
+        for _ in 0..polls {
+            rig.executor.poll_one();
+        }
+        node.crash();
+        let survivor = rig.clone();
+        rig.executor.block_on(async move {
+            life(survivor.clone(), world, scripts).await.unwrap();
+            let mut host = host(&survivor, world, 1).await;
+            assert_eq!(taken(&mut host).await.unwrap(), scripts, "after {polls} polls");
+            let n = cell(&mut host, "n").await.unwrap();
+            assert_eq!(u64::from_be_bytes(n.try_into().unwrap()), scripts, "after {polls} polls");
+        });
+    }
+}
+
+#[test]
+fn the_same_life_leaves_the_same_bytes() {
+    let run = || {
+        let rig = Rig::new(1);
+        rig.executor.block_on(life(rig.clone(), world_id(1), 5)).unwrap();
+        let engine = rig.plane.engine.clone();
+        rig.executor.block_on(async move { engine_contents(&engine).await.unwrap() })
+    };
+    assert_eq!(run(), run());
+}

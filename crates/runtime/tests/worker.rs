@@ -1,0 +1,286 @@
+//! World workers: fairness, fail-over, hand-over, idle worlds, callers, and two workers that fight.
+
+use mundi_engine::{Engine, RangeRead, Transaction};
+use mundi_model::{WorkerId, WorldId, record::ReplyOutcome};
+use mundi_runtime::{
+    Plane,
+    calls::Calls,
+    host::{CycleBudget, WorldHost},
+    metrics::{Metric, Metrics},
+    testing::{Node, Rig, TestPlane, call, cell, script_event, taken},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    Clock,
+    keyspace::{Shard, assignment::Assignment, lease, ready},
+    protocol::AssignWorld,
+    testing::{Rng, world_id},
+};
+use std::{sync::Arc, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+struct Running {
+    node: Node,
+    worker: WorldWorker<TestPlane>,
+    calls: Calls,
+}
+
+fn start_with(rig: &Rig, n: u64, change: impl FnOnce(&mut WorkerConfig)) -> Running {
+    let node = rig.executor.node();
+    let mut config = WorkerConfig::new(rig.universe, id(n));
+    change(&mut config);
+    let calls = Calls::default();
+    let worker = WorldWorker::start(rig.on(&node), config, calls.clone(), Arc::new(Metrics::default()));
+    Running { node, worker, calls }
+}
+
+fn start(rig: &Rig, n: u64) -> Running {
+    start_with(rig, n, |_| {})
+}
+
+fn rig_with(seed: u64, worlds: u64) -> Rig {
+    let rig = Rig::new(seed);
+    let creating = rig.clone();
+    rig.executor.block_on(async move {
+        for n in 0..worlds {
+            creating.create(world_id(n)).await.unwrap();
+        }
+    });
+    rig
+}
+
+fn send(rig: &Rig, world: u64, scripts: u64) {
+    let sending = rig.clone();
+    let inputs = (0..scripts).map(|_| script_event("add n")).collect();
+    rig.executor.block_on(async move { sending.send(world_id(world), inputs).await.unwrap() });
+}
+
+/// What a world has come to, whoever holds it: replayed from its journal.
+fn taken_of(rig: &Rig, world: u64) -> u64 {
+    let looking = rig.clone();
+    rig.executor.block_on(async move {
+        let world = world_id(world);
+        let mut tx = looking.plane.engine.begin().await.unwrap();
+        let held = tx.get(lease::key(looking.universe, world).as_bytes()).await.unwrap();
+        assert!(held.is_some());
+        drop(tx);
+        let epoch = mundi_model::Epoch::INITIAL;
+        let fence = mundi_store::Fence { universe: looking.universe, world, epoch };
+        let mut host = WorldHost::restore(looking.plane.clone(), fence).await.unwrap();
+        let n = cell(&mut host, "n").await.unwrap().try_into().map_or(0, u64::from_be_bytes);
+        assert_eq!(taken(&mut host).await.unwrap(), n);
+        n
+    })
+}
+
+fn hints(rig: &Rig) -> usize {
+    let looking = rig.clone();
+    rig.executor.block_on(async move {
+        let mut found = 0;
+        for shard in Shard::all() {
+            let mut tx = looking.plane.engine.begin().await.unwrap();
+            let read = RangeRead::prefix(ready::prefix(looking.universe, shard).as_bytes(), 1_000);
+            found += tx.range(read).await.unwrap().items.len();
+        }
+        found
+    })
+}
+
+#[test]
+fn worlds_run_when_something_arrives_and_settle_when_nothing_is_left() {
+    let rig = rig_with(1, 20);
+    let running = start(&rig, 1);
+    (0..20).for_each(|world| send(&rig, world, 3));
+    rig.executor.run_for(SECOND);
+    for world in 0..20 {
+        assert_eq!(taken_of(&rig, world), 3);
+    }
+    assert_eq!(hints(&rig), 0);
+    assert_eq!(running.worker.worlds().len(), 20);
+}
+
+#[test]
+fn a_hot_world_does_not_starve_the_others() {
+    let rig = rig_with(2, 11);
+    send(&rig, 0, 1_000);
+    (1..11).for_each(|world| send(&rig, world, 1));
+    let running = start_with(&rig, 1, |config| {
+        config.lanes = 1;
+        config.cycle = CycleBudget { items_max: 10, wall_ms_max: 0, ..CycleBudget::default() };
+    });
+    while running.worker.metrics().get(Metric::Turns) < 30 {
+        assert!(rig.executor.poll_one());
+    }
+    running.worker.stop();
+    rig.executor.run_for(SECOND);
+    (1..11).for_each(|world| assert_eq!(taken_of(&rig, world), 1, "world {world} waited too long"));
+    assert!(taken_of(&rig, 0) < 500);
+}
+
+#[test]
+fn a_caller_gets_the_reply_of_the_turn_and_may_come_back_for_it() {
+    let rig = rig_with(3, 1);
+    let running = start(&rig, 1);
+    let (asking, calls, world) = (rig.clone(), running.calls.clone(), world_id(0));
+    let answer = rig.executor.block_on(async move {
+        let place = asking.enqueue(world, vec![call("reply hello")]).await.unwrap()[0].seq;
+        let first = calls.reply(&asking.plane, asking.universe, world, place, SECOND).await.unwrap();
+        let again = Calls::default().reply(&asking.plane, asking.universe, world, place, SECOND).await.unwrap();
+        assert_eq!(first, again);
+        let silent = asking.enqueue(world, vec![call("add n")]).await.unwrap()[0].seq;
+        let timeout = calls.reply(&asking.plane, asking.universe, world, silent, SECOND).await.unwrap_err();
+        assert_eq!(mundi_model::Coded::code(&timeout), mundi_model::Code::CallTimeout);
+        first
+    });
+    assert!(matches!(answer, ReplyOutcome::Ok(_)));
+}
+
+#[test]
+fn an_idle_world_is_released_and_comes_back() {
+    let rig = rig_with(4, 3);
+    let running = start(&rig, 1);
+    (0..3).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    assert_eq!(running.worker.worlds().len(), 3);
+    rig.executor.run_for(SECOND * 60);
+    assert_eq!(running.worker.worlds(), []);
+    send(&rig, 1, 2);
+    rig.executor.run_for(SECOND);
+    assert_eq!((taken_of(&rig, 1), running.worker.worlds().len()), (3, 1));
+}
+
+#[test]
+fn leases_are_renewed_in_batches_while_worlds_are_resident() {
+    let rig = rig_with(5, 30);
+    let running = start_with(&rig, 1, |config| config.idle_release_ns = u64::MAX);
+    (0..30).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND * 4);
+    let commits = rig.plane.engine.counts().commits;
+    rig.executor.run_for(SECOND * 20);
+    assert!(running.worker.metrics().get(Metric::LeasesRenewed) >= 30 * 4);
+    assert!(rig.plane.engine.counts().commits - commits < 40, "one transaction for all");
+    let other = start(&rig, 2);
+    (0..30).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    assert_eq!((running.worker.worlds().len(), other.worker.worlds().len()), (30, 0), "an unexpired lease is not stolen");
+}
+
+#[test]
+fn the_memory_budget_evicts_the_least_recently_used() {
+    let rig = rig_with(6, 40);
+    let running = start_with(&rig, 1, |config| config.resident_bytes_max = 10 * 20 * 1024);
+    (0..40).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    assert!(running.worker.worlds().len() <= 13, "{}", running.worker.worlds().len());
+    (0..40).for_each(|world| assert_eq!(taken_of(&rig, world), 1));
+}
+
+#[test]
+fn a_drained_worker_hands_over_in_less_than_a_second() {
+    let rig = rig_with(7, 10);
+    let first = start(&rig, 1);
+    (0..10).for_each(|world| send(&rig, world, 5));
+    rig.executor.run_for(SECOND);
+    let second = start(&rig, 2);
+    let (worker, clock) = (first.worker.clone(), rig.plane.clock.clone());
+    let started_ns = clock.now_ns();
+    rig.executor.block_on(async move { worker.drain().await });
+    assert_eq!(first.worker.metrics().get(Metric::Snapshots), 10);
+    (0..10).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND / 2);
+    assert!(clock.now_ns() - started_ns < 1_000_000_000);
+    assert_eq!((first.worker.worlds().len(), second.worker.worlds().len()), (0, 10));
+    (0..10).for_each(|world| assert_eq!(taken_of(&rig, world), 6));
+    assert!(!first.node.is_running(), "a drained worker leaves no task behind");
+}
+
+/// Seed 000, integration test 1, with whole workers: the second one waits for the lease, and loses nothing.
+#[test]
+fn a_crashed_worker_is_succeeded_when_its_leases_run_out() {
+    for seed in 0..20 {
+        let rig = rig_with(seed, 5);
+        let first = start(&rig, 1);
+        (0..5).for_each(|world| send(&rig, world, 20));
+        for _ in 0..seed * 13 {
+            rig.executor.poll_one();
+        }
+        first.node.crash();
+        let second = start(&rig, 2);
+        rig.executor.run_for(SECOND * 25);
+        (0..5).for_each(|world| assert_eq!(taken_of(&rig, world), 20, "seed {seed}"));
+        assert_eq!(second.worker.metrics().get(Metric::WorldFailures), 0);
+    }
+}
+
+/// Once acquire ignored the pin.
+#[test]
+fn a_world_runs_only_where_it_is_assigned() {
+    let rig = rig_with(8, 4);
+    let assigning = rig.clone();
+    rig.executor.block_on(async move {
+        for n in 0..4 {
+            let assignment = Assignment { desired: Some(id(1 + n % 2)), pinned: true, priority: 0, reason: None };
+            let (universe, world): (_, WorldId) = (assigning.universe, world_id(n));
+            assigning.plane.run(&AssignWorld { universe, world, assignment }).await.unwrap();
+        }
+    });
+    let workers = [start(&rig, 1), start(&rig, 2)];
+    (0..4).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    for (n, running) in workers.iter().enumerate() {
+        let mut worlds = running.worker.worlds();
+        worlds.sort();
+        let mut expected = [world_id(n as u64), world_id(n as u64 + 2)];
+        expected.sort();
+        assert_eq!(worlds, expected);
+    }
+}
+
+/// Two workers, fifty worlds, and an operator who moves worlds about at random.
+#[test]
+fn two_workers_fight_and_nothing_is_lost_or_done_twice() {
+    for seed in 0..5 {
+        let rig = rig_with(seed, 50);
+        let workers = [start(&rig, 1), start(&rig, 2)];
+        let mut rng = Rng::new(seed);
+        let mut sent = [0; 50];
+        for _ in 0..150 {
+            let world = rng.below(50);
+            let count = 1 + rng.below(4);
+            sent[usize::try_from(world).unwrap()] += count;
+            send(&rig, world, count);
+            let moved = rng.below(50);
+            let to = 1 + rng.below(2);
+            let (moving, fighting) = (rig.clone(), workers.iter().map(|running| running.worker.clone()).collect::<Vec<_>>());
+            rig.executor.block_on(async move {
+                let assignment = Assignment { desired: Some(id(to)), pinned: false, priority: 0, reason: None };
+                let (universe, world) = (moving.universe, world_id(moved));
+                moving.plane.run(&AssignWorld { universe, world, assignment }).await.unwrap();
+                for (n, worker) in (1..).zip(&fighting) {
+                    if n == to { worker.wake(world) } else { worker.revoke(world) }
+                }
+            });
+            rig.executor.run_for(Duration::from_millis(rng.below(200)));
+        }
+        rig.executor.run_for(SECOND * 60);
+        for (world, sent) in (0..).zip(sent) {
+            assert_eq!(taken_of_any(&rig, world), sent, "seed {seed}, world {world}");
+        }
+        assert!(workers.iter().all(|running| running.worker.metrics().get(Metric::WorldFailures) == 0));
+    }
+}
+
+/// As [`taken_of`], also for a world that nobody ever held.
+fn taken_of_any(rig: &Rig, world: u64) -> u64 {
+    let looking = rig.clone();
+    let held = rig.executor.block_on(async move {
+        let mut tx = looking.plane.engine.begin().await.unwrap();
+        tx.get(lease::key(looking.universe, world_id(world)).as_bytes()).await.unwrap().is_some()
+    });
+    if held { taken_of(rig, world) } else { 0 }
+}
