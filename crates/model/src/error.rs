@@ -191,6 +191,11 @@ codes! {
 
     // Runtime.
     MemoryStale = "MEMORY_STALE", Conflict, "A world in memory is not where its journal is.";
+    SchemaMissing = "SCHEMA_MISSING", NotFound, "A universe has no schema version, and the worker may not write one.";
+    SchemaMismatch = "SCHEMA_MISMATCH", Invalid, "A universe is written in another schema version than the worker speaks.";
+    MailClaimLost = "MAIL_CLAIM_LOST", Fenced, "A worker finishes a message whose claim ran out and was taken from it.";
+    FrameInvalid = "FRAME_INVALID", Invalid, "Bytes are not a message frame, or one for another worker.";
+    CommandInvalid = "COMMAND_INVALID", Invalid, "A worker does not know the command that a message carries.";
     CallTimeout = "CALL_TIMEOUT", Unavailable, "No reply came within the time that the caller was willing to wait.";
 }
 

@@ -167,7 +167,11 @@ fn leases_are_renewed_in_batches_while_worlds_are_resident() {
     let other = start(&rig, 2);
     (0..30).for_each(|world| send(&rig, world, 1));
     rig.executor.run_for(SECOND);
-    assert_eq!((running.worker.worlds().len(), other.worker.worlds().len()), (30, 0), "an unexpired lease is not stolen");
+    assert_eq!(
+        (running.worker.worlds().len(), other.worker.worlds().len()),
+        (30, 0),
+        "an unexpired lease is not stolen"
+    );
 }
 
 #[test]
@@ -256,7 +260,8 @@ fn two_workers_fight_and_nothing_is_lost_or_done_twice() {
             send(&rig, world, count);
             let moved = rng.below(50);
             let to = 1 + rng.below(2);
-            let (moving, fighting) = (rig.clone(), workers.iter().map(|running| running.worker.clone()).collect::<Vec<_>>());
+            let (moving, fighting) =
+                (rig.clone(), workers.iter().map(|running| running.worker.clone()).collect::<Vec<_>>());
             rig.executor.block_on(async move {
                 let assignment = Assignment { desired: Some(id(to)), pinned: false, priority: 0, reason: None };
                 let (universe, world) = (moving.universe, world_id(moved));

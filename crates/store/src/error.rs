@@ -6,7 +6,7 @@ use crate::{
     blobs::BlobError,
     journal::JournalError,
     keyspace::Family,
-    protocol::{InboxError, LeaseError, WorldError},
+    protocol::{InboxError, LeaseError, MailError, SchemaError, WorldError},
     reachability::SweepError,
     segments::SegmentError,
     snapshot::SnapshotError,
@@ -31,6 +31,10 @@ pub enum StoreError {
     #[error(transparent)]
     Lease(#[from] LeaseError),
     #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Mail(#[from] MailError),
+    #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
     Inbox(#[from] InboxError),
@@ -53,6 +57,8 @@ impl Coded for StoreError {
             Self::Damaged(error) => error.code(),
             Self::World(error) => error.code(),
             Self::Lease(error) => error.code(),
+            Self::Schema(error) => error.code(),
+            Self::Mail(error) => error.code(),
             Self::Journal(error) => error.code(),
             Self::Inbox(error) => error.code(),
             Self::Snapshot(error) => error.code(),

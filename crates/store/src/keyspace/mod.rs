@@ -36,12 +36,15 @@ pub mod lease;
 pub mod lease_term;
 pub mod lineage_child;
 pub mod low_water;
+pub mod mail_attempt;
+pub mod mailbox;
 pub mod manifest_at;
 pub mod notify;
 pub mod queue;
 pub mod ready;
 pub mod ready_notify;
 pub mod reply;
+pub mod schema_version;
 pub mod segment;
 pub mod segment_checkpoint;
 mod shard;
@@ -94,6 +97,7 @@ families! {
     Segment = 0x04, "segments";
     SegmentCheckpoint = 0x05, "segments/checkpoint";
     Sweep = 0x06, "cas/sweep";
+    SchemaVersion = 0x07, "schema";
     EffectPending = 0x10, "effects/pending";
     EffectInflight = 0x11, "effects/inflight";
     EffectAttempt = 0x12, "effects/attempts";
@@ -109,6 +113,9 @@ families! {
     AssignedWorld = 0x22, "assignments/by_worker";
     Ready = 0x23, "ready";
     ReadyNotify = 0x24, "ready/notify";
+    Mailbox = 0x25, "mailboxes";
+    MailAttempt = 0x26, "mailboxes/attempts";
+    MailboxNotify = 0x27, "mailboxes/notify";
     LineageChild = 0x28, "lineage/children";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";

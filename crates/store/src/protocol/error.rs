@@ -1,5 +1,6 @@
 //! What protocols refuse, by what they speak of.
 
+use crate::keyspace::{queue::QueueSeq, schema_version::SchemaVersion};
 use mundi_model::{Code, Coded, Epoch, InboxSeq, UniverseId, WorkerId, WorldId};
 
 /// Why a world or universe cannot be worked on.
@@ -74,5 +75,41 @@ impl Coded for InboxError {
             Self::CursorRegressed { .. } => Code::CursorRegressed,
             Self::CursorMoved { .. } => Code::CursorMoved,
         }
+    }
+}
+
+/// Why a worker may not run on a universe.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    #[error("{0} has no schema version, and this worker may not write one")]
+    Missing(UniverseId),
+    #[error("{universe} is written in {found:?}, this worker speaks {expected:?}")]
+    Mismatch {
+        universe: UniverseId,
+        expected: SchemaVersion,
+        /// `None` for a marker that cannot be read.
+        found: Option<SchemaVersion>,
+    },
+}
+
+impl Coded for SchemaError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Missing(_) => Code::SchemaMissing,
+            Self::Mismatch { .. } => Code::SchemaMismatch,
+        }
+    }
+}
+
+/// Why a message cannot be finished.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MailError {
+    #[error("the claim of {worker} on message {seq:?} ran out, and someone else has it")]
+    ClaimLost { worker: WorkerId, seq: QueueSeq },
+}
+
+impl Coded for MailError {
+    fn code(&self) -> Code {
+        Code::MailClaimLost
     }
 }

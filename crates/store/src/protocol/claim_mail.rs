@@ -1,0 +1,100 @@
+//! Claim the next message of a mailbox (seed 003, inbox loop and due timers).
+//!
+//! Guarantees: a message is worked on under one claim at a time. A claim that has not run out is busy even to its own
+//! worker, because two threads of it may ask; one that has run out is taken over under a new token, so whoever held it
+//! cannot acknowledge any more. A message that waits for its next attempt, or for its time, does not hold up the others.
+//! Unknown commit: run again; the first claim, if it was made, runs out by itself.
+
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        mail_attempt::{self, MailAttempt},
+        mailbox::{self, MailPlace},
+        queue::Claim,
+    },
+};
+use bytes::Bytes;
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, WorkerId};
+
+/// How many messages that cannot be claimed now are passed over.
+const LOOK_ITEMS: usize = 256;
+
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimMail {
+    pub universe: UniverseId,
+    pub worker: WorkerId,
+    pub token: [u8; 16],
+    pub now_ns: u64,
+    pub ttl_ns: u64,
+}
+
+#[derive(Debug, Clone)]
+pub enum MailClaimed {
+    Message {
+        place: MailPlace,
+        frame: Bytes,
+        claim: Claim,
+    },
+    /// Nothing can be claimed before this time, unless something is sent.
+    Nothing {
+        next_ns: Option<u64>,
+        seen: mailbox::Seen,
+    },
+}
+
+impl Protocol for ClaimMail {
+    type Output = MailClaimed;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailClaimed, StoreError> {
+        let Self { universe, worker, now_ns, .. } = *self;
+        let seen = mailbox::seen(tx, universe, worker).await?;
+        let page = tx.range(mailbox::prefix(universe, worker).span().read(LOOK_ITEMS).snapshot()).await?;
+        let mut next_ns: Option<u64> = None;
+        for (key, frame) in page.items {
+            let place = mailbox::parse(universe, worker, &key)?;
+            let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
+            let free_at_ns = free_at_ns(place, attempt.as_ref());
+            if free_at_ns > now_ns {
+                next_ns = Some(next_ns.map_or(free_at_ns, |next_ns| next_ns.min(free_at_ns)));
+                continue;
+            }
+            // The page was read without a conflict: whether the message is still there is asked with one.
+            if tx.get(&key).await?.is_some() {
+                return self.claim(tx, place, frame, attempt);
+            }
+        }
+        Ok(MailClaimed::Nothing { next_ns, seen })
+    }
+}
+
+impl ClaimMail {
+    fn claim<T: Transaction>(
+        &self,
+        tx: &mut T,
+        place: MailPlace,
+        frame: Bytes,
+        before: Option<MailAttempt>,
+    ) -> Result<MailClaimed, StoreError> {
+        let Self { universe, worker, token, now_ns, ttl_ns } = *self;
+        let attempt = before.map_or(0, |before| before.claim.attempt).saturating_add(1);
+        let claim = Claim { token, worker, deadline_ns: now_ns.saturating_add(ttl_ns), attempt };
+        let written = MailAttempt { claim, open: true, not_before_ns: 0 };
+        mail_attempt::write(tx, universe, worker, place.seq, &written)?;
+        Ok(MailClaimed::Message { place, frame, claim })
+    }
+}
+
+/// From when on a message can be claimed.
+fn free_at_ns(place: MailPlace, attempt: Option<&MailAttempt>) -> u64 {
+    let after_attempt_ns = match attempt {
+        Some(attempt) if attempt.open => attempt.claim.deadline_ns,
+        Some(attempt) => attempt.not_before_ns,
+        None => 0,
+    };
+    place.due_ns.max(after_attempt_ns)
+}

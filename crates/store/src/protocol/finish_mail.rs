@@ -1,0 +1,80 @@
+//! Finish a claimed message: acknowledge, requeue or dead-letter it (seed 003).
+//!
+//! Guarantees: only who holds the claim, token and all, finishes a message; it is asked before anything is removed. A
+//! requeued message keeps its place and waits for its time; a dead letter keeps the frame, the code and the attempts.
+//! Unknown commit: run again; a message that is gone was finished, and a requeue under this token is the same requeue.
+
+use super::MailError;
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        dead_letter::{self, DeadLetter},
+        mail_attempt::{self, MailAttempt},
+        mailbox::{self, MailPlace},
+        queue::{Claim, Queue},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, WorkerId};
+
+#[derive(Debug, Clone)]
+pub struct FinishMail {
+    pub universe: UniverseId,
+    pub worker: WorkerId,
+    pub place: MailPlace,
+    pub claim: Claim,
+    pub how: Finish,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finish {
+    Acknowledge,
+    Requeue { not_before_ns: u64 },
+    DeadLetter { code: String, reason: String, now_ns: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MailFinished {
+    Now,
+    /// The message is gone: it was finished before.
+    Before,
+}
+
+impl Protocol for FinishMail {
+    type Output = MailFinished;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailFinished, StoreError> {
+        let Self { universe, worker, place, .. } = *self;
+        let key = mailbox::key(universe, worker, place);
+        let Some(frame) = tx.get(key.as_bytes()).await? else { return Ok(MailFinished::Before) };
+        let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
+        let attempt = attempt.filter(|attempt| attempt.claim.token == self.claim.token);
+        let attempt = attempt.ok_or(MailError::ClaimLost { worker, seq: place.seq })?;
+        match &self.how {
+            Finish::Requeue { not_before_ns } => {
+                let requeued = MailAttempt { open: false, not_before_ns: *not_before_ns, ..attempt };
+                mail_attempt::write(tx, universe, worker, place.seq, &requeued)?;
+                return Ok(MailFinished::Now);
+            }
+            Finish::Acknowledge => {}
+            Finish::DeadLetter { code, reason, now_ns } => {
+                let letter = DeadLetter {
+                    world: None,
+                    code: code.clone(),
+                    reason: reason.clone(),
+                    attempts: attempt.claim.attempt,
+                    item: frame.to_vec(),
+                    at_ns: *now_ns,
+                };
+                dead_letter::write(tx, universe, Queue::Mailboxes, 0, &letter)?;
+            }
+        }
+        tx.delete(key.as_bytes())?;
+        tx.delete(mail_attempt::key(universe, worker, place.seq).as_bytes())?;
+        Ok(MailFinished::Now)
+    }
+}

@@ -1,0 +1,51 @@
+//! Guard the schema version at boot (seed 003).
+//!
+//! Guarantees: a worker runs only on a universe that is written in its own version. Four outcomes: the marker matches;
+//! it is another one, or none at all in its place; it is missing and may not be written; it is missing and is written.
+//! Unknown commit: run again; a marker that is there is compared.
+
+use super::SchemaError;
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::schema_version::{self, SchemaVersion},
+};
+use mundi_engine::Transaction;
+use mundi_model::UniverseId;
+
+#[derive(Debug, Clone, Copy)]
+pub struct GuardSchema {
+    pub universe: UniverseId,
+    pub expected: SchemaVersion,
+    /// Write the marker if there is none.
+    pub bootstrap: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaGuarded {
+    Matches,
+    Bootstrapped,
+}
+
+impl Protocol for GuardSchema {
+    type Output = SchemaGuarded;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<SchemaGuarded, StoreError> {
+        let Self { universe, expected, bootstrap } = *self;
+        let key = schema_version::key(universe);
+        let Some(bytes) = tx.get(key.as_bytes()).await? else {
+            if !bootstrap {
+                return Err(SchemaError::Missing(universe).into());
+            }
+            tx.put(key.as_bytes(), expected.to_bytes().to_vec())?;
+            return Ok(SchemaGuarded::Bootstrapped);
+        };
+        match SchemaVersion::from_bytes(&bytes) {
+            Some(found) if found == expected => Ok(SchemaGuarded::Matches),
+            found => Err(SchemaError::Mismatch { universe, expected, found }.into()),
+        }
+    }
+}
