@@ -1,1 +1,21 @@
+//! The ordered transactional key-value contract that everything durable in Mundi is a layer over,
+//! engines that keep it, and a conformance suite that tells whether an engine does.
+//!
+//! Start with [`Engine`] and [`Transaction`]: their documentation is the contract. [`Memory`] is the
+//! reference, [`Embedded`] is what users run.
+//!
+//! This crate must never know what is stored in it: no world, no journal, no queue.
 
+pub mod conformance;
+mod contract;
+pub mod embedded;
+mod error;
+pub mod memory;
+mod overlay;
+mod watch;
+mod write_set;
+
+pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
+pub use embedded::Embedded;
+pub use error::{CommitError, EngineError};
+pub use memory::Memory;

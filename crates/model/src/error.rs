@@ -107,6 +107,58 @@ codes! {
     BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
     BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
 
+    // Store.
+    UniverseNotFound = "UNIVERSE_NOT_FOUND", NotFound, "There is no universe with that id.";
+    WorldNotFound = "WORLD_NOT_FOUND", NotFound, "There is no world with that id in the universe.";
+    WorldExists = "WORLD_EXISTS", Conflict, "A world with that id exists already, with another beginning.";
+    WorldDeleted = "WORLD_DELETED", NotFound, "The world was deleted, or is being deleted.";
+    WorldHasForks = "WORLD_HAS_FORKS", Conflict, "A world cannot be deleted while its forks share its history.";
+    WorldBeginningInvalid = "WORLD_BEGINNING_INVALID", Invalid, "A world's first record and its first snapshot do not fit together.";
+    LeaseFenced = "LEASE_FENCED", Fenced, "The lease under which a world was written is not held any more.";
+    LeaseHeld = "LEASE_HELD", Conflict, "Another worker holds the world's lease, and it has not run out.";
+    LeaseAssignedElsewhere = "LEASE_ASSIGNED_ELSEWHERE", Conflict, "The world is assigned to another worker.";
+    HeadAdvanced = "HEAD_ADVANCED", Conflict, "A journal has grown since its head was read.";
+    ChainInvalid = "CHAIN_INVALID", Invalid, "Records do not continue the journal: a height or a predecessor's hash is wrong.";
+    RecordTooLarge = "RECORD_TOO_LARGE", Invalid, "A record has more bytes than one key may hold.";
+    RecordReserved = "RECORD_RESERVED", Invalid, "A record of this kind is written only by its own protocol.";
+    BatchInvalid = "BATCH_INVALID", Invalid, "A batch is empty, or holds more than the bound.";
+    JournalGap = "JOURNAL_GAP", Corrupt, "A record below the head is neither in the engine nor in a segment.";
+    JournalCorrupt = "JOURNAL_CORRUPT", Corrupt, "A stored record is not what was appended.";
+    HeightOutOfRange = "HEIGHT_OUT_OF_RANGE", Invalid, "A journal has no such height.";
+    InboxFull = "INBOX_FULL", Full, "As much waits in the world's inbox as its bounds allow.";
+    InboxItemTooLarge = "INBOX_ITEM_TOO_LARGE", Invalid, "An inbox item has more bytes than the bound, beyond what can be moved to the content store.";
+    CursorRegressed = "CURSOR_REGRESSED", Invalid, "An inbox cursor would move backwards.";
+    CursorMoved = "CURSOR_MOVED", Conflict, "An inbox cursor is not where the caller last saw it.";
+    SnapshotInvalid = "SNAPSHOT_INVALID", Invalid, "A snapshot contradicts itself, or is not the one that the journal gives at its height.";
+    SnapshotBeyondHead = "SNAPSHOT_BEYOND_HEAD", Invalid, "A snapshot claims to cover records that do not exist.";
+    SnapshotExists = "SNAPSHOT_EXISTS", Conflict, "There is another snapshot at that height, and it stays.";
+    SnapshotIncomplete = "SNAPSHOT_INCOMPLETE", Invalid, "A snapshot needs blobs that do not exist, or does not list what it needs.";
+    SnapshotManifest = "SNAPSHOT_MANIFEST", Invalid, "A snapshot's manifest is not the one that the journal gives at its height.";
+    SnapshotNotFound = "SNAPSHOT_NOT_FOUND", NotFound, "The world has no snapshot at that height.";
+    ReceiptHorizonUnmet = "RECEIPT_HORIZON_UNMET", Invalid, "A snapshot cannot become the baseline, because a receipt that it waits for could be lost.";
+    BaselineRegressed = "BASELINE_REGRESSED", Conflict, "A baseline does not go back to an earlier snapshot.";
+    BaselineDamaged = "BASELINE_DAMAGED", Corrupt, "The snapshot that restore starts from is not what was promoted.";
+    IntentNotJournaled = "INTENT_NOT_JOURNALED", Invalid, "A turn publishes an intent that none of its records announces.";
+    LineageTooDeep = "LINEAGE_TOO_DEEP", Full, "A world has more ancestors than a history is followed through.";
+    StoreCorrupt = "STORE_CORRUPT", Corrupt, "What lies under a key is not what its family keeps there.";
+
+    // Content store and segments.
+    BlobNotFound = "BLOB_NOT_FOUND", NotFound, "No object of this hash is in the content store.";
+    BlobCorrupt = "BLOB_CORRUPT", Corrupt, "The body of a stored object is missing, or is not what was put.";
+    BlobHashMismatch = "BLOB_HASH_MISMATCH", Invalid, "Bytes do not have the hash that the caller stated.";
+    BlobTooLarge = "BLOB_TOO_LARGE", Invalid, "An object exceeds what the content store takes, or what one call returns.";
+    BlobRangeInvalid = "BLOB_RANGE_INVALID", Invalid, "A range read reaches beyond the object.";
+    BlobRefMissing = "BLOB_REF_MISSING", Invalid, "An object refers to one that is not in the content store.";
+    BlobRefsTooMany = "BLOB_REFS_TOO_MANY", Invalid, "An object refers to more objects than one record lists.";
+    BlobSourceFailed = "BLOB_SOURCE_FAILED", Invalid, "The stream that an object was put from broke off.";
+    BlobPutRaced = "BLOB_PUT_RACED", Conflict, "An object was swept away while the same bytes were being put.";
+    ObjectsUrlInvalid = "OBJECTS_URL_INVALID", Invalid, "A URL names no object store that this build can open.";
+    ObjectsFailed = "OBJECTS_FAILED", Unavailable, "The object store could not read or write.";
+    SegmentCorrupt = "SEGMENT_CORRUPT", Corrupt, "A segment is missing, or is not what was exported.";
+    SegmentUnsafe = "SEGMENT_UNSAFE", Invalid, "A part of the journal may not leave the engine.";
+    SweepRefused = "SWEEP_REFUSED", Invalid, "A sweep asks for less than the safety that it must keep.";
+    SweepRaced = "SWEEP_RACED", Conflict, "A world vanished while the content store was being walked.";
+
     // Cells and content.
     ObjectMissing = "OBJECT_MISSING", NotFound, "A content-store object that is needed was not found.";
     CellsCorrupt = "CELLS_CORRUPT", Corrupt, "A node of a cell tree is not what its hash or its place says.";
@@ -135,7 +187,6 @@ codes! {
     TurnInvalid = "TURN_INVALID", Invalid, "A turn was given what a world cannot take: items out of order, or a note at the wrong height.";
     JournalBroken = "JOURNAL_BROKEN", Corrupt, "A journal's records do not follow each other: a height, a predecessor's hash or a stamp is wrong.";
     ReplayDiverged = "REPLAY_DIVERGED", Corrupt, "Replay produced another outcome than the journal records.";
-    SnapshotInvalid = "SNAPSHOT_INVALID", Corrupt, "A snapshot is incomplete, or is not the one that the journal gives at its height.";
     ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
 }
 

@@ -79,6 +79,24 @@ hash256!(
     IntentHash, "i", "intent hash"
 );
 
+/// The hash of bytes that arrive piece by piece and are never in memory together.
+#[derive(Debug, Clone, Default)]
+pub struct Hasher(sha2::Sha256);
+
+impl Hasher {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub fn finish(self) -> Hash {
+        Hash::from_bytes(self.0.finalize().into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +105,14 @@ mod tests {
     fn the_hash_is_sha256() {
         assert_eq!(Hash::of(b"abc").to_string(), "h_ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(Hash::of_parts([&b"a"[..], b"", b"bc"]), Hash::of(b"abc"));
+    }
+
+    #[test]
+    fn pieces_hash_as_the_whole() {
+        let mut hasher = Hasher::new();
+        hasher.update(b"a");
+        hasher.update(b"bc");
+        assert_eq!(hasher.finish(), Hash::of(b"abc"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod text;
 mod value;
 
 pub use error::{Code, Coded, Kind};
-pub use hash::{Hash, IntentHash};
+pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
 pub use text::ParseIdError;
 pub use value::Value;

@@ -24,11 +24,79 @@ pub const RANGE_BYTES_MAX: usize = 4_000_000;
 /// Deep enough for any data made by people, shallow enough for the smallest thread stack.
 pub const VALUE_DEPTH_MAX: u32 = 64;
 
+/// What one append writes at most: its entries must fit a transaction together with what the turn publishes.
+pub const BATCH_RECORDS_MAX: usize = 10_000;
+
+/// Leaves room under the value bound for the stamps and the frame that the journal puts around an item.
+pub const INBOX_ITEM_BYTES_MAX: usize = 64 * 1024;
+
+/// A payload above this is moved to the content store when it is enqueued; below, another object costs more.
+pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// What one transaction enqueues at most, so that with the largest items it still fits.
+pub const INBOX_BATCH_ITEMS_MAX: usize = 1_024;
+
+/// How much waits in an inbox unless its world says otherwise: minutes of a fast sender, not hours.
+pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
+
+/// The same in bytes.
+pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
+
+/// What one turn takes from an inbox at most.
+pub const TURN_ITEMS_MAX: usize = 4_096;
+
+/// The same in bytes: a turn writes each item once more, with its outcome, and must fit a transaction.
+pub const TURN_BYTES_MAX: usize = 2_000_000;
+
+/// What one turn publishes at most; their index has 16 bits.
+pub const TURN_INTENTS_MAX: usize = 16_384;
+
+/// How many roots a snapshot lists at most: each is looked up when it is committed and when it is loaded.
+pub const SNAPSHOT_ROOTS_MAX: usize = 10_000;
+
+/// How many ancestors the history of a fork is followed through.
+pub const LINEAGE_DEPTH_MAX: usize = 1_000;
+
+/// How many leases one transaction renews.
+pub const RENEWALS_MAX: usize = 1_000;
+
+/// What a content-store object may have to live in the engine: below, a second round trip costs more than the
+/// bytes; above, values crowd the engine's cache, and a commit log carries every body twice.
+pub const BLOB_INLINE_BYTES_MAX: usize = 16 * 1024;
+
+/// The largest object that S3 copies in one request, which a put of unknown hash ends with.
+pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
+
+/// What a get returns in one piece; larger objects are read as a stream or in ranges.
+pub const BLOB_WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The buffer of a streamed body. Stores want parts of 5 MiB and more, all of one size, and at most 10,000 of
+/// them; two buffers are in use at a time.
+pub const BLOB_PART_BYTES: usize = 8 * 1024 * 1024;
+
+/// References that one object declares: as many hashes as one engine value holds with room to spare.
+pub const BLOB_REFS_MAX: usize = 2_048;
+
+/// Records of one segment, before compression: built in memory, written by one request.
+pub const SEGMENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Heights of one segment; bounds the list of hot keys that are deleted after it.
+pub const SEGMENT_RECORDS_MAX: u64 = 65_536;
+
+/// A block is closed once it holds this much before compression: what a read of one record costs.
+pub const SEGMENT_BLOCK_BYTES: usize = 64 * 1024;
+
+/// A block never holds more before compression: the target, and one record of the largest size on top.
+pub const SEGMENT_BLOCK_BYTES_MAX: usize = 256 * 1024;
+
+/// The index inside a segment: its blocks and every hash that its records refer to.
+pub const SEGMENT_FOOTER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Hot keys deleted by one transaction after an export: small enough that the foreground does not notice.
+pub const SEGMENT_DELETE_CHUNK: u64 = 1_000;
+
 /// A journal record is one value of an engine, with room for what the store adds.
 pub const RECORD_BYTES_MAX: usize = 90_000;
-
-/// Payloads above this are content-store objects, so that a batch of records stays small.
-pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16_384;
 
 /// What a program may pass in one payload: what an adapter or another world can take in one piece.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;

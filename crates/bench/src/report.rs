@@ -1,0 +1,69 @@
+//! Figures, gathered and printed: a median of several runs, with its spread.
+
+use crate::{Format, machine::Machine};
+use serde::Serialize;
+
+/// One measured quantity.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    /// What it is to reach, where something is promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    figures: Vec<Figure>,
+}
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        Self { machine: Machine::read(), figures: Vec::new() }
+    }
+
+    /// Says what is being measured, on standard error.
+    pub(crate) fn progress(&self, what: &str) {
+        eprintln!("measuring {what} …");
+    }
+
+    pub(crate) fn add(&mut self, name: impl Into<String>, unit: &'static str, mut values: Vec<f64>) -> &mut Figure {
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        let figure = Figure {
+            name: name.into(),
+            unit,
+            median: at(values.len() / 2),
+            low: at(0),
+            high: at(values.len().saturating_sub(1)),
+            goal: None,
+        };
+        self.figures.push(figure);
+        let last = self.figures.len() - 1;
+        &mut self.figures[last]
+    }
+
+    #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
+    pub(crate) fn print(&self, format: Format) {
+        if format == Format::Json {
+            println!("{}", serde_json::to_string_pretty(self).unwrap_or_default());
+            return;
+        }
+        println!("{:?}", self.machine);
+        println!("{:<52} {:>12} {:>26}  {:<10} goal", "figure", "median", "(low … high)", "unit");
+        for figure in &self.figures {
+            let spread = format!("({} … {})", short(figure.low), short(figure.high));
+            let goal = figure.goal.as_deref().unwrap_or("");
+            println!("{:<52} {:>12} {:>26}  {:<10} {goal}", figure.name, short(figure.median), spread, figure.unit);
+        }
+    }
+}
+
+fn short(value: f64) -> String {
+    if value.abs() >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}

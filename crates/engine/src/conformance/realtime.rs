@@ -1,0 +1,93 @@
+//! Strict: the order of commits respects real time. Who begins after an acknowledgement sees it.
+//!
+//! Engines get it wrong by acknowledging before applying, by reading from a replica that lags, or by handing out
+//! snapshots that were taken earlier. Each is serializable, and each breaks a caller who tells another
+//! "it is done, go and look".
+
+use super::{
+    Proof, Subject,
+    tools::{beside, counter, ensure, finished, pause, start, stored},
+};
+use crate::{Engine, RangeRead, Transaction};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, Ordering},
+};
+
+const ROUNDS: i64 = 200;
+
+async fn put_number(engine: &impl Engine, key: &[u8], number: i64) -> Proof {
+    let mut tx = engine.begin().await?;
+    tx.put(key, number.to_le_bytes().to_vec())?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// After an acknowledgement, every handle and every way of reading sees the write; also from other tasks.
+pub async fn who_begins_after_an_acknowledgement_sees_it<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
+    let other_handle = engine.clone();
+    for number in 1..=20 {
+        put_number(&engine, b"own", number).await?;
+        let found = counter(stored(&other_handle, b"own").await?.as_ref());
+        ensure!(found == number, "{number} was acknowledged, and a later transaction saw {found}");
+        let page = engine.begin().await?.range(RangeRead::prefix(b"own", 1)).await?;
+        let found = counter(page.items.first().map(|(_, value)| value));
+        ensure!(found == number, "{number} was acknowledged, and a later range read saw {found}");
+    }
+    let (acknowledged, done) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicBool::new(false)));
+    let reader = start(subject, follow(engine.clone(), acknowledged.clone(), done.clone()));
+    let written = beside(subject, vec![count_up(engine, acknowledged)]).await;
+    done.store(true, Ordering::SeqCst);
+    finished(reader).await?;
+    written.map(drop)
+}
+
+async fn count_up<E: Engine>(engine: E, acknowledged: Arc<AtomicI64>) -> Proof {
+    for number in 1..=ROUNDS {
+        put_number(&engine, b"n", number).await?;
+        acknowledged.store(number, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+async fn follow<E: Engine>(engine: E, acknowledged: Arc<AtomicI64>, done: Arc<AtomicBool>) -> Proof {
+    while !done.load(Ordering::SeqCst) {
+        let at_least = acknowledged.load(Ordering::SeqCst);
+        let found = counter(stored(&engine, b"n").await?.as_ref());
+        ensure!(found >= at_least, "{at_least} was acknowledged, and a transaction begun afterwards saw {found}");
+        pause().await;
+    }
+    Ok(())
+}
+
+/// `first` is always written and acknowledged before `second`: no snapshot shows the second without the first.
+pub async fn an_acknowledged_chain_is_seen_in_order<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = start(subject, compare(engine.clone(), done.clone()));
+    let written = beside(subject, vec![chain(engine)]).await;
+    done.store(true, Ordering::SeqCst);
+    finished(reader).await?;
+    written.map(drop)
+}
+
+async fn chain<E: Engine>(engine: E) -> Proof {
+    for number in 1..=ROUNDS {
+        put_number(&engine, b"first", number).await?;
+        put_number(&engine, b"second", number).await?;
+    }
+    Ok(())
+}
+
+async fn compare<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Proof {
+    while !done.load(Ordering::SeqCst) {
+        let mut tx = engine.begin().await?;
+        let first = counter(tx.get(b"first").await?.as_ref());
+        let second = counter(tx.get(b"second").await?.as_ref());
+        let in_order = second == first || second == first - 1;
+        ensure!(in_order, "one snapshot shows first={first} and second={second}");
+        pause().await;
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Every file that the engine itself writes is reached through this trait, so that tests can put a
+//! faulty disk under it. (The tree writes its own files; it is rebuilt from the log, see `mod.rs`.)
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// One flat folder of files.
+pub trait Disk: Send + Sync + 'static {
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Opens a file that exists.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Makes a file that did not exist, empty.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Gives a file another name, replacing what has that name. Durable after [`Disk::sync_folder`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file. Durable after [`Disk::sync_folder`].
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes the set of files and their names durable.
+    fn sync_folder(&self) -> io::Result<()>;
+    /// Where a file is, for messages.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// One open file.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks a file whether it is empty")]
+pub trait DiskFile: Send + Sync {
+    fn len(&self) -> io::Result<u64>;
+    /// Reads what is there; fewer bytes than asked for may come, none at the end.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes, perhaps fewer bytes than given. Durable after [`DiskFile::sync`].
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
+    /// Makes what was written durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl dyn DiskFile + '_ {
+    pub(super) fn write_all_at(&self, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.write_at(offset, bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    offset += written as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the buffer as far as the file goes, and says how far that was.
+    pub(super) fn read_up_to(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_at(offset + filled as u64, &mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// A folder of the operating system.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Disk for Folder {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.0)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).create_new(true).open(self.path(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl DiskFile for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,164 @@
+//! The janitor: what need not happen between a commit and its answer.
+//!
+//! One thread writes full memory tables to files, gives their log segments back, keeps a spare segment
+//! ready and syncs the watermark. Another merges files. Both sleep until there is something to do.
+
+use super::{Shared, tree::Tree};
+use crate::EngineError;
+use parking_lot::{Condvar, Mutex};
+use std::time::Duration;
+
+/// Memory tables that may wait to be written before commits wait for them.
+const SEALED_MEMTABLES_MAX: usize = 3;
+/// Sorted runs that may pile up before commits wait: each slows every read that misses.
+const UNSORTED_RUNS_MAX: usize = 24;
+/// How old the synced watermark may get, and how soon after a failure the disk is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Janitor {
+    memtable_bytes: u64,
+    state: Mutex<State>,
+    /// Something to do, or an end.
+    work: Condvar,
+    /// Something was done.
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    committed: bool,
+    sealed: bool,
+    merge: bool,
+    stopped: bool,
+    /// Why the last attempt to write files failed; cleared by one that succeeds.
+    failure: Option<EngineError>,
+}
+
+impl Janitor {
+    pub(super) fn new(memtable_bytes: u64) -> Self {
+        Self { memtable_bytes, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
+    }
+
+    /// Something was committed, so the watermark is to be synced soon.
+    pub(super) fn note_commit(&self) {
+        let mut state = self.state.lock();
+        if !state.committed {
+            state.committed = true;
+            self.work.notify_all();
+        }
+    }
+
+    pub(super) fn seal_if_large(&self, tree: &Tree) {
+        if tree.memtable_bytes() >= self.memtable_bytes {
+            tree.seal_memtable();
+            self.state.lock().sealed = true;
+            self.work.notify_all();
+        }
+    }
+
+    /// Waits while the files lag too far behind. If they cannot be written at all, says why.
+    pub(super) fn wait_for_room(&self, tree: &Tree) -> Result<(), EngineError> {
+        let lags = || tree.sealed_memtables() >= SEALED_MEMTABLES_MAX || tree.unsorted_runs() >= UNSORTED_RUNS_MAX;
+        if !lags() {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        while lags() {
+            if let Some(error) = &state.failure {
+                return Err(error.clone());
+            }
+            if state.stopped {
+                return Err(EngineError::Closed);
+            }
+            self.done.wait_for(&mut state, PAUSE);
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.work.notify_all();
+        self.done.notify_all();
+    }
+
+    /// The first thread: files, log segments, watermark.
+    pub(super) fn run(&self, shared: &Shared) {
+        loop {
+            let mut state = self.state.lock();
+            while !state.committed && !state.sealed && !state.stopped {
+                self.work.wait(&mut state);
+            }
+            if !state.sealed && !state.stopped {
+                self.work.wait_for(&mut state, PAUSE); // let commits gather, unless there is a table to write
+            }
+            let (stopped, sealed) = (state.stopped, state.sealed);
+            (state.committed, state.sealed) = (false, false);
+            drop(state);
+            if let Err(error) = shared.watermark.sync() {
+                tracing::warn!(%error, "syncing the watermark failed");
+            }
+            if stopped {
+                return;
+            }
+            if sealed {
+                self.report(self.write_files(shared));
+            }
+        }
+    }
+
+    fn write_files(&self, shared: &Shared) -> Result<(), EngineError> {
+        let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
+        shared.snapshots.publish_if_unchanged(&shared.tree);
+        let tidy = shared.log.retire(persisted).and_then(|()| shared.log.prepare_spare());
+        self.state.lock().merge = true;
+        self.work.notify_all();
+        // The log goes on without a spare, and a segment that could not be retired is retired later.
+        if let Err(error) = tidy {
+            tracing::warn!(%error, "tidying the log failed");
+        }
+        Ok(())
+    }
+
+    /// The second thread: merges files until they are in order.
+    pub(super) fn merge(&self, shared: &Shared) {
+        loop {
+            let mut state = self.state.lock();
+            while !state.merge && !state.stopped {
+                self.work.wait(&mut state);
+            }
+            if state.stopped {
+                return;
+            }
+            state.merge = false;
+            drop(state);
+            let shape = shared.tree.shape();
+            let merged = shared.tree.compact(shared.oldest_snapshot().seqno);
+            let again = merged.is_ok() && shared.tree.shape() != shape;
+            if let Err(error) = merged {
+                tracing::warn!(%error, "merging files failed");
+            } else {
+                shared.snapshots.publish_if_unchanged(&shared.tree);
+            }
+            self.state.lock().merge |= again;
+            self.done.notify_all();
+        }
+    }
+
+    /// Keeps a failure for those who wait, and comes back to it after a pause.
+    fn report(&self, outcome: Result<(), EngineError>) {
+        let mut state = self.state.lock();
+        match outcome {
+            Ok(()) => state.failure = None,
+            Err(error) => {
+                tracing::warn!(%error, "writing a memory table to a file failed");
+                state.failure = Some(error);
+                state.sealed = true;
+                self.done.notify_all();
+                if !state.stopped {
+                    self.work.wait_for(&mut state, PAUSE);
+                }
+            }
+        }
+        self.done.notify_all();
+    }
+}

@@ -1,0 +1,268 @@
+//! The embedded engine: one folder, one process, no server.
+//!
+//! ```text
+//! transaction ──commit──▶ queue ──▶ sequencer ──one synced frame──▶ log
+//!                                       │                            │ replayed at open
+//!      ▲ answer                         ▼                            ▼
+//!      └───────────────────────────── applier ──────────────────▶ lsm-tree ──janitor──▶ files
+//! ```
+//!
+//! The log is the truth until the tree has persisted what it says. The tree has no log of its own, and
+//! its files can be damaged or lost without harm only as long as the log still holds their content;
+//! afterwards its own checksums guard them.
+//!
+//! See `docs/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
+
+mod backup;
+mod conflicts;
+pub mod disk;
+mod folder;
+mod janitor;
+mod log;
+mod queue;
+mod sequencer;
+pub mod sim_disk;
+mod snapshots;
+mod transaction;
+mod tree;
+mod watermark;
+
+use crate::{Engine, EngineError, memory::ClockMs, watch::Watches};
+pub use backup::{Backup, backup, restore};
+use bytes::Bytes;
+use disk::{Disk, Folder};
+pub use folder::FORMAT;
+use folder::Progress;
+use janitor::Janitor;
+use log::{Log, frame};
+use mundi_model::limits;
+use queue::Queue;
+use sequencer::Sequencer;
+use snapshots::{Snapshot, Snapshots};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+pub use transaction::EmbeddedTransaction;
+use tree::Tree;
+use watermark::Watermark;
+
+/// The version of the first group that a folder ever commits; version 0 is the empty state.
+const FIRST_VERSION: u64 = 1;
+
+/// How an embedded engine is set up. The defaults suit a laptop and a server alike.
+#[derive(Clone)]
+pub struct Options {
+    /// Size of a log segment.
+    pub segment_bytes: u64,
+    /// Size at which a memory table is written to a file.
+    pub memtable_bytes: u64,
+    /// Memory for blocks of files.
+    pub cache_bytes: u64,
+    /// By which transactions grow old.
+    pub clock_ms: ClockMs,
+    /// The disk under the log; `None` for a folder of the operating system.
+    pub disk: Option<Arc<dyn Disk>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 16 << 20,
+            memtable_bytes: 32 << 20,
+            cache_bytes: 32 << 20,
+            clock_ms: monotonic_clock_ms(),
+            disk: None,
+        }
+    }
+}
+
+/// Milliseconds since now.
+fn monotonic_clock_ms() -> ClockMs {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an engine is at the edge; its clock ages transactions and nothing else"
+    )]
+    let start = Instant::now();
+    Arc::new(move || u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The engine that users run. Cheap to clone; the folder closes when the last clone and the last
+/// transaction are gone.
+#[derive(Clone)]
+pub struct Embedded(Arc<Inner>);
+
+/// What all threads share.
+struct Shared {
+    queue: Queue,
+    log: Log,
+    watermark: Watermark,
+    tree: Tree,
+    snapshots: Snapshots,
+    watches: Watches,
+    janitor: Janitor,
+    clock_ms: ClockMs,
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    path: PathBuf,
+    /// Released last, after the threads have ended.
+    _lock: folder::Lock,
+}
+
+impl Embedded {
+    /// Opens a data folder, and makes it if it is missing or empty.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
+        Self::open_with(path, &Options::default())
+    }
+
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, EngineError> {
+        let path = path.as_ref();
+        let lock = folder::lock(path)?;
+        let disk = disk_of(path, options)?;
+        match folder::progress(&*disk, path)? {
+            Progress::Ready => {}
+            Progress::Empty => Self::make(&disk, path, options)?,
+            Progress::New => {
+                folder::start_over(&*disk, path)?;
+                Self::make(&disk, path, options)?;
+            }
+        }
+        Self::recover(path, options, &disk, lock)
+    }
+
+    /// Fills a new folder. Only the last step lets anyone commit to it.
+    fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Result<(), EngineError> {
+        folder::mark(&**disk, Progress::New)?;
+        Log::create(disk.clone(), options.segment_bytes, FIRST_VERSION)?;
+        Watermark::open(&**disk)?;
+        Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
+        folder::mark(&**disk, Progress::Ready)
+    }
+
+    /// Opens a folder that is complete: checks the log before anything is touched, then replays it.
+    fn recover(path: &Path, options: &Options, disk: &Arc<dyn Disk>, lock: folder::Lock) -> Result<Self, EngineError> {
+        let watermark = Watermark::open(&**disk)?;
+        let missing = || EngineError::Corrupt { path: disk.path(""), offset: 0, what: "the log is missing".to_owned() };
+        let recovered = log::recover(disk.clone(), options.segment_bytes, watermark.version())?.ok_or_else(missing)?;
+        let tree = Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
+        let persisted = tree.newest().version;
+        if recovered.first_version > persisted + 1 || recovered.last_version < persisted {
+            let what = format!(
+                "the log holds versions {} to {}, but the tree ends at version {persisted}",
+                recovered.first_version, recovered.last_version
+            );
+            return Err(EngineError::Corrupt { path: disk.path(""), offset: 0, what });
+        }
+        for (frame, version) in recovered.frames_above(persisted).zip(persisted + 1..) {
+            tree.apply(version, &frame?);
+            if tree.memtable_bytes() >= options.memtable_bytes {
+                tree.seal_memtable();
+                tree.flush(tree.newest().seqno)?;
+            }
+        }
+        let shared = Shared {
+            queue: Queue::default(),
+            log: recovered.log,
+            watermark,
+            snapshots: Snapshots::new(tree.newest()),
+            tree,
+            watches: Watches::default(),
+            janitor: Janitor::new(options.memtable_bytes),
+            clock_ms: options.clock_ms.clone(),
+        };
+        Self::start(path, Arc::new(shared), lock)
+    }
+
+    fn start(path: &Path, shared: Arc<Shared>, lock: folder::Lock) -> Result<Self, EngineError> {
+        // Two groups: one being applied, one waiting, while the sequencer syncs a third.
+        let (applier, durable) = mpsc::sync_channel(1);
+        let sequencer = Sequencer::new(shared.clone(), applier);
+        let (for_applier, for_janitor, for_merge) = (shared.clone(), shared.clone(), shared.clone());
+        let mut inner = Inner { shared, threads: Vec::new(), path: path.to_owned(), _lock: lock };
+        inner.spawn("mundi-sequencer", move || sequencer.run())?;
+        inner.spawn("mundi-applier", move || sequencer::apply(&for_applier, &durable))?;
+        inner.spawn("mundi-janitor", move || for_janitor.janitor.run(&for_janitor))?;
+        inner.spawn("mundi-merge", move || for_merge.janitor.merge(&for_merge))?;
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The folder that it was opened on.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+}
+
+/// The disk that the log of a folder is on.
+fn disk_of(path: &Path, options: &Options) -> Result<Arc<dyn Disk>, EngineError> {
+    if let Some(disk) = options.disk.clone() {
+        return Ok(disk);
+    }
+    let log = path.join(folder::LOG);
+    Ok(Arc::new(Folder::new(&log).map_err(|error| folder::folder_error(&log, error))?))
+}
+
+impl Inner {
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), EngineError> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+        self.threads.push(thread.map_err(|error| EngineError::failed("starting a thread", error))?);
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        self.shared.janitor.stop();
+        self.shared.watches.close();
+        for thread in self.threads.drain(..) {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The oldest state that a transaction may still read. One that is too old to be allowed to read, with
+    /// as much time again for a read that is under way, no longer counts.
+    fn oldest_snapshot(&self) -> Snapshot {
+        let now_ms = (self.clock_ms)();
+        self.snapshots.oldest(now_ms.saturating_sub(2 * limits::TRANSACTION_AGE_MS_MAX))
+    }
+}
+
+impl Watches {
+    fn wake_written(&self, frame: &Bytes) {
+        if !self.is_empty() {
+            let keys: Vec<Bytes> = frame::writes(frame).map(|(key, _)| key).collect();
+            self.wake(keys.iter());
+        }
+    }
+}
+
+impl Engine for Embedded {
+    type Transaction = EmbeddedTransaction;
+
+    async fn begin(&self) -> Result<EmbeddedTransaction, EngineError> {
+        let now_ms = (self.0.shared.clock_ms)();
+        Ok(EmbeddedTransaction::new(self.clone(), self.0.shared.snapshots.open(now_ms)))
+    }
+
+    fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
+        let shared = self.0.shared.clone();
+        self.0.shared.watches.clone().until(Bytes::copy_from_slice(key), move |key| {
+            let newest = shared.snapshots.open((shared.clock_ms)());
+            Ok(shared.tree.get(key, newest.at().seqno)? != seen)
+        })
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded").field("path", &self.0.path).finish_non_exhaustive()
+    }
+}

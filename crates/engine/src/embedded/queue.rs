@@ -1,0 +1,70 @@
+//! Commits on their way to the sequencer.
+
+use super::snapshots::OpenSnapshot;
+use crate::{CommitError, Committed, EngineError, overlay::Overlay};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use parking_lot::{Condvar, Mutex};
+
+/// More waiting commits than any machine has clients; beyond it, callers back off.
+const PROPOSALS_MAX: usize = 65_536;
+
+pub(super) type Answer = Result<Committed, CommitError>;
+
+/// A transaction that wants to commit.
+pub(super) struct Proposal {
+    pub(super) snapshot: OpenSnapshot,
+    pub(super) overlay: Overlay,
+    /// The keys that its deleted ranges hold in its snapshot.
+    pub(super) cleared_keys: Vec<Bytes>,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Proposal>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(super) fn push(&self, proposal: Proposal) -> Result<(), EngineError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(EngineError::Closed);
+        }
+        if state.waiting.len() >= PROPOSALS_MAX {
+            return Err(EngineError::Busy { what: "the queue of commits", max: PROPOSALS_MAX });
+        }
+        state.waiting.push(proposal);
+        let was_empty = state.waiting.len() == 1;
+        drop(state);
+        if was_empty {
+            self.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Takes everything that waits, once something does. `false` when the queue is closed and empty.
+    pub(super) fn take(&self, into: &mut Vec<Proposal>) -> bool {
+        let mut state = self.state.lock();
+        while state.waiting.is_empty() {
+            if state.closed {
+                return false;
+            }
+            self.filled.wait(&mut state);
+        }
+        std::mem::swap(&mut state.waiting, into);
+        true
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.filled.notify_all();
+    }
+}

@@ -1,0 +1,262 @@
+//! The sequencer: one thread that decides the order of commits and makes them durable in groups.
+//!
+//! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
+//! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
+//! with the load, and a lone commit never waits for company. The applier then makes the group visible
+//! and only after that answers.
+
+use super::{
+    Shared,
+    conflicts::RecentWrites,
+    log::{AppendError, frame::FrameBuilder},
+    queue::{Answer, Proposal},
+};
+use crate::{
+    CommitError, Committed, EngineError,
+    overlay::{Write, added},
+};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use mundi_model::Stamp;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, mpsc},
+};
+
+/// The writes of a group in order; of two on one key, the later holds.
+type Writes = Vec<(Bytes, Option<Bytes>)>;
+
+/// A group ends before this many bytes, so that a frame stays far below the limit of the log.
+const GROUP_BYTES: usize = 8 << 20;
+/// The order within a group is the two-byte part of a stamp.
+const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
+
+/// A group that is on disk.
+pub(super) struct Durable {
+    pub(super) version: u64,
+    pub(super) frame: Bytes,
+    pub(super) answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
+}
+
+pub(super) struct Sequencer {
+    shared: Arc<Shared>,
+    applier: mpsc::SyncSender<Durable>,
+    recent: RecentWrites,
+    /// Groups that are on disk and perhaps not yet in the tree.
+    unapplied: VecDeque<(u64, Writes)>,
+    /// Counters that the group in the making has added to, and where in it their sums stand.
+    sums: BTreeMap<Bytes, usize>,
+}
+
+/// A group in the making.
+#[derive(Default)]
+struct Group {
+    writes: Writes,
+    bytes: usize,
+    answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
+}
+
+impl Sequencer {
+    pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Durable>) -> Self {
+        let recent = RecentWrites::new(shared.snapshots.newest().version);
+        Self { shared, applier, recent, unapplied: VecDeque::new(), sums: BTreeMap::new() }
+    }
+
+    /// Runs until the queue is closed.
+    pub(super) fn run(mut self) {
+        let mut waiting = Vec::new();
+        while self.shared.queue.take(&mut waiting) {
+            let refused = self.shared.janitor.wait_for_room(&self.shared.tree).err();
+            let mut proposals = waiting.drain(..);
+            while proposals.len() > 0 {
+                match &refused {
+                    Some(error) => proposals.by_ref().for_each(|proposal| refuse(proposal, error.clone().into())),
+                    None => self.commit_group(&mut proposals),
+                }
+            }
+        }
+    }
+
+    fn commit_group(&mut self, proposals: &mut impl Iterator<Item = Proposal>) {
+        let oldest = self.shared.oldest_snapshot();
+        self.recent.forget_up_to(oldest.version);
+        self.forget_applied();
+        self.sums.clear();
+        let version = self.shared.log.next_version();
+        let mut group = self.sequence(version, proposals);
+        if group.answers.is_empty() {
+            return;
+        }
+        // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
+        group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let appended = self.shared.log.append(|version, chain| encode(&group, version, chain));
+        match appended {
+            Ok(frame) => {
+                self.shared.watermark.note(version);
+                self.shared.janitor.note_commit();
+                self.unapplied.push_back((version, group.writes));
+                // The applier lives as long as this thread holds the sending half.
+                let _ended = self.applier.send(Durable { version, frame, answers: group.answers });
+            }
+            Err(AppendError::NotWritten(error)) => fail_all(group.answers, &CommitError::Engine(error)),
+            Err(AppendError::Unknown(error)) => fail_all(group.answers, &CommitError::Unknown(error)),
+        }
+    }
+
+    /// Puts commits in order until the group is full. Those that lost a race are answered here.
+    fn sequence(&mut self, version: u64, proposals: &mut impl Iterator<Item = Proposal>) -> Group {
+        let mut group = Group::default();
+        while group.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
+            let Some(proposal) = proposals.next() else { break };
+            if !self.recent.allow(&proposal.overlay.reads, proposal.snapshot.at().version) {
+                refuse(proposal, CommitError::Conflict);
+                continue;
+            }
+            // A group has fewer than 2^16 commits.
+            let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
+            match self.sums_after(&proposal, version, &group) {
+                Ok(sums) => self.resolve(version, Stamp::new(version, order), proposal, sums, &mut group),
+                Err(error) => refuse(proposal, error.into()),
+            }
+        }
+        group
+    }
+
+    /// Adds the writes of one commit to the group, with ranges, additions and stamps filled in.
+    fn resolve(
+        &mut self,
+        version: u64,
+        stamp: Stamp,
+        proposal: Proposal,
+        sums: Vec<(Bytes, Bytes)>,
+        group: &mut Group,
+    ) {
+        let Proposal { snapshot, overlay, cleared_keys, answer } = proposal;
+        for (start, end) in &overlay.cleared {
+            let later = self.recent.written_after(snapshot.at().version, start, end);
+            let later: Vec<Bytes> = later.cloned().collect();
+            for key in later {
+                self.write(group, version, key, None);
+            }
+        }
+        for key in cleared_keys {
+            self.write(group, version, key, None);
+        }
+        for (key, write) in overlay.writes.into_writes() {
+            match write {
+                Write::Put(value) => self.write(group, version, key, Some(value)),
+                Write::Delete => self.write(group, version, key, None),
+                Write::Add(_) => {}
+            }
+        }
+        for (key, sum) in sums {
+            self.write_sum(group, version, key, sum);
+        }
+        for put in overlay.stamped {
+            self.write(group, version, put.key(stamp), Some(put.value));
+        }
+        group.answers.push((answer, stamp));
+    }
+
+    fn write(&mut self, group: &mut Group, version: u64, key: Bytes, value: Option<Bytes>) {
+        if !self.sums.is_empty() {
+            self.sums.remove(&key);
+        }
+        self.recent.note(&key, version);
+        group.push(key, value);
+    }
+
+    /// A counter stands in the group once, however many commits add to it.
+    fn write_sum(&mut self, group: &mut Group, version: u64, key: Bytes, sum: Bytes) {
+        if let Some(&place) = self.sums.get(&key) {
+            group.writes[place].1 = Some(sum);
+            return;
+        }
+        self.recent.note(&key, version);
+        self.sums.insert(key.clone(), group.writes.len());
+        group.push(key, Some(sum));
+    }
+
+    /// What the counters of a commit become. Read first, because a read can fail.
+    fn sums_after(
+        &mut self,
+        proposal: &Proposal,
+        version: u64,
+        group: &Group,
+    ) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+        let mut sums = Vec::new();
+        for (key, write) in proposal.overlay.writes.iter() {
+            if let Write::Add(delta) = write {
+                let before = self.current(key, version, group)?;
+                sums.push((key.clone(), added(before.as_ref(), *delta)));
+            }
+        }
+        Ok(sums)
+    }
+
+    /// The value of a key after all that has been sequenced.
+    fn current(&mut self, key: &Bytes, version: u64, group: &Group) -> Result<Option<Bytes>, EngineError> {
+        if let Some(&place) = self.sums.get(key) {
+            return Ok(group.writes[place].1.clone());
+        }
+        let newest = self.shared.snapshots.newest();
+        match self.recent.last_written(key) {
+            Some(last) if last == version => Ok(last_write(&group.writes, key)),
+            Some(last) if last > newest.version => {
+                let group = self.unapplied.iter().find(|(version, _)| *version == last);
+                Ok(group.and_then(|(_, writes)| last_write(writes, key)))
+            }
+            _ => self.shared.tree.get(key, newest.seqno),
+        }
+    }
+
+    fn forget_applied(&mut self) {
+        let applied = self.shared.snapshots.newest().version;
+        while self.unapplied.front().is_some_and(|(version, _)| *version <= applied) {
+            self.unapplied.pop_front();
+        }
+    }
+}
+
+impl Group {
+    fn push(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.writes.push((key, value));
+    }
+}
+
+fn last_write(writes: &Writes, key: &Bytes) -> Option<Bytes> {
+    let (_, value) = writes.iter().rev().find(|(written, _)| written == key)?;
+    value.clone()
+}
+
+fn encode(group: &Group, version: u64, chain: u64) -> (Bytes, u64) {
+    let mut frame = FrameBuilder::with_capacity(group.bytes + 8 * group.writes.len());
+    for (key, value) in &group.writes {
+        frame.write(key, value.as_deref());
+    }
+    frame.finish(version, chain)
+}
+
+fn refuse(proposal: Proposal, error: CommitError) {
+    let _gone = proposal.answer.send(Err(error));
+}
+
+fn fail_all(answers: Vec<(oneshot::Sender<Answer>, Stamp)>, error: &CommitError) {
+    for (answer, _) in answers {
+        let _gone = answer.send(Err(error.clone()));
+    }
+}
+
+/// The applier: makes durable groups visible, in order, and answers.
+pub(super) fn apply(shared: &Shared, durable: &mpsc::Receiver<Durable>) {
+    while let Ok(Durable { version, frame, answers }) = durable.recv() {
+        let snapshot = shared.tree.apply(version, &frame);
+        shared.snapshots.publish(snapshot);
+        shared.watches.wake_written(&frame);
+        for (answer, stamp) in answers {
+            let _gone = answer.send(Ok(Committed::At(stamp)));
+        }
+        shared.janitor.seal_if_large(&shared.tree);
+    }
+}

@@ -1,0 +1,102 @@
+//! A transaction on the embedded engine.
+//!
+//! Reads are answered on the caller's thread, from memory or from a block of a file. They take no lock
+//! that a commit would wait for.
+
+use super::{Embedded, Shared, queue::Proposal, snapshots::OpenSnapshot};
+use crate::{CommitError, Committed, EngineError, Page, RangeRead, Transaction, overlay::Overlay};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use mundi_model::limits;
+
+pub struct EmbeddedTransaction {
+    engine: Embedded,
+    snapshot: OpenSnapshot,
+    overlay: Overlay,
+}
+
+impl EmbeddedTransaction {
+    pub(super) fn new(engine: Embedded, snapshot: OpenSnapshot) -> Self {
+        Self { engine, snapshot, overlay: Overlay::default() }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.engine.0.shared
+    }
+
+    fn check_age(&self) -> Result<(), EngineError> {
+        let age_ms = (self.shared().clock_ms)().saturating_sub(self.snapshot.begun_ms());
+        if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
+    }
+
+    fn read(&mut self, key: &[u8], depends: bool) -> Result<Option<Bytes>, EngineError> {
+        self.check_age()?;
+        let (tree, seqno) = (&self.engine.0.shared.tree, self.snapshot.at().seqno);
+        self.overlay.get(key, depends, |key| tree.get(key, seqno))
+    }
+
+    /// The keys that the deleted ranges hold in the snapshot. What was added since, the sequencer knows.
+    fn cleared_keys(&mut self) -> Result<Vec<Bytes>, EngineError> {
+        let seqno = self.snapshot.at().seqno;
+        let mut keys = Vec::new();
+        for (start, end) in &self.overlay.cleared.clone() {
+            for item in self.engine.0.shared.tree.range(start, end, false, seqno) {
+                let (key, _) = item?;
+                self.overlay.count_cleared(key.len())?;
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+}
+
+impl Transaction for EmbeddedTransaction {
+    async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.read(key, true)
+    }
+
+    async fn get_snapshot(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.read(key, false)
+    }
+
+    async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
+        self.check_age()?;
+        let (tree, seqno) = (&self.engine.0.shared.tree, self.snapshot.at().seqno);
+        self.overlay.range(&read, tree.range(&read.start, &read.end, read.reverse, seqno))
+    }
+
+    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.overlay.put(key, value.into())
+    }
+
+    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.overlay.put_stamped(prefix, suffix, value.into())
+    }
+
+    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
+        self.overlay.add(key, delta)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        self.overlay.delete(key)
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
+        self.overlay.delete_range(start, end)
+    }
+
+    async fn commit(mut self) -> Result<Committed, CommitError> {
+        if self.overlay.is_read_only() {
+            return Ok(Committed::ReadOnly);
+        }
+        if self.check_age().is_err() {
+            return Err(CommitError::Conflict);
+        }
+        let cleared_keys = self.cleared_keys()?;
+        let (answer, answered) = oneshot::channel();
+        let Self { engine, snapshot, overlay } = self;
+        engine.0.shared.queue.push(Proposal { snapshot, overlay, cleared_keys, answer })?;
+        // The sequencer always answers; it only goes without when its thread has died.
+        answered.await.unwrap_or(Err(CommitError::Unknown(EngineError::Closed)))
+    }
+}

@@ -1,0 +1,86 @@
+//! The one error type of the crate. Causes are typed where they arise and fold into it; what a caller acts
+//! on is the stable code, and the kind that it belongs to.
+
+use crate::{
+    Fenced,
+    blobs::BlobError,
+    journal::JournalError,
+    keyspace::Family,
+    protocol::{InboxError, LeaseError, WorldError},
+    reachability::SweepError,
+    segments::SegmentError,
+    snapshot::SnapshotError,
+};
+use mundi_engine::{CommitError, EngineError};
+use mundi_model::{Code, Coded};
+
+/// Why a protocol was refused, or could not be carried out. Nothing was changed, except where a commit's
+/// fate is unknown.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    Fenced(#[from] Fenced),
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    #[error(transparent)]
+    World(#[from] WorldError),
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Inbox(#[from] InboxError),
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+}
+
+impl Coded for StoreError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Engine(error) => error.code(),
+            Self::Commit(error) => error.code(),
+            Self::Fenced(error) => error.code(),
+            Self::Damaged(error) => error.code(),
+            Self::World(error) => error.code(),
+            Self::Lease(error) => error.code(),
+            Self::Journal(error) => error.code(),
+            Self::Inbox(error) => error.code(),
+            Self::Snapshot(error) => error.code(),
+            Self::Blob(error) => error.code(),
+            Self::Segment(error) => error.code(),
+            Self::Sweep(error) => error.code(),
+        }
+    }
+}
+
+/// What lies under a key is not what its family keeps there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("damaged {} at key {key}: {cause}", family.as_str())]
+pub struct Damaged {
+    pub family: Family,
+    /// In hex.
+    pub key: String,
+    pub cause: String,
+}
+
+impl Damaged {
+    pub(crate) fn new(family: Family, key: &[u8], cause: String) -> Self {
+        Self { family, key: key.iter().map(|byte| format!("{byte:02x}")).collect(), cause }
+    }
+}
+
+impl Coded for Damaged {
+    fn code(&self) -> Code {
+        Code::StoreCorrupt
+    }
+}

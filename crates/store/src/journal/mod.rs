@@ -1,0 +1,12 @@
+//! A world's journal: what may be appended, and how it is read back across segments and the hot tail.
+
+pub(crate) mod append;
+mod batch;
+mod error;
+mod history;
+mod segments;
+
+pub use batch::Batch;
+pub use error::JournalError;
+pub use history::{History, StoredRecord};
+pub use segments::{NoSegments, Segments};

@@ -1,0 +1,51 @@
+//! The seam to the cold part of a journal: records that were moved out of the engine into objects.
+
+use crate::StoreError;
+use bytes::Bytes;
+use mundi_model::{Height, UniverseId, WorldId};
+use std::{future::Future, sync::Arc};
+
+/// Reads records out of segments.
+///
+/// A reader looks into the engine first and asks here only for what is not there. Export commits the index
+/// of a segment before it deletes a hot key, so a record that the engine no longer has is found here.
+pub trait Segments: Send + Sync {
+    /// Records from `from` on, contiguous and in order, as their canonical bytes: at least one, and not
+    /// beyond `until`, nor more than fits into a page. `None` when no segment holds `from`.
+    fn read(
+        &self,
+        universe: UniverseId,
+        world: WorldId,
+        from: Height,
+        until: Height,
+    ) -> impl Future<Output = Result<Option<Vec<(Height, Bytes)>>, StoreError>> + Send;
+}
+
+/// A store that never exports: everything is in the engine.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSegments;
+
+impl Segments for NoSegments {
+    async fn read(
+        &self,
+        _: UniverseId,
+        _: WorldId,
+        _: Height,
+        _: Height,
+    ) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
+        Ok(None)
+    }
+}
+
+/// One store of segments serves many readers.
+impl<S: Segments> Segments for Arc<S> {
+    async fn read(
+        &self,
+        universe: UniverseId,
+        world: WorldId,
+        from: Height,
+        until: Height,
+    ) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
+        (**self).read(universe, world, from, until).await
+    }
+}

@@ -1,0 +1,98 @@
+//! `u/<u>/effects/dedupe/<world>/<intent_hash>`: what became of a published intent.
+//!
+//! Written by `commit_turn` (pending, cancelled) and by the acknowledgement (complete). Monotonic in that order.
+//! Removed after its window, never while the intent is open. The world stands in the key although the intent
+//! hash covers it: no mistake in a hash can make one world's effect swallow another's.
+
+use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
+use crate::StoreError;
+use minicbor::{Decode, Encode};
+use mundi_engine::Transaction;
+use mundi_model::{IntentHash, UniverseId, WorldId, record::ReceiptStatus};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct EffectDedupe {
+    #[n(0)]
+    pub status: EffectStatus,
+    #[n(1)]
+    pub at_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub enum EffectStatus {
+    #[n(0)]
+    Pending,
+    /// The world withdrew it: whoever claims it drops it.
+    #[n(1)]
+    Cancelled,
+    /// Its terminal receipt was enqueued.
+    #[n(2)]
+    Complete(#[n(0)] ReceiptStatus),
+}
+
+pub fn key(universe: UniverseId, world: WorldId, intent: IntentHash) -> Key {
+    KeyBuilder::universe(universe, Family::EffectDedupe).bytes(world.as_bytes()).bytes(intent.as_bytes()).key()
+}
+
+pub fn parse(universe: UniverseId, key: &[u8]) -> Result<(WorldId, IntentHash), StoreError> {
+    let prefix = KeyBuilder::universe(universe, Family::EffectDedupe).key();
+    let mut reader = KeyReader::after(Family::EffectDedupe, &prefix, key)?;
+    let parts = (reader.world()?, reader.intent()?);
+    reader.end(parts)
+}
+
+/// All records of one world.
+pub(crate) fn of_world(universe: UniverseId, world: WorldId) -> Span {
+    KeyBuilder::universe(universe, Family::EffectDedupe).bytes(world.as_bytes()).key().span()
+}
+
+pub async fn read<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    intent: IntentHash,
+) -> Result<Option<EffectDedupe>, StoreError> {
+    get(tx, Family::EffectDedupe, &key(universe, world, intent)).await
+}
+
+pub(crate) fn write<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    intent: IntentHash,
+    dedupe: &EffectDedupe,
+) -> Result<(), StoreError> {
+    put(tx, &key(universe, world, intent), dedupe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::laws;
+    use proptest::prelude::*;
+
+    /// Once effects were deduplicated by a hash that left out the world, and a fork's effect was swallowed.
+    #[test]
+    fn one_hash_in_two_worlds_is_two_effects() {
+        let (intent, other) = (IntentHash::of(b"i"), WorldId::from_bytes([9; 16]));
+        assert_ne!(key(laws::universe(), laws::world(), intent), key(laws::universe(), other, intent));
+    }
+
+    proptest! {
+        #[test]
+        fn keys_sort_by_world_then_intent(a in (laws::worlds(), laws::intents()), b in (laws::worlds(), laws::intents())) {
+            let universe = laws::universe();
+            laws::keys_are_ordered((a, b), |(world, intent)| key(universe, *world, *intent), |key| parse(universe, key))?;
+        }
+
+        #[test]
+        fn the_value_survives(at_ns: u64, which in 0..3u8, noise: Vec<u8>) {
+            let status = match which {
+                0 => EffectStatus::Pending,
+                1 => EffectStatus::Cancelled,
+                _ => EffectStatus::Complete(ReceiptStatus::Timeout),
+            };
+            laws::value_survives(Family::EffectDedupe, &EffectDedupe { status, at_ns }, &noise)?;
+        }
+    }
+}

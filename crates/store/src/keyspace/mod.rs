@@ -1,0 +1,136 @@
+//! Every key that Mundi stores, one file per family.
+//!
+//! A key is `universe (16) | family (1) | ...`, or for what belongs to one world
+//! `universe (16) | WORLD (1) | world (16) | family (1) | ...`, so that a world's keys lie together. Numbers
+//! are big-endian and of fixed width: keys compare as what they stand for. Values are canonical CBOR,
+//! except counters, which the engine itself adds to.
+//!
+//! There is no raw-key API above the engine: a [`Key`] comes from the constructor of its family, and each
+//! constructor takes the [`UniverseId`]. The ordinals in [`Family`] are persisted; a test pins them.
+
+mod codec;
+#[cfg(test)]
+pub(crate) mod laws;
+
+pub mod assigned_world;
+pub mod assignment;
+pub mod baseline;
+pub mod blob_edge;
+pub mod cas_doomed;
+pub mod cas_meta;
+pub mod dead_letter;
+pub mod dedupe_bucket;
+pub mod effect_attempt;
+pub mod effect_dedupe;
+pub mod effect_inflight;
+pub mod effect_pending;
+pub mod gc_pin;
+pub mod inbox_compaction;
+pub mod inbox_cursor;
+pub mod inbox_dedupe;
+pub mod inbox_depth;
+pub mod inbox_entry;
+pub mod journal_entry;
+pub mod journal_head;
+pub mod lease;
+pub mod lease_term;
+pub mod lineage_child;
+pub mod low_water;
+pub mod manifest_at;
+pub mod notify;
+pub mod queue;
+pub mod ready;
+pub mod ready_notify;
+pub mod reply;
+pub mod segment;
+pub mod segment_checkpoint;
+mod shard;
+pub mod snapshot;
+pub mod timer_dedupe;
+pub mod timer_due;
+pub mod timer_inflight;
+pub mod universe_meta;
+pub mod worker;
+pub mod world_meta;
+
+pub use codec::{Key, Span};
+pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, put};
+pub use shard::{SHARDS, Shard};
+
+use mundi_model::UniverseId;
+
+macro_rules! families {
+    ($($(#[$doc:meta])* $name:ident = $ordinal:literal, $text:literal;)*) => {
+        /// The key families. Ordinals are persisted: never renumbered, never reused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Family {
+            $($(#[$doc])* $name = $ordinal,)*
+        }
+
+        impl Family {
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The name that the seeds give it, for errors and tools.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+impl Family {
+    /// All keys of this family of a universe begin with it.
+    pub(crate) fn prefix(self, universe: UniverseId) -> Key {
+        KeyBuilder::universe(universe, self).key()
+    }
+}
+
+families! {
+    // Of a universe.
+    UniverseMeta = 0x01, "meta";
+    CasMeta = 0x02, "cas/meta";
+    BlobEdge = 0x03, "cas/edge";
+    Segment = 0x04, "segments";
+    SegmentCheckpoint = 0x05, "segments/checkpoint";
+    Sweep = 0x06, "cas/sweep";
+    EffectPending = 0x10, "effects/pending";
+    EffectInflight = 0x11, "effects/inflight";
+    EffectAttempt = 0x12, "effects/attempts";
+    EffectDedupe = 0x13, "effects/dedupe";
+    TimerDue = 0x18, "timers/due";
+    TimerInflight = 0x19, "timers/inflight";
+    TimerDedupe = 0x1a, "timers/dedupe";
+    DedupeBucket = 0x1c, "dedupe/bucket";
+    LowWater = 0x1d, "queues/low_water";
+    DeadLetter = 0x1e, "dead_letter";
+    Worker = 0x20, "workers";
+    Assignment = 0x21, "assignments";
+    AssignedWorld = 0x22, "assignments/by_worker";
+    Ready = 0x23, "ready";
+    ReadyNotify = 0x24, "ready/notify";
+    LineageChild = 0x28, "lineage/children";
+    /// What follows is a world, then one of the families below.
+    World = 0x7f, "w";
+
+    // Of a world.
+    WorldMeta = 0x80, "w/meta";
+    JournalHead = 0x81, "w/journal/head";
+    JournalEntry = 0x82, "w/journal/e";
+    ManifestAt = 0x83, "w/journal/manifest";
+    Snapshot = 0x84, "w/snapshot/by_height";
+    Baseline = 0x85, "w/baseline/active";
+    InboxEntry = 0x86, "w/inbox/e";
+    InboxCursor = 0x87, "w/inbox/cursor";
+    InboxDepth = 0x88, "w/inbox/depth";
+    InboxDedupe = 0x89, "w/inbox/dedupe";
+    InboxCompaction = 0x8a, "w/inbox/compaction";
+    Notify = 0x8b, "w/notify/counter";
+    Reply = 0x8c, "w/replies";
+    Lease = 0x90, "w/lease";
+    LeaseTerm = 0x91, "w/lease/term";
+    GcPin = 0x98, "w/gc/pin";
+}
+
+#[cfg(test)]
+mod tests;

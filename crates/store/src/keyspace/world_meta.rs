@@ -1,0 +1,135 @@
+//! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
+//!
+//! Written by `create_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`;
+//! all else is immutable. It outlives the world: an id is never used twice.
+
+use super::{Family, Key, KeyBuilder, KeyReader, get, put};
+use crate::StoreError;
+use minicbor::{Decode, Encode};
+use mundi_engine::Transaction;
+use mundi_model::{Hash, Height, UniverseId, WorldId};
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct WorldMeta {
+    #[n(0)]
+    pub created_at_ns: u64,
+    #[n(1)]
+    pub state: WorldState,
+    /// The hash of its first record: tells a repeated creation from another world with the same id.
+    #[n(2)]
+    pub first_record: Hash,
+    /// Where its own journal begins: genesis, or the height at which it was forked.
+    #[n(3)]
+    pub first_height: Height,
+    #[n(4)]
+    pub lineage: Option<Lineage>,
+    #[n(5)]
+    pub inbox: InboxBounds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum WorldState {
+    #[n(0)]
+    Live,
+    /// Takes nothing in any more; its keys are being removed.
+    #[n(1)]
+    Deleting,
+    /// Only this record and the lease's epoch are left.
+    #[n(2)]
+    Deleted,
+}
+
+/// Where a fork comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Lineage {
+    #[n(0)]
+    pub parent: WorldId,
+    #[n(1)]
+    pub forked_at: Height,
+    /// The parent's snapshot at that height.
+    #[n(2)]
+    pub parent_snapshot: Hash,
+}
+
+/// How much may wait in an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct InboxBounds {
+    #[n(0)]
+    pub items_max: u64,
+    #[n(1)]
+    pub bytes_max: u64,
+}
+
+pub fn key(universe: UniverseId, world: WorldId) -> Key {
+    KeyBuilder::world(universe, world, Family::WorldMeta).key()
+}
+
+/// All keys of all worlds of a universe; the world follows the prefix.
+pub(crate) fn worlds_prefix(universe: UniverseId) -> Key {
+    KeyBuilder::universe(universe, Family::World).key()
+}
+
+/// The world that a key below [`worlds_prefix`] belongs to.
+pub(crate) fn world_of_key(universe: UniverseId, key: &[u8]) -> Result<WorldId, StoreError> {
+    KeyReader::after(Family::World, &worlds_prefix(universe), key)?.world()
+}
+
+/// All keys of one world.
+pub(crate) fn world_prefix(universe: UniverseId, world: WorldId) -> Key {
+    KeyBuilder::universe(universe, Family::World).bytes(world.as_bytes()).key()
+}
+
+pub(crate) async fn read<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Option<WorldMeta>, StoreError> {
+    get(tx, Family::WorldMeta, &key(universe, world)).await
+}
+
+pub(crate) fn write<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    meta: &WorldMeta,
+) -> Result<(), StoreError> {
+    put(tx, &key(universe, world), meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::laws;
+    use proptest::prelude::*;
+
+    fn metas() -> impl Strategy<Value = WorldMeta> {
+        let lineage = (laws::worlds(), laws::heights(), laws::hashes())
+            .prop_map(|(parent, forked_at, parent_snapshot)| Lineage { parent, forked_at, parent_snapshot });
+        let state = prop_oneof![Just(WorldState::Live), Just(WorldState::Deleting), Just(WorldState::Deleted)];
+        let bounds = any::<(u64, u64)>().prop_map(|(items_max, bytes_max)| InboxBounds { items_max, bytes_max });
+        (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), bounds).prop_map(
+            |(created_at_ns, state, first_record, first_height, lineage, inbox)| WorldMeta {
+                created_at_ns,
+                state,
+                first_record,
+                first_height,
+                lineage,
+                inbox,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_value_survives(meta in metas(), noise: Vec<u8>) {
+            laws::value_survives(Family::WorldMeta, &meta, &noise)?;
+        }
+
+        #[test]
+        fn every_key_of_a_world_names_it(world in laws::worlds()) {
+            let key = key(laws::universe(), world);
+            prop_assert_eq!(world_of_key(laws::universe(), key.as_bytes()).unwrap(), world);
+        }
+    }
+}

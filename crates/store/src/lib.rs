@@ -1,0 +1,40 @@
+//! The persistence plane: everything durable about worlds, as layers over the engine contract.
+//!
+//! - [`keyspace`]: one file per key family, with its key and value codecs and who writes it.
+//! - [`protocol`]: one file per transaction protocol; each has a pure `plan` and a thin `run`.
+//! - [`run()`]: the one retry loop, which decides what a failed commit means.
+//! - [`blob`]: the seam to the content store, for protocols that put or need blobs.
+//! - [`blobs`]: the content store itself, over engine and object store.
+//! - [`segments`]: old records, moved out of the engine into objects.
+//! - [`reachability`]: which objects are still referred to, and the sweep of the others.
+//! - [`objects`]: the object store underneath.
+//! - [`journal`]: reading records, across segments and the hot tail.
+//!
+//! This crate must never know an async runtime, a wall clock, a source of randomness, or which engine
+//! it stands on: clock, entropy, engine and blobs are parameters, so that the simulator runs the very
+//! same code. It must never know what a program or a snapshot means; it asks a
+//! [`ReadSnapshot`](snapshot::ReadSnapshot).
+
+pub mod bench;
+pub mod blob;
+pub mod blobs;
+pub mod conformance;
+mod environment;
+mod error;
+mod fence;
+pub mod journal;
+pub mod keyspace;
+pub mod objects;
+pub mod protocol;
+pub mod reachability;
+mod restore;
+mod run;
+pub mod segments;
+pub mod snapshot;
+pub mod testing;
+
+pub use environment::{Clock, Entropy};
+pub use error::{Damaged, StoreError};
+pub use fence::{Fence, Fenced};
+pub use restore::{Restored, restore};
+pub use run::{ATTEMPTS_MAX, Done, OnUnknown, Protocol, run};

@@ -1,0 +1,122 @@
+//! The object store, as this crate uses it: few operations, typed errors, no conditional requests.
+//!
+//! Some stores ignore the headers of a conditional PUT, so nothing here relies on one. Every write is
+//! idempotent instead: the same key always gets the same bytes.
+
+mod open;
+mod upload;
+
+pub use open::{OpenError, open, open_with};
+pub(crate) use upload::Upload;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use mundi_model::{Code, Coded};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, path::Path};
+use std::{ops::Range, sync::Arc};
+
+/// A handle to an object store; all clones speak of the same one.
+#[derive(Debug, Clone)]
+pub struct Objects(Arc<dyn ObjectStore>);
+
+/// The store itself failed, and may succeed later.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{doing} {path}: {cause}")]
+pub struct ObjectsError {
+    doing: &'static str,
+    path: String,
+    cause: Arc<object_store::Error>,
+}
+
+impl ObjectsError {
+    fn new(doing: &'static str, path: &Path, cause: object_store::Error) -> Self {
+        Self { doing, path: path.to_string(), cause: Arc::new(cause) }
+    }
+}
+
+impl Coded for ObjectsError {
+    fn code(&self) -> Code {
+        Code::ObjectsFailed
+    }
+}
+
+/// Why a read of bytes that must be there gave none.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    #[error("the object {path} is missing")]
+    Missing { path: String },
+    #[error("the object {path} has {actual} bytes instead of {expected}")]
+    WrongSize { path: String, expected: u64, actual: u64 },
+    #[error(transparent)]
+    Failed(#[from] ObjectsError),
+}
+
+impl Objects {
+    pub fn new(store: Arc<dyn ObjectStore>) -> Self {
+        Self(store)
+    }
+
+    /// Writes a whole object. Writing the same bytes again changes nothing.
+    pub async fn put(&self, path: &Path, bytes: Bytes) -> Result<(), ObjectsError> {
+        let written = self.0.put(path, bytes.into()).await;
+        written.map(|_| ()).map_err(|cause| ObjectsError::new("writing", path, cause))
+    }
+
+    /// Bytes of an object that is known to exist with `size` bytes.
+    ///
+    /// Stores answer a range beyond the end in different ways: an error, or fewer bytes. Both end in a
+    /// look at the size, so that damage is told apart from a failure that may pass.
+    pub async fn range(&self, path: &Path, range: Range<u64>, size: u64) -> Result<Bytes, ReadError> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let cause = match self.0.get_range(path, range.clone()).await {
+            Ok(bytes) if bytes.len() as u64 == range.end - range.start => return Ok(bytes),
+            Ok(_) => None,
+            Err(object_store::Error::NotFound { .. }) => return Err(ReadError::Missing { path: path.to_string() }),
+            Err(cause) => Some(cause),
+        };
+        let actual = self.size(path).await?.ok_or_else(|| ReadError::Missing { path: path.to_string() })?;
+        match cause {
+            Some(cause) if actual == size => Err(ObjectsError::new("reading", path, cause).into()),
+            _ => Err(ReadError::WrongSize { path: path.to_string(), expected: size, actual }),
+        }
+    }
+
+    /// The size of an object, or `None` if there is none.
+    pub async fn size(&self, path: &Path) -> Result<Option<u64>, ObjectsError> {
+        match self.0.head(path).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(cause) => Err(ObjectsError::new("looking at", path, cause)),
+        }
+    }
+
+    /// Removes an object, if it is there.
+    pub async fn delete(&self, path: &Path) -> Result<(), ObjectsError> {
+        match self.0.delete(path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(cause) => Err(ObjectsError::new("deleting", path, cause)),
+        }
+    }
+
+    pub async fn copy(&self, from: &Path, to: &Path) -> Result<(), ObjectsError> {
+        self.0.copy(from, to).await.map_err(|cause| ObjectsError::new("copying to", to, cause))
+    }
+
+    /// Begins an object that arrives in parts. It becomes visible, whole, when it is completed.
+    pub(crate) async fn upload(&self, path: &Path) -> Result<Upload, ObjectsError> {
+        let parts = self.0.put_multipart(path).await;
+        parts.map(|parts| Upload::new(parts, path)).map_err(|cause| ObjectsError::new("uploading", path, cause))
+    }
+
+    /// Calls `each` with what lies below a prefix, in no particular order.
+    pub async fn list(&self, prefix: &Path, mut each: impl FnMut(ObjectMeta)) -> Result<(), ObjectsError> {
+        let failed = |cause| ObjectsError::new("listing", prefix, cause);
+        let mut listed = self.0.list(Some(prefix));
+        while let Some(meta) = listed.try_next().await.map_err(failed)? {
+            each(meta);
+        }
+        Ok(())
+    }
+}

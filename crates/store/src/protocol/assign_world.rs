@@ -1,0 +1,47 @@
+//! Assign a world to a worker, or to none (seed 000, section 9: `assign_world`, `unassign_world`).
+//!
+//! Guarantees: the assignment and the worker's own list of worlds agree. It is intent only: whoever holds the lease
+//! keeps it until it lets go.
+//! Unknown commit: run again; it is idempotent.
+
+use super::require_live;
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        assigned_world,
+        assignment::{self, Assignment},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, WorldId};
+
+#[derive(Debug, Clone)]
+pub struct AssignWorld {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    pub assignment: Assignment,
+}
+
+impl Protocol for AssignWorld {
+    type Output = ();
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Self { universe, world, assignment } = self;
+        require_live(tx, *universe, *world).await?;
+        let before = assignment::read(tx, *universe, *world).await?;
+        if before.as_ref() == Some(assignment) {
+            return Ok(());
+        }
+        if let Some(worker) = before.and_then(|before| before.desired) {
+            assigned_world::remove(tx, *universe, worker, *world)?;
+        }
+        if let Some(worker) = assignment.desired {
+            assigned_world::write(tx, *universe, worker, *world)?;
+        }
+        assignment::write(tx, *universe, *world, assignment)
+    }
+}

@@ -1,0 +1,219 @@
+//! Commit a turn: the unit of progress (DESIGN, "The turn"; seed 000, protocols B and C; seed 001, protocol D).
+//!
+//! Guarantees: one fenced transaction checks head and cursor, appends the records, advances both, publishes the
+//! effects and timers that the records announce, withdraws those that they cancel, and stores the replies: all or
+//! nothing. So "appended, but its effects were not published" cannot be seen by anyone, crash or not. An intent that
+//! was published before, in whatever state it is now, is not published again.
+//! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
+//! that the first run was applied, and with it everything else.
+
+use super::{InboxError, TurnItem};
+use crate::{
+    Fence, OnUnknown, Protocol, StoreError,
+    journal::{
+        Batch, JournalError,
+        append::{self, Appending},
+    },
+    keyspace::{
+        effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_pending::{self, EffectItem},
+        inbox_cursor,
+        inbox_depth::{self, Depth},
+        journal_head::JournalHead,
+        low_water::{self, LowWater},
+        queue::Queue,
+        ready::{self, ReadyHint},
+        reply::{self, StoredReply},
+        timer_dedupe::{self, TimerDedupe, TimerStatus},
+        timer_due::{self, TimerItem, TimerPlace},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{Height, InboxSeq, IntentHash, limits};
+
+/// What a turn did.
+#[derive(Debug, Clone)]
+pub struct CommitTurn {
+    pub fence: Fence,
+    /// Where the cursor was when the turn was read.
+    pub cursor: Option<InboxSeq>,
+    /// What the turn took in, if anything.
+    pub consumed: Option<Consumed>,
+    /// Its records, from the head that the turn was read at. Replies and cancellations are taken from here.
+    pub records: Batch,
+    /// What is to be dispatched of the intents that the records announce.
+    pub effects: Vec<EffectItem>,
+    pub timers: Vec<TimerItem>,
+    /// The world has more to do even if nothing else comes in.
+    pub ready: bool,
+    pub now_ns: u64,
+}
+
+/// How far into the inbox a turn got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Consumed {
+    pub through: InboxSeq,
+    pub depth: Depth,
+}
+
+impl Consumed {
+    /// The first items after the cursor, as they were read; `None` for no items.
+    pub fn of(items: &[TurnItem]) -> Option<Self> {
+        let through = items.last()?.seq;
+        Some(Self { through, depth: items.iter().map(|item| item.depth).sum() })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnCommitted {
+    pub head: JournalHead,
+    pub cursor: Option<InboxSeq>,
+}
+
+impl Protocol for CommitTurn {
+    type Output = TurnCommitted;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnCommitted, StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        self.check_published()?;
+        self.fence.check(tx).await?;
+        let after = self.consumed.map(|consumed| consumed.through).or(self.cursor);
+        let committed = TurnCommitted { head: self.records.end(), cursor: after };
+        if append::append(tx, universe, world, &self.records).await? == Appending::AlreadyThere {
+            return Ok(committed);
+        }
+        if let Some(consumed) = self.consumed {
+            let actual = inbox_cursor::read(tx, universe, world).await?;
+            plan_cursor(self.cursor, actual, consumed.through)?;
+            inbox_cursor::write(tx, universe, world, consumed.through)?;
+            inbox_depth::subtract(tx, universe, world, consumed.depth)?;
+        }
+        self.publish_effects(tx).await?;
+        self.publish_timers(tx).await?;
+        self.withdraw(tx).await?;
+        for (height, answer) in self.records.replies() {
+            let stored = StoredReply { outcome: answer.outcome.clone(), height: *height };
+            reply::write(tx, universe, world, answer.to, &stored)?;
+        }
+        if self.ready {
+            ready::write(tx, universe, world, &ReadyHint { at_ns: self.now_ns })?;
+        }
+        Ok(committed)
+    }
+}
+
+impl CommitTurn {
+    /// Nothing is published that the journal does not announce, in this very turn.
+    fn check_published(&self) -> Result<(), JournalError> {
+        let count = self.effects.len() + self.timers.len();
+        if count > limits::TURN_INTENTS_MAX {
+            return Err(JournalError::BatchInvalid { records: count, max: limits::TURN_INTENTS_MAX });
+        }
+        let effects = self.effects.iter().map(|item| (item.world, item.intent, item.height));
+        let timers = self.timers.iter().map(|item| (item.world, item.intent, item.height));
+        let announced = |(world, intent, height): &(_, IntentHash, Height)| {
+            *world == self.fence.world && self.records.announces(*intent, *height)
+        };
+        match effects.chain(timers).find(|published| !announced(published)) {
+            Some((_, intent, height)) => Err(JournalError::IntentNotJournaled { intent, height }),
+            None => Ok(()),
+        }
+    }
+
+    async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        for (index, item) in (0u16..).zip(&self.effects) {
+            if effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
+                continue;
+            }
+            effect_pending::publish(tx, universe, index, item)?;
+            let dedupe = EffectDedupe { status: EffectStatus::Pending, at_ns: self.now_ns };
+            effect_dedupe::write(tx, universe, world, item.intent, &dedupe)?;
+        }
+        Ok(())
+    }
+
+    /// The low-water mark is read with a conflict: a scanner that raises it meanwhile would never look at
+    /// the place that was chosen below it.
+    async fn publish_timers<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        for item in &self.timers {
+            if timer_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
+                continue;
+            }
+            let shard = timer_due::shard(item.intent);
+            let mark_ns = match low_water::read(tx, universe, Queue::Timers, shard).await? {
+                Some(LowWater::TimeNs(mark_ns)) => Some(mark_ns),
+                _ => None,
+            };
+            let place = timer_due::place(item.intent, item.deliver_at_ns, mark_ns);
+            timer_due::write(tx, universe, place, item)?;
+            let status = TimerStatus::Due { place_ns: place.place_ns };
+            timer_dedupe::write(tx, universe, world, item.intent, &TimerDedupe { status, at_ns: self.now_ns })?;
+        }
+        Ok(())
+    }
+
+    /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.
+    /// What was delivered before stays delivered.
+    async fn withdraw<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let at_ns = self.now_ns;
+        for &intent in self.records.cancelled() {
+            let timer = timer_dedupe::read(tx, universe, world, intent).await?;
+            if let Some(TimerDedupe { status: TimerStatus::Due { place_ns }, .. }) = timer {
+                let place = TimerPlace { place_ns, intent };
+                tx.delete(timer_due::key(universe, timer_due::shard(intent), place).as_bytes())?;
+                let dedupe = TimerDedupe { status: TimerStatus::Cancelled, at_ns };
+                timer_dedupe::write(tx, universe, world, intent, &dedupe)?;
+            }
+            let effect = effect_dedupe::read(tx, universe, world, intent).await?;
+            if let Some(EffectDedupe { status: EffectStatus::Pending, .. }) = effect {
+                let dedupe = EffectDedupe { status: EffectStatus::Cancelled, at_ns };
+                effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A cursor is where the caller saw it, and only rises.
+pub(super) fn plan_cursor(
+    expected: Option<InboxSeq>,
+    actual: Option<InboxSeq>,
+    to: InboxSeq,
+) -> Result<(), InboxError> {
+    if actual.is_some_and(|at| to <= at) {
+        return Err(InboxError::CursorRegressed { at: actual, to });
+    }
+    if expected != actual {
+        return Err(InboxError::CursorMoved { expected, actual });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_model::Stamp;
+
+    fn seq(n: u64) -> InboxSeq {
+        InboxSeq::new(Stamp::new(n, 0), 0)
+    }
+
+    #[test]
+    fn a_cursor_only_rises_from_where_it_was_seen() {
+        assert_eq!(plan_cursor(None, None, seq(1)), Ok(()));
+        assert_eq!(plan_cursor(Some(seq(1)), Some(seq(1)), seq(2)), Ok(()));
+        for to in [1, 2] {
+            let regressed = plan_cursor(Some(seq(2)), Some(seq(2)), seq(to));
+            assert!(matches!(regressed, Err(InboxError::CursorRegressed { .. })));
+        }
+        assert!(matches!(plan_cursor(None, Some(seq(1)), seq(2)), Err(InboxError::CursorMoved { .. })));
+        assert!(matches!(plan_cursor(Some(seq(2)), Some(seq(1)), seq(3)), Err(InboxError::CursorMoved { .. })));
+    }
+}

@@ -1,0 +1,116 @@
+//! Delete a world.
+//!
+//! Guarantees: first the world takes nothing in any more, in one transaction; then its keys go, in bounded chunks,
+//! each fenced; then it is marked as deleted. What stays is its meta record, so that its id is never used again, and
+//! its lease, so that no fencing token is ever reborn. A world whose history is shared by forks is not deleted.
+//! Its segments and blobs become unreachable and are swept; queued effects and timers of it are dropped by whoever
+//! claims them, because the world takes no receipt.
+//! Unknown commit: run again; each step removes what is left. A deletion that stopped is finished by another run.
+
+use super::{WorldError, require_world};
+use crate::{
+    Clock, Fence, OnUnknown, Protocol, StoreError,
+    keyspace::{
+        Key, Span, assigned_world, assignment, effect_dedupe, lease, lease_term, lineage_child, ready, timer_dedupe,
+        world_meta::{self, WorldMeta, WorldState},
+    },
+    run,
+};
+use mundi_engine::{Engine, Transaction};
+
+/// How many keys one transaction removes.
+const CHUNK_KEYS: usize = 2_000;
+
+/// Deletes a world under its fence. Running it again on a deleted world changes nothing.
+pub async fn delete_world<E: Engine>(engine: &E, clock: &dyn Clock, fence: Fence) -> Result<(), StoreError> {
+    while !run(engine, clock, &DeleteWorld { fence }).await?.output {}
+    Ok(())
+}
+
+/// One step of a deletion; `true` once nothing is left to do.
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteWorld {
+    pub fence: Fence,
+}
+
+impl Protocol for DeleteWorld {
+    type Output = bool;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let meta = require_world(tx, universe, world).await?;
+        if meta.state == WorldState::Deleted {
+            return Ok(true);
+        }
+        self.fence.check(tx).await?;
+        match meta.state {
+            WorldState::Live => self.close(tx, meta).await?,
+            _ => match self.chunk(tx).await? {
+                0 => return self.finish(tx, meta).map(|()| true),
+                _ => return Ok(false),
+            },
+        }
+        Ok(false)
+    }
+}
+
+impl DeleteWorld {
+    async fn close<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let forks = tx.range(lineage_child::prefix(universe, world).span().read(100)).await?;
+        if !forks.items.is_empty() {
+            return Err(WorldError::HasForks { world, children: forks.items.len() }.into());
+        }
+        if let Some(assigned) = assignment::read(tx, universe, world).await? {
+            if let Some(worker) = assigned.desired {
+                assigned_world::remove(tx, universe, worker, world)?;
+            }
+            tx.delete(assignment::key(universe, world).as_bytes())?;
+        }
+        ready::remove(tx, universe, world)?;
+        world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleting, ..meta })
+    }
+
+    /// Removes some of the world's keys; returns how many.
+    async fn chunk<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let kept = [world_meta::key, lease::key, lease_term::key].map(|key| key(universe, world));
+        let spans = [
+            world_meta::world_prefix(universe, world).span(),
+            effect_dedupe::of_world(universe, world),
+            timer_dedupe::of_world(universe, world),
+        ];
+        for span in spans {
+            let removed = remove_some(tx, &span, &kept).await?;
+            if removed > 0 {
+                return Ok(removed);
+            }
+        }
+        Ok(0)
+    }
+
+    fn finish<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        if let Some(lineage) = &meta.lineage {
+            tx.delete(lineage_child::key(universe, lineage.parent, world).as_bytes())?;
+        }
+        world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleted, ..meta })
+    }
+}
+
+/// Keys are removed one by one, not as a range: a range would take the kept ones along.
+async fn remove_some<T: Transaction>(tx: &mut T, span: &Span, kept: &[Key]) -> Result<usize, StoreError> {
+    let page = tx.range(span.read(CHUNK_KEYS).snapshot()).await?;
+    let mut removed = 0;
+    for (key, _) in page.items {
+        if !kept.iter().any(|kept| kept.as_bytes() == &key[..]) {
+            tx.delete(&key)?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

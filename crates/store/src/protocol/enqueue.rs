@@ -1,0 +1,275 @@
+//! Enqueue into a world's inbox (seed 001, protocol C; seed 000, protocol F).
+//!
+//! Guarantees: items get a place in one total order, the order of commits; a batch keeps its own order and is
+//! enqueued whole or not at all. Anyone may enqueue; no fence is asked for, and writers do not conflict with each
+//! other. An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
+//! one is returned.
+//!
+//! The bounds of the inbox are checked against counters read without a conflict. So writers that run at the same
+//! time may overshoot a bound, together, by at most what they have in flight: one batch each.
+//!
+//! Unknown commit: run again if every item carries a dedupe id; otherwise it is reported, because a second run
+//! could enqueue twice. A sender that then enqueues again may do so: its item is in the inbox twice.
+
+use super::{InboxError, require_live};
+use crate::{
+    Clock, OnUnknown, Protocol, StoreError,
+    blob::Blobs,
+    keyspace::{
+        dedupe_bucket::{self, DedupeKind, Ending},
+        inbox_dedupe::{self, DedupeId},
+        inbox_depth::{self, Depth},
+        inbox_entry, notify,
+        ready::{self, ReadyHint},
+        ready_notify,
+        world_meta::InboxBounds,
+    },
+    run,
+};
+use bytes::Bytes;
+use mundi_engine::{Engine, Transaction};
+use mundi_model::{
+    InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
+    record::{InboxItem, Input, Payload},
+};
+use std::collections::BTreeMap;
+
+/// An item to be enqueued.
+#[derive(Debug, Clone)]
+pub struct NewItem {
+    pub item: InboxItem,
+    /// The name under which it is enqueued at most once.
+    pub dedupe: Option<DedupeId>,
+}
+
+/// Items for one world, checked and encoded.
+#[derive(Debug, Clone)]
+pub struct Enqueue {
+    universe: UniverseId,
+    world: WorldId,
+    items: Vec<Encoded>,
+    now_ns: u64,
+    dedupe_window_ns: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Encoded {
+    bytes: Vec<u8>,
+    depth: Depth,
+    dedupe: Option<DedupeId>,
+}
+
+/// Where an item came to stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enqueued {
+    pub seq: InboxSeq,
+    /// It was there already, under the same dedupe id.
+    pub before: bool,
+}
+
+/// Moves large payloads to the content store, then enqueues.
+pub async fn enqueue<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    universe: UniverseId,
+    world: WorldId,
+    mut items: Vec<NewItem>,
+    dedupe_window_ns: u64,
+) -> Result<Vec<Enqueued>, StoreError> {
+    for new in &mut items {
+        spill(blobs, universe, &mut new.item).await?;
+    }
+    let protocol = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
+    let done = run(engine, clock, &protocol).await?;
+    Ok(placed(&done.output, done.stamp))
+}
+
+/// A payload that is not worth carrying through the engine becomes a reference to a blob.
+async fn spill<B: Blobs>(blobs: &B, universe: UniverseId, item: &mut InboxItem) -> Result<(), StoreError> {
+    let payload = match &mut item.input {
+        Input::Event { value: payload, .. }
+        | Input::Message { payload, .. }
+        | Input::TimerFired { payload, .. }
+        | Input::Control { payload, .. } => payload,
+        Input::Receipt(receipt) => &mut receipt.payload,
+    };
+    if let Payload::Inline(bytes) = payload
+        && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
+    {
+        let bytes = Bytes::from(std::mem::take(bytes));
+        let len = bytes.len() as u64;
+        *payload = Payload::Blob(blobs.put(universe, bytes, &[]).await?, len);
+    }
+    Ok(())
+}
+
+impl Enqueue {
+    pub fn new(
+        universe: UniverseId,
+        world: WorldId,
+        items: &[NewItem],
+        now_ns: u64,
+        dedupe_window_ns: u64,
+    ) -> Result<Self, InboxError> {
+        if items.is_empty() || items.len() > limits::INBOX_BATCH_ITEMS_MAX {
+            return Err(InboxError::BatchInvalid { items: items.len(), max: limits::INBOX_BATCH_ITEMS_MAX });
+        }
+        let encode = |(index, new): (usize, &NewItem)| {
+            let bytes = cbor::encode(&new.item);
+            if bytes.len() > limits::INBOX_ITEM_BYTES_MAX {
+                return Err(InboxError::ItemTooLarge { index, len: bytes.len(), max: limits::INBOX_ITEM_BYTES_MAX });
+            }
+            Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
+        };
+        let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns })
+    }
+
+    /// Where each named item was enqueued before.
+    async fn known<T: Transaction>(&self, tx: &mut T) -> Result<BTreeMap<DedupeId, InboxSeq>, StoreError> {
+        let mut known = BTreeMap::new();
+        for id in self.items.iter().filter_map(|item| item.dedupe) {
+            if let Some(seq) = inbox_dedupe::read(tx, self.universe, self.world, id).await? {
+                known.insert(id, seq);
+            }
+        }
+        Ok(known)
+    }
+
+    fn write<T: Transaction>(&self, tx: &mut T, index: u16, item: &Encoded) -> Result<(), StoreError> {
+        let Self { universe, world, now_ns, dedupe_window_ns, .. } = *self;
+        inbox_entry::write(tx, universe, world, index, item.bytes.clone())?;
+        let Some(id) = item.dedupe else { return Ok(()) };
+        let expires_at_ns = now_ns.saturating_add(dedupe_window_ns);
+        inbox_dedupe::write(tx, universe, world, id, index, expires_at_ns)?;
+        dedupe_bucket::write(tx, universe, &Ending::new(DedupeKind::Inbox, world, id.as_hash(), expires_at_ns))
+    }
+}
+
+impl Protocol for Enqueue {
+    type Output = Vec<Place>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        let all_named = self.items.iter().all(|item| item.dedupe.is_some());
+        if all_named { OnUnknown::RunAgain } else { OnUnknown::Report }
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
+        let Self { universe, world, now_ns, .. } = *self;
+        let bounds = require_live(tx, universe, world).await?.inbox;
+        let plan = plan(&self.items, &self.known(tx).await?);
+        if plan.added.items == 0 {
+            return Ok(plan.places);
+        }
+        check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+        for (item, place) in self.items.iter().zip(&plan.places) {
+            if let Place::New { index, first: true } = place {
+                self.write(tx, *index, item)?;
+            }
+        }
+        inbox_depth::add(tx, universe, world, plan.added)?;
+        notify::bump(tx, universe, world)?;
+        ready::write(tx, universe, world, &ReadyHint { at_ns: now_ns })?;
+        ready_notify::bump(tx, universe, ready::shard(world))?;
+        Ok(plan.places)
+    }
+}
+
+/// The place of one item, before the stamp of the commit is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At this index of the commit; not `first` when an item before it in the batch has the same name.
+    New {
+        index: u16,
+        first: bool,
+    },
+    Known(InboxSeq),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    places: Vec<Place>,
+    added: Depth,
+}
+
+fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>) -> Plan {
+    let mut in_batch: BTreeMap<DedupeId, u16> = BTreeMap::new();
+    let mut plan = Plan { places: Vec::with_capacity(items.len()), added: Depth::default() };
+    let mut next = 0u16; // a batch is bounded far below 16 bits
+    for item in items {
+        let place = match item.dedupe.and_then(|id| known.get(&id)) {
+            Some(seq) => Place::Known(*seq),
+            None => match item.dedupe.and_then(|id| in_batch.get(&id)) {
+                Some(index) => Place::New { index: *index, first: false },
+                None => {
+                    let index = next;
+                    next += 1;
+                    in_batch.extend(item.dedupe.map(|id| (id, index)));
+                    plan.added = [plan.added, item.depth].into_iter().sum();
+                    Place::New { index, first: true }
+                }
+            },
+        };
+        plan.places.push(place);
+    }
+    plan
+}
+
+fn check_bounds(world: WorldId, depth: Depth, added: Depth, bounds: InboxBounds) -> Result<(), InboxError> {
+    let items = depth.items.saturating_add(added.items);
+    let bytes = depth.bytes.saturating_add(added.bytes);
+    if items > bounds.items_max || bytes > bounds.bytes_max {
+        return Err(InboxError::Full { world, items: depth.items, bytes: depth.bytes });
+    }
+    Ok(())
+}
+
+/// The sequences, now that the commit has its stamp.
+fn placed(places: &[Place], stamp: Option<Stamp>) -> Vec<Enqueued> {
+    let place = |place: &Place| match (*place, stamp) {
+        (Place::Known(seq), _) => Some(Enqueued { seq, before: true }),
+        (Place::New { index, first }, Some(stamp)) => {
+            Some(Enqueued { seq: InboxSeq::new(stamp, index), before: !first })
+        }
+        (Place::New { .. }, None) => None, // a commit with a new item has written, so it has a stamp
+    };
+    places.iter().filter_map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(dedupe: Option<&str>) -> Encoded {
+        let depth = Depth { items: 1, bytes: 10 };
+        Encoded { bytes: vec![0; 10], depth, dedupe: dedupe.map(DedupeId::idempotency_key) }
+    }
+
+    #[test]
+    fn unnamed_items_are_always_new() {
+        let plan = plan(&[encoded(None), encoded(None)], &BTreeMap::new());
+        assert_eq!(plan.places, [0, 1].map(|index| Place::New { index, first: true }));
+        assert_eq!(plan.added, Depth { items: 2, bytes: 20 });
+    }
+
+    #[test]
+    fn a_known_name_keeps_its_place_and_a_repeated_one_shares_it() {
+        let seq = InboxSeq::new(Stamp::new(3, 0), 4);
+        let known = BTreeMap::from([(DedupeId::idempotency_key("known"), seq)]);
+        let items = [encoded(Some("known")), encoded(Some("a")), encoded(None), encoded(Some("a"))];
+        let plan = plan(&items, &known);
+        let new = |index, first| Place::New { index, first };
+        assert_eq!(plan.places, [Place::Known(seq), new(0, true), new(1, true), new(0, false)]);
+        assert_eq!(plan.added.items, 2);
+    }
+
+    #[test]
+    fn a_bound_is_reached_by_items_or_by_bytes() {
+        let (world, bounds) = (WorldId::from_bytes([1; 16]), InboxBounds { items_max: 3, bytes_max: 100 });
+        let depth = Depth { items: 2, bytes: 50 };
+        assert_eq!(check_bounds(world, depth, Depth { items: 1, bytes: 50 }, bounds), Ok(()));
+        assert!(check_bounds(world, depth, Depth { items: 2, bytes: 1 }, bounds).is_err());
+        assert!(check_bounds(world, depth, Depth { items: 1, bytes: 51 }, bounds).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! What protocols refuse, by what they speak of.
+
+use mundi_model::{Code, Coded, Epoch, InboxSeq, UniverseId, WorkerId, WorldId};
+
+/// Why a world or universe cannot be worked on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorldError {
+    #[error("there is no universe {0}")]
+    UniverseNotFound(UniverseId),
+    #[error("there is no world {world} in {universe}")]
+    NotFound { universe: UniverseId, world: WorldId },
+    #[error("{0} exists already, with another beginning")]
+    Exists(WorldId),
+    #[error("{0} was deleted, or is being deleted")]
+    Deleted(WorldId),
+    #[error("{world} has {children} forks or more, which share its history; delete them first")]
+    HasForks { world: WorldId, children: usize },
+    #[error("{world} cannot begin so: {reason}")]
+    BeginningInvalid { world: WorldId, reason: &'static str },
+}
+
+impl Coded for WorldError {
+    fn code(&self) -> Code {
+        match self {
+            Self::UniverseNotFound(_) => Code::UniverseNotFound,
+            Self::NotFound { .. } => Code::WorldNotFound,
+            Self::Exists(_) => Code::WorldExists,
+            Self::Deleted(_) => Code::WorldDeleted,
+            Self::HasForks { .. } => Code::WorldHasForks,
+            Self::BeginningInvalid { .. } => Code::WorldBeginningInvalid,
+        }
+    }
+}
+
+/// Why a lease was not given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseError {
+    #[error("{world} is held by {holder} under {epoch:?} for another {left_ns} ns")]
+    Held { world: WorldId, holder: WorkerId, epoch: Epoch, left_ns: u64 },
+    #[error("{world} is assigned to {desired}")]
+    AssignedElsewhere { world: WorldId, desired: WorkerId },
+}
+
+impl Coded for LeaseError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Held { .. } => Code::LeaseHeld,
+            Self::AssignedElsewhere { .. } => Code::LeaseAssignedElsewhere,
+        }
+    }
+}
+
+/// Why the inbox refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InboxError {
+    #[error("the inbox of {world} is full: {items} items, {bytes} bytes wait; back off")]
+    Full { world: WorldId, items: u64, bytes: u64 },
+    #[error("item {index} has {len} bytes, more than {max}")]
+    ItemTooLarge { index: usize, len: usize, max: usize },
+    #[error("a batch holds 1 to {max} items; this one has {items}")]
+    BatchInvalid { items: usize, max: usize },
+    #[error("a cursor only rises: it stands at {at:?} and would go to {to}")]
+    CursorRegressed { at: Option<InboxSeq>, to: InboxSeq },
+    #[error("the cursor stands at {actual:?}, not at {expected:?}: someone else moved it")]
+    CursorMoved { expected: Option<InboxSeq>, actual: Option<InboxSeq> },
+}
+
+impl Coded for InboxError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Full { .. } => Code::InboxFull,
+            Self::ItemTooLarge { .. } => Code::InboxItemTooLarge,
+            Self::BatchInvalid { .. } => Code::BatchInvalid,
+            Self::CursorRegressed { .. } => Code::CursorRegressed,
+            Self::CursorMoved { .. } => Code::CursorMoved,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Expire dedupe records whose window is over (DESIGN, "Queues": dedupe records live for a configured window).
+//!
+//! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. It works in
+//! bounded chunks, oldest first.
+//! Unknown commit: run again; what is gone is gone.
+
+use crate::{
+    Clock, OnUnknown, Protocol, StoreError,
+    keyspace::{
+        dedupe_bucket::{self, DedupeKind, Ending},
+        effect_dedupe::{self, EffectStatus},
+        inbox_dedupe::{self, DedupeId},
+        timer_dedupe::{self, TimerStatus},
+    },
+    run,
+};
+use mundi_engine::{Engine, Transaction};
+use mundi_model::{IntentHash, UniverseId};
+
+/// How many records one transaction looks at.
+const CHUNK_RECORDS: usize = 1_000;
+
+/// Removes all records that have ended, chunk by chunk; returns how many.
+pub async fn expire_dedupe<E: Engine>(
+    engine: &E,
+    clock: &dyn Clock,
+    universe: UniverseId,
+) -> Result<usize, StoreError> {
+    let mut removed = 0;
+    loop {
+        let step = ExpireDedupe { universe, now_ns: clock.now_ns() };
+        match run(engine, clock, &step).await?.output {
+            0 => return Ok(removed),
+            chunk => removed += chunk,
+        }
+    }
+}
+
+/// One chunk; returns how many records ended with it.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpireDedupe {
+    pub universe: UniverseId,
+    pub now_ns: u64,
+}
+
+impl Protocol for ExpireDedupe {
+    type Output = usize;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
+        let page = tx.range(dedupe_bucket::over(self.universe, self.now_ns).read(CHUNK_RECORDS).snapshot()).await?;
+        for (key, _) in &page.items {
+            let ending = dedupe_bucket::parse(self.universe, key)?;
+            self.expire(tx, &ending).await?;
+            tx.delete(key)?;
+        }
+        Ok(page.items.len())
+    }
+}
+
+impl ExpireDedupe {
+    async fn expire<T: Transaction>(&self, tx: &mut T, ending: &Ending) -> Result<(), StoreError> {
+        let (universe, world) = (self.universe, ending.world);
+        let intent = IntentHash::from_bytes(*ending.id.as_bytes());
+        let over = match ending.kind {
+            DedupeKind::Inbox => {
+                let span = inbox_dedupe::prefix(universe, world, DedupeId::from_hash(ending.id)).span();
+                return Ok(tx.delete_range(span.start.as_bytes(), span.end.as_bytes())?);
+            }
+            DedupeKind::Effect => {
+                let record = effect_dedupe::read(tx, universe, world, intent).await?;
+                record
+                    .filter(|record| record.status != EffectStatus::Pending)
+                    .map(|_| effect_dedupe::key(universe, world, intent))
+            }
+            DedupeKind::Timer => {
+                let record = timer_dedupe::read(tx, universe, world, intent).await?;
+                record
+                    .filter(|record| !matches!(record.status, TimerStatus::Due { .. }))
+                    .map(|_| timer_dedupe::key(universe, world, intent))
+            }
+        };
+        match over {
+            Some(key) => Ok(tx.delete(key.as_bytes())?),
+            None => Ok(()),
+        }
+    }
+}

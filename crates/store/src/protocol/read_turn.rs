@@ -1,0 +1,109 @@
+//! Read what a turn starts from: head, cursor, and the items after it.
+//!
+//! Guarantees: what is returned is one consistent moment. The inbox is read from the cursor, never from its
+//! prefix, and without a conflict: items are immutable, and none ever appears behind one that was seen.
+//! Unknown commit: cannot be; it writes nothing.
+
+use crate::{
+    Fence, OnUnknown, Protocol, StoreError,
+    journal::append,
+    keyspace::{
+        inbox_cursor,
+        inbox_depth::Depth,
+        inbox_entry,
+        journal_head::JournalHead,
+        notify::{self, Seen},
+    },
+};
+use bytes::Bytes;
+use mundi_engine::Transaction;
+use mundi_model::{InboxSeq, UniverseId, WorldId, limits, record::InboxItem};
+
+#[derive(Debug, Clone, Copy)]
+pub struct ReadTurn {
+    pub fence: Fence,
+    pub items_max: usize,
+    pub bytes_max: usize,
+}
+
+/// What a turn starts from.
+#[derive(Debug, Clone)]
+pub struct TurnInput {
+    pub head: JournalHead,
+    pub cursor: Option<InboxSeq>,
+    pub items: Vec<TurnItem>,
+    /// There are more items than the budgets allow.
+    pub more: bool,
+    /// For [`notify::changed`], once there is nothing to do.
+    pub notify: Seen,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnItem {
+    pub seq: InboxSeq,
+    pub item: InboxItem,
+    /// What it weighs in the inbox.
+    pub depth: Depth,
+}
+
+impl Protocol for ReadTurn {
+    type Output = TurnInput;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnInput, StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        self.fence.check(tx).await?;
+        let notify = notify::read(tx, universe, world).await?;
+        let head = append::head(tx, universe, world).await?;
+        let cursor = inbox_cursor::read(tx, universe, world).await?;
+        let (items, more) = items_after(tx, universe, world, cursor, self.items_max, self.bytes_max).await?;
+        Ok(TurnInput { head, cursor, items, more, notify })
+    }
+}
+
+/// The items after a cursor, cut to both budgets; at least one, if there is one.
+pub(super) async fn items_after<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    cursor: Option<InboxSeq>,
+    items_max: usize,
+    bytes_max: usize,
+) -> Result<(Vec<TurnItem>, bool), StoreError> {
+    let limit = items_max.clamp(1, limits::TURN_ITEMS_MAX);
+    let page = tx.range(inbox_entry::after(universe, world, cursor).read(limit).snapshot()).await?;
+    let fitting = cut(&page.items, bytes_max.clamp(1, limits::TURN_BYTES_MAX));
+    let decode = |(key, bytes): &(Bytes, Bytes)| {
+        let item = inbox_entry::decode(key, bytes)?;
+        let depth = Depth::of(&item, bytes.len());
+        Ok(TurnItem { seq: inbox_entry::parse(universe, world, key)?, item, depth })
+    };
+    let more = page.more || fitting < page.items.len();
+    let items = page.items[..fitting].iter().map(decode).collect::<Result<_, StoreError>>()?;
+    Ok((items, more))
+}
+
+/// How many items fit a budget of bytes: at least one, so that no item can stop a world.
+fn cut(items: &[(Bytes, Bytes)], bytes_max: usize) -> usize {
+    let mut bytes = 0usize;
+    let fits = |(_, value): &&(Bytes, Bytes)| {
+        bytes = bytes.saturating_add(value.len());
+        bytes <= bytes_max
+    };
+    items.iter().take_while(fits).count().max(1).min(items.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_takes_at_least_one_item_and_never_more_than_fit() {
+        let items: Vec<_> = [10, 20, 30].map(|len| (Bytes::new(), Bytes::from(vec![0; len]))).into();
+        assert_eq!([1, 10, 29, 30, 59, 60, 1000].map(|max| cut(&items, max)), [1, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(cut(&[], 100), 0);
+    }
+}

@@ -1,0 +1,39 @@
+//! Release a world's lease (seed 000, section 9).
+//!
+//! Guarantees: the holder is cleared and the epoch stays, so the next acquisition gets a higher one and the token that
+//! was released is dead for good. Releasing what was released under this epoch changes nothing.
+//! Unknown commit: run again; it is idempotent.
+
+use crate::{
+    Fence, Fenced, OnUnknown, Protocol, StoreError,
+    keyspace::{
+        lease::{self, Lease},
+        lease_term,
+    },
+};
+use mundi_engine::Transaction;
+
+#[derive(Debug, Clone, Copy)]
+pub struct ReleaseLease {
+    pub fence: Fence,
+}
+
+impl Protocol for ReleaseLease {
+    type Output = ();
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, epoch } = self.fence;
+        match lease::read(tx, universe, world).await? {
+            Some(lease) if lease.epoch == epoch && lease.holder.is_none() => Ok(()),
+            Some(lease) if lease.epoch == epoch => {
+                lease::write(tx, universe, world, &Lease { epoch, holder: None })?;
+                Ok(tx.delete(lease_term::key(universe, world).as_bytes())?)
+            }
+            lease => Err(Fenced { fence: self.fence, current: lease.map(|lease| lease.epoch) }.into()),
+        }
+    }
+}

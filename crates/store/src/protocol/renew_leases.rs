@@ -1,0 +1,55 @@
+//! Renew leases, many at once (seed 000, protocol B).
+//!
+//! Guarantees: only the holder under the current epoch renews. The lease itself is not written, only its term, so
+//! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others.
+//! Unknown commit: run again; renewing twice is renewing once.
+
+use crate::{
+    Fence, OnUnknown, Protocol, StoreError,
+    keyspace::{
+        lease,
+        lease_term::{self, LeaseTerm},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{WorkerId, limits};
+
+#[derive(Debug, Clone)]
+pub struct RenewLeases {
+    pub worker: WorkerId,
+    /// At most [`RENEWALS_MAX`](limits::RENEWALS_MAX); those beyond are left for the next call.
+    pub fences: Vec<Fence>,
+    pub now_ns: u64,
+    pub ttl_ns: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Renewed {
+    pub renewed: Vec<Fence>,
+    /// Their worlds must be dropped from memory at once.
+    pub lost: Vec<Fence>,
+}
+
+impl Protocol for RenewLeases {
+    type Output = Renewed;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Renewed, StoreError> {
+        let expires_at_ns = self.now_ns.saturating_add(self.ttl_ns);
+        let mut result = Renewed::default();
+        for fence in self.fences.iter().take(limits::RENEWALS_MAX) {
+            let lease = lease::read(tx, fence.universe, fence.world).await?;
+            let ours = lease.is_some_and(|lease| lease.epoch == fence.epoch && lease.holder == Some(self.worker));
+            if ours {
+                lease_term::write(tx, fence.universe, fence.world, &LeaseTerm { expires_at_ns })?;
+                result.renewed.push(*fence);
+            } else {
+                result.lost.push(*fence);
+            }
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,414 @@
+//! What the sweep may take, what it must not, and what happens when it meets a put.
+
+use super::{GRACE_MIN, SweepReport, sweep, walk};
+use crate::{
+    blob::Blobs,
+    blobs::{Cas, CasConfig, NO_REFS, Verify, body_path},
+    keyspace::{cas_doomed, cas_meta, cas_meta::Generation, segment},
+    objects::Objects,
+    protocol::{
+        cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
+        pin_blob::{PinBlob, UnpinBlob},
+        segment_export::ExportPolicy,
+    },
+    run,
+    segments::export_segment,
+    testing::{
+        CountingEntropy, CrashSwitch, CrashingEngine, Fault, FaultyObjects, HandmadeWorld, ManualClock, Rng, Side,
+        engine_contents, object_contents,
+    },
+};
+use bytes::Bytes;
+use mundi_engine::{Engine, Memory, Transaction};
+use mundi_model::{Code, Coded, Hash, UniverseId, WorldId, record::Payload};
+use object_store::ObjectStoreExt;
+use pollster::block_on;
+use std::{sync::Arc, time::Duration};
+
+const UNIVERSE: UniverseId = UniverseId::from_bytes([1; 16]);
+const WORLD: WorldId = WorldId::from_bytes([2; 16]);
+const GRACE: Duration = GRACE_MIN;
+/// Far beyond what an object store's own clock says, so that what it holds is old.
+const START_NS: u64 = 5_000_000_000_000_000_000;
+
+struct Bench {
+    memory: Memory,
+    faulty: FaultyObjects,
+    clock: ManualClock,
+    switch: CrashSwitch,
+    cas: Cas<CrashingEngine<Memory>>,
+    world: HandmadeWorld,
+}
+
+async fn bench() -> Bench {
+    let (memory, clock, switch) = (Memory::new(), ManualClock::at_ns(START_NS), CrashSwitch::default());
+    let faulty = FaultyObjects::in_memory().with_crashes(switch.clone());
+    let engine = CrashingEngine::new(memory.clone(), switch.clone());
+    let objects = Objects::new(Arc::new(faulty.clone()));
+    let entropy = Arc::new(CountingEntropy::default());
+    let cas = Cas::new(engine, objects, Arc::new(clock.clone()), entropy, CasConfig::default());
+    let world = HandmadeWorld::create(&memory, UNIVERSE, WORLD).await.unwrap();
+    Bench { memory, faulty, clock, switch, cas, world }
+}
+
+impl Bench {
+    /// A small object, or one with a body of its own.
+    async fn put(&self, name: u8, refs: &[Hash]) -> Hash {
+        let bytes = body(name);
+        self.cas.put(UNIVERSE, bytes, &refs.iter().copied().collect()).await.unwrap()
+    }
+
+    async fn sweep(&self) -> SweepReport {
+        sweep(&self.cas, UNIVERSE, GRACE).await.unwrap()
+    }
+
+    fn pass_grace(&self) {
+        self.clock.advance(GRACE);
+    }
+
+    async fn has(&self, hash: Hash) -> bool {
+        let has = self.cas.has(UNIVERSE, hash).await.unwrap();
+        if has {
+            self.cas.get(UNIVERSE, hash, Verify::Always).await.expect("what is there is whole");
+        }
+        has
+    }
+
+    /// Two visits, a grace period apart, after one in which everything grows old.
+    async fn sweep_for_good(&self) -> SweepReport {
+        self.pass_grace();
+        self.sweep().await;
+        self.pass_grace();
+        self.sweep().await
+    }
+
+    async fn tx<P: crate::Protocol>(&self, protocol: &P) -> P::Output {
+        run(&self.memory, &self.clock, protocol).await.unwrap().output
+    }
+}
+
+/// Odd names are large.
+fn body(name: u8) -> Bytes {
+    Rng::new(u64::from(name)).bytes(if name % 2 == 0 { 100 } else { 20_000 }).into()
+}
+
+#[test]
+fn what_nothing_refers_to_is_removed_after_two_visits_and_not_before() {
+    block_on(async {
+        let bench = bench().await;
+        let (small, large) = (bench.put(2, &[]).await, bench.put(3, &[]).await);
+        let young = bench.sweep().await;
+        assert_eq!((young.condemned, young.removed.len()), (0, 0), "younger than the grace period");
+        bench.pass_grace();
+        assert_eq!(bench.sweep().await.condemned, 2);
+        assert_eq!(bench.sweep().await, SweepReport::default(), "condemned a moment ago");
+        bench.clock.advance(GRACE - Duration::from_nanos(1));
+        assert_eq!(bench.sweep().await.removed, [], "condemned less than a grace period ago");
+        bench.clock.advance(Duration::from_nanos(1));
+        let report = bench.sweep().await;
+        assert_eq!((report.removed.len(), report.removed_bytes), (2, 20_100));
+        assert!(!bench.has(small).await && !bench.has(large).await);
+        assert!(object_contents(&*bench.faulty.inner()).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn the_walk_reports_and_changes_nothing() {
+    block_on(async {
+        let bench = bench().await;
+        let hash = bench.put(3, &[]).await;
+        bench.pass_grace();
+        let (keys, objects) =
+            (engine_contents(&bench.memory).await.unwrap(), object_contents(&*bench.faulty.inner()).await.unwrap());
+        let report = walk(&bench.cas, UNIVERSE, GRACE).await.unwrap();
+        assert_eq!((report.worlds, report.objects, report.reachable), (1, 1, 0));
+        assert_eq!((report.unreachable[0].hash, report.unreachable_bytes), (hash, 20_000));
+        assert_eq!(engine_contents(&bench.memory).await.unwrap(), keys);
+        assert_eq!(object_contents(&*bench.faulty.inner()).await.unwrap(), objects);
+    });
+}
+
+#[test]
+fn nothing_is_removed_that_a_record_a_segment_a_pin_or_another_object_refers_to() {
+    block_on(async {
+        let mut bench = bench().await;
+        let exported = bench.put(1, &[]).await;
+        let leaf = bench.put(3, &[]).await;
+        let inner = bench.put(5, &[leaf]).await;
+        let hot = bench.put(7, &[inner]).await;
+        let nested = bench.put(9, &[]).await;
+        let pinned = bench.put(11, &[]).await;
+        let loose = bench.put(13, &[]).await;
+        let engine = bench.memory.clone();
+        bench.world.append(&engine, [Payload::Blob(exported, 20_000)]).await.unwrap();
+        bench.world.promote(&engine, bench.world.head).await.unwrap();
+        let policy = ExportPolicy { margin: 0, records_min: 1 };
+        let objects = bench.cas.objects().clone();
+        export_segment(&engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
+        assert_eq!(bench.world.hot(&engine).await.unwrap(), 0);
+        let text = Payload::Inline(format!("{{\"see\":\"{nested}\"}}").into_bytes());
+        bench.world.append(&engine, [Payload::Blob(hot, 20_000), text]).await.unwrap();
+        let pin = PinBlob { fence: bench.world.fence, hash: pinned, reason: "kept".into(), now_ns: START_NS };
+        bench.tx(&pin).await;
+        assert_eq!(bench.sweep_for_good().await.removed, [loose]);
+        for hash in [exported, leaf, inner, hot, nested, pinned] {
+            assert!(bench.has(hash).await);
+        }
+        bench.tx(&UnpinBlob { fence: bench.world.fence, hash: pinned }).await;
+        assert_eq!(bench.sweep_for_good().await.removed, [pinned]);
+        bench.world.delete(&engine).await.unwrap();
+        assert_eq!(bench.sweep().await.segments, 1, "with the world go its segments");
+        bench.pass_grace();
+        assert_eq!(bench.sweep().await.removed.len(), 5, "and what only it referred to");
+        assert!(object_contents(&*bench.faulty.inner()).await.unwrap().is_empty());
+        let mut tx = engine.begin().await.unwrap();
+        assert_eq!(segment::newest(&mut tx, UNIVERSE, WORLD).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_young_object_protects_what_it_refers_to() {
+    block_on(async {
+        let bench = bench().await;
+        let child = bench.put(3, &[]).await;
+        bench.pass_grace();
+        assert_eq!(bench.sweep().await.condemned, 1);
+        bench.pass_grace();
+        let parent = bench.put(5, &[child]).await;
+        assert_eq!(bench.sweep().await.removed, [], "the put took the condemnation back");
+        assert!(bench.has(parent).await && bench.has(child).await);
+    });
+}
+
+#[test]
+fn a_put_of_a_condemned_object_starts_its_grace_period_anew() {
+    block_on(async {
+        let bench = bench().await;
+        let hash = bench.put(3, &[]).await;
+        bench.pass_grace();
+        bench.sweep().await;
+        bench.pass_grace();
+        bench.put(3, &[]).await;
+        assert_eq!(bench.sweep().await.removed, []);
+        assert!(bench.has(hash).await);
+        assert_eq!(bench.sweep_for_good().await.removed, [hash]);
+    });
+}
+
+#[test]
+fn a_reference_that_appears_after_the_condemnation_takes_it_back() {
+    block_on(async {
+        let mut bench = bench().await;
+        let hash = bench.put(3, &[]).await;
+        bench.pass_grace();
+        bench.sweep().await;
+        let engine = bench.memory.clone();
+        bench.world.append(&engine, [Payload::Blob(hash, 1)]).await.unwrap();
+        bench.pass_grace();
+        assert_eq!(bench.sweep().await.reprieved, 1);
+        bench.world.delete(&engine).await.unwrap();
+        bench.pass_grace();
+        let report = bench.sweep().await;
+        assert_eq!((report.condemned, report.removed.len()), (1, 0), "it is judged anew, with a whole grace period");
+    });
+}
+
+/// The transaction that removes and the put read the same key: whichever commits second runs again.
+#[test]
+fn a_put_between_the_walk_and_the_removal_saves_the_object() {
+    block_on(async {
+        let bench = bench().await;
+        let hash = bench.put(3, &[]).await;
+        let condemned_at_ns = START_NS;
+        bench.tx(&Condemn { universe: UNIVERSE, hashes: &[hash], now_ns: condemned_at_ns }).await;
+        bench.put(3, &[]).await;
+        let remove = Remove { universe: UNIVERSE, hash, condemned_at_ns, now_ns: START_NS };
+        assert_eq!(bench.tx(&remove).await, (Removed::Spared, None));
+        // As does a protocol that asks, inside its transaction, whether the object is there.
+        bench.tx(&Condemn { universe: UNIVERSE, hashes: &[hash], now_ns: condemned_at_ns }).await;
+        let mut asking = bench.memory.begin().await.unwrap();
+        assert!(bench.cas.missing(&mut asking, UNIVERSE, &[hash]).await.unwrap().is_empty());
+        let mut removing = bench.memory.begin().await.unwrap();
+        assert_eq!(crate::Protocol::run(&remove, &mut removing).await.unwrap().0, Removed::Gone);
+        asking.commit().await.unwrap();
+        removing.commit().await.expect_err("it read what the other one wrote");
+        assert!(bench.has(hash).await);
+    });
+}
+
+#[test]
+fn a_body_deletion_that_arrives_late_does_not_hit_a_new_upload() {
+    block_on(async {
+        let bench = bench().await;
+        let hash = bench.put(3, &[]).await;
+        bench.pass_grace();
+        bench.sweep().await;
+        bench.pass_grace();
+        // The sweep removes the metadata, and its deletion of the body is delayed.
+        let condemned_at_ns = {
+            let mut tx = bench.memory.begin().await.unwrap();
+            cas_meta::read(&mut tx, UNIVERSE, hash).await.unwrap().unwrap().condemned_at_ns.unwrap()
+        };
+        let remove = Remove { universe: UNIVERSE, hash, condemned_at_ns, now_ns: START_NS };
+        assert_eq!(bench.tx(&remove).await, (Removed::Gone, Some(Generation::FIRST)));
+        assert!(!bench.has(hash).await);
+        // Someone puts the same bytes; then the deletion arrives.
+        bench.put(3, &[]).await;
+        bench.faulty.inner().delete(&body_path(UNIVERSE, hash, Generation::FIRST)).await.unwrap();
+        assert!(bench.has(hash).await, "the new body has a key of its own");
+        assert!(bench.sweep_for_good().await.removed.contains(&hash));
+        bench.pass_grace();
+        bench.sweep().await;
+        let mut tx = bench.memory.begin().await.unwrap();
+        assert_eq!(cas_doomed::read(&mut tx, UNIVERSE, hash).await.unwrap(), None, "long over, and forgotten");
+        assert!(object_contents(&*bench.faulty.inner()).await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn an_upload_that_a_sweep_took_for_an_orphan_is_made_again() {
+    block_on(async {
+        let bench = bench().await;
+        let hash = Hash::of(&body(3));
+        // The body is uploaded; before its metadata is written, a sweep dooms it and deletes it.
+        let path = body_path(UNIVERSE, hash, Generation::FIRST);
+        bench.faulty.inner().put(&path, body(3).into()).await.unwrap();
+        let doom = DoomOrphan { universe: UNIVERSE, hash, generation: Generation::FIRST, now_ns: START_NS };
+        assert!(bench.tx(&doom).await);
+        bench.faulty.inner().delete(&path).await.unwrap();
+        bench.put(3, &[]).await;
+        assert!(bench.has(hash).await);
+        assert!(!bench.tx(&DoomOrphan { generation: Generation::new(1), ..doom }).await, "it is no orphan");
+    });
+}
+
+#[test]
+fn bodies_that_crashed_puts_left_behind_are_removed() {
+    block_on(async {
+        let bench = bench().await;
+        let kept = bench.put(5, &[]).await;
+        bench.switch.revive();
+        bench.switch.arm(1, Side::Before); // the body is there, its metadata is not
+        bench.cas.put(UNIVERSE, body(3), NO_REFS).await.unwrap_err();
+        bench.switch.revive();
+        let incoming = format!("cas/{UNIVERSE}/incoming/00ff");
+        bench.faulty.inner().put(&incoming.into(), body(7).into()).await.unwrap();
+        assert_eq!(object_contents(&*bench.faulty.inner()).await.unwrap().len(), 3);
+        let report = bench.sweep().await;
+        assert_eq!((report.leftovers, report.removed.len()), (2, 0));
+        assert!(bench.has(kept).await);
+        assert_eq!(object_contents(&*bench.faulty.inner()).await.unwrap().len(), 1);
+        bench.put(3, &[]).await;
+        assert!(bench.has(Hash::of(&body(3))).await);
+    });
+}
+
+#[test]
+fn a_sweep_that_crashes_at_any_step_is_finished_by_later_ones() {
+    block_on(async {
+        for (step, side) in (0..8).flat_map(|step| [(step, Side::Before), (step, Side::After)]) {
+            let bench = bench().await;
+            let child = bench.put(3, &[]).await;
+            let (parent, kept) = (bench.put(5, &[child]).await, bench.put(7, &[]).await);
+            let pin = PinBlob { fence: bench.world.fence, hash: kept, reason: "kept".into(), now_ns: START_NS };
+            bench.tx(&pin).await;
+            bench.pass_grace();
+            bench.sweep().await;
+            bench.pass_grace();
+            bench.switch.revive();
+            bench.switch.arm(step, side);
+            let _died = sweep(&bench.cas, UNIVERSE, GRACE).await;
+            bench.switch.revive();
+            for _ in 0..3 {
+                bench.pass_grace();
+                bench.sweep().await;
+            }
+            assert!(!bench.has(parent).await && !bench.has(child).await && bench.has(kept).await);
+            let objects = object_contents(&*bench.faulty.inner()).await.unwrap();
+            assert_eq!(objects.len(), 1, "step {step} {side:?}: {:?}", objects.keys());
+            let mut tx = bench.memory.begin().await.unwrap();
+            assert_eq!(cas_doomed::read(&mut tx, UNIVERSE, parent).await.unwrap(), None);
+        }
+    });
+}
+
+#[test]
+fn referrers_are_removed_first_and_a_spared_one_spares_what_it_needs() {
+    block_on(async {
+        let bench = bench().await;
+        let leaf = bench.put(3, &[]).await;
+        let inner = bench.put(5, &[leaf]).await;
+        let top = bench.put(7, &[inner]).await;
+        bench.pass_grace();
+        let report = walk(&bench.cas, UNIVERSE, GRACE).await.unwrap();
+        let order: Vec<_> = report.unreachable.iter().map(|object| object.hash).collect();
+        assert_eq!(order, [top, inner, leaf]);
+        bench.sweep().await;
+        bench.pass_grace();
+        let found = walk(&bench.cas, UNIVERSE, GRACE).await.unwrap();
+        bench.put(5, &[]).await; // between the walk and the removal
+        let report = super::sweep::remove_found(&bench.cas, UNIVERSE, GRACE, &found).await.unwrap();
+        assert_eq!((report.removed, report.spared), (vec![top], vec![inner]));
+        assert!(bench.has(inner).await && bench.has(leaf).await);
+    });
+}
+
+#[test]
+fn a_grace_period_that_is_too_short_is_refused() {
+    block_on(async {
+        let bench = bench().await;
+        let refused = sweep(&bench.cas, UNIVERSE, GRACE_MIN - Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::SweepRefused);
+    });
+}
+
+#[test]
+fn universes_do_not_see_each_other() {
+    block_on(async {
+        let bench = bench().await;
+        let other = UniverseId::from_bytes([7; 16]);
+        let hash = bench.cas.put(other, body(3), NO_REFS).await.unwrap();
+        bench.sweep_for_good().await;
+        assert!(bench.cas.has(other, hash).await.unwrap());
+    });
+}
+
+/// A clock whose pauses are long enough for a world to be deleted.
+struct DeletingClock(Memory, HandmadeWorld);
+
+impl crate::Clock for DeletingClock {
+    fn now_ns(&self) -> u64 {
+        START_NS
+    }
+
+    fn sleep(&self, _: Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        let (engine, world) = (self.0.clone(), self.1.clone());
+        Box::pin(async move { world.delete(&engine).await.unwrap() })
+    }
+}
+
+#[test]
+fn a_sweep_in_which_a_world_is_deleted_removes_nothing() {
+    block_on(async {
+        let mut bench = bench().await;
+        let engine = bench.memory.clone();
+        let loose = bench.put(3, &[]).await;
+        bench.pass_grace();
+        bench.sweep().await;
+        bench.pass_grace();
+        bench.world.append(&engine, [Payload::Inline(vec![])]).await.unwrap();
+        bench.world.promote(&engine, bench.world.head).await.unwrap();
+        let policy = ExportPolicy { margin: 0, records_min: 1 };
+        let objects = bench.cas.objects().clone();
+        export_segment(&engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
+        // The walk comes to the segment of the second world when the first one, already walked, is deleted.
+        let first = HandmadeWorld::create(&engine, UNIVERSE, WorldId::from_bytes([1; 16])).await.unwrap();
+        let slow = FaultyObjects::over(bench.faulty.inner())
+            .with_clock(Arc::new(DeletingClock(engine.clone(), first)))
+            .with_fault(0, Fault::Slow(Duration::from_secs(1)));
+        let cas = Cas { objects: Objects::new(Arc::new(slow)), ..bench.cas.clone() };
+        assert_eq!(sweep(&cas, UNIVERSE, GRACE).await.unwrap_err().code(), Code::SweepRaced);
+        assert!(bench.has(loose).await);
+        assert_eq!(bench.sweep().await.removed, [loose]);
+    });
+}

@@ -1,0 +1,109 @@
+//! The one retry loop. A protocol says what it reads and writes; this file says what a failed commit means.
+
+use crate::{Clock, StoreError};
+use mundi_engine::{CommitError, Engine, EngineError, Transaction};
+use mundi_model::Stamp;
+use std::{future::Future, time::Duration};
+
+/// As many attempts as a transaction gets before its caller learns that it never came through.
+pub const ATTEMPTS_MAX: u32 = 32;
+
+/// The first wait after a conflict; it doubles up to [`BACKOFF_MAX`]. The first retry does not wait:
+/// most conflicts are with a transaction that is over.
+const BACKOFF_MIN: Duration = Duration::from_millis(1);
+const BACKOFF_MAX: Duration = Duration::from_millis(64);
+
+/// One transaction, written so that it can be run again from the start.
+///
+/// `run` decides from what it reads, writes, and returns; it never commits and keeps nothing between
+/// attempts. An error that it returns ends the transaction without a trace.
+pub trait Protocol: Sync {
+    type Output: Send;
+
+    /// What the loop does when a commit's fate is unknown. The header of each protocol says why.
+    fn on_unknown(&self) -> OnUnknown;
+
+    fn run<T: Transaction>(&self, tx: &mut T) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
+}
+
+/// What a commit of unknown fate calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnUnknown {
+    /// The protocol recognizes what it has already done.
+    RunAgain,
+    /// Running again could do it twice: only the caller can decide.
+    Report,
+}
+
+/// What a protocol returned, and where in the order of commits it came to stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done<O> {
+    pub output: O,
+    /// `None` when there was nothing to write.
+    pub stamp: Option<Stamp>,
+}
+
+/// Runs a protocol until it is committed or refused.
+pub async fn run<E: Engine, P: Protocol>(
+    engine: &E,
+    clock: &dyn Clock,
+    protocol: &P,
+) -> Result<Done<P::Output>, StoreError> {
+    let mut attempt = 1;
+    loop {
+        let error = match once(engine, protocol).await {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        if attempt == ATTEMPTS_MAX || !is_retryable(&error, protocol.on_unknown()) {
+            return Err(error);
+        }
+        if let Some(pause) = backoff(attempt) {
+            clock.sleep(pause).await;
+        }
+        attempt += 1;
+    }
+}
+
+async fn once<E: Engine, P: Protocol>(engine: &E, protocol: &P) -> Result<Done<P::Output>, StoreError> {
+    let mut tx = engine.begin().await?;
+    let output = protocol.run(&mut tx).await?;
+    let committed = tx.commit().await?;
+    Ok(Done { output, stamp: committed.stamp() })
+}
+
+fn is_retryable(error: &StoreError, on_unknown: OnUnknown) -> bool {
+    match error {
+        StoreError::Commit(CommitError::Conflict) | StoreError::Engine(EngineError::TooOld) => true,
+        StoreError::Commit(CommitError::Unknown(_)) => on_unknown == OnUnknown::RunAgain,
+        _ => false,
+    }
+}
+
+/// No jitter: of two transactions that conflict one always wins, so waiting need not break symmetry.
+fn backoff(attempt: u32) -> Option<Duration> {
+    let doublings = attempt.checked_sub(2)?;
+    Some(BACKOFF_MIN.saturating_mul(1 << doublings.min(16)).min(BACKOFF_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_retry_is_immediate_and_waits_are_bounded() {
+        assert_eq!(backoff(1), None);
+        assert_eq!(backoff(2), Some(BACKOFF_MIN));
+        assert_eq!(backoff(3), Some(BACKOFF_MIN * 2));
+        assert_eq!(backoff(ATTEMPTS_MAX), Some(BACKOFF_MAX));
+    }
+
+    #[test]
+    fn an_unknown_commit_is_run_again_only_by_a_protocol_that_recognizes_itself() {
+        let unknown = StoreError::Commit(CommitError::Unknown(EngineError::Closed));
+        assert!(is_retryable(&unknown, OnUnknown::RunAgain));
+        assert!(!is_retryable(&unknown, OnUnknown::Report));
+        assert!(is_retryable(&StoreError::Commit(CommitError::Conflict), OnUnknown::Report));
+        assert!(!is_retryable(&StoreError::Engine(EngineError::Closed), OnUnknown::RunAgain));
+    }
+}

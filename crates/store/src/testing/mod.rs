@@ -1,0 +1,25 @@
+//! Stand-ins for the outside, for tests of this crate and of those above it.
+
+mod blobs;
+mod contents;
+mod crash;
+mod environment;
+mod faulty_objects;
+mod fixture;
+mod probe;
+mod rng;
+mod snapshots;
+mod workload;
+mod world;
+
+pub use blobs::HeapBlobs;
+pub use contents::{engine_contents, object_contents};
+pub use crash::{CrashSwitch, CrashingEngine, CrashingTransaction, Side};
+pub use environment::{CountingEntropy, ManualClock};
+pub use faulty_objects::{Fault, FaultyObjects, Rates};
+pub use fixture::{Fixture, event, named_event, note_body, world_id};
+pub use probe::{Counts, Probe, ProbeTransaction, Trouble};
+pub use rng::Rng;
+pub use snapshots::PlainSnapshots;
+pub use workload::Workload;
+pub use world::HandmadeWorld;

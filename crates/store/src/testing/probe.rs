@@ -1,0 +1,221 @@
+//! An engine under a microscope: every operation is counted, can be made to fail, and lets others go first.
+//!
+//! A test runs a protocol once to count its operations, then once per operation and kind of fault.
+
+use bytes::Bytes;
+use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Transaction};
+use parking_lot::Mutex;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// What happens at a chosen operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The process dies before it.
+    DieBefore,
+    /// It takes effect, and the process dies before it hears of it.
+    DieAfter,
+    /// A commit is applied and its answer is lost; the process lives. Other operations are left alone.
+    LoseAnswer,
+    /// A commit is surely not applied; the process lives. Other operations are left alone.
+    Conflict,
+}
+
+impl Trouble {
+    pub const ALL: [Self; 4] = [Self::DieBefore, Self::DieAfter, Self::LoseAnswer, Self::Conflict];
+}
+
+/// What was asked of the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub begins: u64,
+    pub gets: u64,
+    pub ranges: u64,
+    /// Items that ranges returned.
+    pub items: u64,
+    /// Puts, additions and deletions.
+    pub writes: u64,
+    pub commits: u64,
+}
+
+impl Counts {
+    /// Operations that someone waits for.
+    pub fn awaited(&self) -> u64 {
+        self.begins + self.gets + self.ranges + self.commits
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: Counts,
+    operation: u64,
+    trouble: Option<(u64, Trouble)>,
+    dead: bool,
+}
+
+/// An engine around an engine. Clones share their counts and their fate.
+#[derive(Debug, Clone)]
+pub struct Probe<E> {
+    inner: E,
+    state: Arc<Mutex<State>>,
+}
+
+impl<E> Probe<E> {
+    pub fn new(inner: E) -> Self {
+        Self { inner, state: Arc::default() }
+    }
+
+    /// Makes trouble at this operation, counted from 0 from now on.
+    pub fn arm(&self, operation: u64, trouble: Trouble) {
+        let mut state = self.state.lock();
+        (state.operation, state.trouble, state.dead) = (0, Some((operation, trouble)), false);
+    }
+
+    /// A new process, without trouble. Operations count from 0 again.
+    pub fn revive(&self) {
+        *self.state.lock() = State::default();
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.state.lock().counts
+    }
+
+    /// Awaited operations since the probe was armed or revived.
+    pub fn operations(&self) -> u64 {
+        self.state.lock().operation
+    }
+}
+
+/// What the next operation meets.
+fn next(state: &Mutex<State>, is_commit: bool) -> Result<Option<Trouble>, EngineError> {
+    let mut state = state.lock();
+    if state.dead {
+        return Err(EngineError::Closed);
+    }
+    let operation = state.operation;
+    state.operation += 1;
+    let trouble = state.trouble.filter(|(at, _)| *at == operation).map(|(_, trouble)| trouble);
+    let trouble = trouble.filter(|trouble| is_commit || matches!(trouble, Trouble::DieBefore | Trouble::DieAfter));
+    state.dead = matches!(trouble, Some(Trouble::DieBefore | Trouble::DieAfter));
+    if trouble == Some(Trouble::DieBefore) { Err(EngineError::Closed) } else { Ok(trouble) }
+}
+
+/// Death after an operation that has no effect outside is death before the next one.
+fn end<V>(trouble: Option<Trouble>, value: V) -> Result<V, EngineError> {
+    if trouble == Some(Trouble::DieAfter) { Err(EngineError::Closed) } else { Ok(value) }
+}
+
+pub struct ProbeTransaction<T> {
+    inner: T,
+    state: Arc<Mutex<State>>,
+}
+
+impl<T> ProbeTransaction<T> {
+    fn count(&self, add: impl FnOnce(&mut Counts)) {
+        add(&mut self.state.lock().counts);
+    }
+}
+
+impl<E: Engine> Engine for Probe<E> {
+    type Transaction = ProbeTransaction<E::Transaction>;
+
+    async fn begin(&self) -> Result<Self::Transaction, EngineError> {
+        others_first().await;
+        let trouble = next(&self.state, false)?;
+        self.state.lock().counts.begins += 1;
+        let inner = self.inner.begin().await?;
+        end(trouble, ProbeTransaction { inner, state: self.state.clone() })
+    }
+
+    fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
+        self.inner.watch(key, seen)
+    }
+}
+
+impl<T: Transaction> Transaction for ProbeTransaction<T> {
+    async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        others_first().await;
+        let trouble = next(&self.state, false)?;
+        self.count(|counts| counts.gets += 1);
+        end(trouble, self.inner.get(key).await?)
+    }
+
+    async fn get_snapshot(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        others_first().await;
+        let trouble = next(&self.state, false)?;
+        self.count(|counts| counts.gets += 1);
+        end(trouble, self.inner.get_snapshot(key).await?)
+    }
+
+    async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
+        others_first().await;
+        let trouble = next(&self.state, false)?;
+        let page = self.inner.range(read).await?;
+        self.count(|counts| {
+            counts.ranges += 1;
+            counts.items += page.items.len() as u64;
+        });
+        end(trouble, page)
+    }
+
+    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.count(|counts| counts.writes += 1);
+        self.inner.put(key, value)
+    }
+
+    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.count(|counts| counts.writes += 1);
+        self.inner.put_stamped(prefix, suffix, value)
+    }
+
+    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
+        self.count(|counts| counts.writes += 1);
+        self.inner.add(key, delta)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        self.count(|counts| counts.writes += 1);
+        self.inner.delete(key)
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
+        self.count(|counts| counts.writes += 1);
+        self.inner.delete_range(start, end)
+    }
+
+    async fn commit(self) -> Result<Committed, CommitError> {
+        others_first().await;
+        let trouble = next(&self.state, true)?;
+        self.count(|counts| counts.commits += 1);
+        if trouble == Some(Trouble::Conflict) {
+            return Err(CommitError::Conflict);
+        }
+        let committed = self.inner.commit().await?;
+        match trouble {
+            Some(Trouble::DieAfter | Trouble::LoseAnswer) => Err(CommitError::Unknown(EngineError::Closed)),
+            _ => Ok(committed),
+        }
+    }
+}
+
+/// Lets every other task that waits run once, so that tasks interleave at every operation also on an engine
+/// that never waits.
+fn others_first() -> impl Future<Output = ()> {
+    struct Once(bool);
+    impl Future for Once {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+            if std::mem::replace(&mut self.0, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    }
+    Once(false)
+}

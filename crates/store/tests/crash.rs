@@ -1,0 +1,375 @@
+//! A crash at every operation of every protocol, then another try: the store must hold, byte for byte, what it holds
+//! after a run that nothing disturbed, apart from what a protocol's header declares.
+
+use bytes::Bytes;
+use mundi_engine::{Engine, Memory};
+use mundi_model::{
+    Hash, Height, IntentHash, WorkerId, WorldId,
+    record::{Body, Intent, ManifestChange, Payload, Reply, ReplyOutcome},
+};
+use mundi_store::{
+    Fence, StoreError,
+    blob::Blobs,
+    blobs::{Cas, CasConfig},
+    journal::Batch,
+    keyspace::{Family, assignment::Assignment, effect_pending::EffectItem, timer_due::TimerItem},
+    objects,
+    protocol::{
+        AppendBatch, AssignWorld, CommitCursor, CommitTurn, Consumed, ReleaseLease, RenewLeases, SettleWorld,
+        compact_inbox, delete_world, expire_dedupe,
+    },
+    testing::{
+        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, engine_contents, named_event, note_body,
+        world_id,
+    },
+};
+use pollster::block_on;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+type Store<B = HeapBlobs> = Fixture<Probe<Memory>, B>;
+type Contents = BTreeMap<Bytes, Bytes>;
+
+async fn on_the_heap() -> Store {
+    Fixture::new(Probe::new(Memory::new()), 1).await.unwrap()
+}
+
+async fn with_content_store() -> Store<Cas<Probe<Memory>>> {
+    let (engine, objects) = (Probe::new(Memory::new()), objects::open("memory:///").unwrap());
+    let (clock, entropy) = (Arc::new(ManualClock::at_ns(1)), Arc::new(CountingEntropy::default()));
+    let cas = Cas::new(engine.clone(), objects, clock, entropy, CasConfig::default());
+    Fixture::with_blobs(engine, cas, 1).await.unwrap()
+}
+
+/// Runs `act` on what `setup` made: undisturbed, then with each kind of trouble at each operation, and once more after
+/// every failure. `kept` says which keys must be the same.
+fn survives<B: Blobs, C>(
+    open: impl AsyncFn() -> Store<B>,
+    setup: impl AsyncFn(&Store<B>) -> C,
+    act: impl AsyncFn(&Store<B>, &C) -> Result<(), StoreError>,
+    kept: impl Fn(&[u8]) -> bool,
+) {
+    let attempt = async |trouble: Option<(u64, Trouble)>| -> (Contents, u64) {
+        let store = open().await;
+        let context = setup(&store).await;
+        store.engine.revive();
+        if let Some((operation, trouble)) = trouble {
+            store.engine.arm(operation, trouble);
+        }
+        let first = act(&store, &context).await;
+        let operations = store.engine.operations();
+        assert!(trouble.is_some() || first.is_ok(), "undisturbed: {first:?}");
+        store.engine.revive();
+        if first.is_err() {
+            let second = act(&store, &context).await;
+            assert!(second.is_ok(), "the second try after {trouble:?} ({first:?}): {second:?}");
+        }
+        let mut contents = engine_contents(&store.engine).await.unwrap();
+        contents.retain(|key, _| kept(key));
+        (contents, operations)
+    };
+    block_on(async {
+        let (undisturbed, operations) = attempt(None).await;
+        assert!(operations > 0);
+        for operation in 0..operations {
+            for trouble in Trouble::ALL {
+                let (contents, _) = attempt(Some((operation, trouble))).await;
+                assert_same(&undisturbed, &contents, operation, trouble);
+            }
+        }
+    });
+}
+
+fn assert_same(expected: &Contents, found: &Contents, operation: u64, trouble: Trouble) {
+    let differs = |(key, value): &(&Bytes, &Bytes), other: &Contents| other.get(*key) != Some(*value);
+    let lacking: Vec<_> = expected.iter().filter(|entry| differs(entry, found)).collect();
+    let added: Vec<_> = found.iter().filter(|entry| differs(entry, expected)).collect();
+    assert!(
+        lacking.is_empty() && added.is_empty(),
+        "{trouble:?} at operation {operation}: expected {lacking:x?}, found {added:x?}"
+    );
+}
+
+fn everything(_: &[u8]) -> bool {
+    true
+}
+
+fn family_of(key: &[u8]) -> Option<u8> {
+    match key.get(16) {
+        Some(&family) if family == Family::World as u8 => key.get(33).copied(),
+        family => family.copied(),
+    }
+}
+
+async fn live<B: Blobs>(store: &Store<B>) -> Fence {
+    store.live(1).await.unwrap()
+}
+
+async fn live_with_items<B: Blobs>(store: &Store<B>) -> Fence {
+    let fence = live(store).await;
+    let items = (0..5).map(|n| named_event(&n.to_string())).collect();
+    store.send(fence.world, items).await.unwrap();
+    fence
+}
+
+#[test]
+fn create_world() {
+    let act = async |store: &Store, world: &WorldId| store.create(*world, None).await.map(drop);
+    survives(on_the_heap, async |_| world_id(1), act, everything);
+}
+
+#[test]
+fn create_world_in_the_content_store() {
+    let act = async |store: &Store<_>, world: &WorldId| store.create(*world, None).await.map(drop);
+    survives(with_content_store, async |_| world_id(1), act, everything);
+}
+
+/// The epoch may rise by two: the header of the protocol says so.
+#[test]
+fn acquire_lease() {
+    let setup = async |store: &Store| {
+        store.create(world_id(1), None).await.unwrap();
+        world_id(1)
+    };
+    let act = async |store: &Store, world: &WorldId| store.acquire(*world, 1).await.map(drop);
+    survives(on_the_heap, setup, act, |key| family_of(key) != Some(Family::Lease as u8));
+}
+
+#[test]
+fn renew_leases() {
+    let act = async |store: &Store, fence: &Fence| {
+        let worker = WorkerId::new(1).unwrap();
+        let renewed = store.run(&RenewLeases { worker, fences: vec![*fence], now_ns: 50, ttl_ns: 99 }).await?;
+        assert_eq!(renewed.output.renewed, [*fence]);
+        Ok(())
+    };
+    survives(on_the_heap, live, act, everything);
+}
+
+#[test]
+fn release_lease() {
+    let act = async |store: &Store, fence: &Fence| store.run(&ReleaseLease { fence: *fence }).await.map(drop);
+    survives(on_the_heap, live, act, everything);
+}
+
+#[test]
+fn assign_world() {
+    let act = async |store: &Store, fence: &Fence| {
+        let assignment = Assignment { desired: WorkerId::new(2), pinned: true, priority: 1, reason: None };
+        let (universe, world) = (fence.universe, fence.world);
+        store.run(&AssignWorld { universe, world, assignment }).await.map(drop)
+    };
+    survives(on_the_heap, live, act, everything);
+}
+
+#[test]
+fn append_batch() {
+    let setup = async |store: &Store| {
+        let fence = live(store).await;
+        let head = store.read_turn(fence).await.unwrap().head;
+        let (from, to) = (store.manifest_hash(), Hash::of(b"next"));
+        let bodies = [note_body(1), Body::ManifestChange(ManifestChange { from, to, forced: false }), note_body(2)];
+        AppendBatch { fence, batch: Batch::from_bodies(head, bodies).unwrap() }
+    };
+    let act = async |store: &Store, append: &AppendBatch| store.run(append).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn enqueue_of_named_items() {
+    let act = async |store: &Store, fence: &Fence| {
+        let items = ["a", "b", "c"].map(named_event).into();
+        store.send(fence.world, items).await.map(drop)
+    };
+    survives(on_the_heap, live, act, everything);
+}
+
+#[test]
+fn enqueue_of_a_large_payload() {
+    let act = async |store: &Store<_>, fence: &Fence| {
+        let large = named_event(&"x".repeat(50_000));
+        store.send(fence.world, vec![large]).await.map(drop)
+    };
+    survives(with_content_store, live, act, everything);
+}
+
+#[test]
+fn drain_inbox() {
+    let act = async |store: &Store, fence: &Fence| {
+        while store.drain(*fence, 2).await? != mundi_store::protocol::Drained::Idle {}
+        Ok(())
+    };
+    survives(on_the_heap, live_with_items, act, everything);
+}
+
+#[test]
+fn commit_cursor() {
+    let setup = async |store: &Store| {
+        let fence = live_with_items(store).await;
+        let items = store.read_turn(fence).await.unwrap().items;
+        CommitCursor { fence, old: None, new: items[3].seq }
+    };
+    let act = async |store: &Store, commit: &CommitCursor| store.run(commit).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+/// Effects, timers, cancellations and replies are published with the records, or not at all.
+#[test]
+fn commit_turn() {
+    let act = async |store: &Store, fence: &Fence| {
+        while let Some(turn) = turn(store, *fence).await? {
+            store.run(&turn).await?;
+        }
+        Ok(())
+    };
+    survives(on_the_heap, live_with_items, act, everything);
+}
+
+/// What a worker makes of one item: an effect, a timer, the cancellation of the turn before, a reply.
+async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreError> {
+    let input = store.read_turn(fence).await?;
+    let Some(item) = input.items.first() else { return Ok(None) };
+    let height = input.head.height;
+    let intent = |kind: &str, height: Height| IntentHash::of(format!("{kind} at {height}").as_bytes());
+    let announce = |kind: &str, height| {
+        let params = Payload::Inline(vec![1]);
+        Body::Intent(Intent { hash: intent(kind, height), kind: kind.into(), params, label: String::new() })
+    };
+    let earlier = Height::new(height.get().saturating_sub(4));
+    let bodies = [
+        announce("http", height),
+        announce("timer.set", height.next()),
+        Body::Cancel(intent("timer.set", earlier.next())),
+        Body::Reply(Reply { to: item.seq, outcome: ReplyOutcome::Ok(Payload::Inline(vec![2])) }),
+    ];
+    let effect = EffectItem {
+        world: fence.world,
+        intent: intent("http", height),
+        height,
+        kind: "http".into(),
+        params: Payload::Inline(vec![1]),
+        label: String::new(),
+        policy_context: None,
+        published_at_ns: 3,
+        trace: None,
+    };
+    let timer = TimerItem {
+        world: fence.world,
+        intent: intent("timer.set", height.next()),
+        height: height.next(),
+        deliver_at_ns: 1_000,
+        payload: Payload::Inline(vec![]),
+        published_at_ns: 3,
+    };
+    Ok(Some(CommitTurn {
+        fence,
+        cursor: input.cursor,
+        consumed: Consumed::of(&input.items[..1]),
+        records: Batch::from_bodies(input.head, bodies)?,
+        effects: vec![effect],
+        timers: vec![timer],
+        ready: true,
+        now_ns: 3,
+    }))
+}
+
+async fn live_with_records<B: Blobs>(store: &Store<B>) -> Fence {
+    let fence = live(store).await;
+    store.append(fence, 9).await.unwrap();
+    fence
+}
+
+#[test]
+fn commit_and_promote_snapshot() {
+    let act =
+        async |store: &Store, fence: &Fence| store.snapshot(*fence, &store.facts(Height::new(5)), true).await.map(drop);
+    survives(on_the_heap, live_with_records, act, everything);
+}
+
+#[test]
+fn commit_and_promote_snapshot_in_the_content_store() {
+    let act = async |store: &Store<Cas<Probe<Memory>>>, fence: &Fence| {
+        store.snapshot(*fence, &store.facts(Height::new(10)), true).await.map(drop)
+    };
+    survives(with_content_store, live_with_records, act, everything);
+}
+
+#[test]
+fn settle_world() {
+    let setup = async |store: &Store| {
+        let fence = live_with_items(store).await;
+        store.drain(fence, 100).await.unwrap();
+        fence
+    };
+    let act = async |store: &Store, fence: &Fence| store.run(&SettleWorld { fence: *fence }).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn compact_inbox_after_the_grace() {
+    let setup = async |store: &Store| {
+        let fence = live_with_items(store).await;
+        while let Some(turn) = turn(store, fence).await.unwrap() {
+            store.run(&turn).await.unwrap();
+        }
+        compact_inbox(&store.engine, &store.clock, fence, 10).await.unwrap();
+        store.clock.advance(Duration::from_nanos(10));
+        fence
+    };
+    let act =
+        async |store: &Store, fence: &Fence| compact_inbox(&store.engine, &store.clock, *fence, 10).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn delete_world_in_chunks() {
+    let setup = async |store: &Store| {
+        let fence = live_with_items(store).await;
+        store.run(&turn(store, fence).await.unwrap().unwrap()).await.unwrap();
+        fence
+    };
+    let act = async |store: &Store, fence: &Fence| delete_world(&store.engine, &store.clock, *fence).await;
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn expire_dedupe_records() {
+    let setup = async |store: &Store| {
+        let fence = live_with_items(store).await;
+        store.clock.advance(Duration::from_secs(3_600 + 300));
+        fence
+    };
+    let act =
+        async |store: &Store, fence: &Fence| expire_dedupe(&store.engine, &store.clock, fence.universe).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+/// The harness itself: a protocol that is not idempotent is found out.
+#[test]
+#[should_panic(expected = "DieAfter at operation 1")]
+fn a_protocol_that_counts_twice_is_found_out() {
+    struct Careless;
+    impl mundi_store::Protocol for Careless {
+        type Output = ();
+
+        fn on_unknown(&self) -> mundi_store::OnUnknown {
+            mundi_store::OnUnknown::RunAgain
+        }
+
+        async fn run<T: mundi_engine::Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+            Ok(tx.add(b"counter", 1)?)
+        }
+    }
+    let act = async |store: &Store, _: &()| store.run(&Careless).await.map(drop);
+    survives(on_the_heap, async |_| (), act, everything);
+}
+
+#[test]
+fn a_dead_process_writes_nothing_more() {
+    block_on(async {
+        let engine = Probe::new(Memory::new());
+        engine.arm(0, Trouble::DieBefore);
+        assert!(engine.begin().await.is_err() && engine.begin().await.is_err());
+        engine.revive();
+        assert!(engine.begin().await.is_ok());
+    });
+}
