@@ -3,13 +3,14 @@
 //! Figures: `cargo test --release -p mundi-store --test export_stall -- --nocapture`
 
 #![expect(clippy::disallowed_methods, reason = "this measures real time")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mundi_engine::Embedded;
 use mundi_model::Height;
 use mundi_store::{
     Fence,
     objects::{self, Objects},
-    protocol::segment_export::ExportPolicy,
+    protocol::ExportPolicy,
     segments::{Exported, export_segment},
     testing::Fixture,
 };
