@@ -15,6 +15,10 @@ mod store;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::{path::PathBuf, process::ExitCode};
 
+/// The allocator of the product, so that the bench measures what users run.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(name = "mundi-bench", about = "Measures Mundi's layers beside the raw limit of the disk, in one run")]
 struct Arguments {

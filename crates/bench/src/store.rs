@@ -2,7 +2,7 @@
 
 use crate::{
     Common,
-    clients::measure,
+    clients::{Kind, measure},
     raw::{Room, measure_raw},
     report::Report,
 };
@@ -72,7 +72,7 @@ impl Bench {
         self.report.progress("the raw limit");
         for _ in 0..self.settings.common.runs {
             let path = folder.join("raw");
-            let done = measure_raw(&self.runtime, &path, Room::Preallocated, 1024, self.time(), RECORD_BYTES)?;
+            let done = measure_raw(&self.runtime, &path, Room::Preallocated, Kind::Tasks, 1024, self.time(), RECORD_BYTES)?;
             self.raw.push(done.per_second);
         }
         Ok(())
@@ -96,7 +96,7 @@ impl Bench {
             let mut rates = Vec::new();
             for run in 0..self.settings.common.runs {
                 let workload = self.workload(&folder.join(format!("{clients}-{batch}-{run}")))?;
-                let done = measure(&self.runtime, clients, self.time(), move |client, _| {
+                let done = measure(&self.runtime, Kind::Tasks, clients, self.time(), move |client, _| {
                     let workload = workload.clone();
                     // A full inbox is an answer too; it counts as nothing done.
                     async move { workload.enqueue(client, batch).await.unwrap_or(0) }
