@@ -7,9 +7,8 @@ use crate::{
     keyspace::{cas_doomed, cas_meta, cas_meta::Generation, segment},
     objects::Objects,
     protocol::{
+        ExportPolicy, PinBlob, UnpinBlob,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
-        pin_blob::{PinBlob, UnpinBlob},
-        segment_export::ExportPolicy,
     },
     run,
     segments::export_segment,
