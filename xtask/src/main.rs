@@ -1,1 +1,82 @@
-fn main() {}
+//! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
+
+use std::process::{Command, ExitCode};
+
+/// Name, what it does, and whether it went well.
+type Entry = (&'static str, &'static str, fn() -> bool);
+
+const COMMANDS: &[Entry] = &[
+    ("test", "everything that must pass before a change lands: format, lints, docs, tests", test),
+    ("lint", "format, lints and docs only", lint),
+    ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
+    ("bench", "the benchmarks of every layer beside the raw limit (about ten minutes)", bench),
+];
+
+fn main() -> ExitCode {
+    let name = std::env::args().nth(1);
+    let command = COMMANDS.iter().find(|(command, ..)| Some(*command) == name.as_deref());
+    match command {
+        Some((_, _, run)) if run() => ExitCode::SUCCESS,
+        Some(_) => ExitCode::FAILURE,
+        None => {
+            eprintln!("usage: cargo xtask COMMAND\n");
+            for (command, what, _) in COMMANDS {
+                eprintln!("  {command:<8} {what}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn test() -> bool {
+    lint() && unit_tests(&[]) && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[]) && licences()
+}
+
+fn lint() -> bool {
+    let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    run("cargo", &["fmt", "--all", "--check"], &[])
+        && run("cargo", &clippy, &[])
+        && run("cargo", &["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "--deny warnings")])
+}
+
+/// With nextest where it is installed: it runs more at a time and says more when a test fails.
+fn unit_tests(environment: &[(&str, &str)]) -> bool {
+    if has("nextest") {
+        return run("cargo", &["nextest", "run", "--workspace", "--no-fail-fast"], environment);
+    }
+    run("cargo", &["test", "--workspace", "--all-targets", "--no-fail-fast"], environment)
+}
+
+/// Licences and advisories. The tool takes long to build, so it is used where it is installed.
+fn licences() -> bool {
+    if !has("deny") {
+        eprintln!("cargo-deny is not installed: licences and advisories were not checked");
+        return true;
+    }
+    run("cargo", &["deny", "--offline", "check", "licenses", "bans", "sources"], &[])
+}
+
+fn soak() -> bool {
+    unit_tests(&[("MUNDI_SEEDS", "100000"), ("MUNDI_CONFORMANCE_SEEDS", "60000")])
+}
+
+fn bench() -> bool {
+    run("cargo", &["run", "--release", "--package", "mundi-bench", "--", "engine"], &[])
+}
+
+fn has(subcommand: &str) -> bool {
+    let found = Command::new("cargo").args([subcommand, "--version"]).output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> bool {
+    eprintln!("▶ {program} {}", arguments.join(" "));
+    let status = Command::new(program).args(arguments).envs(environment.iter().copied()).status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            false
+        }
+    }
+}

@@ -1,4 +1,8 @@
 //! Concurrent clients in a closed loop: each does its next operation when the last was acknowledged.
+//!
+//! A client is a task of an async runtime, as in a server, or a thread of its own, as in a program that
+//! blocks. A thread that sleeps and wakes costs several times what a small commit does, so the two tell
+//! different things.
 
 use crate::machine::Used;
 use std::{
@@ -18,44 +22,69 @@ pub(crate) struct Done {
     pub(crate) written_bytes: f64,
 }
 
+/// What a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tasks,
+    Threads,
+}
+
+/// Shared by all clients of a measurement.
+#[derive(Default)]
+struct Progress {
+    warm: AtomicBool,
+    stop: AtomicBool,
+    records: AtomicU64,
+}
+
 /// Runs `clients` loops for some time. `operation` gets the number of its client and of its turn, and
 /// returns how many records it got done.
-pub(crate) fn measure<F, Fut>(runtime: &Runtime, clients: usize, time: Duration, operation: F) -> Done
+pub(crate) fn measure<F, Fut>(runtime: &Runtime, kind: Kind, clients: usize, time: Duration, operation: F) -> Done
 where
     F: Fn(usize, u64) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = u64> + Send,
 {
     let operation = Arc::new(operation);
-    let stop = Arc::new(AtomicBool::new(false));
-    let records = Arc::new(AtomicU64::new(0));
-    let warm = Arc::new(AtomicBool::new(false));
-    let tasks: Vec<_> = (0..clients)
-        .map(|client| {
-            let (operation, stop, records, warm) = (operation.clone(), stop.clone(), records.clone(), warm.clone());
-            runtime.spawn(async move {
-                for turn in 0.. {
-                    if stop.load(Relaxed) {
-                        return;
-                    }
-                    let done = operation(client, turn).await;
-                    if warm.load(Relaxed) {
-                        records.fetch_add(done, Relaxed);
-                    }
+    let progress = Arc::new(Progress::default());
+    let client = |client: usize| {
+        let (operation, progress) = (operation.clone(), progress.clone());
+        async move {
+            for turn in 0.. {
+                if progress.stop.load(Relaxed) {
+                    return;
                 }
-            })
-        })
-        .collect();
+                let done = operation(client, turn).await;
+                if progress.warm.load(Relaxed) {
+                    progress.records.fetch_add(done, Relaxed);
+                }
+            }
+        }
+    };
+    match kind {
+        Kind::Tasks => {
+            let tasks: Vec<_> = (0..clients).map(|number| runtime.spawn(client(number))).collect();
+            let done = watch(&progress, time);
+            tasks.into_iter().for_each(|task| drop(runtime.block_on(task)));
+            done
+        }
+        Kind::Threads => std::thread::scope(|scope| {
+            for number in 0..clients {
+                let client = client(number);
+                scope.spawn(move || pollster::block_on(client));
+            }
+            watch(&progress, time)
+        }),
+    }
+}
+
+/// Lets them warm up, counts for the given time, and stops them.
+fn watch(progress: &Progress, time: Duration) -> Done {
     std::thread::sleep(time / 5);
     let (start, before) = (Instant::now(), Used::now());
-    warm.store(true, Relaxed);
+    progress.warm.store(true, Relaxed);
     std::thread::sleep(time);
-    let (seconds, after, done) = (start.elapsed().as_secs_f64(), Used::now(), records.load(Relaxed));
-    stop.store(true, Relaxed);
-    runtime.block_on(async {
-        for task in tasks {
-            let _panicked = task.await;
-        }
-    });
+    let (seconds, after, done) = (start.elapsed().as_secs_f64(), Used::now(), progress.records.load(Relaxed));
+    progress.stop.store(true, Relaxed);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let (done, written) = (done.max(1) as f64, after.written_bytes_since(before) as f64);
     Done { per_second: done / seconds, cpu_us: after.cpu_us_since(before) / done, written_bytes: written / done }

@@ -2,8 +2,8 @@
 
 use crate::{
     Common,
-    clients::{Done, measure},
-    raw::{RawLog, Room},
+    clients::{Done, Kind, measure},
+    raw::{Room, measure_raw},
     report::Report,
 };
 use mundi_engine::{CommitError, Committed, Embedded, Engine, RangeRead, Transaction};
@@ -21,7 +21,6 @@ use tokio::runtime::Runtime;
 /// Record size of the raw limit; a put has a key of 24 bytes and fills the rest.
 const RECORD_BYTES: usize = 300;
 const KEY_BYTES: usize = 24;
-const CLIENTS: [usize; 3] = [1, 64, 1024];
 /// Worlds that the queue workloads spread over.
 const WORLDS: usize = 64;
 
@@ -29,6 +28,12 @@ const WORLDS: usize = 64;
 pub(crate) struct Settings {
     #[command(flatten)]
     common: Common,
+    /// How many clients put and enqueue at a time.
+    #[arg(long, value_delimiter = ',', default_value = "1,64,1024")]
+    clients: Vec<usize>,
+    /// Without the raw limit beside it: for a profiler.
+    #[arg(long)]
+    alone: bool,
     /// Seconds of the sustained workload, in six parts.
     #[arg(long, default_value_t = 60)]
     sustained_seconds: u64,
@@ -41,10 +46,10 @@ pub(crate) struct Settings {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
-    let folder = tempfile::tempdir_in(&settings.common.dir)?;
+    let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new() };
-    let workloads: [(&str, fn(&mut Bench, &Path) -> Outcome); 7] = [
+    let workloads: [(&str, Workload); 7] = [
         ("put", Bench::puts),
         ("enqueue", Bench::enqueue),
         ("drain", Bench::drain),
@@ -63,6 +68,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+type Workload = fn(&mut Bench, &Path) -> Outcome;
 type Outcome = Result<(), Box<dyn Error>>;
 
 struct Bench {
@@ -76,50 +82,46 @@ impl Bench {
         Duration::from_secs(self.settings.common.seconds)
     }
 
-    /// Single puts, in turns with the raw limit.
+    /// Single puts, in turns with the raw limit; clients as tasks and as threads.
     fn puts(&mut self, folder: &Path) -> Outcome {
-        for clients in CLIENTS {
-            self.report.progress(&format!("single puts by {clients} clients, in turns with the raw limit"));
+        let counts = self.settings.clients.clone();
+        let who =
+            [Kind::Tasks, Kind::Threads].into_iter().flat_map(|kind| counts.iter().map(move |&count| (kind, count)));
+        for (kind, clients) in who {
+            let who = format!("{clients} {}", if kind == Kind::Tasks { "tasks" } else { "threads" });
+            self.report.progress(&format!("single puts by {who}, in turns with the raw limit"));
             let (mut growing, mut raw, mut put) = (Vec::new(), Vec::new(), Vec::new());
             for run in 0..self.settings.common.runs {
-                growing.push(self.raw(&folder.join("growing"), Room::Growing, clients)?);
-                raw.push(self.raw(&folder.join("preallocated"), Room::Preallocated, clients)?);
-                let engine = Embedded::open(folder.join(format!("engine-{clients}-{run}")))?;
-                put.push(measure(&self.runtime, clients, self.time(), move |client, turn| {
+                if !self.settings.alone {
+                    growing.push(self.raw(&folder.join("growing"), Room::Growing, kind, clients)?);
+                    raw.push(self.raw(&folder.join("preallocated"), Room::Preallocated, kind, clients)?);
+                }
+                let path = folder.join(format!("engine-{run}"));
+                let engine = Embedded::open(&path)?;
+                put.push(measure(&self.runtime, kind, clients, self.time(), move |client, turn| {
                     put_one(engine.clone(), client, turn)
                 }));
+                std::fs::remove_dir_all(path)?;
             }
             let shares = put.iter().zip(&raw).map(|(put, raw)| put.per_second / raw.per_second).collect();
-            self.rates(&format!("raw, growing file, {clients} clients"), &growing);
-            self.rates(&format!("raw, preallocated file, {clients} clients"), &raw);
-            self.rates(&format!("put, {clients} clients"), &put);
+            self.rates_and_cpu(&format!("raw, growing file, {who}"), &growing);
+            self.rates_and_cpu(&format!("raw, preallocated file, {who}"), &raw);
+            self.rates(&format!("put, {who}"), &put);
             let goal = match clients {
                 64 => Some(">= 0.85".to_owned()),
                 1024 => Some(">= 0.60".to_owned()),
                 _ => None,
             };
-            self.report.add(format!("put / raw, {clients} clients"), "ratio", shares).goal = goal;
+            self.report.add(format!("put / raw, {who}"), "ratio", shares).goal = goal;
             let cpu = put.iter().map(|done| done.cpu_us).collect();
-            let goal = (clients == 1024).then(|| "<= 8".to_owned());
-            self.report.add(format!("put, {clients} clients, processor time"), "us/record", cpu).goal = goal;
+            let goal = (clients == 1024 && kind == Kind::Tasks).then(|| "<= 8".to_owned());
+            self.report.add(format!("put, {who}, processor time"), "us/record", cpu).goal = goal;
         }
         Ok(())
     }
 
-    fn raw(&self, path: &Path, room: Room, clients: usize) -> Result<Done, Box<dyn Error>> {
-        let (log, writer) = RawLog::open(path, room)?;
-        let client_log = log.clone();
-        let done = measure(&self.runtime, clients, self.time(), move |_, _| {
-            let log = client_log.clone();
-            async move {
-                log.append(vec![7; RECORD_BYTES]).await;
-                1
-            }
-        });
-        log.close();
-        writer.join().map_err(|_| "the raw log's writer died")??;
-        std::fs::remove_file(path)?;
-        Ok(done)
+    fn raw(&self, path: &Path, room: Room, kind: Kind, clients: usize) -> Result<Done, Box<dyn Error>> {
+        measure_raw(&self.runtime, path, room, kind, clients, self.time(), RECORD_BYTES)
     }
 
     fn rates(&mut self, name: &str, done: &[Done]) {
@@ -136,12 +138,12 @@ impl Bench {
 
     /// An item into an inbox: a stamped put, the counter of the inbox and the counter that is watched.
     fn enqueue(&mut self, folder: &Path) -> Outcome {
-        for clients in CLIENTS {
+        for clients in self.settings.clients.clone() {
             self.report.progress(&format!("enqueue by {clients} clients"));
             let mut done = Vec::new();
             for run in 0..self.settings.common.runs {
                 let engine = Embedded::open(folder.join(format!("{clients}-{run}")))?;
-                done.push(measure(&self.runtime, clients, self.time(), move |client, _| {
+                done.push(measure(&self.runtime, Kind::Tasks, clients, self.time(), move |client, _| {
                     let engine = engine.clone();
                     async move { enqueue_one(&engine, client % WORLDS).await }
                 }));
@@ -160,7 +162,7 @@ impl Bench {
                 let engine = Embedded::open(folder.join(format!("{batch}-{run}")))?;
                 let items = if batch == 1 { 2_000 } else { 16 * batch as u64 };
                 self.runtime.block_on(fill_inboxes(&engine, items))?;
-                done.push(measure(&self.runtime, WORLDS, self.time(), move |world, turn| {
+                done.push(measure(&self.runtime, Kind::Tasks, WORLDS, self.time(), move |world, turn| {
                     let engine = engine.clone();
                     async move { drain_one(&engine, world, turn, batch, items).await }
                 }));
@@ -177,7 +179,7 @@ impl Bench {
         for run in 0..self.settings.common.runs {
             let queue = Arc::new(WorkQueue::new(Embedded::open(folder.join(format!("{run}")))?));
             let measured = |queue: Arc<WorkQueue>| {
-                measure(&self.runtime, WORLDS, self.time(), move |shard, _| {
+                measure(&self.runtime, Kind::Tasks, WORLDS, self.time(), move |shard, _| {
                     let queue = queue.clone();
                     async move { queue.produce_claim_acknowledge(shard).await }
                 })
@@ -203,7 +205,7 @@ impl Bench {
         for number in 1..=6 {
             self.report.progress(&format!("sustained queue traffic, part {number} of 6"));
             let queue = queue.clone();
-            let done = measure(&self.runtime, WORLDS, part, move |shard, _| {
+            let done = measure(&self.runtime, Kind::Tasks, WORLDS, part, move |shard, _| {
                 let queue = queue.clone();
                 async move { queue.produce_claim_acknowledge(shard).await }
             });
@@ -224,7 +226,7 @@ impl Bench {
             let mut done = Vec::new();
             for _ in 0..self.settings.common.runs {
                 let engine = engine.clone();
-                done.push(measure(&self.runtime, 2, self.time(), move |client, turn| {
+                done.push(measure(&self.runtime, Kind::Tasks, 2, self.time(), move |client, turn| {
                     let engine = engine.clone();
                     async move { scan_one(&engine, (client as u64 * 7919 + turn * 104_729) % KEYS, reverse).await }
                 }));

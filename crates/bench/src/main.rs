@@ -10,9 +10,14 @@ mod engine;
 mod machine;
 mod raw;
 mod report;
+mod store;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::{path::PathBuf, process::ExitCode};
+
+/// The allocator of the product, so that the bench measures what users run.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 #[command(name = "mundi-bench", about = "Measures Mundi's layers beside the raw limit of the disk, in one run")]
@@ -25,6 +30,8 @@ struct Arguments {
 enum What {
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
+    /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
+    Store(store::Settings),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,6 +61,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.what {
         What::Engine(settings) => engine::run(&settings),
+        What::Store(settings) => store::run(&settings),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

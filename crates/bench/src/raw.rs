@@ -3,15 +3,44 @@
 //! It has the clients, the queue and the answers of a database, and nothing else: no index, no
 //! checksum, no conflict. Nothing that acknowledges after a sync can do more with the same clients.
 
+use crate::clients::{Done, Kind, measure};
 use futures_channel::oneshot;
 use std::{
+    error::Error,
     fs::{File, OpenOptions},
     io,
     os::unix::fs::FileExt,
     path::Path,
     sync::{Arc, Condvar, Mutex},
     thread::JoinHandle,
+    time::Duration,
 };
+use tokio::runtime::Runtime;
+
+/// Appends records of this size by so many clients, and says how many a second came through.
+pub(crate) fn measure_raw(
+    runtime: &Runtime,
+    path: &Path,
+    room: Room,
+    kind: Kind,
+    clients: usize,
+    time: Duration,
+    record_bytes: usize,
+) -> Result<Done, Box<dyn Error>> {
+    let (log, writer) = RawLog::open(path, room)?;
+    let client_log = log.clone();
+    let done = measure(runtime, kind, clients, time, move |_, _| {
+        let log = client_log.clone();
+        async move {
+            log.append(vec![7; record_bytes]).await;
+            1
+        }
+    });
+    log.close();
+    writer.join().map_err(|_| "the raw log's writer died")??;
+    std::fs::remove_file(path)?;
+    Ok(done)
+}
 
 /// How much room a preallocated file has before it is written from the start again.
 const FILE_BYTES: u64 = 256 << 20;
@@ -41,8 +70,7 @@ impl RawLog {
     pub(crate) fn open(path: &Path, room: Room) -> io::Result<(Self, JoinHandle<io::Result<()>>)> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
         if room == Room::Preallocated {
-            let zeros = vec![0; 1 << 20];
-            (0..FILE_BYTES >> 20).try_for_each(|index| file.write_all_at(&zeros, index << 20))?;
+            (0..FILE_BYTES / 4096).try_for_each(|page| file.write_all_at(&[0; 4096], page * 4096))?;
             file.sync_all()?;
         }
         let log = Self(Arc::new(Shared { queue: Mutex::default(), filled: Condvar::new() }));

@@ -13,6 +13,7 @@ mod error;
 pub mod memory;
 mod overlay;
 mod watch;
+mod write_set;
 
 pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
 pub use embedded::Embedded;

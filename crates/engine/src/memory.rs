@@ -207,7 +207,7 @@ impl State {
                 }
             }
         }
-        for (key, write) in std::mem::take(&mut overlay.writes) {
+        for (key, write) in std::mem::take(&mut overlay.writes).into_writes() {
             let value = match write {
                 Write::Put(value) => Some(value),
                 Write::Delete => None,

@@ -1,9 +1,8 @@
 //! The transaction's own side: what it has written and what it has depended on, over any snapshot.
 
-use crate::{EngineError, Page, RangeRead};
+use crate::{EngineError, Page, RangeRead, write_set::WriteSet};
 use bytes::{Bytes, BytesMut};
 use mundi_model::{Stamp, limits};
-use std::{collections::BTreeMap, ops::Bound};
 
 /// What a transaction does to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub(crate) struct Reads {
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     /// These come after `cleared`: a delete of a range takes out the writes that it covers.
-    pub(crate) writes: BTreeMap<Bytes, Write>,
+    pub(crate) writes: WriteSet,
     pub(crate) cleared: Vec<(Bytes, Bytes)>,
     pub(crate) stamped: Vec<StampedPut>,
     pub(crate) reads: Reads,
@@ -104,10 +103,7 @@ impl Overlay {
         }
         self.size.add(start.len() + end.len())?;
         let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
-        let covered: Vec<Bytes> = self.writes.range(start.clone()..end.clone()).map(|(key, _)| key.clone()).collect();
-        for key in covered {
-            self.writes.remove(&key);
-        }
+        self.writes.remove_range(&start, &end);
         self.cleared.push((start, end));
         Ok(())
     }
@@ -170,9 +166,7 @@ impl Overlay {
         base: impl Iterator<Item = Result<(Bytes, Bytes), EngineError>>,
     ) -> Result<Page, EngineError> {
         let mut base = base.peekable();
-        let own = self.writes.range::<Bytes, _>((Bound::Included(&read.start), Bound::Excluded(&read.end)));
-        let mut own: Box<dyn Iterator<Item = (&Bytes, &Write)>> =
-            if read.reverse { Box::new(own.rev()) } else { Box::new(own) };
+        let mut own = self.writes.range(&read.start, &read.end, read.reverse);
         let mut own_next = own.next();
         let mut items = Vec::new();
         let mut bytes = 0;

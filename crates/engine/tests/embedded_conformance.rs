@@ -1,5 +1,7 @@
 //! The embedded engine keeps the contract, also over a disk that loses what was not synced.
 
+#![allow(clippy::expect_used, reason = "a test")]
+
 mod support;
 
 use futures_util::future::BoxFuture;
@@ -47,7 +49,7 @@ impl Subject for EmbeddedSubject {
     async fn open(&self) -> Embedded {
         let folder = support::fast_folder();
         let disk = SimDisk::new(self.opened.fetch_add(1, Ordering::SeqCst));
-        let engine = Embedded::open_with(folder.path(), self.options(&disk)).expect("an empty folder");
+        let engine = Embedded::open_with(folder.path(), &self.options(&disk)).expect("an empty folder");
         self.folders.lock().insert(folder.path().to_owned(), (folder, disk));
         engine
     }
@@ -74,7 +76,7 @@ impl Subject for EmbeddedSubject {
             disk.clone()
         };
         drop(engine);
-        Some(Embedded::open_with(&path, self.options(&disk)).expect("what survived"))
+        Some(Embedded::open_with(&path, &self.options(&disk)).expect("what survived"))
     }
 
     fn seeds(&self) -> u64 {

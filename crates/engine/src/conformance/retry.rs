@@ -5,7 +5,7 @@
 
 use super::{
     Finding, Lossy, Proof, Subject,
-    tools::{beside, contents, counter, ensure, stored},
+    tools::{beside, contents, counter, ensure, pause, stored},
 };
 use crate::{CommitError, Engine, Transaction};
 
@@ -45,6 +45,7 @@ async fn is_done<E: Engine>(engine: &E, task: [u8; 2]) -> Result<bool, Finding> 
     if tx.get(&guard).await?.is_some() {
         return Ok(true);
     }
+    pause().await;
     tx.put(&guard, "")?;
     tx.add(b"count", 1)?;
     tx.put_stamped(b"log/", &task, "")?;
@@ -84,6 +85,7 @@ async fn raise_often<E: Engine>(engine: E) -> Proof {
         ensure!(tries < TRIES_MAX, "{TRIES_MAX} tries made {raised} commits");
         let mut tx = engine.begin().await?;
         let number = counter(tx.get(b"number").await?.as_ref());
+        pause().await; // so that others come between, even where a transaction takes no time
         tx.put(b"number", (number + 1).to_le_bytes().to_vec())?;
         tx.put_stamped(b"log/", b"", "")?;
         match tx.commit().await {

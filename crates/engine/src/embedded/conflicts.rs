@@ -47,6 +47,11 @@ impl RecentWrites {
         self.last.range::<Bytes, _>(start..end)
     }
 
+    /// The version that last wrote a key, if that was lately.
+    pub(super) fn last_written(&self, key: &Bytes) -> Option<u64> {
+        self.last.get(key).copied()
+    }
+
     /// Notes a write of the version that is being put together.
     pub(super) fn note(&mut self, key: &Bytes, version: u64) {
         if self.last.insert(key.clone(), version) == Some(version) {

@@ -13,7 +13,7 @@
 //!
 //! See `docs/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
 
-//mod backup;
+mod backup;
 mod conflicts;
 pub mod disk;
 mod folder;
@@ -28,7 +28,7 @@ mod tree;
 mod watermark;
 
 use crate::{Engine, EngineError, memory::ClockMs, watch::Watches};
-//pub use backup::{backup, restore};
+pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
 pub use folder::FORMAT;
@@ -50,6 +50,9 @@ pub use transaction::EmbeddedTransaction;
 use tree::Tree;
 use watermark::Watermark;
 
+/// The version of the first group that a folder ever commits; version 0 is the empty state.
+const FIRST_VERSION: u64 = 1;
+
 /// How an embedded engine is set up. The defaults suit a laptop and a server alike.
 #[derive(Clone)]
 pub struct Options {
@@ -69,7 +72,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 16 << 20,
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 32 << 20,
             cache_bytes: 32 << 20,
             clock_ms: monotonic_clock_ms(),
             disk: None,
@@ -115,42 +118,36 @@ struct Inner {
 impl Embedded {
     /// Opens a data folder, and makes it if it is missing or empty.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
-        Self::open_with(path, Options::default())
+        Self::open_with(path, &Options::default())
     }
 
-    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, EngineError> {
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, EngineError> {
         let path = path.as_ref();
         let lock = folder::lock(path)?;
-        let disk = match options.disk.clone() {
-            Some(disk) => disk,
-            None => {
-                let log = path.join(folder::LOG);
-                Arc::new(Folder::new(&log).map_err(|error| folder::folder_error(&log, error))?)
-            }
-        };
+        let disk = disk_of(path, options)?;
         match folder::progress(&*disk, path)? {
             Progress::Ready => {}
-            Progress::Empty => Self::make(&disk, path, &options, 1)?,
+            Progress::Empty => Self::make(&disk, path, options)?,
             Progress::New => {
                 folder::start_over(&*disk, path)?;
-                Self::make(&disk, path, &options, 1)?;
+                Self::make(&disk, path, options)?;
             }
         }
-        Self::recover(path, &options, disk, lock)
+        Self::recover(path, options, &disk, lock)
     }
 
     /// Fills a new folder. Only the last step lets anyone commit to it.
-    fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options, first_version: u64) -> Result<(), EngineError> {
+    fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Result<(), EngineError> {
         folder::mark(&**disk, Progress::New)?;
-        Log::create(disk.clone(), options.segment_bytes, first_version)?;
+        Log::create(disk.clone(), options.segment_bytes, FIRST_VERSION)?;
         Watermark::open(&**disk)?;
         Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
         folder::mark(&**disk, Progress::Ready)
     }
 
     /// Opens a folder that is complete: checks the log before anything is touched, then replays it.
-    fn recover(path: &Path, options: &Options, disk: Arc<dyn Disk>, lock: folder::Lock) -> Result<Self, EngineError> {
-        let watermark = Watermark::open(&*disk)?;
+    fn recover(path: &Path, options: &Options, disk: &Arc<dyn Disk>, lock: folder::Lock) -> Result<Self, EngineError> {
+        let watermark = Watermark::open(&**disk)?;
         let missing = || EngineError::Corrupt { path: disk.path(""), offset: 0, what: "the log is missing".to_owned() };
         let recovered = log::recover(disk.clone(), options.segment_bytes, watermark.version())?.ok_or_else(missing)?;
         let tree = Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
@@ -199,6 +196,15 @@ impl Embedded {
     pub fn path(&self) -> &Path {
         &self.0.path
     }
+}
+
+/// The disk that the log of a folder is on.
+fn disk_of(path: &Path, options: &Options) -> Result<Arc<dyn Disk>, EngineError> {
+    if let Some(disk) = options.disk.clone() {
+        return Ok(disk);
+    }
+    let log = path.join(folder::LOG);
+    Ok(Arc::new(Folder::new(&log).map_err(|error| folder::folder_error(&log, error))?))
 }
 
 impl Inner {

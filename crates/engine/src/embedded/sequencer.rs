@@ -23,8 +23,8 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-/// The writes of a group: what each key becomes.
-type Writes = BTreeMap<Bytes, Option<Bytes>>;
+/// The writes of a group in order; of two on one key, the later holds.
+type Writes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A group ends before this many bytes, so that a frame stays far below the limit of the log.
 const GROUP_BYTES: usize = 8 << 20;
@@ -42,8 +42,10 @@ pub(super) struct Sequencer {
     shared: Arc<Shared>,
     applier: mpsc::SyncSender<Durable>,
     recent: RecentWrites,
-    /// Groups that are on disk and not yet in the tree.
-    unapplied: VecDeque<(u64, Arc<Writes>)>,
+    /// Groups that are on disk and perhaps not yet in the tree.
+    unapplied: VecDeque<(u64, Writes)>,
+    /// Counters that the group in the making has added to, and where in it their sums stand.
+    sums: BTreeMap<Bytes, usize>,
 }
 
 /// A group in the making.
@@ -57,7 +59,7 @@ struct Group {
 impl Sequencer {
     pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Durable>) -> Self {
         let recent = RecentWrites::new(shared.snapshots.newest().version);
-        Self { shared, applier, recent, unapplied: VecDeque::new() }
+        Self { shared, applier, recent, unapplied: VecDeque::new(), sums: BTreeMap::new() }
     }
 
     /// Runs until the queue is closed.
@@ -78,17 +80,21 @@ impl Sequencer {
     fn commit_group(&mut self, proposals: &mut impl Iterator<Item = Proposal>) {
         let oldest = self.shared.oldest_snapshot();
         self.recent.forget_up_to(oldest.version);
+        self.forget_applied();
+        self.sums.clear();
         let version = self.shared.log.next_version();
-        let group = self.sequence(version, proposals);
+        let mut group = self.sequence(version, proposals);
         if group.answers.is_empty() {
             return;
         }
+        // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
+        group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let appended = self.shared.log.append(|version, chain| encode(&group, version, chain));
         match appended {
             Ok(frame) => {
                 self.shared.watermark.note(version);
                 self.shared.janitor.note_commit();
-                self.unapplied.push_back((version, Arc::new(group.writes)));
+                self.unapplied.push_back((version, group.writes));
                 // The applier lives as long as this thread holds the sending half.
                 let _ended = self.applier.send(Durable { version, frame, answers: group.answers });
             }
@@ -108,9 +114,9 @@ impl Sequencer {
             }
             // A group has fewer than 2^16 commits.
             let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
-            match self.resolve(version, Stamp::new(version, order), proposal, &mut group) {
-                Ok(()) => {}
-                Err((proposal, error)) => refuse(proposal, error.into()),
+            match self.sums_after(&proposal, version, &group) {
+                Ok(sums) => self.resolve(version, Stamp::new(version, order), proposal, sums, &mut group),
+                Err(error) => refuse(proposal, error.into()),
             }
         }
         group
@@ -122,12 +128,9 @@ impl Sequencer {
         version: u64,
         stamp: Stamp,
         proposal: Proposal,
+        sums: Vec<(Bytes, Bytes)>,
         group: &mut Group,
-    ) -> Result<(), (Proposal, EngineError)> {
-        let sums = match self.sums(&proposal, group) {
-            Ok(sums) => sums,
-            Err(error) => return Err((proposal, error)),
-        };
+    ) {
         let Proposal { snapshot, overlay, cleared_keys, answer } = proposal;
         for (start, end) in &overlay.cleared {
             let later = self.recent.written_after(snapshot.at().version, start, end);
@@ -139,7 +142,7 @@ impl Sequencer {
         for key in cleared_keys {
             self.write(group, version, key, None);
         }
-        for (key, write) in overlay.writes {
+        for (key, write) in overlay.writes.into_writes() {
             match write {
                 Write::Put(value) => self.write(group, version, key, Some(value)),
                 Write::Delete => self.write(group, version, key, None),
@@ -147,27 +150,44 @@ impl Sequencer {
             }
         }
         for (key, sum) in sums {
-            self.write(group, version, key, Some(sum));
+            self.write_sum(group, version, key, sum);
         }
         for put in overlay.stamped {
             self.write(group, version, put.key(stamp), Some(put.value));
         }
         group.answers.push((answer, stamp));
-        Ok(())
     }
 
     fn write(&mut self, group: &mut Group, version: u64, key: Bytes, value: Option<Bytes>) {
+        if !self.sums.is_empty() {
+            self.sums.remove(&key);
+        }
         self.recent.note(&key, version);
-        group.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-        group.writes.insert(key, value);
+        group.push(key, value);
+    }
+
+    /// A counter stands in the group once, however many commits add to it.
+    fn write_sum(&mut self, group: &mut Group, version: u64, key: Bytes, sum: Bytes) {
+        if let Some(&place) = self.sums.get(&key) {
+            group.writes[place].1 = Some(sum);
+            return;
+        }
+        self.recent.note(&key, version);
+        self.sums.insert(key.clone(), group.writes.len());
+        group.push(key, Some(sum));
     }
 
     /// What the counters of a commit become. Read first, because a read can fail.
-    fn sums(&mut self, proposal: &Proposal, group: &Group) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+    fn sums_after(
+        &mut self,
+        proposal: &Proposal,
+        version: u64,
+        group: &Group,
+    ) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
         let mut sums = Vec::new();
-        for (key, write) in &proposal.overlay.writes {
+        for (key, write) in proposal.overlay.writes.iter() {
             if let Write::Add(delta) = write {
-                let before = self.current(key, group)?;
+                let before = self.current(key, version, group)?;
                 sums.push((key.clone(), added(before.as_ref(), *delta)));
             }
         }
@@ -175,20 +195,39 @@ impl Sequencer {
     }
 
     /// The value of a key after all that has been sequenced.
-    fn current(&mut self, key: &Bytes, group: &Group) -> Result<Option<Bytes>, EngineError> {
-        if let Some(value) = group.writes.get(key) {
-            return Ok(value.clone());
+    fn current(&mut self, key: &Bytes, version: u64, group: &Group) -> Result<Option<Bytes>, EngineError> {
+        if let Some(&place) = self.sums.get(key) {
+            return Ok(group.writes[place].1.clone());
         }
         let newest = self.shared.snapshots.newest();
-        while self.unapplied.front().is_some_and(|(version, _)| *version <= newest.version) {
-            self.unapplied.pop_front();
-        }
-        let unapplied = self.unapplied.iter().rev().find_map(|(_, writes)| writes.get(key));
-        match unapplied {
-            Some(value) => Ok(value.clone()),
-            None => self.shared.tree.get(key, newest.seqno),
+        match self.recent.last_written(key) {
+            Some(last) if last == version => Ok(last_write(&group.writes, key)),
+            Some(last) if last > newest.version => {
+                let group = self.unapplied.iter().find(|(version, _)| *version == last);
+                Ok(group.and_then(|(_, writes)| last_write(writes, key)))
+            }
+            _ => self.shared.tree.get(key, newest.seqno),
         }
     }
+
+    fn forget_applied(&mut self) {
+        let applied = self.shared.snapshots.newest().version;
+        while self.unapplied.front().is_some_and(|(version, _)| *version <= applied) {
+            self.unapplied.pop_front();
+        }
+    }
+}
+
+impl Group {
+    fn push(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.writes.push((key, value));
+    }
+}
+
+fn last_write(writes: &Writes, key: &Bytes) -> Option<Bytes> {
+    let (_, value) = writes.iter().rev().find(|(written, _)| written == key)?;
+    value.clone()
 }
 
 fn encode(group: &Group, version: u64, chain: u64) -> (Bytes, u64) {

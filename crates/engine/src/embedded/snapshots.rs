@@ -51,6 +51,11 @@ impl Snapshots {
         OpenSnapshot { snapshots: self.clone(), snapshot, begun_ms: now_ms }
     }
 
+    /// A snapshot that does not expire.
+    pub(super) fn pin(&self) -> OpenSnapshot {
+        self.open(u64::MAX)
+    }
+
     /// The oldest state that someone who began at `begun_after_ms` or later may read.
     pub(super) fn oldest(&self, begun_after_ms: u64) -> Snapshot {
         let table = self.0.lock();

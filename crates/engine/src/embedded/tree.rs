@@ -12,6 +12,7 @@ use lsm_tree::{
 };
 use parking_lot::Mutex;
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -37,10 +38,9 @@ struct Order {
 impl Tree {
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Self, EngineError> {
         let seqno = SequenceNumberCounter::default();
-        let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
-            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
-            .open()
-            .map_err(|error| tree_error(path, error))?;
+        let config = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
+            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)));
+        let tree = guarded(path, || config.open())?;
         seqno.set(tree.get_highest_persisted_seqno().unwrap_or(0) + 1);
         let mut opened =
             Self { tree, path: path.to_owned(), seqno, order: Mutex::new(Order { version: 0, sealed_version: 0 }) };
@@ -64,20 +64,35 @@ impl Tree {
     /// Applies a frame and returns the state after it.
     pub(super) fn apply(&self, version: u64, frame: &Bytes) -> Snapshot {
         let mut order = self.order.lock();
+        let seqno = self.insert(frame).0;
+        order.version = version;
+        Snapshot { version, seqno: seqno + 1 }
+    }
+
+    /// Takes in a part of the state at a version, and counts its keys.
+    pub(super) fn fill(&self, version: u64, frame: &Bytes) -> u64 {
+        let mut order = self.order.lock();
+        order.version = version;
+        self.insert(frame).1
+    }
+
+    /// Only under the lock that decides the order.
+    fn insert(&self, frame: &Bytes) -> (u64, u64) {
         let seqno = self.seqno.next();
         let memtable = self.tree.active_memtable();
+        let mut keys = 0;
         for (key, value) in frame::writes(frame) {
             memtable.insert(match value {
                 Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
                 None => InternalValue::new_tombstone(key, seqno),
             });
+            keys += 1;
         }
-        order.version = version;
-        Snapshot { version, seqno: seqno + 1 }
+        (seqno, keys)
     }
 
     pub(super) fn get(&self, key: &[u8], seqno: u64) -> Result<Option<Bytes>, EngineError> {
-        let found = self.tree.get(key, seqno).map_err(|error| tree_error(&self.path, error))?;
+        let found = guarded(&self.path, || self.tree.get(key, seqno))?;
         Ok(found.map(Bytes::from))
     }
 
@@ -92,9 +107,11 @@ impl Tree {
         let mut items = items.into_iter().flatten();
         let path = self.path.clone();
         std::iter::from_fn(move || {
-            let item = if reverse { items.next_back() } else { items.next() }?;
-            let item = item.into_inner().map_err(|error| tree_error(&path, error));
-            Some(item.map(|(key, value)| (Bytes::from(key), Bytes::from(value))))
+            let item = guarded(&path, || {
+                let item = if reverse { items.next_back() } else { items.next() };
+                item.map(Guard::into_inner).transpose()
+            });
+            item.map(|item| item.map(|(key, value)| (Bytes::from(key), Bytes::from(value)))).transpose()
         })
     }
 
@@ -125,7 +142,7 @@ impl Tree {
     pub(super) fn flush(&self, oldest_seqno: u64) -> Result<u64, EngineError> {
         let sealed_version = self.order.lock().sealed_version;
         let lock = self.tree.get_flush_lock();
-        self.tree.flush(&lock, oldest_seqno).map_err(|error| tree_error(&self.path, error))?;
+        guarded(&self.path, || self.tree.flush(&lock, oldest_seqno))?;
         Ok(sealed_version)
     }
 
@@ -137,6 +154,18 @@ impl Tree {
     /// Anything that changes when a compaction did something.
     pub(super) fn shape(&self) -> (usize, usize, u64) {
         (self.tree.table_count(), self.tree.l0_run_count(), self.tree.disk_space())
+    }
+}
+
+/// The tree checks its blocks by checksums, and asserts the rest: a file that is damaged just so makes it
+/// panic. For us both are the same.
+fn guarded<T>(path: &Path, call: impl FnOnce() -> lsm_tree::Result<T>) -> Result<T, EngineError> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(outcome) => outcome.map_err(|error| tree_error(path, error)),
+        Err(_) => {
+            let what = "a file of the tree: it is not what was written".to_owned();
+            Err(EngineError::Corrupt { path: path.to_owned(), offset: 0, what })
+        }
     }
 }
 

@@ -19,6 +19,7 @@ const NAME: &str = "acknowledged";
 /// Two slots in two blocks: a torn write harms one of them.
 const SLOT_AT: [u64; 2] = [0, 4096];
 const SLOT_BYTES: usize = 16;
+const FILE_BYTES: usize = 4096 + SLOT_BYTES;
 
 pub(super) struct Watermark {
     file: Arc<dyn DiskFile>,
@@ -32,7 +33,7 @@ impl Watermark {
         let exists = disk.list().map_err(failed)?.iter().any(|name| name == NAME);
         let file = if exists { disk.open(NAME) } else { disk.create(NAME) }.map_err(failed)?;
         if !exists {
-            file.write_all_at(0, &[0; SLOT_AT[1] as usize + SLOT_BYTES]).map_err(failed)?;
+            file.write_all_at(0, &[0; FILE_BYTES]).map_err(failed)?;
             file.sync().map_err(failed)?;
         }
         let version = read(&*file).map_err(failed)?;

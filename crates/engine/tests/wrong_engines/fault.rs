@@ -79,14 +79,14 @@ faults! {
 
     /// Deletes what was there when the transaction began.
     RangeDeleteAtSnapshot: a_range_delete_takes_what_others_committed_before_it,
-        random_transactions_agree_with_a_sorted_map;
+        random_transactions_agree_with_a_sorted_map, concurrent_writes_equal_their_replay;
     /// Does range deletes after everything else.
     RangeDeleteLast: a_range_delete_spares_what_comes_after_it;
     /// Deletes the end as well.
     RangeDeleteEndInclusive: a_range_delete_takes_exactly_its_range;
 
     /// Adds to what the snapshot held.
-    AddsAtSnapshot: concurrent_adds_all_count, adds_do_not_conflict;
+    AddsAtSnapshot: concurrent_adds_all_count, adds_do_not_conflict, concurrent_writes_equal_their_replay;
     /// Reads what it adds to.
     AddsConflict: adds_do_not_conflict, concurrent_adds_all_count;
     /// Adds up to the largest number and no further.
@@ -95,7 +95,7 @@ faults! {
     /// Returns another stamp than it wrote.
     StampMismatch: stamps_rise_and_equal_the_returned_one;
     /// Draws the stamp before it commits.
-    StampsDrawnEarly: no_stamp_appears_behind_one_already_seen;
+    StampsDrawnEarly: no_stamp_appears_behind_one_already_seen, concurrent_writes_equal_their_replay;
 
     /// Hands out snapshots that were taken earlier.
     StaleSnapshots: who_begins_after_an_acknowledgement_sees_it, concurrent_histories_have_an_order;

@@ -26,7 +26,7 @@ pub(crate) fn prefix(universe: UniverseId, world: WorldId) -> Key {
     KeyBuilder::world(universe, world, Family::Reply).key()
 }
 
-pub(crate) fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<InboxSeq, StoreError> {
+pub fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<InboxSeq, StoreError> {
     let mut reader = KeyReader::after(Family::Reply, &prefix(universe, world), key)?;
     let call = reader.seq()?;
     reader.end(call)

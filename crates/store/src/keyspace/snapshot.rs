@@ -11,11 +11,11 @@ pub fn key(universe: UniverseId, world: WorldId, height: Height) -> Key {
     KeyBuilder::world(universe, world, Family::Snapshot).u64(height.get()).key()
 }
 
-pub(crate) fn prefix(universe: UniverseId, world: WorldId) -> Key {
+pub fn prefix(universe: UniverseId, world: WorldId) -> Key {
     KeyBuilder::world(universe, world, Family::Snapshot).key()
 }
 
-pub(crate) fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<Height, StoreError> {
+pub fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<Height, StoreError> {
     let mut reader = KeyReader::after(Family::Snapshot, &prefix(universe, world), key)?;
     let height = Height::new(reader.u64()?);
     reader.end(height)

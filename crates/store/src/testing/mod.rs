@@ -9,6 +9,7 @@ mod fixture;
 mod probe;
 mod rng;
 mod snapshots;
+mod workload;
 mod world;
 
 pub use blobs::HeapBlobs;
@@ -20,4 +21,5 @@ pub use fixture::{Fixture, event, named_event, note_body, world_id};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble};
 pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
+pub use workload::Workload;
 pub use world::HandmadeWorld;

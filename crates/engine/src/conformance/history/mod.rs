@@ -2,7 +2,7 @@
 //! read, respects real time, and is the order of the stamps.
 //!
 //! Tasks run small transactions on few keys and note when they called and when they were answered, by a shared
-//! counter. [`check`] then looks for such an order; if there is none, the history cannot have come from an engine
+//! counter. A checker then looks for such an order; if there is none, the history cannot have come from an engine
 //! that keeps the contract, whatever its inside looks like.
 
 mod check;

@@ -2,7 +2,7 @@
 
 use super::{
     oracle::{Open, Oracle, Verdict, Write},
-    script::{Act, SLOTS, STAMPED, Step},
+    script::{Act, SLOTS, Step},
 };
 use crate::{
     CommitError, Committed, Engine, Page, RangeRead, Transaction,
@@ -58,18 +58,18 @@ async fn take_step<T: Transaction>(
         }
         Act::Get { key, snapshot } => get(&mut both, key, *snapshot).await?,
         Act::Range { start, end, limit, reverse, snapshot } => {
-            let mut read = RangeRead::new(*start, *end, *limit);
+            let mut read = RangeRead::new(start.clone(), end.clone(), *limit);
             (read.reverse, read.snapshot) = (*reverse, *snapshot);
             range(&mut both, read).await?;
         }
-        write => write_both(&mut both, write)?,
+        Act::Write(write) => write_both(&mut both, write)?,
     }
     Ok(Some(both))
 }
 
-async fn get<T: Transaction>(both: &mut Both<T>, key: &'static [u8], snapshot: bool) -> Proof {
+async fn get<T: Transaction>(both: &mut Both<T>, key: &Bytes, snapshot: bool) -> Proof {
     let found = if snapshot { both.tx.get_snapshot(key).await? } else { both.tx.get(key).await? };
-    let expected = both.open.get(&Bytes::from_static(key), snapshot);
+    let expected = both.open.get(key, snapshot);
     let is_same = found == expected;
     ensure!(is_same, "it found {} instead of {}", shown_value(found.as_ref()), shown_value(expected.as_ref()));
     Ok(())
@@ -94,33 +94,12 @@ fn is_right(page: &Page, all: &Items, limit: usize) -> Proof {
     Ok(())
 }
 
-fn write_both<T: Transaction>(both: &mut Both<T>, act: &Act) -> Proof {
-    let Both { tx, open } = both;
-    let key = Bytes::from_static;
-    match act {
-        Act::Put { key: at, value } => {
-            tx.put(at, value.clone())?;
-            open.write(Write::Put(key(at), value.clone().into()));
-        }
-        Act::PutStamped { value } => {
-            tx.put_stamped(STAMPED, b"", value.clone())?;
-            open.write(Write::PutStamped(key(STAMPED), value.clone().into()));
-        }
-        Act::Add { key: at, delta } => {
-            tx.add(at, *delta)?;
-            open.write(Write::Add(key(at), *delta));
-        }
-        Act::Delete { key: at } => {
-            tx.delete(at)?;
-            open.write(Write::Delete(key(at)));
-        }
-        // The contract does not say whether a range delete takes a stamped key that has no place yet.
-        Act::DeleteRange { start, end } if !(open.has_stamped() && *start <= STAMPED && STAMPED < *end) => {
-            tx.delete_range(start, end)?;
-            open.write(Write::DeleteRange(key(start), key(end)));
-        }
-        _ => {}
+fn write_both<T: Transaction>(both: &mut Both<T>, write: &Write) -> Proof {
+    if write.takes_stamped() && both.open.has_stamped() {
+        return Ok(());
     }
+    write.to(&mut both.tx)?;
+    both.open.write(write.clone());
     Ok(())
 }
 

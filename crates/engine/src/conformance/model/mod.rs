@@ -6,7 +6,10 @@
 
 mod drive;
 mod oracle;
+mod replay;
 mod script;
+
+pub use replay::concurrent_writes_equal_their_replay;
 
 use super::{Finding, Proof, Subject, tools::wipe};
 use drive::drive;

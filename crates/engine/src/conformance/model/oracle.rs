@@ -1,7 +1,8 @@
 //! What must happen, by the simplest means: whole copies of a sorted map.
 
+use super::script::STAMPED;
 use crate::{
-    Page,
+    EngineError, Page, Transaction,
     conformance::tools::{Items, counter},
 };
 use bytes::Bytes;
@@ -43,7 +44,7 @@ impl Coverage {
     }
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) enum Write {
     Put(Bytes, Bytes),
     PutStamped(Bytes, Bytes),
@@ -142,7 +143,23 @@ impl Dependency {
 }
 
 impl Write {
-    fn apply(&self, map: &mut Map, stamp: Option<Stamp>) {
+    pub(super) fn to(&self, tx: &mut impl Transaction) -> Result<(), EngineError> {
+        match self {
+            Self::Put(key, value) => tx.put(key, value.clone()),
+            Self::PutStamped(prefix, value) => tx.put_stamped(prefix, b"", value.clone()),
+            Self::Add(key, delta) => tx.add(key, *delta),
+            Self::Delete(key) => tx.delete(key),
+            Self::DeleteRange(start, end) => tx.delete_range(start, end),
+        }
+    }
+
+    /// Whether it deletes a range in which stamped keys lie. The contract does not say whether that takes the
+    /// stamped keys of the same transaction, which have no place yet; so no transaction does both.
+    pub(super) fn takes_stamped(&self) -> bool {
+        matches!(self, Self::DeleteRange(start, end) if **start <= *STAMPED && *STAMPED < **end)
+    }
+
+    pub(super) fn apply(&self, map: &mut Map, stamp: Option<Stamp>) {
         match self {
             Self::Put(key, value) => drop(map.insert(key.clone(), value.clone())),
             Self::PutStamped(prefix, value) => {

@@ -1,7 +1,8 @@
 //! What a seed does.
 
-use crate::conformance::Seeded;
-use crate::conformance::tools::shown;
+use super::oracle::Write;
+use crate::conformance::{Seeded, tools::shown};
+use bytes::Bytes;
 use std::fmt;
 
 /// How many transactions are open at once.
@@ -29,13 +30,9 @@ pub(super) struct Step {
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Begin,
-    Get { key: &'static [u8], snapshot: bool },
-    Range { start: &'static [u8], end: &'static [u8], limit: usize, reverse: bool, snapshot: bool },
-    Put { key: &'static [u8], value: Vec<u8> },
-    PutStamped { value: Vec<u8> },
-    Add { key: &'static [u8], delta: i64 },
-    Delete { key: &'static [u8] },
-    DeleteRange { start: &'static [u8], end: &'static [u8] },
+    Get { key: Bytes, snapshot: bool },
+    Range { start: Bytes, end: Bytes, limit: usize, reverse: bool, snapshot: bool },
+    Write(Write),
     Commit,
     Drop,
 }
@@ -50,17 +47,32 @@ fn act(seeded: &mut Seeded) -> Act {
         0 => Act::Begin,
         1..=4 => Act::Get { key: key(seeded), snapshot: seeded.one_in(4) },
         5..=8 => range(seeded),
-        9..=12 => Act::Put { key: key(seeded), value: value(seeded) },
-        13 => Act::PutStamped { value: value(seeded) },
-        14 | 15 => Act::Add { key: key(seeded), delta: delta(seeded) },
-        16 => Act::Delete { key: key(seeded) },
-        17 => {
-            let (start, end) = bounds(seeded);
-            Act::DeleteRange { start, end }
-        }
+        9..=17 => Act::Write(write(seeded)),
         18..=20 => Act::Commit,
         _ => Act::Drop,
     }
+}
+
+fn write(seeded: &mut Seeded) -> Write {
+    match seeded.below(9) {
+        0..=3 => Write::Put(key(seeded), value(seeded)),
+        4 => Write::PutStamped(Bytes::from_static(STAMPED), value(seeded)),
+        5 | 6 => Write::Add(key(seeded), delta(seeded)),
+        7 => Write::Delete(key(seeded)),
+        _ => {
+            let (start, end) = bounds(seeded);
+            Write::DeleteRange(start, end)
+        }
+    }
+}
+
+/// The writes of a blind transaction.
+pub(super) fn some_writes(seeded: &mut Seeded) -> Vec<Write> {
+    let mut writes: Vec<Write> = (0..=seeded.below(4)).map(|_| write(seeded)).collect();
+    if writes.iter().any(Write::takes_stamped) {
+        writes.retain(|write| !matches!(write, Write::PutStamped(..)));
+    }
+    writes
 }
 
 fn range(seeded: &mut Seeded) -> Act {
@@ -69,16 +81,16 @@ fn range(seeded: &mut Seeded) -> Act {
     Act::Range { start, end, limit, reverse: seeded.one_in(2), snapshot: seeded.one_in(5) }
 }
 
-fn key(seeded: &mut Seeded) -> &'static [u8] {
-    KEYS[seeded.index(KEYS.len())]
+fn key(seeded: &mut Seeded) -> Bytes {
+    Bytes::from_static(KEYS[seeded.index(KEYS.len())])
 }
 
 /// Sometimes a counter, mostly short text, sometimes nothing.
-fn value(seeded: &mut Seeded) -> Vec<u8> {
+fn value(seeded: &mut Seeded) -> Bytes {
     match seeded.below(6) {
-        0 => delta(seeded).to_le_bytes().to_vec(),
-        1 => Vec::new(),
-        _ => format!("v{}", seeded.below(4)).into_bytes(),
+        0 => Bytes::copy_from_slice(&delta(seeded).to_le_bytes()),
+        1 => Bytes::new(),
+        _ => format!("v{}", seeded.below(4)).into(),
     }
 }
 
@@ -87,10 +99,10 @@ fn delta(seeded: &mut Seeded) -> i64 {
 }
 
 /// Never empty and never inverted.
-fn bounds(seeded: &mut Seeded) -> (&'static [u8], &'static [u8]) {
+fn bounds(seeded: &mut Seeded) -> (Bytes, Bytes) {
     let start = seeded.index(BOUNDS.len() - 1);
     let end = start + 1 + seeded.index(BOUNDS.len() - 1 - start);
-    (BOUNDS[start], BOUNDS[end])
+    (Bytes::from_static(BOUNDS[start]), Bytes::from_static(BOUNDS[end]))
 }
 
 impl fmt::Display for Step {
@@ -103,13 +115,21 @@ impl fmt::Display for Step {
                 let direction = if *reverse { "last" } else { "first" };
                 write!(f, "range{} {direction} {limit} of {}..{}", mark(*snapshot), shown(start), shown(end))
             }
-            Act::Put { key, value } => write!(f, "put {} = {}", shown(key), shown(value)),
-            Act::PutStamped { value } => write!(f, "put_stamped {} = {}", shown(STAMPED), shown(value)),
-            Act::Add { key, delta } => write!(f, "add {delta} to {}", shown(key)),
-            Act::Delete { key } => write!(f, "delete {}", shown(key)),
-            Act::DeleteRange { start, end } => write!(f, "delete_range {}..{}", shown(start), shown(end)),
+            Act::Write(write) => write!(f, "{write}"),
             Act::Commit => write!(f, "commit"),
             Act::Drop => write!(f, "drop"),
+        }
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Put(key, value) => write!(f, "put {} = {}", shown(key), shown(value)),
+            Self::PutStamped(prefix, value) => write!(f, "put_stamped {} = {}", shown(prefix), shown(value)),
+            Self::Add(key, delta) => write!(f, "add {delta} to {}", shown(key)),
+            Self::Delete(key) => write!(f, "delete {}", shown(key)),
+            Self::DeleteRange(start, end) => write!(f, "delete_range {}..{}", shown(start), shown(end)),
         }
     }
 }

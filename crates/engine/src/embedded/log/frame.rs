@@ -20,7 +20,7 @@ const MAGIC: [u8; 4] = *b"MFRM";
 pub(in crate::embedded) const HEADER_BYTES: usize = 32;
 const CHECKSUM_AT: usize = 24;
 /// Frames begin at multiples of this.
-pub(super) const ALIGN: u64 = 8;
+pub(super) const ALIGN: usize = 8;
 /// A group of the largest transactions, with room to spare; a length beyond it is damage.
 pub(in crate::embedded) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
@@ -28,14 +28,14 @@ pub(in crate::embedded) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::embedded) struct Header {
     pub(in crate::embedded) version: u64,
-    pub(super) chain: u64,
-    pub(super) checksum: u64,
+    pub(in crate::embedded) chain: u64,
+    pub(in crate::embedded) checksum: u64,
     pub(super) payload_bytes: usize,
 }
 
 impl Header {
     /// Reads a header whose magic and length could be those of a frame; the checksum is another matter.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::embedded) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.get(..HEADER_BYTES)?.try_into().ok()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
         let payload_bytes = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
@@ -47,11 +47,11 @@ impl Header {
 
     /// How much room the frame takes, padding included.
     pub(super) fn frame_bytes(&self) -> u64 {
-        ((HEADER_BYTES + self.payload_bytes) as u64).next_multiple_of(ALIGN)
+        (HEADER_BYTES + self.payload_bytes).next_multiple_of(ALIGN) as u64
     }
 
     /// Whether these are the bytes of the frame that the header begins.
-    pub(super) fn matches(&self, frame: &[u8]) -> bool {
+    pub(in crate::embedded) fn matches(&self, frame: &[u8]) -> bool {
         frame.len() >= HEADER_BYTES + self.payload_bytes
             && checksum(&frame[..HEADER_BYTES + self.payload_bytes]) == self.checksum
     }
@@ -74,6 +74,10 @@ impl FrameBuilder {
         Self(buffer)
     }
 
+    pub(in crate::embedded) fn payload_bytes(&self) -> usize {
+        self.0.len() - HEADER_BYTES
+    }
+
     /// Appends one write; `None` deletes.
     pub(in crate::embedded) fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
         // Limits keep keys below 2^16 and values below 2^32 - 1.
@@ -87,14 +91,14 @@ impl FrameBuilder {
 
     /// The bytes to write, and the checksum that the next frame chains to.
     pub(in crate::embedded) fn finish(mut self, version: u64, chain: u64) -> (Bytes, u64) {
-        let payload_bytes = self.0.len() - HEADER_BYTES;
+        let payload_bytes = self.payload_bytes();
         self.0[..4].copy_from_slice(&MAGIC);
         self.0[4..8].copy_from_slice(&u32::try_from(payload_bytes).unwrap_or(u32::MAX).to_le_bytes());
         self.0[8..16].copy_from_slice(&version.to_le_bytes());
         self.0[16..24].copy_from_slice(&chain.to_le_bytes());
         let checksum = checksum(&self.0);
         self.0[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
-        let padded = self.0.len().next_multiple_of(ALIGN as usize);
+        let padded = self.0.len().next_multiple_of(ALIGN);
         self.0.resize(padded, 0);
         (self.0.freeze(), checksum)
     }
@@ -138,7 +142,7 @@ mod tests {
             let header = Header::parse(&frame).unwrap();
             prop_assert_eq!((header.version, header.chain, header.checksum), (7, 99, checksum));
             prop_assert!(header.matches(&frame));
-            prop_assert_eq!(header.frame_bytes() as usize, frame.len());
+            prop_assert_eq!(header.frame_bytes(), frame.len() as u64);
             let back: Vec<_> = writes(&frame).map(|(key, value)| (key.to_vec(), value.map(|value| value.to_vec()))).collect();
             prop_assert_eq!(back, ops);
         }

@@ -15,12 +15,20 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 pub(super) use recover::recover;
 use segment::{HEADER_BLOCK, Segment, SegmentHeader};
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 /// How many empty segments are kept ready.
 const SPARES_MAX: usize = 2;
 
-/// Where the log stands. Cloned handles are not needed: the sequencer writes, the janitor retires.
+/// Where the log stands. The sequencer appends, the janitor retires; whoever needs two of the locks takes
+/// them in the order of the fields.
 pub(super) struct Log {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
@@ -30,6 +38,7 @@ pub(super) struct Log {
     full: Mutex<VecDeque<(u64, String)>>,
     /// Names of empty segments.
     spares: Mutex<Vec<String>>,
+    next_spare: AtomicU64,
 }
 
 struct Active {
@@ -40,7 +49,6 @@ struct Active {
     chain: u64,
     /// A write or sync failed here: what lies at `end` is unknown, and the log goes on in a new segment.
     abandoned: bool,
-    next_spare: u64,
 }
 
 /// A frame that could not be made durable.
@@ -82,9 +90,9 @@ impl Log {
         spares: Vec<String>,
     ) -> Self {
         let highest_spare = spares.iter().filter_map(|name| segment::spare_number(name)).max().unwrap_or(0);
-        let next_spare = highest_spare.max(segment.header.number) + 1;
-        let active = Active { segment, end, next_version, chain, abandoned: false, next_spare };
-        Self { disk, segment_bytes, active: Mutex::new(active), full: Mutex::new(full), spares: Mutex::new(spares) }
+        let next_spare = AtomicU64::new(highest_spare.max(segment.header.number) + 1);
+        let active = Mutex::new(Active { segment, end, next_version, chain, abandoned: false });
+        Self { disk, segment_bytes, active, full: Mutex::new(full), spares: Mutex::new(spares), next_spare }
     }
 
     pub(super) fn next_version(&self) -> u64 {
@@ -126,8 +134,7 @@ impl Log {
         let (spare, file) = match spare {
             Some(spare) => (spare.clone(), self.disk.open(&spare).map_err(failed)?),
             None => {
-                let spare = segment::spare_name(active.next_spare);
-                active.next_spare += 1;
+                let spare = self.new_spare_name();
                 (spare.clone(), segment::preallocate(&*self.disk, &spare, len).map_err(failed)?)
             }
         };
@@ -155,13 +162,16 @@ impl Log {
     /// Takes back the segments that hold nothing above `persisted`.
     pub(super) fn retire(&self, persisted: u64) -> io::Result<()> {
         loop {
-            let mut full = self.full.lock();
-            let Some((_, name)) = full.front().filter(|(last, _)| *last <= persisted).cloned() else {
-                return Ok(());
-            };
+            // No lock is held during disk calls: the sequencer must never wait for the janitor's.
+            let front = self.full.lock().front().cloned();
+            let Some((_, name)) = front.filter(|(last, _)| *last <= persisted) else { return Ok(()) };
             self.retire_one(&name)?;
-            full.pop_front();
+            self.full.lock().pop_front();
         }
+    }
+
+    fn new_spare_name(&self) -> String {
+        segment::spare_name(self.next_spare.fetch_add(1, Relaxed))
     }
 
     fn retire_one(&self, name: &str) -> io::Result<()> {
@@ -175,11 +185,7 @@ impl Log {
             self.disk.remove(name)?;
             return self.disk.sync_folder();
         }
-        let spare = {
-            let mut active = self.active.lock();
-            active.next_spare += 1;
-            segment::spare_name(active.next_spare - 1)
-        };
+        let spare = self.new_spare_name();
         self.disk.rename(name, &spare)?;
         // Durable before it is written to: else a crash could leave the new content under the old name.
         self.disk.sync_folder()?;
@@ -192,11 +198,7 @@ impl Log {
         if !self.spares.lock().is_empty() {
             return Ok(());
         }
-        let spare = {
-            let mut active = self.active.lock();
-            active.next_spare += 1;
-            segment::spare_name(active.next_spare - 1)
-        };
+        let spare = self.new_spare_name();
         segment::preallocate(&*self.disk, &spare, self.segment_bytes)?;
         self.spares.lock().push(spare);
         Ok(())

@@ -180,7 +180,7 @@ impl<'a> Scan<'a> {
     /// which have lower versions; but no whole frame that came later.
     fn end_is_torn_at_most(&self, bytes: &[u8], name: &str) -> Result<(), EngineError> {
         let start = usize::try_from(self.offset).unwrap_or(usize::MAX);
-        for at in (start..bytes.len().saturating_sub(HEADER_BYTES - 1)).step_by(ALIGN as usize) {
+        for at in (start..bytes.len().saturating_sub(HEADER_BYTES - 1)).step_by(ALIGN) {
             let rest = &bytes[at..];
             let later =
                 Header::parse(rest).filter(|header| header.version >= self.next_version && header.matches(rest));

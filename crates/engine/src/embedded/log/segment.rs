@@ -91,7 +91,8 @@ pub(super) fn preallocate(disk: &dyn Disk, name: &str, len: u64) -> io::Result<A
 }
 
 fn fill_with_zeros(file: &dyn DiskFile, len: u64) -> io::Result<()> {
-    const CHUNK: [u8; 1 << 16] = [0; 1 << 16];
+    // One page at a time: the page cache then keeps small folios, and a sync writes no more than was changed.
+    const CHUNK: [u8; 4096] = [0; 4096];
     let mut at = 0;
     while at < len {
         let bytes = usize::try_from(len - at).unwrap_or(usize::MAX).min(CHUNK.len());

@@ -1,6 +1,8 @@
 //! The log on a faulty disk: whatever happens, what was acknowledged is there, in order, and nothing else
 //! but perhaps the one frame whose fate was left open.
 
+#![allow(clippy::cast_possible_truncation, reason = "a test")]
+
 use super::{
     super::sim_disk::{Call, Dice, Fault, SimDisk},
     AppendError, Log,

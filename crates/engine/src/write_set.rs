@@ -1,0 +1,129 @@
+//! The writes of a transaction, ordered by key.
+//!
+//! Most transactions write a handful of keys, and for those a sorted vector is several times cheaper than
+//! a tree; the few that write thousands get the tree.
+
+use crate::overlay::Write;
+use bytes::Bytes;
+use std::{collections::BTreeMap, ops::Bound};
+
+/// Where inserting into the middle of a vector begins to cost more than a tree.
+const FEW: usize = 64;
+
+#[derive(Debug)]
+pub(crate) enum WriteSet {
+    Few(Vec<(Bytes, Write)>),
+    Many(BTreeMap<Bytes, Write>),
+}
+
+impl Default for WriteSet {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl WriteSet {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(writes) => writes.is_empty(),
+            Self::Many(writes) => writes.is_empty(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Write> {
+        match self {
+            Self::Few(writes) => {
+                let place = writes.binary_search_by(|(stored, _)| stored[..].cmp(key)).ok()?;
+                Some(&writes[place].1)
+            }
+            Self::Many(writes) => writes.get(key),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, key: Bytes, write: Write) {
+        match self {
+            Self::Few(writes) => match writes.binary_search_by(|(stored, _)| stored.cmp(&key)) {
+                Ok(place) => writes[place].1 = write,
+                Err(place) if writes.len() < FEW => writes.insert(place, (key, write)),
+                Err(_) => {
+                    let mut many: BTreeMap<_, _> = writes.drain(..).collect();
+                    many.insert(key, write);
+                    *self = Self::Many(many);
+                }
+            },
+            Self::Many(writes) => {
+                writes.insert(key, write);
+            }
+        }
+    }
+
+    /// Takes out every write in `start..end`.
+    pub(crate) fn remove_range(&mut self, start: &Bytes, end: &Bytes) {
+        match self {
+            Self::Few(writes) => writes.retain(|(key, _)| key < start || key >= end),
+            Self::Many(writes) => writes.retain(|key, _| key < start || key >= end),
+        }
+    }
+
+    /// The writes in `start..end`, in order or against it.
+    pub(crate) fn range<'a>(
+        &'a self,
+        start: &Bytes,
+        end: &Bytes,
+        reverse: bool,
+    ) -> Box<dyn Iterator<Item = (&'a Bytes, &'a Write)> + 'a> {
+        match self {
+            Self::Few(writes) => {
+                let from = writes.partition_point(|(key, _)| key < start);
+                let to = writes.partition_point(|(key, _)| key < end).max(from);
+                let found = writes[from..to].iter().map(|(key, write)| (key, write));
+                if reverse { Box::new(found.rev()) } else { Box::new(found) }
+            }
+            Self::Many(writes) => {
+                let found = writes.range::<Bytes, _>((Bound::Included(start), Bound::Excluded(end.max(start))));
+                if reverse { Box::new(found.rev()) } else { Box::new(found) }
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = (&Bytes, &Write)> + '_> {
+        match self {
+            Self::Few(writes) => Box::new(writes.iter().map(|(key, write)| (key, write))),
+            Self::Many(writes) => Box::new(writes.iter()),
+        }
+    }
+
+    pub(crate) fn into_writes(self) -> Vec<(Bytes, Write)> {
+        match self {
+            Self::Few(writes) => writes,
+            Self::Many(writes) => writes.into_iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn few_and_many_behave_alike(keys in prop::collection::vec(any::<u8>(), 0..200), cut: (u8, u8)) {
+            let key = |byte: u8| Bytes::copy_from_slice(&[byte]);
+            let (mut set, mut map) = (WriteSet::default(), BTreeMap::new());
+            for (index, byte) in (0i64..).zip(keys) {
+                set.insert(key(byte), Write::Add(index));
+                map.insert(key(byte), Write::Add(index));
+            }
+            let (start, end) = (key(cut.0.min(cut.1)), key(cut.0.max(cut.1)));
+            let cloned = |found: Box<dyn Iterator<Item = (&Bytes, &Write)> + '_>| found.map(|(key, write)| (key.clone(), write.clone())).collect::<Vec<_>>();
+            let expected: Vec<_> = map.range(start.clone()..end.clone()).map(|(key, write)| (key.clone(), write.clone())).collect();
+            prop_assert_eq!(cloned(set.range(&start, &end, false)), expected.clone());
+            prop_assert_eq!(cloned(set.range(&start, &end, true)), expected.into_iter().rev().collect::<Vec<_>>());
+            set.remove_range(&start, &end);
+            map.retain(|key, _| *key < start || *key >= end);
+            prop_assert!(map.iter().all(|(key, write)| set.get(key) == Some(write)));
+            prop_assert_eq!(set.into_writes(), map.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

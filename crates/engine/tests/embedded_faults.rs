@@ -1,0 +1,162 @@
+//! The embedded engine on a disk that fails: what was acknowledged stays, what was refused never shows,
+//! and what was left open is there whole or not at all.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]
+
+mod support;
+
+use bytes::Bytes;
+use mundi_engine::{
+    CommitError, Embedded, Engine, RangeRead, Transaction,
+    embedded::{
+        Options,
+        sim_disk::{Call, Dice, Fault, SimDisk},
+    },
+};
+use mundi_model::{Code, Coded};
+use pollster::block_on;
+use std::{collections::BTreeMap, io::ErrorKind, path::Path, sync::Arc};
+
+type State = BTreeMap<Bytes, Bytes>;
+
+/// Tables and segments so small that every life writes files and changes segments.
+fn open(folder: &Path, disk: &SimDisk) -> Embedded {
+    let options = Options {
+        segment_bytes: 16 << 10,
+        memtable_bytes: 16 << 10,
+        disk: Some(Arc::new(disk.clone())),
+        ..Options::default()
+    };
+    Embedded::open_with(folder, &options).unwrap()
+}
+
+fn contents(engine: &Embedded) -> State {
+    block_on(async {
+        let mut tx = engine.begin().await.unwrap();
+        let page = tx.range(RangeRead::new(&b""[..], &b"\xff"[..], 10_000)).await.unwrap();
+        assert!(!page.more);
+        page.items.into_iter().collect()
+    })
+}
+
+/// One random transaction: what it would make of the state, and how its commit ended.
+fn commit(engine: &Embedded, dice: &mut Dice, state: &State) -> (State, Result<(), CommitError>) {
+    let mut after = state.clone();
+    let outcome = block_on(async {
+        let mut tx = engine.begin().await?;
+        for _ in 0..=dice.below(4) {
+            let key = Bytes::from(format!("key-{:02}", dice.below(40)));
+            if dice.chance(4) {
+                tx.delete(&key)?;
+                after.remove(&key);
+            } else {
+                let value = Bytes::from(vec![dice.roll() as u8; dice.below(900) as usize]);
+                tx.put(&key, value.clone())?;
+                after.insert(key, value);
+            }
+        }
+        tx.commit().await.map(|_| ())
+    });
+    (after, outcome)
+}
+
+fn one_story(seed: u64) -> Result<(), String> {
+    let folder = support::fast_folder();
+    let mut dice = Dice::new(seed);
+    let mut disk = SimDisk::new(seed);
+    let mut engine = open(folder.path(), &disk);
+    let mut state = State::new();
+    for _ in 0..3 {
+        let (mut faults, one_in) = (Dice::new(dice.roll()), 4 + dice.below(60));
+        let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
+        disk.set_plan(Box::new(move |_, _| match faults.below(3 * one_in) {
+            kind @ (0 | 1) => Some(Fault::Error(kinds[kind as usize])),
+            2 => Some(Fault::Short),
+            _ => None,
+        }));
+        let mut open_ends = Vec::new();
+        for _ in 0..dice.below(60) {
+            match commit(&engine, &mut dice, &state) {
+                (after, Ok(())) => {
+                    state = after;
+                    open_ends.clear();
+                }
+                (after, Err(CommitError::Unknown(_))) => open_ends.push(after),
+                (_, Err(_)) => {}
+            }
+            if contents(&engine) != state {
+                return Err("a reader saw what was not acknowledged, or missed what was".to_owned());
+            }
+        }
+        disk = disk.crash();
+        drop(engine);
+        engine = open(folder.path(), &disk);
+        let found = contents(&engine);
+        match open_ends.into_iter().find(|end| *end == found) {
+            Some(end) => state = end,
+            None if found == state => {}
+            None => return Err(format!("{} keys where {} were acknowledged", found.len(), state.len())),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn acknowledged_commits_survive_failing_disks_and_crashes() {
+    for seed in 0..support::seeds() / 10 {
+        one_story(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_typed_error_reads_go_on_and_it_works_again_by_itself() {
+    let folder = support::fast_folder();
+    let disk = SimDisk::new(1);
+    let engine = open(folder.path(), &disk);
+    let mut dice = Dice::new(1);
+    let (mut state, outcome) = commit(&engine, &mut dice, &State::new());
+    outcome.unwrap();
+    disk.set_plan(Box::new(|_, call| {
+        matches!(call, Call::Write | Call::Create).then_some(Fault::Error(ErrorKind::StorageFull))
+    }));
+    for _ in 0..20 {
+        let (_, outcome) = commit(&engine, &mut dice, &state);
+        let error = outcome.unwrap_err();
+        let cause = if let CommitError::Unknown(cause) = &error { cause.code() } else { error.code() };
+        assert_eq!(cause, Code::DiskFull, "{error}");
+        assert_eq!(contents(&engine), state);
+    }
+    disk.set_plan(Box::new(|_, _| None));
+    for _ in 0..20 {
+        let (after, outcome) = commit(&engine, &mut dice, &state);
+        outcome.unwrap();
+        state = after;
+    }
+    assert_eq!(contents(&engine), state);
+    let disk = disk.crash();
+    drop(engine);
+    assert_eq!(contents(&open(folder.path(), &disk)), state);
+}
+
+#[test]
+fn a_failed_sync_leaves_the_fate_open_and_the_engine_goes_on_without_the_commit() {
+    let folder = support::fast_folder();
+    let disk = SimDisk::new(2);
+    let engine = open(folder.path(), &disk);
+    let mut dice = Dice::new(2);
+    let (state, outcome) = commit(&engine, &mut dice, &State::new());
+    outcome.unwrap();
+    let mut failed = false;
+    disk.set_plan(Box::new(move |_, call| {
+        let fails = call == Call::Sync && !std::mem::replace(&mut failed, true);
+        fails.then_some(Fault::Error(ErrorKind::Other))
+    }));
+    let (_, outcome) = commit(&engine, &mut dice, &state);
+    assert_eq!(outcome.unwrap_err().code(), Code::CommitUnknown);
+    assert_eq!(contents(&engine), state);
+    let (after, outcome) = commit(&engine, &mut dice, &state);
+    outcome.unwrap();
+    let disk = disk.crash();
+    drop(engine);
+    assert_eq!(contents(&open(folder.path(), &disk)), after);
+}
