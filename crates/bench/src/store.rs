@@ -72,7 +72,8 @@ impl Bench {
         self.report.progress("the raw limit");
         for _ in 0..self.settings.common.runs {
             let path = folder.join("raw");
-            let done = measure_raw(&self.runtime, &path, Room::Preallocated, Kind::Tasks, 1024, self.time(), RECORD_BYTES)?;
+            let done =
+                measure_raw(&self.runtime, &path, Room::Preallocated, Kind::Tasks, 1024, self.time(), RECORD_BYTES)?;
             self.raw.push(done.per_second);
         }
         Ok(())

@@ -13,7 +13,7 @@ use mundi_store::{
     journal::{Batch, History, NoSegments, StoredRecord},
     keyspace::journal_entry,
     objects,
-    protocol::{AppendBatch, CreateWorld, create_world, segment_export::ExportPolicy},
+    protocol::{AppendBatch, CreateWorld, ExportPolicy, create_world},
     restore,
     segments::{Exported, SegmentStore, export_segment},
     snapshot::SnapshotFacts,
