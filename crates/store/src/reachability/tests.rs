@@ -88,7 +88,7 @@ impl Bench {
 
 /// Odd names are large.
 fn body(name: u8) -> Bytes {
-    Rng::new(u64::from(name)).bytes(if name % 2 == 0 { 100 } else { 20_000 }).into()
+    Rng::new(u64::from(name)).bytes(if name.is_multiple_of(2) { 100 } else { 20_000 }).into()
 }
 
 #[test]
