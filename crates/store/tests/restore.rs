@@ -1,5 +1,7 @@
 //! Restore: what it gives equals a full replay byte for byte, and what is damaged is refused, never guessed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{

@@ -1,5 +1,7 @@
 //! The inbox under real threads: many writers, one worker, one disk.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Embedded, Engine, Memory};
 use mundi_model::{Code, Coded, Height, record::Body};
 use mundi_store::{
