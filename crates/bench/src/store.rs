@@ -35,12 +35,13 @@ pub(crate) struct Settings {
 }
 
 type Outcome = Result<(), Box<dyn Error>>;
+type Workloads = fn(&mut Bench, &Path) -> Outcome;
 
 pub(crate) fn run(settings: &Settings) -> Outcome {
     let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new(), raw: Vec::new() };
-    let workloads: [(&str, fn(&mut Bench, &Path) -> Outcome); 3] =
+    let workloads: [(&str, Workloads); 3] =
         [("enqueue", Bench::enqueue), ("drain", Bench::drain), ("replay", Bench::replay)];
     for (name, workload) in workloads {
         if settings.only.as_ref().is_none_or(|only| name.starts_with(only.as_str())) {

@@ -25,7 +25,7 @@ impl mundi_store::Clock for WallClock {
 fn main() -> Result<(), Box<dyn Error>> {
     let temporary = tempfile::tempdir()?;
     let folder = std::env::args().nth(1).map_or_else(|| temporary.path().to_owned(), PathBuf::from);
-    let engine = Embedded::open(&folder.join("engine"))?;
+    let engine = Embedded::open(folder.join("engine"))?;
     let objects = objects::open(&folder.join("objects").display().to_string())?;
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     let clock = Arc::new(WallClock(std::time::Instant::now()));

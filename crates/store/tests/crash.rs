@@ -1,6 +1,8 @@
 //! A crash at every operation of every protocol, then another try: the store must hold, byte for byte, what it holds
 //! after a run that nothing disturbed, apart from what a protocol's header declares.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
 use mundi_model::{

@@ -1,5 +1,7 @@
 //! Restore: what it gives equals a full replay byte for byte, and what is damaged is refused, never guessed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
@@ -13,7 +15,7 @@ use mundi_store::{
     journal::{Batch, History, NoSegments, StoredRecord},
     keyspace::journal_entry,
     objects,
-    protocol::{AppendBatch, CreateWorld, create_world, segment_export::ExportPolicy},
+    protocol::{AppendBatch, CreateWorld, ExportPolicy, create_world},
     restore,
     segments::{Exported, SegmentStore, export_segment},
     snapshot::SnapshotFacts,

@@ -1,5 +1,7 @@
 //! Worlds from creation to deletion, and the mistakes that systems like this one have really made.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Embedded, Engine, Memory, Transaction};
 use mundi_model::{Code, Coded, Height, IntentHash, UniverseId, WorkerId, limits, record::Payload};
 use mundi_store::{
