@@ -2,6 +2,7 @@
 //! after a run that nothing disturbed, apart from what a protocol's header declares.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::needless_pass_by_value, reason = "closures are handed over where they are written")]
 
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
