@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
 use mundi_model::{
-    Hash, Height, IntentHash, WorkerId, WorldId,
+    Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
     record::{Body, Intent, ManifestChange, Payload, Reply, ReplyOutcome},
 };
 use mundi_store::{
@@ -18,8 +18,8 @@ use mundi_store::{
     keyspace::{Family, assignment::Assignment, effect_pending::EffectItem, timer_due::TimerItem},
     objects,
     protocol::{
-        AppendBatch, AssignWorld, CommitCursor, CommitTurn, Consumed, ReleaseLease, RenewLeases, SettleWorld,
-        compact_inbox, delete_world, expire_dedupe,
+        AppendBatch, AssignWorld, CommitCursor, CommitTurn, Consumed, CreateUniverse, ReleaseLease, RenewLeases,
+        SettleWorld, compact_inbox, delete_world, expire_dedupe,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, engine_contents, named_event, note_body,
@@ -112,6 +112,14 @@ async fn live_with_items<B: Blobs>(store: &Store<B>) -> Fence {
     let items = (0..5).map(|n| named_event(&n.to_string())).collect();
     store.send(fence.world, items).await.unwrap();
     fence
+}
+
+#[test]
+fn create_universe() {
+    let act = async |store: &Store, universe: &UniverseId| {
+        store.run(&CreateUniverse { universe: *universe, now_ns: 7 }).await.map(drop)
+    };
+    survives(on_the_heap, async |_| UniverseId::from_bytes([9; 16]), act, everything);
 }
 
 #[test]
