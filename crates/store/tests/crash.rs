@@ -1,10 +1,13 @@
 //! A crash at every operation of every protocol, then another try: the store must hold, byte for byte, what it holds
 //! after a run that nothing disturbed, apart from what a protocol's header declares.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::needless_pass_by_value, reason = "closures are handed over where they are written")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
 use mundi_model::{
-    Hash, Height, IntentHash, WorkerId, WorldId,
+    Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
     record::{Body, Intent, ManifestChange, Payload, Reply, ReplyOutcome},
 };
 use mundi_store::{
@@ -15,8 +18,8 @@ use mundi_store::{
     keyspace::{Family, assignment::Assignment, effect_pending::EffectItem, timer_due::TimerItem},
     objects,
     protocol::{
-        AppendBatch, AssignWorld, CommitCursor, CommitTurn, Consumed, ReleaseLease, RenewLeases, SettleWorld,
-        compact_inbox, delete_world, expire_dedupe,
+        AppendBatch, AssignWorld, CommitCursor, CommitTurn, Consumed, CreateUniverse, ReleaseLease, RenewLeases,
+        SettleWorld, compact_inbox, delete_world, expire_dedupe,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, engine_contents, named_event, note_body,
@@ -112,6 +115,14 @@ async fn live_with_items<B: Blobs>(store: &Store<B>) -> Fence {
 }
 
 #[test]
+fn create_universe() {
+    let act = async |store: &Store, universe: &UniverseId| {
+        store.run(&CreateUniverse { universe: *universe, now_ns: 7 }).await.map(drop)
+    };
+    survives(on_the_heap, async |_| UniverseId::from_bytes([9; 16]), act, everything);
+}
+
+#[test]
 fn create_world() {
     let act = async |store: &Store, world: &WorldId| store.create(*world, None).await.map(drop);
     survives(on_the_heap, async |_| world_id(1), act, everything);
@@ -195,7 +206,9 @@ fn enqueue_of_a_large_payload() {
 #[test]
 fn drain_inbox() {
     let act = async |store: &Store, fence: &Fence| {
-        while store.drain(*fence, 2).await? != mundi_store::protocol::Drained::Idle {}
+        for _ in 0..10 {
+            store.drain(*fence, 2).await?;
+        }
         Ok(())
     };
     survives(on_the_heap, live_with_items, act, everything);
@@ -216,8 +229,10 @@ fn commit_cursor() {
 #[test]
 fn commit_turn() {
     let act = async |store: &Store, fence: &Fence| {
-        while let Some(turn) = turn(store, *fence).await? {
-            store.run(&turn).await?;
+        for _ in 0..10 {
+            if let Some(turn) = turn(store, *fence).await? {
+                store.run(&turn).await?;
+            }
         }
         Ok(())
     };

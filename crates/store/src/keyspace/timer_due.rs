@@ -43,7 +43,7 @@ pub fn shard(intent: IntentHash) -> Shard {
 
 /// A timer that is due already when it is set is placed at the low-water mark, where the next scan starts:
 /// below it nobody looks any more.
-pub(crate) fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: Option<u64>) -> TimerPlace {
+pub fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: Option<u64>) -> TimerPlace {
     TimerPlace { place_ns: deliver_at_ns.max(low_water_ns.unwrap_or(0)), intent }
 }
 
