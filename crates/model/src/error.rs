@@ -196,6 +196,7 @@ codes! {
     MailClaimLost = "MAIL_CLAIM_LOST", Fenced, "A worker finishes a message whose claim ran out and was taken from it.";
     FrameInvalid = "FRAME_INVALID", Invalid, "Bytes are not a message frame, or one for another worker.";
     CommandInvalid = "COMMAND_INVALID", Invalid, "A worker does not know the command that a message carries.";
+    WorldArchived = "WORLD_ARCHIVED", Conflict, "The world is in the archive and takes nothing in.";
     CallTimeout = "CALL_TIMEOUT", Unavailable, "No reply came within the time that the caller was willing to wait.";
 }
 

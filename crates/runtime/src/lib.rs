@@ -2,6 +2,7 @@
 //!
 //! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
 //! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
+//! - [`shell`]: what every role runs in: boot guard, mailbox, retries, counters, stop.
 //! - [`calls`]: who waits for which reply.
 //! - [`metrics`]: every metric, with its name and unit.
 //! - [`testing`]: an executor with its own time, in which a crash drops tasks at an await.
@@ -15,6 +16,7 @@ pub mod host;
 pub mod metrics;
 mod objects;
 mod plane;
+pub mod shell;
 mod signal;
 mod snapshots;
 pub mod testing;

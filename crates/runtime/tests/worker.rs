@@ -11,7 +11,6 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
-    Clock,
     keyspace::{Shard, assignment::Assignment, lease, ready},
     protocol::AssignWorld,
     testing::{Rng, world_id},

@@ -244,5 +244,14 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         now_ns: 1,
     };
     let first = Record { height: forked_at, prev: chain, body: Body::ForkGenesis(genesis) };
-    CreateWorld { universe: store.universe, world, first, snapshot, inbox: None, now_ns: 1 }
+    CreateWorld {
+        universe: store.universe,
+        world,
+        first,
+        snapshot,
+        inbox: None,
+        effects: vec![],
+        timers: vec![],
+        now_ns: 1,
+    }
 }

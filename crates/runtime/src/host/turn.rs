@@ -55,7 +55,8 @@ impl CycleBudget {
         }
     }
 }
-const _: () = assert!(CycleBudget::RECORDS_MAX + limits::STEP_OUTPUTS_MAX as usize + 2 <= limits::BATCH_RECORDS_MAX);
+const _: () =
+    assert!(CycleBudget::RECORDS_MAX as u64 + limits::STEP_OUTPUTS_MAX + 2 <= limits::BATCH_RECORDS_MAX as u64);
 
 /// What came of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]

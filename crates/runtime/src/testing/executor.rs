@@ -264,8 +264,8 @@ mod tests {
                 executor.node().spawn(Box::pin(async move { done.lock().push(n) }));
             }
             executor.run_for(Duration::ZERO);
-            let order = done.lock().clone();
-            order
+            let order = done.lock();
+            order.clone()
         };
         assert_eq!(order(7), order(7));
         assert_ne!(order(7), order(8));

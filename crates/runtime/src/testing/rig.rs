@@ -82,6 +82,8 @@ impl Rig {
             first,
             snapshot: Bytes::from_owner(snapshot),
             inbox: None,
+            effects: vec![],
+            timers: vec![],
             now_ns: 1_000,
         };
         create_world(&plane.engine, &*plane.clock, &plane.blobs, &KernelSnapshots, request).await?;

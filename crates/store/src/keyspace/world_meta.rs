@@ -1,7 +1,7 @@
 //! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
 //!
-//! Written by `create_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`;
-//! all else is immutable. It outlives the world: an id is never used twice.
+//! Written by `create_world`, `archive_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
 
 use super::{Family, Key, KeyBuilder, KeyReader, get, put};
 use crate::StoreError;
@@ -38,6 +38,9 @@ pub enum WorldState {
     /// Only this record and the lease's epoch are left.
     #[n(2)]
     Deleted,
+    /// Takes nothing in until it is taken out of the archive.
+    #[n(3)]
+    Archived,
 }
 
 /// Where a fork comes from.
@@ -106,7 +109,12 @@ mod tests {
     fn metas() -> impl Strategy<Value = WorldMeta> {
         let lineage = (laws::worlds(), laws::heights(), laws::hashes())
             .prop_map(|(parent, forked_at, parent_snapshot)| Lineage { parent, forked_at, parent_snapshot });
-        let state = prop_oneof![Just(WorldState::Live), Just(WorldState::Deleting), Just(WorldState::Deleted)];
+        let state = prop_oneof![
+            Just(WorldState::Live),
+            Just(WorldState::Deleting),
+            Just(WorldState::Deleted),
+            Just(WorldState::Archived)
+        ];
         let bounds = any::<(u64, u64)>().prop_map(|(items_max, bytes_max)| InboxBounds { items_max, bytes_max });
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), bounds).prop_map(
             |(created_at_ns, state, first_record, first_height, lineage, inbox)| WorldMeta {

@@ -124,7 +124,7 @@ impl CommitTurn {
         }
     }
 
-    async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    pub(super) async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         for (index, item) in (0u16..).zip(&self.effects) {
             if effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
@@ -139,7 +139,7 @@ impl CommitTurn {
 
     /// The low-water mark is read with a conflict: a scanner that raises it meanwhile would never look at
     /// the place that was chosen below it.
-    async fn publish_timers<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    pub(super) async fn publish_timers<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         for item in &self.timers {
             if timer_dedupe::read(tx, universe, world, item.intent).await?.is_some() {

@@ -6,16 +6,20 @@
 //! fails, it is unreachable and is swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use super::{WorldError, require_live};
+use super::{CommitTurn, WorldError, require_live};
 use crate::{
-    Clock, OnUnknown, Protocol, StoreError,
+    Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
     journal::Batch,
     keyspace::{
         baseline,
+        effect_pending::EffectItem,
+        journal_entry,
         journal_head::{self, JournalHead},
         lineage_child::{self, LineageChild},
-        manifest_at, snapshot, universe_meta,
+        manifest_at, snapshot,
+        timer_due::TimerItem,
+        universe_meta,
         world_meta::{self, InboxBounds, Lineage, WorldMeta, WorldState},
     },
     run,
@@ -24,7 +28,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Hash, Height, UniverseId, WorldId, limits,
+    Epoch, Hash, Height, UniverseId, WorldId, cbor, limits,
     record::{Body, Record},
 };
 
@@ -39,6 +43,9 @@ pub struct CreateWorld {
     pub snapshot: Bytes,
     /// `None` takes the defaults.
     pub inbox: Option<InboxBounds>,
+    /// What a fork inherits and goes on with: the open intents of a live one, and the timers of every one.
+    pub effects: Vec<EffectItem>,
+    pub timers: Vec<TimerItem>,
     pub now_ns: u64,
 }
 
@@ -136,6 +143,7 @@ impl<B: Blobs> Protocol for Create<'_, B> {
             self.join_lineage(tx, lineage).await?;
         }
         self.write(tx)?;
+        self.publish(tx).await?;
         Ok(WorldCreated::Now)
     }
 }
@@ -144,8 +152,10 @@ impl<B: Blobs> Create<'_, B> {
     fn already(&self, meta: &WorldMeta) -> Result<WorldCreated, StoreError> {
         let world = self.request.world;
         match meta.state {
-            WorldState::Live if meta.first_record == self.beginning.first.end().chain => Ok(WorldCreated::Before),
-            WorldState::Live => Err(WorldError::Exists(world).into()),
+            WorldState::Live | WorldState::Archived if meta.first_record == self.beginning.first.end().chain => {
+                Ok(WorldCreated::Before)
+            }
+            WorldState::Live | WorldState::Archived => Err(WorldError::Exists(world).into()),
             WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
         }
     }
@@ -160,23 +170,48 @@ impl<B: Blobs> Create<'_, B> {
         if missing.is_empty() { Ok(()) } else { Err(SnapshotError::RootsMissing { missing }.into()) }
     }
 
-    /// The parent lives, has the snapshot that the fork names, and its journal leads up to the first record.
+    /// The parent lives, and its journal leads up to the first record, under the manifest of the snapshot. A snapshot
+    /// that the parent has at that height must be the one that the fork names; without one, the journal is proof enough:
+    /// whoever replays it makes that snapshot.
     async fn join_lineage<T: Transaction>(&self, tx: &mut T, lineage: &Lineage) -> Result<(), StoreError> {
         let CreateWorld { universe, world, now_ns, .. } = *self.request;
         let Lineage { parent, forked_at, parent_snapshot } = *lineage;
         require_live(tx, universe, parent).await?;
-        let indexed = snapshot::read(tx, universe, parent, forked_at).await?;
-        let source = indexed.filter(|note| note.snapshot == parent_snapshot);
-        let source = source.ok_or(SnapshotError::NotFound { world: parent, height: forked_at })?;
-        let reason = if source.chain != self.request.first.prev {
+        let not_found = SnapshotError::NotFound { world: parent, height: forked_at };
+        let (chain, manifest) = match snapshot::read(tx, universe, parent, forked_at).await? {
+            Some(note) if note.snapshot == parent_snapshot => (Some(note.chain), Some(note.manifest)),
+            Some(_) => return Err(not_found.into()),
+            None => {
+                let manifest = manifest_at::read(tx, universe, parent, forked_at).await?;
+                (chain_below(tx, universe, parent, forked_at).await?, manifest)
+            }
+        };
+        let reason = if chain.ok_or(not_found)? != self.request.first.prev {
             "the fork genesis does not follow the parent's record below it"
-        } else if source.manifest != self.facts.manifest {
+        } else if manifest != Some(self.facts.manifest) {
             "the fork's snapshot was taken under another manifest than the parent's"
         } else {
             let child = LineageChild { forked_at, created_at_ns: now_ns };
             return lineage_child::write(tx, universe, parent, world, &child);
         };
         Err(WorldError::BeginningInvalid { world, reason }.into())
+    }
+
+    /// As a turn would, but for intents that the parent's records announce.
+    async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let CreateWorld { universe, world, now_ns, effects, timers, .. } = self.request;
+        let inherited = CommitTurn {
+            fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
+            cursor: None,
+            consumed: None,
+            records: self.beginning.first.clone(),
+            effects: effects.clone(),
+            timers: timers.clone(),
+            ready: false,
+            now_ns: *now_ns,
+        };
+        inherited.publish_effects(tx).await?;
+        inherited.publish_timers(tx).await
     }
 
     fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
@@ -201,6 +236,21 @@ impl<B: Blobs> Create<'_, B> {
         snapshot::write(tx, universe, world, &note)?;
         baseline::write(tx, universe, world, &note)
     }
+}
+
+/// The hash of the record below a height of a journal's hot part.
+async fn chain_below<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    height: Height,
+) -> Result<Option<Hash>, StoreError> {
+    let head = journal_head::read(tx, universe, world).await?;
+    if let Some(head) = head.filter(|head| head.height == height) {
+        return Ok(Some(head.chain));
+    }
+    let bytes = tx.get(journal_entry::key(universe, world, height).as_bytes()).await?;
+    Ok(bytes.and_then(|bytes| cbor::decode::<Record>(&bytes).ok()).map(|record| record.prev))
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl Protocol for DeleteWorld {
         }
         self.fence.check(tx).await?;
         match meta.state {
-            WorldState::Live => self.close(tx, meta).await?,
+            WorldState::Live | WorldState::Archived => self.close(tx, meta).await?,
             _ => match self.chunk(tx).await? {
                 0 => return self.finish(tx, meta).map(|()| true),
                 _ => return Ok(false),

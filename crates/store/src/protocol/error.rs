@@ -14,6 +14,8 @@ pub enum WorldError {
     Exists(WorldId),
     #[error("{0} was deleted, or is being deleted")]
     Deleted(WorldId),
+    #[error("{0} is archived: it takes nothing in")]
+    Archived(WorldId),
     #[error("{world} has {children} forks or more, which share its history; delete them first")]
     HasForks { world: WorldId, children: usize },
     #[error("{world} cannot begin so: {reason}")]
@@ -27,6 +29,7 @@ impl Coded for WorldError {
             Self::NotFound { .. } => Code::WorldNotFound,
             Self::Exists(_) => Code::WorldExists,
             Self::Deleted(_) => Code::WorldDeleted,
+            Self::Archived(_) => Code::WorldArchived,
             Self::HasForks { .. } => Code::WorldHasForks,
             Self::BeginningInvalid { .. } => Code::WorldBeginningInvalid,
         }

@@ -20,6 +20,7 @@ pub async fn require_live<T: Transaction>(
     let meta = require_world(tx, universe, world).await?;
     match meta.state {
         WorldState::Live => Ok(meta),
+        WorldState::Archived => Err(WorldError::Archived(world).into()),
         WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
     }
 }

@@ -74,7 +74,16 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
         let genesis = Genesis { universe: self.universe, world, manifest: self.manifest_hash(), now_ns: 5 };
         let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::Genesis(genesis) };
         let snapshot = PlainSnapshots::encode(&self.facts(Height::GENESIS));
-        let request = CreateWorld { universe: self.universe, world, first, snapshot, inbox, now_ns: 5 };
+        let request = CreateWorld {
+            universe: self.universe,
+            world,
+            first,
+            snapshot,
+            inbox,
+            effects: vec![],
+            timers: vec![],
+            now_ns: 5,
+        };
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await
     }
 

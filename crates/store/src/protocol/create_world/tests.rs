@@ -22,7 +22,16 @@ fn facts(height: u64) -> SnapshotFacts {
 fn request(height: u64, prev: Hash, body: Body) -> CreateWorld {
     let (universe, world) = ids();
     let first = Record { height: Height::new(height), prev, body };
-    CreateWorld { universe, world, first, snapshot: Bytes::new(), inbox: None, now_ns: 0 }
+    CreateWorld {
+        universe,
+        world,
+        first,
+        snapshot: Bytes::new(),
+        inbox: None,
+        effects: vec![],
+        timers: vec![],
+        now_ns: 0,
+    }
 }
 
 fn genesis() -> Body {

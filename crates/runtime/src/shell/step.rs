@@ -1,0 +1,123 @@
+//! One step: a claimed message is run, and then acknowledged, requeued or dead-lettered.
+
+use super::{Frame, Handler, LogEvent, LogKind, ReplayEvent, ReplayKind, Shell};
+use crate::{Plane, RuntimeError};
+use bytes::Bytes;
+use mundi_model::{Code, Coded, Kind};
+use mundi_store::{
+    keyspace::{mailbox::MailPlace, queue::Claim},
+    protocol::{Finish, FinishMail},
+};
+use std::time::Duration;
+
+/// Why a handler could not do what a message asks for. Its code says whether another attempt makes sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    pub code: Code,
+    pub reason: String,
+}
+
+impl<E: Coded + ToString> From<&E> for Failed {
+    fn from(error: &E) -> Self {
+        Self { code: error.code(), reason: error.to_string() }
+    }
+}
+
+impl Failed {
+    fn is_retryable(&self) -> bool {
+        matches!(self.code.kind(), Kind::Conflict | Kind::Full | Kind::Unavailable)
+    }
+}
+
+impl<P: Plane, H: Handler> Shell<P, H> {
+    pub(super) async fn step(&self, place: MailPlace, frame: &Bytes, claim: Claim) -> Result<(), RuntimeError> {
+        self.record(ReplayKind::Attempt, place, None, frame);
+        let started_ns = self.plane.now_ns();
+        let result = match Frame::decode_for(self.config.worker, frame) {
+            Ok(frame) => self.handler.handle(&frame).await,
+            Err(error) => Err(Failed::from(&error)),
+        };
+        let latency_ms = self.plane.now_ns().saturating_sub(started_ns) / 1_000_000;
+        let code = result.as_ref().err().map(|failed| failed.code);
+        self.record(ReplayKind::Result, place, code, frame);
+        self.report.count(|counters| {
+            counters.attempts += 1;
+            counters.latency_samples += 1;
+            counters.latency_total_ms += latency_ms;
+            counters.latency_max_ms = counters.latency_max_ms.max(latency_ms);
+            match &result {
+                Ok(()) => counters.successes += 1,
+                Err(failed) if !failed.is_retryable() => counters.non_retryable += 1,
+                Err(failed) if failed.code.kind() == Kind::Conflict => counters.conflict_retries += 1,
+                Err(_) => counters.busy_retries += 1,
+            }
+        });
+        let how = match result {
+            Ok(()) => Finish::Acknowledge,
+            Err(failed) => self.dispose(place, claim, failed),
+        };
+        self.finish(place, frame, claim, how).await
+    }
+
+    /// What becomes of a message that failed.
+    fn dispose(&self, place: MailPlace, claim: Claim, failed: Failed) -> Finish {
+        let policy = self.config.policy;
+        let retryable = failed.is_retryable();
+        let kind = if retryable { LogKind::RetryableFailure } else { LogKind::NonRetryableFailure };
+        self.log(kind, place, Some(failed.code), claim.attempt);
+        let now_ns = self.plane.now_ns();
+        if !retryable || claim.attempt >= policy.retry_budget_max {
+            return Finish::DeadLetter { code: failed.code.to_string(), reason: failed.reason, now_ns };
+        }
+        let doublings = claim.attempt.saturating_sub(1).min(16);
+        let wait_ns = policy.backoff_ms.saturating_mul(1_000_000).saturating_mul(1 << doublings);
+        Finish::Requeue { not_before_ns: now_ns.saturating_add(wait_ns) }
+    }
+
+    /// A finish that does not come through leaves the message to the end of its claim: it is tried again then.
+    async fn finish(&self, place: MailPlace, frame: &Bytes, claim: Claim, how: Finish) -> Result<(), RuntimeError> {
+        let (universe, worker) = (self.config.universe, self.config.worker);
+        let finish = FinishMail { universe, worker, place, claim, how };
+        let mut tries = 1;
+        let finished = loop {
+            match self.plane.run(&finish).await.map_err(RuntimeError::from) {
+                Err(error) if error.is_transient() && tries < self.config.policy.requeue_attempts_max => {
+                    self.plane.clock().sleep(Duration::from_millis(self.config.policy.backoff_ms)).await;
+                }
+                finished => break finished,
+            }
+            tries += 1;
+        };
+        match finished {
+            // Someone else has the message: nothing is to be done.
+            Err(error) if error.code() == Code::MailClaimLost => {
+                self.log(LogKind::WorkerError, place, Some(error.code()), claim.attempt);
+                return Ok(());
+            }
+            finished => finished?,
+        };
+        match &finish.how {
+            Finish::Acknowledge => {}
+            Finish::Requeue { .. } => {
+                self.report.count(|counters| counters.requeues += 1);
+                self.log(LogKind::Requeued, place, None, claim.attempt);
+                self.record(ReplayKind::Requeued, place, None, frame);
+            }
+            Finish::DeadLetter { .. } => {
+                self.report.count(|counters| counters.dead_letters += 1);
+                self.log(LogKind::DeadLettered, place, None, claim.attempt);
+                self.record(ReplayKind::DeadLettered, place, None, frame);
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&self, kind: LogKind, place: MailPlace, code: Option<Code>, attempt: u32) {
+        self.report.log(LogEvent { kind, worker: self.config.worker, place: Some(place), code, attempt });
+    }
+
+    fn record(&self, kind: ReplayKind, place: MailPlace, code: Option<Code>, frame: &Bytes) {
+        let worker = self.config.worker;
+        self.report.replay(|| ReplayEvent { kind, worker, place, code, frame: frame.to_vec() });
+    }
+}

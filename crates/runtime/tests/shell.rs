@@ -1,0 +1,284 @@
+//! The worker shell: boot, mailbox, retries, dead letters, timers, rest and stop.
+
+use bytes::Bytes;
+use mundi_engine::{Engine, RangeRead, Transaction};
+use mundi_model::{Code, Coded, WorkerId, cbor};
+use mundi_runtime::{
+    Plane,
+    calls::Calls,
+    metrics::Metrics,
+    shell::{
+        Command, Failed, Frame, Handler, LogKind, Policy, ReplayEvent, ReplayKind, Report, Shell, ShellConfig,
+        WorkerCommands, send_commands,
+    },
+    testing::{Rig, TestPlane, script_event},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    Clock,
+    keyspace::{dead_letter, queue::Queue, schema_version, schema_version::SchemaVersion},
+    protocol::{ClaimMail, Finish, FinishMail, MailClaimed, MailFinished, SchemaGuarded, SendMail},
+    testing::world_id,
+};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+/// Does what the payload says, and remembers it.
+#[derive(Clone)]
+struct Obedient {
+    plane: TestPlane,
+    done: Arc<Mutex<Vec<String>>>,
+}
+
+impl Handler for Obedient {
+    async fn handle(&self, frame: &Frame) -> Result<(), Failed> {
+        let text = String::from_utf8_lossy(&frame.payload).into_owned();
+        self.done.lock().push(text.clone());
+        let fail = |code: Code| Err(Failed { code, reason: text.clone() });
+        match text.as_str() {
+            "busy" => fail(Code::EngineBusy),
+            "conflict" => fail(Code::TransactionConflict),
+            "wrong" => fail(Code::CommandInvalid),
+            "slow" => {
+                self.plane.clock.sleep(SECOND * 3).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn send(rig: &Rig, messages: &[(u64, &str)]) {
+    let frame = |(due_ns, text): &(u64, &str)| {
+        let frame = Frame::command(id(1), text.as_bytes().to_vec(), text.as_bytes().to_vec());
+        (*due_ns, Bytes::from(frame.encode().unwrap()))
+    };
+    let (plane, universe) = (rig.plane.clone(), rig.universe);
+    let frames = messages.iter().map(frame).collect();
+    rig.executor.block_on(async move { plane.run(&SendMail { universe, worker: id(1), frames }).await.unwrap() });
+}
+
+fn config(rig: &Rig) -> ShellConfig {
+    ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(1)) }
+}
+
+fn start(rig: &Rig, report: Report) -> (mundi_runtime::shell::Stop, Arc<Mutex<Vec<String>>>, Arc<Report>) {
+    let handler = Obedient { plane: rig.plane.clone(), done: Arc::default() };
+    let (done, report) = (handler.done.clone(), Arc::new(report));
+    let (plane, config, reporting) = (rig.plane.clone(), config(rig), report.clone());
+    let booted = rig.executor.block_on(async move { Shell::boot(plane, config, handler, reporting).await });
+    (booted.unwrap().0.start(), done, report)
+}
+
+fn dead_letters(rig: &Rig) -> Vec<dead_letter::DeadLetter> {
+    let looking = rig.clone();
+    rig.executor.block_on(async move {
+        let mut tx = looking.plane.engine.begin().await.unwrap();
+        let read = RangeRead::prefix(dead_letter::prefix(looking.universe, Queue::Mailboxes).as_bytes(), 100);
+        let page = tx.range(read).await.unwrap();
+        page.items.iter().map(|(_, bytes)| cbor::decode(bytes).unwrap()).collect()
+    })
+}
+
+#[test]
+fn the_guard_has_four_outcomes() {
+    let rig = Rig::new(1);
+    let boot = |change: fn(&mut ShellConfig)| {
+        let (plane, mut config) = (rig.plane.clone(), ShellConfig::new(rig.universe, id(1)));
+        change(&mut config);
+        let handler = Obedient { plane: plane.clone(), done: Arc::default() };
+        let booted = async move { Shell::boot(plane, config, handler, Arc::default()).await.map(|(_, how)| how) };
+        rig.executor.block_on(booted).map_err(|error| error.code())
+    };
+    assert_eq!(boot(|_| {}), Err(Code::SchemaMissing));
+    assert_eq!(boot(|config| config.bootstrap = true), Ok(SchemaGuarded::Bootstrapped));
+    assert_eq!(boot(|_| {}), Ok(SchemaGuarded::Matches));
+    assert_eq!(boot(|config| config.schema = SchemaVersion { major: 9, minor: 9 }), Err(Code::SchemaMismatch));
+    let spoiling = rig.clone();
+    rig.executor.block_on(async move {
+        let mut tx = spoiling.plane.engine.begin().await.unwrap();
+        tx.put(schema_version::key(spoiling.universe).as_bytes(), "nonsense".to_owned()).unwrap();
+        tx.commit().await.unwrap();
+    });
+    assert_eq!(boot(|config| config.bootstrap = true), Err(Code::SchemaMismatch));
+}
+
+#[test]
+fn messages_are_done_in_their_order_and_leave_nothing_behind() {
+    let rig = Rig::new(1);
+    let (stop, done, report) = start(&rig, Report::new());
+    send(&rig, &[(0, "a"), (0, "b")]);
+    send(&rig, &[(0, "c")]);
+    rig.executor.run_for(SECOND / 100);
+    assert_eq!(*done.lock(), ["a", "b", "c"]);
+    assert_eq!((report.snapshot().attempts, report.snapshot().successes), (3, 3));
+    stop.request_stop();
+    rig.executor.block_on(async move { stop.join().await });
+    report.reset();
+    assert_eq!(report.snapshot(), mundi_runtime::shell::Counters::default());
+}
+
+#[test]
+fn a_failure_is_retried_with_growing_waits_and_then_becomes_a_dead_letter() {
+    let rig = Rig::new(1);
+    let events: Arc<Mutex<Vec<ReplayEvent>>> = Arc::default();
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let (hook, log) = (events.clone(), logged.clone());
+    let report = Report::new()
+        .with_replay_hook(move |event| hook.lock().push(event))
+        .with_log_sink(move |event| log.lock().push(event.kind));
+    let (_stop, done, report) = start(&rig, report);
+    send(&rig, &[(0, "busy"), (0, "conflict"), (0, "wrong"), (0, "fine")]);
+    rig.executor.run_for(SECOND / 100);
+    assert_eq!(*done.lock(), ["busy", "conflict", "wrong", "fine"], "a retry does not hold up the others");
+    rig.executor.run_for(SECOND * 5);
+    assert_eq!(done.lock().len(), 4 + 1 + 1 + 4);
+    let letters: Vec<_> = dead_letters(&rig).into_iter().map(|letter| (letter.code, letter.attempts)).collect();
+    let letter = |code: &str, attempts| (code.to_owned(), attempts);
+    assert_eq!(letters.len(), 3);
+    for expected in [letter("COMMAND_INVALID", 1), letter("ENGINE_BUSY", 4), letter("TRANSACTION_CONFLICT", 4)] {
+        assert!(letters.contains(&expected), "{letters:?}");
+    }
+    let counters = report.snapshot();
+    assert_eq!((counters.busy_retries, counters.conflict_retries, counters.non_retryable), (4, 4, 1));
+    assert_eq!((counters.requeues, counters.dead_letters, counters.attempts), (6, 3, 10));
+    assert_eq!(events.lock().iter().filter(|event| event.kind == ReplayKind::Attempt).count(), 10);
+    assert!(events.lock().iter().all(|event| Frame::decode(&event.frame).is_ok()));
+    assert_eq!(logged.lock().iter().filter(|kind| **kind == LogKind::Requeued).count(), 6);
+}
+
+#[test]
+fn a_frame_that_is_none_or_for_someone_else_is_a_dead_letter() {
+    let rig = Rig::new(1);
+    let (_stop, done, _) = start(&rig, Report::new());
+    let (plane, universe) = (rig.plane.clone(), rig.universe);
+    let elsewhere = Frame::command(id(2), b"m".to_vec(), b"fine".to_vec()).encode().unwrap();
+    let frames = vec![(0, Bytes::from_static(b"nonsense")), (0, Bytes::from(elsewhere))];
+    rig.executor.block_on(async move { plane.run(&SendMail { universe, worker: id(1), frames }).await.unwrap() });
+    rig.executor.run_for(SECOND);
+    assert_eq!(*done.lock(), [""; 0]);
+    assert!(dead_letters(&rig).iter().all(|letter| letter.code == "FRAME_INVALID") && dead_letters(&rig).len() == 2);
+}
+
+#[test]
+fn a_timer_fires_at_its_time_and_the_shell_sleeps_until_then() {
+    let rig = Rig::new(1);
+    let (_stop, done, _) = start(&rig, Report::new());
+    let now_ns = rig.executor.now_ns();
+    send(&rig, &[(now_ns + 7_000_000_000, "later"), (0, "now")]);
+    rig.executor.run_for(SECOND);
+    let polls = rig.executor.polls();
+    rig.executor.run_for(SECOND * 5);
+    assert_eq!((done.lock().clone(), rig.executor.polls()), (vec!["now".to_owned()], polls), "nothing polls");
+    rig.executor.run_for(SECOND * 2);
+    assert_eq!(*done.lock(), ["now", "later"]);
+}
+
+/// Once claim and acknowledge took a worker id and no attempt token, and removed before they checked.
+#[test]
+fn a_slow_worker_cannot_finish_what_was_claimed_again() {
+    let rig = Rig::new(1);
+    send(&rig, &[(0, "one")]);
+    let acting = rig.clone();
+    rig.executor.block_on(async move {
+        let (plane, universe, worker) = (&acting.plane, acting.universe, id(1));
+        let claim = async |token: u8| {
+            let now_ns = plane.now_ns();
+            let claim = ClaimMail { universe, worker, token: [token; 16], now_ns, ttl_ns: 1_000 };
+            plane.run(&claim).await.unwrap().output
+        };
+        let MailClaimed::Message { place, claim: slow, .. } = claim(1).await else { panic!("nothing to claim") };
+        assert!(matches!(claim(2).await, MailClaimed::Nothing { next_ns: Some(_), .. }), "busy even to its own worker");
+        plane.clock.sleep(SECOND).await;
+        let MailClaimed::Message { claim: quick, .. } = claim(3).await else { panic!("nothing to claim") };
+        assert_eq!((slow.attempt, quick.attempt), (1, 2));
+        let finish = async |claim, how| {
+            plane.run(&FinishMail { universe, worker, place, claim, how }).await.map(|done| done.output)
+        };
+        for how in [Finish::Acknowledge, Finish::Requeue { not_before_ns: 0 }] {
+            assert_eq!(finish(slow, how).await.unwrap_err().code(), Code::MailClaimLost);
+        }
+        assert_eq!(finish(quick, Finish::Acknowledge).await.unwrap(), MailFinished::Now);
+        assert_eq!(finish(quick, Finish::Acknowledge).await.unwrap(), MailFinished::Before);
+    });
+}
+
+/// Once sequence numbers began again when a queue had run empty.
+#[test]
+fn a_mailbox_that_ran_empty_does_not_start_over() {
+    let rig = Rig::new(1);
+    let mut places = Vec::new();
+    for n in 0..3u8 {
+        send(&rig, &[(0, "x")]);
+        let acting = rig.clone();
+        places.push(rig.executor.block_on(async move {
+            let (universe, worker) = (acting.universe, id(1));
+            let claim = ClaimMail { universe, worker, token: [n; 16], now_ns: 1, ttl_ns: 1 };
+            let claimed = acting.plane.run(&claim).await.unwrap().output;
+            let MailClaimed::Message { place, claim, .. } = claimed else { panic!("nothing to claim") };
+            let how = Finish::Acknowledge;
+            acting.plane.run(&FinishMail { universe, worker, place, claim, how }).await.unwrap();
+            place.seq
+        }));
+    }
+    assert!(places.is_sorted_by(|a, b| a < b));
+}
+
+#[test]
+fn a_drain_finishes_what_is_due_and_a_crash_repeats_it() {
+    let rig = Rig::new(1);
+    let (stop, done, _) = start(&rig, Report::new());
+    send(&rig, &[(0, "a"), (0, "b"), (u64::MAX, "never")]);
+    stop.request_drain();
+    rig.executor.block_on(async move { stop.join().await });
+    assert_eq!(*done.lock(), ["a", "b"]);
+    let node = rig.executor.node();
+    let crashing = Rig { plane: rig.on(&node), ..rig.clone() };
+    let (_stop, first, _) = start(&crashing, Report::new());
+    send(&rig, &[(0, "slow")]);
+    rig.executor.run_for(SECOND / 2);
+    node.crash();
+    let (_stop, second, _) = start(&rig, Report::new());
+    rig.executor.run_for(SECOND * 10);
+    assert!(first.lock().len() == 1 && !second.lock().is_empty() && dead_letters(&rig).is_empty());
+    assert_eq!(Policy::default().retry_budget_max, 4);
+}
+
+#[test]
+fn commands_reach_a_world_worker_through_its_mailbox() {
+    let rig = Rig::new(1);
+    let creating = rig.clone();
+    rig.executor.block_on(async move {
+        creating.create(world_id(1)).await.unwrap();
+        creating.send(world_id(1), vec![script_event("add n")]).await.unwrap();
+    });
+    let worker_config = WorkerConfig::new(rig.universe, id(1));
+    let worker = WorldWorker::start(rig.plane.clone(), worker_config, Calls::default(), Arc::new(Metrics::default()));
+    let handler = WorkerCommands { plane: rig.plane.clone(), worker: worker.clone() };
+    let (plane, config) = (rig.plane.clone(), config(&rig));
+    let shell =
+        rig.executor.block_on(async move { Shell::boot(plane, config, handler, Arc::default()).await.unwrap().0 });
+    let _stop = shell.start();
+    rig.executor.run_for(SECOND);
+    assert_eq!(worker.worlds(), [world_id(1)]);
+    let commanding = rig.clone();
+    rig.executor.block_on(async move {
+        send_commands(&commanding.plane, commanding.universe, id(1), &[Command::Revoke(world_id(1))]).await.unwrap();
+    });
+    rig.executor.run_for(SECOND);
+    assert_eq!(worker.worlds(), []);
+    let commanding = rig.clone();
+    rig.executor.block_on(async move {
+        send_commands(&commanding.plane, commanding.universe, id(1), &[Command::Drain]).await.unwrap();
+    });
+    rig.executor.run_for(SECOND);
+    worker.wake(world_id(1));
+    rig.executor.run_for(SECOND);
+    assert_eq!(worker.worlds(), [], "a drained worker takes nothing");
+}
