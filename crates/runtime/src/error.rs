@@ -36,6 +36,12 @@ pub enum RuntimeError {
     MemoryStale { world: WorldId, journal: Height, memory: Height },
     #[error("{world} needs the object {hash}, which is not in the content store")]
     ObjectLost { world: WorldId, hash: Hash },
+    #[error("{world} cannot be forked at {height}: it lies in the middle of what follows from a step")]
+    ForkMidStep { world: WorldId, height: Height },
+    #[error("{0} is assigned to no worker, and this one waits until it is")]
+    Unassigned(WorldId),
+    #[error("{0} cannot be forked with recorded effects: nothing answers them from the parent's receipts yet")]
+    ForkRecorded(WorldId),
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
 }
@@ -53,6 +59,8 @@ impl Coded for RuntimeError {
             Self::Fork(error) => error.code(),
             Self::MemoryStale { .. } => Code::MemoryStale,
             Self::ObjectLost { .. } => Code::ObjectMissing,
+            Self::ForkMidStep { .. } | Self::ForkRecorded(_) => Code::ForkInvalid,
+            Self::Unassigned(_) => Code::WorldUnassigned,
             Self::CallTimeout { .. } => Code::CallTimeout,
         }
     }

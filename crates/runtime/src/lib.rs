@@ -2,6 +2,9 @@
 //!
 //! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
 //! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
+//! - [`orchestrator`]: where worlds should run.
+//! - [`lifecycle`]: create, fork, pause, resume, archive, delete.
+//! - [`ops`]: the internal control surface.
 //! - [`shell`]: what every role runs in: boot guard, mailbox, retries, counters, stop.
 //! - [`calls`]: who waits for which reply.
 //! - [`metrics`]: every metric, with its name and unit.
@@ -13,8 +16,11 @@
 pub mod calls;
 mod error;
 pub mod host;
+pub mod lifecycle;
 pub mod metrics;
 mod objects;
+pub mod ops;
+pub mod orchestrator;
 mod plane;
 pub mod shell;
 mod signal;

@@ -24,6 +24,13 @@ pub enum Command {
     Stop,
 }
 
+/// A command as it travels.
+pub(crate) fn command_frame<P: Plane>(plane: &P, worker: WorkerId, command: Command) -> Option<Bytes> {
+    let frame = Frame::command(worker, plane.random::<16>().to_vec(), cbor::encode(&command));
+    // A command is a few bytes: its frame is within every bound.
+    frame.encode().ok().map(Bytes::from)
+}
+
 /// Sends commands to a worker, together.
 pub async fn send_commands<P: Plane>(
     plane: &P,
@@ -31,12 +38,7 @@ pub async fn send_commands<P: Plane>(
     worker: WorkerId,
     commands: &[Command],
 ) -> Result<(), RuntimeError> {
-    let mut frames = Vec::with_capacity(commands.len());
-    for command in commands {
-        let frame = Frame::command(worker, plane.random::<16>().to_vec(), cbor::encode(command));
-        // A command is a few bytes: its frame is within every bound.
-        frames.extend(frame.encode().ok().map(|bytes| (0, Bytes::from(bytes))));
-    }
+    let frames = commands.iter().filter_map(|command| Some((0, command_frame(plane, worker, *command)?))).collect();
     plane.run(&SendMail { universe, worker, frames }).await?;
     Ok(())
 }

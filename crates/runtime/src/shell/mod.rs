@@ -9,6 +9,7 @@ mod frame;
 mod report;
 mod step;
 
+pub(crate) use command::command_frame;
 pub use command::{Command, WorkerCommands, send_commands};
 pub use frame::{Frame, FrameError, FrameFlags, FrameKind};
 pub use report::{Counters, LogEvent, LogKind, ReplayEvent, ReplayKind, Report};

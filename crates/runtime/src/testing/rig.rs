@@ -1,19 +1,23 @@
 //! A plane in memory, and worlds that run the script.
 
 use super::{Executor, Node, manifest, register};
-use crate::{Plane, RuntimeError, Services, host::WorldHost, snapshots::KernelSnapshots};
+use crate::{
+    Plane, RuntimeError, Services,
+    host::WorldHost,
+    lifecycle::{NewWorld, create},
+};
 use bytes::Bytes;
 use mundi_engine::Memory;
-use mundi_kernel::{MemoryObjects, Registry, World};
+use mundi_kernel::Registry;
 use mundi_model::{
     Hash, Height, UniverseId, Value, WorkerId, WorldId, cbor,
-    record::{Body, Genesis, InboxItem, Input, Origin, Payload, Record},
+    record::{InboxItem, Input, Origin, Payload},
 };
 use mundi_store::{
     Fence, StoreError,
     blob::Blobs,
     journal::{History, NoSegments},
-    protocol::{AcquireLease, CreateUniverse, CreateWorld, Enqueued, NewItem, create_world, enqueue},
+    protocol::{AcquireLease, CreateUniverse, Enqueued, NewItem, enqueue},
     testing::{CountingEntropy, HeapBlobs, Probe},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -70,24 +74,8 @@ impl Rig {
     /// Creates a world that runs the script.
     pub async fn create(&self, world: WorldId) -> Result<(), RuntimeError> {
         let Self { plane, universe, manifest, .. } = self;
-        let mut objects = MemoryObjects::new();
-        let bytes = plane.blobs.get(*universe, *manifest).await?;
-        objects.put(bytes.to_vec());
-        let genesis = Genesis { universe: *universe, world, manifest: *manifest, now_ns: 1_000 };
-        let snapshot = World::unborn(&objects, plane.registry.clone(), &genesis)?.snapshot(&objects)?.bytes;
-        let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::Genesis(genesis) };
-        let request = CreateWorld {
-            universe: *universe,
-            world,
-            first,
-            snapshot: Bytes::from_owner(snapshot),
-            inbox: None,
-            effects: vec![],
-            timers: vec![],
-            now_ns: 1_000,
-        };
-        create_world(&plane.engine, &*plane.clock, &plane.blobs, &KernelSnapshots, request).await?;
-        Ok(())
+        let new = NewWorld { universe: *universe, world, manifest: *manifest, inbox: None, now_ns: 1_000 };
+        create(plane, new).await.map(drop)
     }
 
     /// Takes the lease, as this worker.

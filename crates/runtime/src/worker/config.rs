@@ -8,6 +8,11 @@ pub struct WorkerConfig {
     pub universe: UniverseId,
     /// No two living processes may share it.
     pub worker: WorkerId,
+    /// How many worlds the orchestrator may place here.
+    pub worlds_max: u32,
+    /// Whether it runs worlds that nobody assigned. Where an orchestrator places worlds it may wait for that, so that
+    /// all of them can be balanced; without one it must not wait.
+    pub takes_unassigned: bool,
     /// How many worlds run at the same time.
     pub lanes: usize,
     pub cycle: CycleBudget,
@@ -31,6 +36,8 @@ impl WorkerConfig {
         Self {
             universe,
             worker,
+            worlds_max: 10_000,
+            takes_unassigned: true,
             lanes: 4,
             cycle: CycleBudget::default(),
             snapshots: SnapshotPolicy::default(),

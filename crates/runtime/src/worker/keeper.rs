@@ -1,18 +1,30 @@
 //! The keeper: renews leases in batches, drops worlds whose lease is lost, and gives back what is idle.
 
-use super::{Phase, Shared};
+use super::{Phase, Shared, WorkerConfig};
 use crate::{Plane, metrics::Metric};
 use futures_util::future::select;
 use mundi_model::limits;
-use mundi_store::{Fence, protocol::RenewLeases};
+use mundi_store::{
+    Fence,
+    keyspace::{schema_version::SchemaVersion, worker::WorkerRecord},
+    protocol::{Heartbeat, RenewLeases},
+};
 use std::{sync::Arc, time::Duration};
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
-    let mut renew_at_ns = shared.plane.now_ns().saturating_add(shared.config.renew_every_ns);
-    while shared.phase() != Phase::Over {
+    let started_at_ns = shared.plane.now_ns();
+    let mut renew_at_ns = started_at_ns.saturating_add(shared.config.renew_every_ns);
+    heartbeat(&shared, started_at_ns).await;
+    let mut phase = Phase::Running;
+    loop {
         let seen = shared.signal.version();
         let now_ns = shared.plane.now_ns();
-        if now_ns >= renew_at_ns {
+        if now_ns >= renew_at_ns || phase != shared.phase() {
+            phase = shared.phase();
+            heartbeat(&shared, started_at_ns).await;
+            if phase == Phase::Over {
+                return;
+            }
             renew(&shared).await;
             renew_at_ns = now_ns.saturating_add(shared.config.renew_every_ns);
         }
@@ -22,6 +34,23 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         let next_ns = shared.table.lock().next_later_ns().map_or(renew_at_ns, |later_ns| later_ns.min(renew_at_ns));
         let pause = Duration::from_nanos(next_ns.saturating_sub(shared.plane.now_ns()).max(1));
         select(shared.plane.clock().sleep(pause), shared.signal.changed(seen)).await;
+    }
+}
+
+/// Says that the worker lives, and whether it takes more; or that it is gone.
+async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
+    let WorkerConfig { universe, worker, worlds_max, lease_ttl_ns, .. } = shared.config;
+    let record = WorkerRecord {
+        started_at_ns,
+        expires_at_ns: shared.plane.now_ns().saturating_add(lease_ttl_ns),
+        worlds_max,
+        draining: shared.phase() == Phase::Draining,
+        schema_version: u32::from(SchemaVersion::CURRENT.major),
+        address: None,
+    };
+    let record = (shared.phase() != Phase::Over).then_some(record);
+    if let Err(error) = shared.plane.run(&Heartbeat { universe, worker, record }).await {
+        tracing::warn!(%error, "the heartbeat could not be written");
     }
 }
 

@@ -1,10 +1,17 @@
 //! A lane: takes the world that has waited longest, and runs one cycle of it.
 
-use super::{Phase, Shared, table::Job};
-use crate::{Plane, RuntimeError, host::WorldHost, metrics::Metric};
-use mundi_model::{Code, Coded, WorldId};
+use super::{Phase, Shared, WorkerConfig, table::Job};
+use crate::{
+    Plane, RuntimeError,
+    host::WorldHost,
+    metrics::Metric,
+    shell::{Command, send_commands},
+};
+use mundi_engine::Engine;
+use mundi_model::{Code, Coded, WorkerId, WorldId};
 use mundi_store::{
     Fence, StoreError,
+    keyspace::assignment,
     protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, Settled},
 };
 use std::sync::Arc;
@@ -80,6 +87,9 @@ async fn run_world<P: Plane>(
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
     let config = &shared.config;
+    if !config.takes_unassigned && assigned_to(shared, world).await?.is_none() {
+        return Err(RuntimeError::Unassigned(world));
+    }
     let now_ns = shared.plane.now_ns();
     let (universe, worker, ttl_ns) = (config.universe, config.worker, config.lease_ttl_ns);
     let acquire = AcquireLease { universe, world, worker, now_ns, ttl_ns };
@@ -98,7 +108,12 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
     let retry_at_ns = retry_at_ns(shared, world, error, now_ns);
     let fence = shared.table.lock().forget(world, retry_at_ns);
     match error.code() {
-        Code::LeaseHeld | Code::LeaseAssignedElsewhere | Code::WorldDeleted | Code::WorldNotFound => {}
+        Code::LeaseHeld
+        | Code::LeaseAssignedElsewhere
+        | Code::WorldUnassigned
+        | Code::WorldArchived
+        | Code::WorldDeleted
+        | Code::WorldNotFound => {}
         Code::LeaseFenced => shared.metrics.add(Metric::LeasesLost, 1),
         code => {
             tracing::warn!(%error, %code, %world, "a world was dropped from memory");
@@ -120,7 +135,9 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
     }
     match error.code() {
         Code::WorldDeleted | Code::WorldNotFound => None,
-        Code::LeaseAssignedElsewhere => Some(now_ns.saturating_add(config.lease_ttl_ns)),
+        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived => {
+            Some(now_ns.saturating_add(config.lease_ttl_ns))
+        }
         _ => {
             let doublings = shared.table.lock().failures(world).min(16);
             let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(config.lease_ttl_ns);
@@ -144,8 +161,29 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
     let fences = shared.table.lock().fences();
     if let Some((fence, _)) = fences.into_iter().find(|(fence, _)| fence.world == world) {
         give_back(shared, fence).await;
+        pass_on(shared, world).await;
     }
     shared.table.lock().forget(world, None);
+}
+
+async fn assigned_to<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Option<WorkerId>, RuntimeError> {
+    let mut tx = shared.plane.engine().begin().await?;
+    Ok(assignment::read(&mut tx, shared.config.universe, world).await?.and_then(|assigned| assigned.desired))
+}
+
+/// Tells the worker that the world is assigned to: it may have found the lease still held. Without the word it tries
+/// again when the lease would have run out.
+async fn pass_on<P: Plane>(shared: &Shared<P>, world: WorldId) {
+    let WorkerConfig { universe, worker, .. } = shared.config;
+    let told = async {
+        match assigned_to(shared, world).await?.filter(|assigned| *assigned != worker) {
+            Some(assigned) => send_commands(&shared.plane, universe, assigned, &[Command::Assign(world)]).await,
+            None => Ok(()),
+        }
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, %world, "the next worker was not told");
+    }
 }
 
 async fn give_back<P: Plane>(shared: &Shared<P>, fence: Fence) {

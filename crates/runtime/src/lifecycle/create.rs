@@ -1,0 +1,53 @@
+//! Create a world from a manifest.
+
+use crate::{
+    KernelSnapshots, Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+};
+use bytes::Bytes;
+use mundi_kernel::{World, manifest::ManifestError};
+use mundi_model::{
+    Hash, Height, UniverseId, WorldId,
+    record::{Body, Genesis, Record},
+};
+use mundi_store::{
+    keyspace::world_meta::InboxBounds,
+    protocol::{CreateWorld, WorldCreated, create_world},
+};
+
+/// A world that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct NewWorld {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    /// In the content store, with its program and schemas.
+    pub manifest: Hash,
+    /// `None` takes the defaults.
+    pub inbox: Option<InboxBounds>,
+    /// When it was asked for. Whoever asks again says the same, and gets the same world.
+    pub now_ns: u64,
+}
+
+/// Creates a world, once.
+pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, RuntimeError> {
+    let NewWorld { universe, world, manifest, inbox, now_ns } = new;
+    let genesis = Genesis { universe, world, manifest, now_ns };
+    let mut at_hand = AtHand::default();
+    let registry = plane.registry().clone();
+    let begin = |objects: &AtHand| -> Result<_, ManifestError> {
+        Ok(World::unborn(objects, registry.clone(), &genesis)?.snapshot(objects)?.bytes)
+    };
+    let snapshot = with_objects(plane, (universe, world), &mut at_hand, begin).await?;
+    let body = Body::Genesis(genesis.clone());
+    let request = CreateWorld {
+        universe,
+        world,
+        first: Record { height: Height::GENESIS, prev: Record::CHAIN_START, body },
+        snapshot: Bytes::from_owner(snapshot),
+        inbox,
+        effects: Vec::new(),
+        timers: Vec::new(),
+        now_ns,
+    };
+    Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)
+}

@@ -1,0 +1,170 @@
+//! Fork a world, from a snapshot or from any height, while it runs (seed 000, section 7).
+//!
+//! Without a snapshot at the height, the nearest one below it is restored and the records between are replayed. The
+//! parent is only read: no fence is needed, and its journal does not change.
+
+use crate::{
+    KernelSnapshots, Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+    snapshots::store_cells,
+};
+use bytes::Bytes;
+use mundi_engine::Engine;
+use mundi_kernel::{
+    LoadError, World,
+    fork::{Fork, ForkRequest, fork as branch},
+    replay::{Replay, ReplayError},
+    snapshot::KernelSnapshot,
+};
+use mundi_model::{
+    Hash, Height, UniverseId, WorldId,
+    record::{Body, EffectPolicy, Record, SnapshotNote},
+};
+use mundi_store::{
+    blob::Blobs,
+    journal::History,
+    keyspace::{effect_pending::EffectItem, snapshot, timer_due::TimerItem},
+    protocol::{CreateWorld, WorldCreated, create_world},
+    snapshot::{ReadSnapshot, SnapshotError},
+};
+
+/// Where a branch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkAt {
+    /// At the newest snapshot.
+    Newest,
+    /// At this height: it shares all records below it.
+    Height(Height),
+}
+
+/// A branch that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct ForkWorld {
+    pub universe: UniverseId,
+    pub parent: WorldId,
+    pub child: WorldId,
+    pub at: ForkAt,
+    pub policy: EffectPolicy,
+    /// When it was asked for. Whoever asks again says the same, and gets the same world.
+    pub now_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forked {
+    pub created: WorldCreated,
+    pub forked_at: Height,
+    pub parent_snapshot: Hash,
+}
+
+/// Forks a world, once.
+pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
+    let ForkWorld { universe, parent, child, policy, now_ns, .. } = request;
+    if policy == EffectPolicy::Recorded {
+        return Err(RuntimeError::ForkRecorded(parent)); // else its effects would wait forever, or run twice
+    }
+    let (note, height) = nearest(plane, &request).await?;
+    let bytes = plane.blobs().get(universe, note.snapshot).await?;
+    let bytes = if note.height == height { bytes } else { replayed(plane, &request, &note, bytes, height).await? };
+    let snapshot = KernelSnapshot::from_bytes(&bytes)?;
+    let fork = branch(&snapshot, ForkRequest { child, policy, now_ns })?;
+    let parent_snapshot = fork.genesis.parent_snapshot;
+    let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
+    let request = CreateWorld {
+        universe,
+        world: child,
+        first,
+        snapshot: Bytes::from_owner(fork.bytes.clone()),
+        inbox: None,
+        effects: effects(&fork, policy, now_ns),
+        timers: timers(&fork, now_ns),
+        now_ns,
+    };
+    let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
+    tracing::info!(%parent, %child, %height, ?policy, "a world was forked");
+    Ok(Forked { created, forked_at: height, parent_snapshot })
+}
+
+/// The snapshot to start from, and the height to reach.
+async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNote, Height), RuntimeError> {
+    let ForkWorld { universe, parent, at, .. } = *request;
+    let upto = match at {
+        ForkAt::Newest => Height::new(u64::MAX),
+        ForkAt::Height(height) => height,
+    };
+    let mut tx = plane.engine().begin().await?;
+    mundi_store::protocol::require_live(&mut tx, universe, parent).await?;
+    let note = snapshot::newest_at(&mut tx, universe, parent, upto).await?;
+    let note = note.ok_or(SnapshotError::NotFound { world: parent, height: upto })?;
+    Ok(match at {
+        ForkAt::Newest => (note.clone(), note.height),
+        ForkAt::Height(height) => (note, height),
+    })
+}
+
+/// The snapshot at a height that has none, made from the one below and the records between; its objects are stored.
+async fn replayed<P: Plane>(
+    plane: &P,
+    request: &ForkWorld,
+    note: &SnapshotNote,
+    bytes: Bytes,
+    height: Height,
+) -> Result<Bytes, RuntimeError> {
+    let ForkWorld { universe, parent, .. } = *request;
+    let (place, mut at_hand) = ((universe, parent), AtHand::default());
+    at_hand.insert(note.snapshot, &bytes);
+    at_hand.note_stored(KernelSnapshots.facts(&bytes).map(|facts| facts.roots).unwrap_or_default());
+    let registry = plane.registry().clone();
+    let restore = |objects: &AtHand| World::restore(objects, registry.clone(), note);
+    let mut replay = Replay::from_world(with_objects(plane, place, &mut at_hand, restore).await?);
+    let history = History::open(plane.engine(), plane.segments().clone(), universe, parent, note.height).await?;
+    let mut history = history.after(note.chain).until(height);
+    while let Some(page) = history.next_page().await? {
+        for record in page {
+            let apply = |objects: &AtHand| replay.apply(objects, &record.bytes);
+            with_objects(plane, place, &mut at_hand, apply).await?;
+        }
+    }
+    if replay.head() != height {
+        return Err(SnapshotError::BeyondHead { height, head: replay.head() }.into());
+    }
+    let mut world = replay.finish().map_err(|error| match error {
+        ReplayError::MidStep(height) => RuntimeError::ForkMidStep { world: parent, height },
+        error => error.into(),
+    })?;
+    let take = |objects: &AtHand| -> Result<_, LoadError> { world.snapshot(objects) };
+    let taken = with_objects(plane, place, &mut at_hand, take).await?;
+    let own = taken.note.snapshot;
+    store_cells(plane, universe, taken.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
+    Ok(Bytes::from_owner(taken.bytes))
+}
+
+/// Only a live branch repeats what its parent waits for.
+fn effects(fork: &Fork, policy: EffectPolicy, now_ns: u64) -> Vec<EffectItem> {
+    let item = |publish: &mundi_kernel::turn::Publish| EffectItem {
+        world: fork.genesis.world,
+        intent: publish.intent.hash,
+        height: publish.intent.place.height,
+        kind: publish.intent.kind.clone(),
+        params: publish.intent.params.clone(),
+        label: publish.intent.label.clone(),
+        policy_context: Some(publish.manifest),
+        published_at_ns: now_ns,
+        trace: None,
+    };
+    match policy {
+        EffectPolicy::Live => fork.publish.iter().map(item).collect(),
+        EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
+    }
+}
+
+fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
+    let item = |timer: &mundi_kernel::turn::PublishTimer| TimerItem {
+        world: fork.genesis.world,
+        intent: timer.timer,
+        height: fork.genesis.forked_at,
+        deliver_at_ns: timer.set.due_ns,
+        payload: timer.set.payload.clone(),
+        published_at_ns: now_ns,
+    };
+    fork.timers.iter().map(item).collect()
+}

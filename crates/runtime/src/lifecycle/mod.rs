@@ -1,0 +1,9 @@
+//! The life of a world: created, seeded, forked, paused, resumed, archived, deleted.
+
+mod create;
+mod delete;
+mod fork;
+
+pub use create::{NewWorld, create};
+pub use delete::delete;
+pub use fork::{ForkAt, ForkWorld, Forked, fork};

@@ -1,0 +1,250 @@
+//! The life of a world: created once, forked from anywhere, paused, archived, deleted; and the control surface.
+
+use mundi_engine::{Engine, RangeRead, Transaction};
+use mundi_model::{
+    Code, Coded, Height, WorkerId, WorldId,
+    record::{EffectPolicy, InboxItem, Origin},
+};
+use mundi_runtime::{
+    RuntimeError,
+    calls::Calls,
+    host::{CycleBudget, Progress, WorldHost},
+    lifecycle::ForkAt,
+    ops::Ops,
+    testing::{Rig, TestPlane, cell, script_event, taken},
+};
+use mundi_store::{
+    keyspace::{Shard, effect_pending, timer_due},
+    protocol::WorldCreated,
+    testing::world_id,
+};
+use std::{future::Future, time::Duration};
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+fn ops(rig: &Rig) -> Ops<TestPlane> {
+    Ops::new(rig.plane.clone(), rig.universe, Calls::default())
+}
+
+fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Rig) -> F) -> V {
+    let rig = Rig::new(1);
+    let executor = rig.executor.clone();
+    executor.block_on(test(rig))
+}
+
+fn code<V>(result: Result<V, RuntimeError>) -> Code {
+    result.err().expect("refused").code()
+}
+
+async fn host(rig: &Rig, world: WorldId) -> WorldHost<TestPlane> {
+    let fence = rig.acquire(world, id(1)).await.unwrap();
+    WorldHost::restore(rig.plane.clone(), fence).await.unwrap()
+}
+
+async fn run_scripts(rig: &Rig, host: &mut WorldHost<TestPlane>, scripts: &[&str]) {
+    for script in scripts {
+        rig.send(host.id(), vec![script_event(script)]).await.unwrap();
+        while host.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
+    }
+}
+
+fn item(script: &str) -> InboxItem {
+    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    InboxItem { input: script_event(script), origin }
+}
+
+/// How many effects and timers of a world are queued.
+async fn queued(rig: &Rig, world: WorldId) -> (usize, usize) {
+    let (mut effects, mut timers) = (0, 0);
+    for shard in Shard::all() {
+        let mut tx = rig.plane.engine.begin().await.unwrap();
+        let span = effect_pending::from(rig.universe, shard, None);
+        let read = RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 100);
+        for (key, bytes) in tx.range(read).await.unwrap().items {
+            effects += usize::from(effect_pending::decode(&key, &bytes).unwrap().world == world);
+        }
+        let span = timer_due::due(rig.universe, shard, 0, u64::MAX);
+        let read = RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 100);
+        for (key, bytes) in tx.range(read).await.unwrap().items {
+            timers += usize::from(timer_due::decode(&key, &bytes).unwrap().world == world);
+        }
+    }
+    (effects, timers)
+}
+
+#[test]
+fn a_world_is_created_once_and_only_with_a_manifest() {
+    run(|rig| async move {
+        let ops = ops(&rig);
+        assert_eq!(ops.world_create(world_id(1), rig.manifest, 7).await.unwrap(), WorldCreated::Now);
+        assert_eq!(ops.world_create(world_id(1), rig.manifest, 7).await.unwrap(), WorldCreated::Before);
+        assert_eq!(code(ops.world_create(world_id(1), rig.manifest, 8).await), Code::WorldExists);
+        let unknown = mundi_model::Hash::of(b"no manifest");
+        assert_eq!(code(ops.world_create(world_id(2), unknown, 7).await), Code::ObjectMissing);
+    });
+}
+
+/// Seed 000, integration test 5.
+#[test]
+fn a_fork_boots_at_the_snapshot_and_goes_its_own_way() {
+    run(|rig| async move {
+        let (ops, parent, child) = (ops(&rig), world_id(1), world_id(2));
+        rig.create(parent).await.unwrap();
+        let mut original = host(&rig, parent).await;
+        run_scripts(&rig, &mut original, &["put a 1\nemit e", "timer t 99999"]).await;
+        let note = original.snapshot().await.unwrap().unwrap();
+        run_scripts(&rig, &mut original, &["put a 2"]).await;
+        let forked = ops.world_fork(parent, child, ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
+        assert_eq!((forked.created, forked.forked_at), (WorldCreated::Now, note.height));
+        let again = ops.world_fork(parent, child, ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
+        assert_eq!(again.created, WorldCreated::Before);
+        let mut branch = host(&rig, child).await;
+        assert_eq!(cell(&mut branch, "a").await.unwrap(), b"1");
+        assert_eq!(cell(&mut original, "a").await.unwrap(), b"2");
+        assert_eq!(queued(&rig, child).await, (0, 1), "effects are cleared, timers go on");
+        run_scripts(&rig, &mut branch, &["put a 3"]).await;
+        assert_eq!(cell(&mut original, "a").await.unwrap(), b"2");
+        let lineage = ops.world_lineage(child, 10).await.unwrap();
+        assert_eq!(lineage.ancestors[0].parent, parent);
+        assert_eq!(ops.world_lineage(parent, 10).await.unwrap().children, [child]);
+        let live = world_id(3);
+        ops.world_fork(parent, live, ForkAt::Newest, EffectPolicy::Live, 5).await.unwrap();
+        assert_eq!(queued(&rig, live).await, (1, 1), "a live fork repeats what its parent waits for");
+        let recorded = ops.world_fork(parent, world_id(4), ForkAt::Newest, EffectPolicy::Recorded, 5).await;
+        assert_eq!(code(recorded), Code::ForkInvalid);
+    });
+}
+
+#[test]
+fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
+    run(|rig| async move {
+        let (ops, parent) = (ops(&rig), world_id(1));
+        rig.create(parent).await.unwrap();
+        let mut original = host(&rig, parent).await;
+        run_scripts(&rig, &mut original, &["add n", "add n\nreply x"]).await;
+        original.snapshot().await.unwrap();
+        run_scripts(&rig, &mut original, &["add n\nemit a", "add n"]).await;
+        let head = original.head().get();
+        let (mut counts, mut refused) = (Vec::new(), 0);
+        for height in 0..=head {
+            let child = world_id(100 + height);
+            let at = ForkAt::Height(Height::new(height));
+            match ops.world_fork(parent, child, at, EffectPolicy::Suppress, 5).await {
+                Ok(forked) => {
+                    assert_eq!(forked.forked_at, Height::new(height));
+                    let mut branch = host(&rig, child).await;
+                    run_scripts(&rig, &mut branch, &["put own yes"]).await;
+                    counts.push(taken(&mut branch).await.unwrap() - 1);
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Code::ForkInvalid, "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert_eq!(refused, 2, "after the ingress of the steps that gave a reply and an intent");
+        assert!(counts.is_sorted() && counts.first() == Some(&0) && counts.last() == Some(&4), "{counts:?}");
+        let beyond = ForkAt::Height(Height::new(head + 1));
+        let beyond = ops.world_fork(parent, world_id(99), beyond, EffectPolicy::Suppress, 5).await;
+        assert_eq!(code(beyond), Code::SnapshotBeyondHead);
+    });
+}
+
+#[test]
+fn a_fork_dies_at_every_await_and_is_made_whole_by_the_next_try() {
+    let prepare = || {
+        let rig = Rig::new(1);
+        let preparing = rig.clone();
+        rig.executor.block_on(async move {
+            preparing.create(world_id(1)).await.unwrap();
+            let mut host = host(&preparing, world_id(1)).await;
+            run_scripts(&preparing, &mut host, &["add n\ntimer t 9", "add n"]).await;
+        });
+        rig
+    };
+    let fork = |rig: &Rig| {
+        let ops = ops(rig);
+        let at = ForkAt::Height(Height::new(4));
+        async move { ops.world_fork(world_id(1), world_id(2), at, EffectPolicy::Live, 5).await }
+    };
+    let polls = {
+        let rig = prepare();
+        let before = rig.executor.polls();
+        rig.executor.block_on(fork(&rig)).unwrap();
+        rig.executor.polls() - before
+    };
+    assert!(polls > 10);
+    for polls in 0..polls {
+        let rig = prepare();
+        let node = rig.executor.node();
+        let dying = fork(&rig);
+        mundi_runtime::Spawn::spawn(&node, Box::pin(async move { drop(dying.await) }));
+        (0..polls).for_each(|_| assert!(rig.executor.poll_one()));
+        node.crash();
+        rig.executor.block_on(fork(&rig)).unwrap();
+        let looking = rig.clone();
+        rig.executor.block_on(async move {
+            assert_eq!(queued(&looking, world_id(2)).await, (0, 1), "after {polls} polls");
+            let mut branch = host(&looking, world_id(2)).await;
+            assert_eq!(taken(&mut branch).await.unwrap(), 1);
+        });
+    }
+}
+
+#[test]
+fn pause_archive_and_delete_are_idempotent_and_typed() {
+    run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        rig.create(world).await.unwrap();
+        ops.world_pause(world).await.unwrap();
+        ops.enqueue_ingress(world, item("add n"), Some("key")).await.unwrap();
+        assert!(ops.enqueue_ingress(world, item("add n"), Some("key")).await.unwrap().before);
+        ops.world_resume(world).await.unwrap();
+        let mut running = host(&rig, world).await;
+        run_scripts(&rig, &mut running, &[]).await;
+        while running.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
+        assert_eq!(taken(&mut running).await.unwrap(), 1);
+        for _ in 0..2 {
+            ops.world_archive(world).await.unwrap();
+        }
+        assert_eq!(code(ops.enqueue_ingress(world, item("add n"), None).await), Code::WorldArchived);
+        assert_eq!(code(ops.acquire_lease(world, id(1), Duration::from_secs(1)).await), Code::WorldArchived);
+        for _ in 0..2 {
+            ops.world_unarchive(world).await.unwrap();
+        }
+        assert_eq!(code(ops.world_delete(world, id(9)).await), Code::LeaseHeld);
+        let epoch = running.fence().epoch;
+        for _ in 0..2 {
+            ops.release_lease(world, epoch).await.unwrap();
+        }
+        for _ in 0..2 {
+            ops.world_delete(world, id(9)).await.unwrap();
+        }
+        assert_eq!(code(ops.enqueue_ingress(world, item("add n"), None).await), Code::WorldDeleted);
+        assert_eq!(code(ops.world_archive(world).await), Code::WorldDeleted);
+        assert_eq!(code(ops.world_create(world, rig.manifest, 7).await), Code::WorldDeleted);
+    });
+}
+
+#[test]
+fn leases_through_the_control_surface_are_fenced() {
+    run(|rig| async move {
+        let (ops, world, ttl) = (ops(&rig), world_id(1), Duration::from_secs(20));
+        rig.create(world).await.unwrap();
+        ops.assign_world(world, id(1), 3).await.unwrap();
+        assert_eq!(code(ops.acquire_lease(world, id(2), ttl).await), Code::LeaseAssignedElsewhere);
+        let first = ops.acquire_lease(world, id(1), ttl).await.unwrap();
+        ops.renew_lease(world, id(1), first.epoch, ttl).await.unwrap();
+        assert_eq!(ops.list_worker_worlds(id(1), None, 10).await.unwrap(), [world]);
+        ops.unassign_world(world).await.unwrap();
+        assert_eq!(ops.list_worker_worlds(id(1), None, 10).await.unwrap(), []);
+        assert_eq!(code(ops.acquire_lease(world, id(2), ttl).await), Code::LeaseHeld);
+        ops.release_lease(world, first.epoch).await.unwrap();
+        let second = ops.acquire_lease(world, id(2), ttl).await.unwrap();
+        assert!(second.epoch > first.epoch);
+        assert_eq!(code(ops.renew_lease(world, id(1), first.epoch, ttl).await), Code::LeaseFenced);
+        assert_eq!(code(ops.release_lease(world, first.epoch).await), Code::LeaseFenced);
+    });
+}

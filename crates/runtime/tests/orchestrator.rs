@@ -1,0 +1,121 @@
+//! The orchestrator with real workers: placement, loss of a worker, rebalancing, pins, and two of them at once.
+
+use mundi_model::WorkerId;
+use mundi_runtime::{
+    calls::Calls,
+    metrics::{Metric, Metrics},
+    ops::Ops,
+    orchestrator::{Orchestrator, OrchestratorConfig},
+    shell::{Shell, ShellConfig, WorkerCommands},
+    testing::{Node, Rig, TestPlane, script_event},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::testing::world_id;
+use std::{sync::Arc, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Running {
+    node: Node,
+    worker: WorldWorker<TestPlane>,
+}
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+/// A worker with its shell, as a process has them.
+fn start(rig: &Rig, n: u64) -> Running {
+    let node = rig.executor.node();
+    let plane = rig.on(&node);
+    let config =
+        WorkerConfig { idle_release_ns: u64::MAX, takes_unassigned: false, ..WorkerConfig::new(rig.universe, id(n)) };
+    let worker = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
+    let handler = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
+    let config = ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(n)) };
+    let booted = rig.executor.block_on(async move { Shell::boot(plane, config, handler, Arc::default()).await });
+    booted.unwrap().0.start();
+    Running { node, worker }
+}
+
+fn orchestrate(rig: &Rig) -> Node {
+    let node = rig.executor.node();
+    Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe)).start();
+    node
+}
+
+fn rig_with(worlds: u64) -> Rig {
+    let rig = Rig::new(3);
+    let creating = rig.clone();
+    rig.executor.block_on(async move {
+        for n in 0..worlds {
+            creating.create(world_id(n)).await.unwrap();
+        }
+    });
+    rig
+}
+
+fn send_to_all(rig: &Rig, worlds: u64) {
+    let sending = rig.clone();
+    rig.executor.block_on(async move {
+        for n in 0..worlds {
+            sending.send(world_id(n), vec![script_event("add n")]).await.unwrap();
+        }
+    });
+}
+
+fn load(running: &[&Running]) -> Vec<usize> {
+    running.iter().map(|running| running.worker.worlds().len()).collect()
+}
+
+#[test]
+fn worlds_follow_their_workers_come_and_go() {
+    let rig = rig_with(60);
+    let (first, second) = (start(&rig, 1), start(&rig, 2));
+    rig.executor.run_for(SECOND);
+    send_to_all(&rig, 60);
+    let _orchestrators = [orchestrate(&rig), orchestrate(&rig)];
+    rig.executor.run_for(SECOND * 10);
+    send_to_all(&rig, 60);
+    rig.executor.run_for(SECOND * 10);
+    assert_eq!(load(&[&first, &second]).iter().sum::<usize>(), 60);
+    first.node.crash();
+    rig.executor.run_for(SECOND * 60);
+    send_to_all(&rig, 60);
+    rig.executor.run_for(SECOND * 5);
+    assert_eq!(load(&[&second]), [60], "the survivor has them all");
+    let third = start(&rig, 3);
+    rig.executor.run_for(SECOND * 60);
+    send_to_all(&rig, 60);
+    rig.executor.run_for(SECOND * 5);
+    let loads = load(&[&second, &third]);
+    assert!(loads.iter().sum::<usize>() == 60 && loads[1] > 15, "the new one got its share: {loads:?}");
+    let turns: u64 =
+        [&first, &second, &third].iter().map(|running| running.worker.metrics().get(Metric::TurnItems)).sum();
+    assert_eq!(turns, 240, "every event was taken once");
+}
+
+#[test]
+fn a_pin_moves_a_world_at_once_and_no_orchestrator_undoes_it() {
+    let rig = rig_with(8);
+    let (first, second) = (start(&rig, 1), start(&rig, 2));
+    let _orchestrator = orchestrate(&rig);
+    send_to_all(&rig, 8);
+    rig.executor.run_for(SECOND * 10);
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let pinning = ops.clone();
+    rig.executor.block_on(async move {
+        for n in 0..8 {
+            pinning.assign_world(world_id(n), id(2), 0).await.unwrap();
+        }
+    });
+    send_to_all(&rig, 8);
+    rig.executor.run_for(SECOND);
+    assert_eq!(load(&[&first, &second]), [0, 8]);
+    rig.executor.run_for(SECOND * 60);
+    send_to_all(&rig, 8);
+    rig.executor.run_for(SECOND);
+    assert_eq!(load(&[&first, &second]), [0, 8]);
+    let workers = rig.executor.block_on(async move { ops.workers().await.unwrap() });
+    assert_eq!(workers.into_keys().collect::<Vec<_>>(), [id(1), id(2)]);
+}
