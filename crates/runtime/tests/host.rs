@@ -1,5 +1,7 @@
 //! One world in memory: turns, snapshots, fail-over, and a crash at every await.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_model::{

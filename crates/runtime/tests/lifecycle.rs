@@ -1,5 +1,7 @@
 //! The life of a world: created once, forked from anywhere, paused, archived, deleted; and the control surface.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{
     Code, Coded, Height, WorkerId, WorldId,

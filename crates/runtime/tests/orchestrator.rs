@@ -1,5 +1,7 @@
 //! The orchestrator with real workers: placement, loss of a worker, rebalancing, pins, and two of them at once.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_model::WorkerId;
 use mundi_runtime::{
     calls::Calls,

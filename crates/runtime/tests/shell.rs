@@ -1,5 +1,7 @@
 //! The worker shell: boot, mailbox, retries, dead letters, timers, rest and stop.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{Code, Coded, WorkerId, cbor};

@@ -1,5 +1,7 @@
 //! World workers: fairness, fail-over, hand-over, idle worlds, callers, and two workers that fight.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{WorkerId, WorldId, record::ReplyOutcome};
 use mundi_runtime::{

@@ -171,11 +171,7 @@ mod tests {
             let moves = plan(&sight, 0, 0);
             follow(&mut sight, &moves);
             let gone = sight.workers.get_mut(&id(2)).unwrap();
-            if drain {
-                gone.draining = true
-            } else {
-                gone.expires_at_ns = 1
-            }
+            (gone.draining, gone.expires_at_ns) = if drain { (true, 100) } else { (false, 1) };
             let of_gone = sight.assignments.values().filter(|to| to.desired == Some(id(2))).count();
             let moves = plan(&sight, 50, 0);
             assert_eq!(moves.len(), of_gone);
