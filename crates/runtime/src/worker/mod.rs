@@ -1,6 +1,6 @@
 //! The world worker: many worlds on a few lanes (seed 000, section 2).
 //!
-//! Scouts watch the ready hints and put worlds into the queue of a [`table`]; lanes take them out, acquire what they do
+//! Scouts watch the ready hints and put worlds into the queue of a table; lanes take them out, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
 //! too much. Nothing polls: each of them waits for a watch, a signal or its next deadline.
 
