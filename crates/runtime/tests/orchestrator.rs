@@ -4,6 +4,7 @@
 
 use mundi_model::WorkerId;
 use mundi_runtime::{
+    Plane,
     calls::Calls,
     metrics::{Metric, Metrics},
     ops::Ops,
@@ -12,7 +13,11 @@ use mundi_runtime::{
     testing::{Node, Rig, TestPlane, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
-use mundi_store::testing::world_id;
+use mundi_store::{
+    keyspace::assignment::Assignment,
+    protocol::{Over, PlaceWorld, Placed},
+    testing::world_id,
+};
 use std::{sync::Arc, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -120,4 +125,23 @@ fn a_pin_moves_a_world_at_once_and_no_orchestrator_undoes_it() {
     assert_eq!(load(&[&first, &second]), [0, 8]);
     let workers = rig.executor.block_on(async move { ops.workers().await.unwrap() });
     assert_eq!(workers.into_keys().collect::<Vec<_>>(), [id(1), id(2)]);
+}
+
+/// What an orchestrator did not see, it does not overwrite: here a pin that came between its look and its decision.
+#[test]
+fn a_decision_that_comes_late_changes_nothing() {
+    let rig = rig_with(1);
+    let acting = rig.clone();
+    rig.executor.block_on(async move {
+        let (universe, world) = (acting.universe, world_id(0));
+        let ops = Ops::new(acting.plane.clone(), universe, Calls::default());
+        let to = Assignment { desired: Some(id(1)), pinned: false, priority: 128, reason: None };
+        let place = |over| PlaceWorld { universe, world, over, to: to.clone(), mail: vec![] };
+        ops.assign_world(world, id(2), 0).await.unwrap();
+        assert_eq!(acting.plane.run(&place(Over::Seen(None))).await.unwrap().output, Placed::Late);
+        assert_eq!(ops.list_worker_worlds(id(2), None, 10).await.unwrap(), [world]);
+        assert_eq!(acting.plane.run(&place(Over::Anything)).await.unwrap().output, Placed::Now);
+        assert_eq!(acting.plane.run(&place(Over::Seen(None))).await.unwrap().output, Placed::Before);
+        assert_eq!(ops.list_worker_worlds(id(2), None, 10).await.unwrap(), []);
+    });
 }

@@ -5,7 +5,7 @@
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{WorkerId, WorldId, record::ReplyOutcome};
 use mundi_runtime::{
-    Plane,
+    Plane, Spawn,
     calls::Calls,
     host::{CycleBudget, WorldHost},
     metrics::{Metric, Metrics},
@@ -289,4 +289,36 @@ fn taken_of_any(rig: &Rig, world: u64) -> u64 {
         tx.get(lease::key(looking.universe, world_id(world)).as_bytes()).await.unwrap().is_some()
     });
     if held { taken_of(rig, world) } else { 0 }
+}
+
+/// The hand-over itself dies at every await: what was not given back runs out, and the next worker goes on.
+#[test]
+fn a_hand_over_that_dies_at_any_await_is_a_crash_like_any_other() {
+    let prepare = || {
+        let rig = rig_with(9, 2);
+        let first = start_with(&rig, 1, |config| config.lanes = 2);
+        (0..2).for_each(|world| send(&rig, world, 3));
+        rig.executor.run_for(SECOND);
+        let worker = first.worker.clone();
+        Spawn::spawn(&first.node, Box::pin(async move { worker.drain().await }));
+        (rig, first)
+    };
+    let undisturbed = {
+        let (rig, first) = prepare();
+        let before = rig.executor.polls();
+        while first.node.is_running() {
+            assert!(rig.executor.poll_one());
+        }
+        rig.executor.polls() - before
+    };
+    assert!(undisturbed > 50);
+    for polls in 0..undisturbed {
+        let (rig, first) = prepare();
+        (0..polls).for_each(|_| assert!(rig.executor.poll_one()));
+        first.node.crash();
+        let _second = start(&rig, 2);
+        (0..2).for_each(|world| send(&rig, world, 1));
+        rig.executor.run_for(SECOND * 25);
+        (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {polls} polls"));
+    }
 }
