@@ -7,7 +7,7 @@ use mundi_model::{WorkerId, WorldId, record::ReplyOutcome};
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
-    host::{CycleBudget, WorldHost},
+    host::{CycleBudget, SnapshotPolicy, WorldHost},
     metrics::{Metric, Metrics},
     testing::{Node, Rig, TestPlane, call, cell, script_event, taken},
     worker::{WorkerConfig, WorldWorker},
@@ -321,4 +321,24 @@ fn a_hand_over_that_dies_at_any_await_is_a_crash_like_any_other() {
         rig.executor.run_for(SECOND * 25);
         (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {polls} polls"));
     }
+}
+
+#[test]
+fn consumed_items_are_removed_after_their_grace_period() {
+    let rig = rig_with(10, 1);
+    let running = start_with(&rig, 1, |config| {
+        config.snapshots = SnapshotPolicy { records: 1, ..SnapshotPolicy::default() };
+        config.inbox_grace_ns = 5_000_000_000;
+    });
+    let compacted = || running.worker.metrics().get(Metric::InboxItemsCompacted);
+    send(&rig, 0, 3);
+    rig.executor.run_for(SECOND);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND);
+    assert_eq!(compacted(), 0, "a caller may still come back");
+    rig.executor.run_for(SECOND * 10);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND);
+    assert!((3..=4).contains(&compacted()), "{}", compacted());
+    assert_eq!(taken_of(&rig, 0), 5);
 }

@@ -23,6 +23,8 @@ pub struct WorkerConfig {
     pub idle_release_ns: u64,
     /// A world that is released with a longer tail is snapshotted first, so that its next restore is short.
     pub release_tail_records: u64,
+    /// How long a consumed item, and with it its reply, can still be asked for.
+    pub inbox_grace_ns: u64,
     /// Estimated memory of the worlds that are kept.
     pub resident_bytes_max: usize,
     /// The wait after a first failure; it doubles up to the lease's term.
@@ -45,6 +47,7 @@ impl WorkerConfig {
             renew_every_ns: 5_000_000_000,
             idle_release_ns: 30_000_000_000,
             release_tail_records: 100,
+            inbox_grace_ns: 3_600_000_000_000,
             resident_bytes_max: 1 << 30,
             retry_ns: 100_000_000,
             rescan_ns: 30_000_000_000,

@@ -12,7 +12,7 @@ use mundi_model::{Code, Coded, WorkerId, WorldId};
 use mundi_store::{
     Fence, StoreError,
     keyspace::assignment,
-    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, Settled},
+    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, Settled, compact_inbox},
 };
 use std::sync::Arc;
 
@@ -76,6 +76,7 @@ async fn run_world<P: Plane>(
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
     if host.snapshot_if_due(&shared.config.snapshots).await?.is_some() {
         shared.metrics.add(Metric::Snapshots, 1);
+        compact(shared, host.fence()).await?;
     }
     if cycled.more {
         return Ok((host, true));
@@ -83,6 +84,14 @@ async fn run_world<P: Plane>(
     let settled = shared.plane.run(&SettleWorld { fence: host.fence() }).await?.output;
     // What waits for a paused world is no work; its resume will come with a hint of its own.
     Ok((host, settled == Settled::Busy && cycled.turns > 0))
+}
+
+/// Removes what was consumed long ago. Done with snapshots: both bound what a world leaves behind.
+async fn compact<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), RuntimeError> {
+    let (engine, clock) = (shared.plane.engine(), &**shared.plane.clock());
+    let removed = compact_inbox(engine, clock, fence, shared.config.inbox_grace_ns).await?;
+    shared.metrics.add(Metric::InboxItemsCompacted, removed as u64);
+    Ok(())
 }
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
