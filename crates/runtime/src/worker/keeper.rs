@@ -31,7 +31,9 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if tidy(&shared, now_ns) {
             shared.signal.notify();
         }
-        let next_ns = shared.table.lock().next_later_ns().map_or(renew_at_ns, |later_ns| later_ns.min(renew_at_ns));
+        // Who drains tries nothing later: what is due then must not keep it awake.
+        let later_ns = shared.table.lock().next_later_ns().filter(|_| shared.phase() == Phase::Running);
+        let next_ns = later_ns.map_or(renew_at_ns, |later_ns| later_ns.min(renew_at_ns));
         let pause = Duration::from_nanos(next_ns.saturating_sub(shared.plane.now_ns()).max(1));
         select(shared.plane.clock().sleep(pause), shared.signal.changed(seen)).await;
     }
