@@ -42,15 +42,21 @@ impl Watermark {
         write().map_err(|error| super::log::classify(disk, NAME, "creating", error))
     }
 
-    /// A folder that has none, or a damaged one, is refused: it could have lost the end of its log.
+    /// A folder that has none is refused: it could have lost the end of its log, too. A file without a whole slot
+    /// is what writes can leave that failed before the power did; then the log alone has to decide.
     pub(super) fn open(disk: &dyn Disk) -> Result<Self, EngineError> {
-        let corrupt = |what: &str| EngineError::Corrupt { path: disk.path(NAME), offset: 0, what: what.to_owned() };
         let file = disk.open(NAME).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => corrupt("the watermark of acknowledged versions is missing"),
+            io::ErrorKind::NotFound => {
+                let what = "the watermark of acknowledged versions is missing".to_owned();
+                EngineError::Corrupt { path: disk.path(NAME), offset: 0, what }
+            }
             _ => super::log::classify(disk, NAME, "opening", error),
         })?;
         let version = read(&*file).map_err(|error| super::log::classify(disk, NAME, "reading", error))?;
-        let (version, place) = version.ok_or_else(|| corrupt("the watermark of acknowledged versions is damaged"))?;
+        let (version, place) = version.unwrap_or_else(|| {
+            tracing::warn!(path = %disk.path(NAME).display(), "the watermark of acknowledged versions is damaged");
+            (0, 1)
+        });
         let (noted, synced) = (AtomicU64::new(version), AtomicU64::new(version));
         Ok(Self { file, next_slot: AtomicUsize::new(1 - place), noted, synced })
     }
@@ -88,7 +94,7 @@ fn slot(version: u64) -> [u8; SLOT_BYTES] {
     slot
 }
 
-/// The higher of the slots that are whole, and which one it is. One always is whole.
+/// The higher of the slots that are whole, and which one it is.
 fn read(file: &dyn DiskFile) -> io::Result<Option<(u64, usize)>> {
     let mut highest = None;
     for (place, at) in SLOT_AT.into_iter().enumerate() {
