@@ -61,7 +61,9 @@ fn soak() -> bool {
 }
 
 fn bench() -> bool {
-    run("cargo", &["run", "--release", "--package", "mundi-bench", "--", "engine"], &[])
+    let layer = |name| run("cargo", &["run", "--release", "--package", "mundi-bench", "--", name], &[]);
+    let kernel = ["run", "--release", "--package", "mundi-kernel", "--example", "kernel_bench"];
+    layer("engine") && layer("store") && run("cargo", &kernel, &[])
 }
 
 fn has(subcommand: &str) -> bool {

@@ -21,6 +21,8 @@ use tokio::runtime::Runtime;
 /// Record size of the raw limit; a put has a key of 24 bytes and fills the rest.
 const RECORD_BYTES: usize = 300;
 const KEY_BYTES: usize = 24;
+/// How many items a queue's low-water mark lags behind at most.
+const MARK_EVERY: u64 = 64;
 /// Worlds that the queue workloads spread over.
 const WORLDS: usize = 64;
 
@@ -354,6 +356,8 @@ impl WorkQueue {
         let number = self.produced[shard].fetch_add(1, Relaxed);
         let (shard, pending) = (shard as u64, key_of(b'q', shard as u64, number));
         let inflight = key_of(b'f', shard, number);
+        // The mark is moved now and then, so a claim passes over some tombstones, and never over all.
+        let mark = key_of(b'q', shard, number - number % MARK_EVERY);
         let item = async {
             let mut tx = self.engine.begin().await?;
             tx.put(&pending, vec![7; 200])?;
@@ -361,7 +365,7 @@ impl WorkQueue {
 
             let mut tx = self.engine.begin().await?;
             let end = key_of(b'q', shard, u64::MAX);
-            let page = tx.range(RangeRead::new(pending.to_vec(), end.to_vec(), 1)).await?;
+            let page = tx.range(RangeRead::new(mark.to_vec(), end.to_vec(), 1)).await?;
             for (key, value) in page.items {
                 tx.delete(&key)?;
                 tx.put(&inflight, value)?;
@@ -392,8 +396,12 @@ async fn fill(engine: &Embedded, keys: u64) -> Result<(), Box<dyn Error>> {
 async fn scan_one(engine: &Embedded, from: u64, reverse: bool) -> u64 {
     let scan = async {
         let mut tx = engine.begin().await?;
-        let read = RangeRead::new(key_of(b's', 0, from).to_vec(), key_of(b's', 0, u64::MAX).to_vec(), 1_000);
-        tx.range(if reverse { read.reverse() } else { read }.snapshot()).await
+        let (start, middle, end) = (key_of(b's', 0, 0), key_of(b's', 0, from), key_of(b's', 0, u64::MAX));
+        let read = match reverse {
+            false => RangeRead::new(middle.to_vec(), end.to_vec(), 1_000),
+            true => RangeRead::new(start.to_vec(), middle.to_vec(), 1_000).reverse(),
+        };
+        tx.range(read.snapshot()).await
     };
     scan.await.map_or(0, |page| page.items.len() as u64)
 }

@@ -1,7 +1,7 @@
 //! The raw limit: records appended to one file by one thread, with one fdatasync per group.
 //!
 //! It has the clients, the queue and the answers of a database, and nothing else: no index, no
-//! checksum, no conflict. Nothing that acknowledges after a sync can do more with the same clients.
+//! checksum, no conflict. One thread does everything in turn, which is the least work per record.
 
 use crate::clients::{Done, Kind, measure};
 use futures_channel::oneshot;

@@ -220,6 +220,11 @@ impl Overlay {
         self.cleared.iter().any(|(start, end)| **start <= *key && *key < **end)
     }
 
+    /// How much it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.size.bytes
+    }
+
     /// Counts keys that a deleted range turned out to hold.
     pub(crate) fn count_cleared(&mut self, bytes: usize) -> Result<(), EngineError> {
         self.size.add(bytes)

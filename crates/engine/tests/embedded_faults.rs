@@ -46,13 +46,26 @@ fn commit(engine: &Embedded, dice: &mut Dice, state: &State) -> (State, Result<(
         let mut tx = engine.begin().await?;
         for _ in 0..=dice.below(4) {
             let key = Bytes::from(format!("key-{:02}", dice.below(40)));
-            if dice.chance(4) {
-                tx.delete(&key)?;
-                after.remove(&key);
-            } else {
-                let value = Bytes::from(vec![dice.roll() as u8; dice.below(900) as usize]);
-                tx.put(&key, value.clone())?;
-                after.insert(key, value);
+            match dice.below(6) {
+                0 => {
+                    tx.delete(&key)?;
+                    after.remove(&key);
+                }
+                1 => {
+                    let counter = Bytes::from(format!("count-{}", dice.below(3)));
+                    tx.add(&counter, 1)?;
+                    let before =
+                        after.get(&counter).map_or(0, |value| i64::from_le_bytes(value[..].try_into().unwrap()));
+                    after.insert(counter, Bytes::copy_from_slice(&(before + 1).to_le_bytes()));
+                }
+                kind => {
+                    if kind == 2 {
+                        assert_eq!(tx.get(&key).await?.as_ref(), after.get(&key));
+                    }
+                    let value = Bytes::from(vec![dice.roll() as u8; dice.below(900) as usize]);
+                    tx.put(&key, value.clone())?;
+                    after.insert(key, value);
+                }
             }
         }
         tx.commit().await.map(|_| ())
@@ -88,17 +101,34 @@ fn one_story(seed: u64) -> Result<(), String> {
                 return Err("a reader saw what was not acknowledged, or missed what was".to_owned());
             }
         }
+        disk.set_plan(Box::new(|_, _| None));
+        if dice.chance(2) {
+            // Only the process dies: what it wrote is there for the next one, synced or not.
+            drop(engine);
+            engine = open(folder.path(), &disk);
+            state = settled(&engine, &state, &open_ends)?;
+            open_ends.clear();
+            if dice.chance(2) {
+                let (after, outcome) = commit(&engine, &mut dice, &state);
+                outcome.map_err(|error| error.to_string())?;
+                state = after;
+            }
+        }
         disk = disk.crash();
         drop(engine);
         engine = open(folder.path(), &disk);
-        let found = contents(&engine);
-        match open_ends.into_iter().find(|end| *end == found) {
-            Some(end) => state = end,
-            None if found == state => {}
-            None => return Err(format!("{} keys where {} were acknowledged", found.len(), state.len())),
-        }
+        state = settled(&engine, &state, &open_ends)?;
     }
     Ok(())
+}
+
+/// What the engine holds, if that is what was acknowledged, with or without the last commit of unknown fate.
+fn settled(engine: &Embedded, state: &State, open_ends: &[State]) -> Result<State, String> {
+    let found = contents(engine);
+    if found == *state || open_ends.contains(&found) {
+        return Ok(found);
+    }
+    Err(format!("{} keys where {} were acknowledged", found.len(), state.len()))
 }
 
 #[test]
@@ -136,6 +166,49 @@ fn a_full_disk_is_a_typed_error_reads_go_on_and_it_works_again_by_itself() {
     let disk = disk.crash();
     drop(engine);
     assert_eq!(contents(&open(folder.path(), &disk)), state);
+}
+
+#[test]
+fn counters_and_readers_survive_a_commit_that_was_not_written() {
+    let folder = support::fast_folder();
+    let disk = SimDisk::new(3);
+    let engine = open(folder.path(), &disk);
+    let count = || {
+        block_on(async {
+            let mut tx = engine.begin().await?;
+            tx.get(b"read").await?;
+            tx.put(b"read", &b"x"[..])?;
+            tx.add(b"count", 1)?;
+            tx.commit().await
+        })
+    };
+    count().unwrap();
+    disk.set_plan(Box::new(|_, call| (call == Call::Write).then_some(Fault::Error(ErrorKind::StorageFull))));
+    assert!(count().is_err() && count().is_err());
+    disk.set_plan(Box::new(|_, _| None));
+    count().unwrap();
+    assert_eq!(contents(&engine)[&b"count"[..]][..], 2i64.to_le_bytes());
+}
+
+#[test]
+fn each_call_while_a_folder_is_made_may_fail_and_the_next_attempt_succeeds() {
+    let attempt = |failing: u64| {
+        let folder = support::fast_folder();
+        let disk = SimDisk::new(failing);
+        disk.set_plan(Box::new(move |number, _| (number == failing).then_some(Fault::Error(ErrorKind::StorageFull))));
+        let options = Options { segment_bytes: 16 << 10, disk: Some(Arc::new(disk.clone())), ..Options::default() };
+        let first = Embedded::open_with(folder.path(), &options);
+        let was_reached = disk.calls() > failing;
+        drop(first);
+        disk.set_plan(Box::new(|_, _| None));
+        let (after, outcome) = commit(&open(folder.path(), &disk), &mut Dice::new(1), &State::new());
+        outcome.unwrap_or_else(|error| panic!("after call {failing} failed: {error}"));
+        let disk = disk.crash();
+        assert_eq!(contents(&open(folder.path(), &disk)), after, "after call {failing} failed");
+        was_reached
+    };
+    let failed = (0..).take_while(|&failing| attempt(failing)).count();
+    assert!(failed > 20, "only {failed} calls");
 }
 
 #[test]

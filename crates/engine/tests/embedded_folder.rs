@@ -94,6 +94,17 @@ fn another_format_a_lost_marker_and_a_lost_log_are_refused_untouched() {
     fs::remove_file(&marker).unwrap();
     check(Code::EngineCorrupt);
     fs::write(&marker, text).unwrap();
+    let watermark = folder.path().join("log/acknowledged");
+    let kept = fs::read(&watermark).unwrap();
+    fs::remove_file(&watermark).unwrap();
+    check(Code::EngineCorrupt);
+    fs::write(&watermark, kept).unwrap();
+    let list_of_files = folder.path().join("tree/current");
+    let kept = fs::read(&list_of_files).unwrap();
+    fs::remove_file(&list_of_files).unwrap();
+    check(Code::EngineCorrupt);
+    check(Code::EngineCorrupt);
+    fs::write(&list_of_files, kept).unwrap();
     for name in fs::read_dir(folder.path().join("log")).unwrap().map(|entry| entry.unwrap().path()) {
         if name.extension().is_some_and(|extension| extension == "log") {
             fs::remove_file(name).unwrap();
@@ -180,6 +191,8 @@ fn a_backup_brings_the_state_back_and_stamps_go_on_rising() {
     drop(engine);
     assert_eq!(contents(&Embedded::open_with(&target, &options()).unwrap()).unwrap().len(), expected.len() + 1);
     assert_eq!(restored(&store, &target).unwrap_err().code(), Code::FolderInvalid);
+    let again = block_on(embedded::backup(&original, &store, &ObjectPath::from(PREFIX), |_| {}));
+    assert_eq!(again.unwrap_err().code(), Code::BackupFailed, "a good backup is not overwritten");
 }
 
 #[test]
@@ -226,5 +239,6 @@ fn a_damaged_or_unfinished_backup_is_refused_and_the_folder_can_be_filled_again(
         assert_eq!(restored(&store, &target).unwrap_err().code(), Code::BackupInvalid, "{name} missing");
         block_on(store.put(&path, good.into())).unwrap();
     }
+    assert_eq!(refused(&target), Code::FolderInvalid, "half a restore does not open as an empty store");
     assert_eq!(contents(&restored(&store, &target).unwrap()).unwrap(), expected);
 }

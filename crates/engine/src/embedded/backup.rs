@@ -7,12 +7,8 @@
 use super::{
     Embedded, Options,
     folder::{self, Progress},
-    log::{
-        Log,
-        frame::{FrameBuilder, Header},
-    },
+    log::frame::{FrameBuilder, FramePlace, Header},
     tree::Tree,
-    watermark::Watermark,
 };
 use crate::EngineError;
 use bytes::Bytes;
@@ -24,6 +20,8 @@ const PART_BYTES: usize = 8 << 20;
 const MANIFEST: &str = "manifest";
 const MANIFEST_WORD: &str = "mundi-backup";
 const MANIFEST_FORMAT: u64 = 1;
+/// Parts lie alone in their objects, so nothing can be taken for one.
+const PART_SALT: u64 = 0;
 
 /// What a backup holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +61,16 @@ pub async fn backup(
     prefix: &ObjectPath,
     mut progress: impl FnMut(u64),
 ) -> Result<Backup, EngineError> {
+    refuse_to_replace(store, prefix).await?;
     let shared = &engine.0.shared;
-    let snapshot = shared.snapshots.pin();
+    let snapshot = shared.snapshots.open((shared.clock_ms)());
+    // From here on the scan itself holds the files and tables that it reads. The snapshot is let go: for as
+    // long as it is open, the tree keeps everything that is written meanwhile.
     let mut items = shared.tree.range(&Bytes::new(), &Bytes::from_static(&[u8::MAX]), false, snapshot.at().seqno);
-    let mut written = Backup { version: snapshot.at().version, parts: 0, keys: 0, chain: 0 };
+    let version = snapshot.at().version;
+    drop(snapshot);
+    // The chain begins with the version, so that no part of the manifest can change unnoticed.
+    let mut written = Backup { version, parts: 0, keys: 0, chain: version };
     loop {
         let mut part = FrameBuilder::with_capacity(PART_BYTES);
         while part.payload_bytes() < PART_BYTES {
@@ -78,13 +82,28 @@ pub async fn backup(
         if part.payload_bytes() == 0 {
             break;
         }
-        let (frame, checksum) = part.finish(written.parts, written.chain);
+        let place = FramePlace { version: written.parts, chain: written.chain, salt: PART_SALT };
+        let (frame, checksum) = part.finish(place);
         put(store, &prefix.clone().join(part_name(written.parts)), frame).await?;
         (written.parts, written.chain) = (written.parts + 1, checksum);
         progress(written.keys);
     }
     put(store, &prefix.clone().join(MANIFEST), written.to_text().into()).await?;
     Ok(written)
+}
+
+/// A backup that is whole is not overwritten by one that may not become so.
+async fn refuse_to_replace(store: &dyn ObjectStore, prefix: &ObjectPath) -> Result<(), EngineError> {
+    let failed =
+        |cause: object_store::Error| EngineError::BackupFailed { doing: "writing a backup", cause: Arc::new(cause) };
+    match store.head(&prefix.clone().join(MANIFEST)).await {
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(failed(error)),
+        Ok(found) => {
+            let source = "a backup is there already; choose another place".into();
+            Err(failed(object_store::Error::AlreadyExists { path: found.location.to_string(), source }))
+        }
+    }
 }
 
 async fn put(store: &dyn ObjectStore, path: &ObjectPath, bytes: Bytes) -> Result<(), EngineError> {
@@ -108,18 +127,16 @@ pub async fn restore(
     let disk = super::disk_of(path, options)?;
     match folder::progress(&*disk, path)? {
         Progress::Empty => {}
-        Progress::New => folder::start_over(&*disk, path)?,
+        Progress::New | Progress::Restoring => folder::start_over(&*disk, path)?,
         Progress::Ready => {
             let reason = "is a data folder already; restore into a new one";
             return Err(EngineError::FolderInvalid { path: path.to_owned(), reason });
         }
     }
-    folder::mark(&*disk, Progress::New)?;
+    folder::mark(&*disk, Progress::Restoring)?;
     fill(path, options, store, prefix, backup, &mut progress).await?;
     // Versions go on where the backup ended, so that stamps keep rising.
-    Log::create(disk.clone(), options.segment_bytes, backup.version + 1)?;
-    Watermark::open(&*disk)?;
-    folder::mark(&*disk, Progress::Ready)?;
+    Embedded::complete(&disk, path, options, backup.version + 1)?;
     Ok(backup)
 }
 
@@ -132,26 +149,21 @@ async fn fill(
     progress: &mut impl FnMut(u64),
 ) -> Result<(), EngineError> {
     let tree = Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
-    let (mut chain, mut keys) = (0, 0);
+    let (mut chain, mut keys) = (backup.version, 0);
     for number in 0..backup.parts {
         let name = part_name(number);
         let part = get(store, &prefix.clone().join(name.as_str())).await?;
-        let header = Header::parse(&part).filter(|header| header.matches(&part) && header.version == number);
+        let header = Header::parse(&part, PART_SALT).filter(|header| header.matches(&part) && header.version == number);
         let header = header.filter(|header| header.chain == chain);
         let header = header.ok_or_else(|| EngineError::BackupInvalid(format!("{name} is damaged")))?;
         chain = header.checksum;
-        keys += tree.fill(backup.version, &part);
-        tree.seal_memtable();
-        tree.flush(tree.newest().seqno)?;
+        keys += tree.fill(&part)?;
         progress(keys);
     }
     if (chain, keys) != (backup.chain, backup.keys) {
         return Err(EngineError::BackupInvalid(format!("{keys} keys were found where {} were written", backup.keys)));
     }
-    tree.fill(backup.version, &Bytes::new());
-    tree.seal_memtable();
-    tree.flush(tree.newest().seqno)?;
-    Ok(())
+    tree.filled(backup.version)
 }
 
 async fn get(store: &dyn ObjectStore, path: &ObjectPath) -> Result<Bytes, EngineError> {

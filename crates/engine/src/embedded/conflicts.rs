@@ -1,6 +1,6 @@
 //! What was written lately, so that a commit can tell whether something it read has changed.
 
-use crate::overlay::Reads;
+use crate::overlay::Overlay;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +15,8 @@ pub(super) struct RecentWrites {
     /// The keys of each version, oldest first.
     by_version: VecDeque<(u64, Vec<Bytes>)>,
     keys: usize,
+    /// What the notes of the version in the making replaced, for the case that it is not written.
+    replaced: Vec<(Bytes, Option<u64>)>,
     /// Writes of this version and below are no longer known.
     forgotten: u64,
 }
@@ -25,9 +27,12 @@ impl RecentWrites {
     }
 
     /// Whether a transaction that read these at a snapshot may still commit.
-    pub(super) fn allow(&self, reads: &Reads, snapshot: u64) -> bool {
+    ///
+    /// A blind write depends on nothing; but a deleted range must know what was written since.
+    pub(super) fn allow(&self, overlay: &Overlay, snapshot: u64) -> bool {
+        let reads = &overlay.reads;
         if snapshot < self.forgotten {
-            return false;
+            return reads.keys.is_empty() && reads.ranges.is_empty() && overlay.cleared.is_empty();
         }
         let unchanged = |key: &Bytes| self.last.get(key).is_none_or(|&version| version <= snapshot);
         reads.keys.iter().all(unchanged) && reads.ranges.iter().all(|(start, end)| self.unchanged(start, end, snapshot))
@@ -54,14 +59,34 @@ impl RecentWrites {
 
     /// Notes a write of the version that is being put together.
     pub(super) fn note(&mut self, key: &Bytes, version: u64) {
-        if self.last.insert(key.clone(), version) == Some(version) {
+        let before = self.last.insert(key.clone(), version);
+        if before == Some(version) {
             return;
         }
+        self.replaced.push((key.clone(), before));
         match self.by_version.back_mut() {
             Some((newest, keys)) if *newest == version => keys.push(key.clone()),
             _ => self.by_version.push_back((version, vec![key.clone()])),
         }
         self.keys += 1;
+    }
+
+    /// The version in the making was written: its notes stay.
+    pub(super) fn keep(&mut self) {
+        self.replaced.clear();
+    }
+
+    /// The version in the making was not written, and the next one will have its number: as if it had not been.
+    pub(super) fn take_back(&mut self, version: u64) {
+        if let Some((_, keys)) = self.by_version.pop_back_if(|(newest, _)| *newest == version) {
+            self.keys -= keys.len();
+        }
+        for (key, before) in self.replaced.drain(..).rev() {
+            match before {
+                Some(before) => self.last.insert(key, before),
+                None => self.last.remove(&key),
+            };
+        }
     }
 
     /// Forgets what no open transaction can conflict with, and more if there is too much.
@@ -90,8 +115,10 @@ mod tests {
         Bytes::copy_from_slice(text.as_bytes())
     }
 
-    fn read(text: &str) -> Reads {
-        Reads { keys: vec![key(text)], ranges: Vec::new() }
+    fn read(text: &str) -> Overlay {
+        let mut overlay = Overlay::default();
+        overlay.reads.keys.push(key(text));
+        overlay
     }
 
     #[test]
@@ -101,7 +128,8 @@ mod tests {
         recent.note(&key("b"), 6);
         assert!(!recent.allow(&read("a"), 4));
         assert!(recent.allow(&read("a"), 5));
-        let range = Reads { keys: Vec::new(), ranges: vec![(key("a"), key("b"))] };
+        let mut range = Overlay::default();
+        range.reads.ranges.push((key("a"), key("b")));
         assert!(recent.allow(&range, 5) && !recent.allow(&range, 4));
     }
 
@@ -124,6 +152,19 @@ mod tests {
             recent.note(&Bytes::copy_from_slice(&version.to_be_bytes()), version);
             recent.forget_up_to(0);
         }
-        assert!(recent.keys <= KEYS_MAX && !recent.allow(&Reads::default(), 1));
+        assert!(recent.keys <= KEYS_MAX && !recent.allow(&read("a"), 1));
+        assert!(recent.allow(&Overlay::default(), 1), "a blind write conflicts with nothing");
+    }
+
+    #[test]
+    fn a_version_that_was_not_written_leaves_no_trace() {
+        let mut recent = RecentWrites::new(4);
+        recent.note(&key("a"), 5);
+        recent.keep();
+        recent.note(&key("a"), 6);
+        recent.note(&key("b"), 6);
+        recent.take_back(6);
+        assert_eq!((recent.last_written(&key("a")), recent.last_written(&key("b"))), (Some(5), None));
+        assert!(recent.allow(&read("b"), 4) && recent.allow(&read("a"), 5) && recent.keys == 1);
     }
 }

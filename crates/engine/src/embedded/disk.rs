@@ -1,5 +1,5 @@
 //! Every file that the engine itself writes is reached through this trait, so that tests can put a
-//! faulty disk under it. (The tree writes its own files; it is rebuilt from the log, see `mod.rs`.)
+//! faulty disk under it. (The tree writes its own files: see `mod.rs` for what guards those.)
 
 use std::{
     fs::{self, File, OpenOptions},

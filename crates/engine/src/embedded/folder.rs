@@ -12,6 +12,7 @@ use std::{
 pub const FORMAT: u32 = 1;
 
 const MARKER: &str = "format";
+const NEW_MARKER: &str = "format.new";
 const MARKER_WORD: &str = "mundi-embedded";
 const LOCK: &str = "lock";
 pub(super) const LOG: &str = "log";
@@ -24,6 +25,8 @@ pub(super) enum Progress {
     Empty,
     /// Its making was interrupted; nothing was ever acknowledged.
     New,
+    /// It is being filled from a backup, or was and the filling was interrupted.
+    Restoring,
     Ready,
 }
 
@@ -82,7 +85,8 @@ pub(super) fn progress(disk: &dyn Disk, folder: &Path) -> Result<Progress, Engin
     let fails = |error| log::classify(disk, MARKER, "reading", error);
     let names = disk.list().map_err(fails)?;
     if !names.iter().any(|name| name == MARKER) {
-        if names.is_empty() && !has_tree(folder) {
+        // The first marker may have been interrupted before it had its name.
+        if names.iter().all(|name| name == NEW_MARKER) && !has_tree(folder) {
             return Ok(Progress::Empty);
         }
         let what = "the folder holds data, but its format marker is missing".to_owned();
@@ -94,6 +98,7 @@ pub(super) fn progress(disk: &dyn Disk, folder: &Path) -> Result<Progress, Engin
     match text.split(' ').collect::<Vec<_>>()[..] {
         [MARKER_WORD, format, state] if format == FORMAT.to_string() => match state {
             "new" => return Ok(Progress::New),
+            "restoring" => return Ok(Progress::Restoring),
             "ready" => return Ok(Progress::Ready),
             _ => {}
         },
@@ -113,20 +118,34 @@ fn has_tree(folder: &Path) -> bool {
 
 /// Writes the marker: whole, or not at all.
 pub(super) fn mark(disk: &dyn Disk, progress: Progress) -> Result<(), EngineError> {
-    let state = if progress == Progress::Ready { "ready" } else { "new" };
+    let state = match progress {
+        Progress::Ready => "ready",
+        Progress::Restoring => "restoring",
+        Progress::Empty | Progress::New => "new",
+    };
     let text = format!("{MARKER_WORD} {FORMAT} {state}\n");
-    let temporary = format!("{MARKER}.new");
     let write = || -> io::Result<()> {
-        if disk.list()?.contains(&temporary) {
-            disk.remove(&temporary)?;
+        if disk.list()?.iter().any(|name| name == NEW_MARKER) {
+            disk.remove(NEW_MARKER)?;
         }
-        let file = disk.create(&temporary)?;
+        let file = disk.create(NEW_MARKER)?;
         file.write_all_at(0, text.as_bytes())?;
         file.sync()?;
-        disk.rename(&temporary, MARKER)?;
+        disk.rename(NEW_MARKER, MARKER)?;
         disk.sync_folder()
     };
     write().map_err(|error| log::classify(disk, MARKER, "writing", error))
+}
+
+/// Makes the folder itself durable: its own entries, and its name in the folder above.
+pub(super) fn sync_with_parent(path: &Path) -> Result<(), EngineError> {
+    let sync = |path: &Path| File::open(path).and_then(|folder| folder.sync_all());
+    let path = path.canonicalize().map_err(|error| folder_error(path, error))?;
+    sync(&path).map_err(|error| folder_error(&path, error))?;
+    match path.parent() {
+        Some(parent) => sync(parent).map_err(|error| folder_error(parent, error)),
+        None => Ok(()),
+    }
 }
 
 /// Removes what an interrupted making left behind. Nothing in it was ever acknowledged.

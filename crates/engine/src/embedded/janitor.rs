@@ -30,13 +30,17 @@ struct State {
     sealed: bool,
     merge: bool,
     stopped: bool,
-    /// Why the last attempt to write files failed; cleared by one that succeeds.
-    failure: Option<EngineError>,
+    /// Why the last attempt to write a memory table failed; cleared by one that succeeds.
+    flush_failure: Option<EngineError>,
+    /// The same for merging.
+    merge_failure: Option<EngineError>,
 }
 
 impl Janitor {
     pub(super) fn new(memtable_bytes: u64) -> Self {
-        Self { memtable_bytes, state: Mutex::default(), work: Condvar::new(), done: Condvar::new() }
+        // The last process may have left files to merge, and commits may have to wait for it.
+        let state = Mutex::new(State { merge: true, ..State::default() });
+        Self { memtable_bytes, state, work: Condvar::new(), done: Condvar::new() }
     }
 
     /// Something was committed, so the watermark is to be synced soon.
@@ -64,7 +68,7 @@ impl Janitor {
         }
         let mut state = self.state.lock();
         while lags() {
-            if let Some(error) = &state.failure {
+            if let Some(error) = state.flush_failure.as_ref().or(state.merge_failure.as_ref()) {
                 return Err(error.clone());
             }
             if state.stopped {
@@ -101,12 +105,15 @@ impl Janitor {
                 return;
             }
             if sealed {
-                self.report(self.write_files(shared));
+                let outcome = self.write_files(shared);
+                self.report(outcome, |state| (&mut state.sealed, &mut state.flush_failure));
             }
         }
     }
 
     fn write_files(&self, shared: &Shared) -> Result<(), EngineError> {
+        // A write that fails halfway leaves a file that is only removed when the folder is next opened.
+        shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
         shared.snapshots.publish_if_unchanged(&shared.tree);
         let tidy = shared.log.retire(persisted).and_then(|()| shared.log.prepare_spare());
@@ -131,34 +138,37 @@ impl Janitor {
             }
             state.merge = false;
             drop(state);
-            let shape = shared.tree.shape();
-            let merged = shared.tree.compact(shared.oldest_snapshot().seqno);
-            let again = merged.is_ok() && shared.tree.shape() != shape;
-            if let Err(error) = merged {
-                tracing::warn!(%error, "merging files failed");
-            } else {
-                shared.snapshots.publish_if_unchanged(&shared.tree);
-            }
-            self.state.lock().merge |= again;
-            self.done.notify_all();
+            let outcome = self.merge_once(shared);
+            self.report(outcome, |state| (&mut state.merge, &mut state.merge_failure));
         }
     }
 
-    /// Keeps a failure for those who wait, and comes back to it after a pause.
-    fn report(&self, outcome: Result<(), EngineError>) {
+    fn merge_once(&self, shared: &Shared) -> Result<(), EngineError> {
+        shared.tree.require_room(4 * self.memtable_bytes)?;
+        let shape = shared.tree.shape();
+        shared.tree.compact(shared.oldest_snapshot().seqno)?;
+        shared.snapshots.publish_if_unchanged(&shared.tree);
+        self.state.lock().merge |= shared.tree.shape() != shape;
+        Ok(())
+    }
+
+    /// Keeps a failure for those who wait, and comes back to the work after a pause.
+    fn report(
+        &self,
+        outcome: Result<(), EngineError>,
+        of: impl Fn(&mut State) -> (&mut bool, &mut Option<EngineError>),
+    ) {
         let mut state = self.state.lock();
-        match outcome {
-            Ok(()) => state.failure = None,
-            Err(error) => {
-                tracing::warn!(%error, "writing a memory table to a file failed");
-                state.failure = Some(error);
-                state.sealed = true;
-                self.done.notify_all();
-                if !state.stopped {
-                    self.work.wait_for(&mut state, PAUSE);
-                }
-            }
+        let (work, failure) = of(&mut state);
+        *failure = outcome.err();
+        let failed = failure.is_some();
+        if let Some(error) = failure {
+            tracing::warn!(%error, "writing files of the tree failed");
+            *work = true;
         }
         self.done.notify_all();
+        if failed && !state.stopped {
+            self.done.wait_for(&mut state, PAUSE);
+        }
     }
 }

@@ -128,6 +128,10 @@ impl Embedded {
         match folder::progress(&*disk, path)? {
             Progress::Ready => {}
             Progress::Empty => Self::make(&disk, path, options)?,
+            Progress::Restoring => {
+                let reason = "was being restored from a backup, and is not complete; restore it again";
+                return Err(EngineError::FolderInvalid { path: path.to_owned(), reason });
+            }
             Progress::New => {
                 folder::start_over(&*disk, path)?;
                 Self::make(&disk, path, options)?;
@@ -139,9 +143,15 @@ impl Embedded {
     /// Fills a new folder. Only the last step lets anyone commit to it.
     fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Result<(), EngineError> {
         folder::mark(&**disk, Progress::New)?;
-        Log::create(disk.clone(), options.segment_bytes, FIRST_VERSION)?;
-        Watermark::open(&**disk)?;
         Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
+        Self::complete(disk, path, options, FIRST_VERSION)
+    }
+
+    /// The last steps of a new folder: a log that goes on from a version, and the marker that lets it be opened.
+    fn complete(disk: &Arc<dyn Disk>, path: &Path, options: &Options, first_version: u64) -> Result<(), EngineError> {
+        Log::create(disk.clone(), options.segment_bytes, first_version)?;
+        Watermark::create(&**disk, first_version - 1)?;
+        folder::sync_with_parent(path)?;
         folder::mark(&**disk, Progress::Ready)
     }
 
@@ -150,6 +160,11 @@ impl Embedded {
         let watermark = Watermark::open(&**disk)?;
         let missing = || EngineError::Corrupt { path: disk.path(""), offset: 0, what: "the log is missing".to_owned() };
         let recovered = log::recover(disk.clone(), options.segment_bytes, watermark.version())?.ok_or_else(missing)?;
+        // Asked to open a folder without its list of files, the tree would begin a new one and drop the files.
+        if recovered.first_version > FIRST_VERSION && !Tree::exists(&path.join(folder::TREE)) {
+            let what = "the tree's list of files is missing".to_owned();
+            return Err(EngineError::Corrupt { path: path.join(folder::TREE), offset: 0, what });
+        }
         let tree = Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
         let persisted = tree.newest().version;
         if recovered.first_version > persisted + 1 || recovered.last_version < persisted {
@@ -159,6 +174,7 @@ impl Embedded {
             );
             return Err(EngineError::Corrupt { path: disk.path(""), offset: 0, what });
         }
+        recovered.settle()?;
         for (frame, version) in recovered.frames_above(persisted).zip(persisted + 1..) {
             tree.apply(version, &frame?);
             if tree.memtable_bytes() >= options.memtable_bytes {

@@ -8,6 +8,8 @@ use parking_lot::{Condvar, Mutex};
 
 /// More waiting commits than any machine has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
+/// What they may hold together: some dozens of the largest transactions.
+const BYTES_MAX: usize = 256 << 20;
 
 pub(super) type Answer = Result<Committed, CommitError>;
 
@@ -29,6 +31,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     waiting: Vec<Proposal>,
+    bytes: usize,
     closed: bool,
 }
 
@@ -41,6 +44,11 @@ impl Queue {
         if state.waiting.len() >= PROPOSALS_MAX {
             return Err(EngineError::Busy { what: "the queue of commits", max: PROPOSALS_MAX });
         }
+        let bytes = state.bytes + proposal.overlay.bytes();
+        if bytes > BYTES_MAX && !state.waiting.is_empty() {
+            return Err(EngineError::Busy { what: "the queue of commits, in bytes,", max: BYTES_MAX });
+        }
+        state.bytes = bytes;
         state.waiting.push(proposal);
         let was_empty = state.waiting.len() == 1;
         drop(state);
@@ -60,6 +68,7 @@ impl Queue {
             self.filled.wait(&mut state);
         }
         std::mem::swap(&mut state.waiting, into);
+        state.bytes = 0;
         true
     }
 

@@ -8,7 +8,10 @@
 use super::{
     Shared,
     conflicts::RecentWrites,
-    log::{AppendError, frame::FrameBuilder},
+    log::{
+        AppendError,
+        frame::{FrameBuilder, FramePlace},
+    },
     queue::{Answer, Proposal},
 };
 use crate::{
@@ -28,6 +31,10 @@ type Writes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A group ends before this many bytes, so that a frame stays far below the limit of the log.
 const GROUP_BYTES: usize = 8 << 20;
+/// From this size on, applying a group takes longer than waking the thread that does it meanwhile.
+const HAND_OVER_COMMITS: usize = 256;
+/// What a write takes in a frame besides key and value, with room to spare.
+const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
 const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
 
@@ -98,13 +105,14 @@ impl Sequencer {
         }
         // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
         group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let appended = self.shared.log.append(|version, chain| encode(&group, version, chain));
+        let appended = self.shared.log.append(|place| encode(&group, place));
         match appended {
             Ok(frame) => {
+                self.recent.keep();
                 self.shared.watermark.note(version);
                 self.shared.janitor.note_commit();
                 let durable = Durable { version, frame, answers: group.answers };
-                if self.nobody_waits(version) {
+                if self.is_quicker_alone(version, durable.answers.len()) {
                     durable.make_visible(&self.shared);
                 } else {
                     self.unapplied.push_back((version, group.writes));
@@ -113,8 +121,14 @@ impl Sequencer {
                     }
                 }
             }
-            Err(AppendError::NotWritten(error)) => fail_all(group.answers, &CommitError::Engine(error)),
-            Err(AppendError::Unknown(error)) => fail_all(group.answers, &CommitError::Unknown(error)),
+            Err(failure) => {
+                self.recent.take_back(version);
+                let error = match failure {
+                    AppendError::NotWritten(error) => CommitError::Engine(error),
+                    AppendError::Unknown(error) => CommitError::Unknown(error),
+                };
+                fail_all(group.answers, &error);
+            }
         }
     }
 
@@ -123,7 +137,7 @@ impl Sequencer {
         let mut group = Group::default();
         while group.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
             let Some(proposal) = proposals.next() else { break };
-            if !self.recent.allow(&proposal.overlay.reads, proposal.snapshot.at().version) {
+            if !self.recent.allow(&proposal.overlay, proposal.snapshot.at().version) {
                 refuse(proposal, CommitError::Conflict);
                 continue;
             }
@@ -184,12 +198,12 @@ impl Sequencer {
         let (mut bytes, snapshot) = (0, proposal.snapshot.at().version);
         for (start, end) in &proposal.overlay.cleared {
             for key in self.recent.written_after(snapshot, start, end) {
-                bytes += key.len();
+                bytes += key.len() + PER_WRITE_BYTES;
+                if bytes > limits::TRANSACTION_BYTES_MAX {
+                    return Err(EngineError::TransactionTooLarge);
+                }
                 found.cleared_since.push(key.clone());
             }
-        }
-        if bytes > limits::TRANSACTION_BYTES_MAX {
-            return Err(EngineError::TransactionTooLarge);
         }
         for (key, write) in proposal.overlay.writes.iter() {
             if let Write::Add(delta) = write {
@@ -210,16 +224,18 @@ impl Sequencer {
             Some(last) if last == version => Ok(last_write(&group.writes, key)),
             Some(last) if last > newest.version => {
                 let group = self.unapplied.iter().find(|(version, _)| *version == last);
-                Ok(group.and_then(|(_, writes)| last_write(writes, key)))
+                Ok(group.and_then(|(_, writes)| last_write_sorted(writes, key)))
             }
             _ => self.shared.tree.get(key, newest.seqno),
         }
     }
 
-    /// Under light load the answer comes sooner if this thread gives it: nothing is to be synced meanwhile, and
-    /// the applier, which would have to wake up first, has nothing to do.
-    fn nobody_waits(&self, version: u64) -> bool {
-        self.shared.queue.is_empty() && self.shared.snapshots.newest().version + 1 == version
+    /// A small group is visible sooner if this thread sees to it: the applier would have to wake up first, and
+    /// the clients would split into one half that is being answered and one that is being synced. While the
+    /// applier still has a group in hand, order demands that it gets this one, too.
+    fn is_quicker_alone(&self, version: u64, commits: usize) -> bool {
+        let applier_is_idle = self.shared.snapshots.newest().version + 1 == version;
+        applier_is_idle && (commits < HAND_OVER_COMMITS || self.shared.queue.is_empty())
     }
 
     fn forget_applied(&mut self) {
@@ -239,9 +255,16 @@ impl Drop for Sequencer {
 
 impl Group {
     fn push(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.bytes += PER_WRITE_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
         self.writes.push((key, value));
     }
+}
+
+/// In a group that is complete, and so in order of keys.
+fn last_write_sorted(writes: &Writes, key: &Bytes) -> Option<Bytes> {
+    let end = writes.partition_point(|(written, _)| written <= key);
+    let (written, value) = writes.get(end.checked_sub(1)?)?;
+    if written == key { value.clone() } else { None }
 }
 
 fn last_write(writes: &Writes, key: &Bytes) -> Option<Bytes> {
@@ -249,12 +272,12 @@ fn last_write(writes: &Writes, key: &Bytes) -> Option<Bytes> {
     value.clone()
 }
 
-fn encode(group: &Group, version: u64, chain: u64) -> (Bytes, u64) {
-    let mut frame = FrameBuilder::with_capacity(group.bytes + 8 * group.writes.len());
+fn encode(group: &Group, place: FramePlace) -> (Bytes, u64) {
+    let mut frame = FrameBuilder::with_capacity(group.bytes);
     for (key, value) in &group.writes {
         frame.write(key, value.as_deref());
     }
-    frame.finish(version, chain)
+    frame.finish(place)
 }
 
 fn refuse(proposal: Proposal, error: CommitError) {

@@ -16,7 +16,8 @@ pub(super) struct Snapshots(Arc<Mutex<Table>>);
 
 struct Table {
     newest: Snapshot,
-    /// Open snapshots by version and by the millisecond of their beginning, so that a forgotten one expires.
+    /// Open snapshots by sequence number and by the millisecond of their beginning, so that a forgotten one
+    /// expires; with their version and how many there are.
     open: BTreeMap<(u64, u64), (u64, usize)>,
 }
 
@@ -47,20 +48,15 @@ impl Snapshots {
     pub(super) fn open(&self, now_ms: u64) -> OpenSnapshot {
         let mut table = self.0.lock();
         let snapshot = table.newest;
-        table.open.entry((snapshot.version, now_ms)).or_insert((snapshot.seqno, 0)).1 += 1;
+        table.open.entry((snapshot.seqno, now_ms)).or_insert((snapshot.version, 0)).1 += 1;
         OpenSnapshot { snapshots: self.clone(), snapshot, begun_ms: now_ms }
-    }
-
-    /// A snapshot that does not expire.
-    pub(super) fn pin(&self) -> OpenSnapshot {
-        self.open(u64::MAX)
     }
 
     /// The oldest state that someone who began at `begun_after_ms` or later may read.
     pub(super) fn oldest(&self, begun_after_ms: u64) -> Snapshot {
         let table = self.0.lock();
         let open = table.open.iter().filter(|((_, begun_ms), _)| *begun_ms >= begun_after_ms);
-        let oldest = open.map(|(&(version, _), &(seqno, _))| Snapshot { version, seqno }).next();
+        let oldest = open.map(|(&(seqno, _), &(version, _))| Snapshot { version, seqno }).next();
         oldest.unwrap_or(table.newest)
     }
 }
@@ -85,7 +81,7 @@ impl OpenSnapshot {
 impl Drop for OpenSnapshot {
     fn drop(&mut self) {
         let mut table = self.snapshots.0.lock();
-        let place = (self.snapshot.version, self.begun_ms);
+        let place = (self.snapshot.seqno, self.begun_ms);
         if let Some((_, count)) = table.open.get_mut(&place) {
             *count -= 1;
             if *count == 0 {

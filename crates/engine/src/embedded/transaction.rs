@@ -1,7 +1,7 @@
 //! A transaction on the embedded engine.
 //!
-//! Reads are answered on the caller's thread, from memory or from a block of a file. They take no lock
-//! that a commit would wait for.
+//! Reads are answered on the caller's thread, from memory or from a block of a file. The locks that they
+//! take are held for moments, never across a read of a file.
 
 use super::{Embedded, Shared, queue::Proposal, snapshots::OpenSnapshot};
 use crate::{CommitError, Committed, EngineError, Page, RangeRead, Transaction, overlay::Overlay};

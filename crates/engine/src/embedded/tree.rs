@@ -36,6 +36,11 @@ struct Order {
 }
 
 impl Tree {
+    /// Whether there is one in the folder.
+    pub(super) fn exists(path: &Path) -> bool {
+        path.join("current").exists()
+    }
+
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Self, EngineError> {
         let seqno = SequenceNumberCounter::default();
         let config = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
@@ -69,11 +74,28 @@ impl Tree {
         Snapshot { version, seqno: seqno + 1 }
     }
 
-    /// Takes in a part of the state at a version, and counts its keys.
-    pub(super) fn fill(&self, version: u64, frame: &Bytes) -> u64 {
-        let mut order = self.order.lock();
-        order.version = version;
-        self.insert(frame).1
+    /// Takes in a part of a state, writes it to files and merges them; counts its keys.
+    pub(super) fn fill(&self, part: &Bytes) -> Result<u64, EngineError> {
+        let order = self.order.lock();
+        let keys = self.insert(part).1;
+        self.tree.rotate_memtable();
+        drop(order);
+        self.flush(self.seqno.get())?;
+        loop {
+            let shape = self.shape();
+            self.compact(self.seqno.get())?;
+            if self.shape() == shape {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// The state is complete, and is that of this version.
+    pub(super) fn filled(&self, version: u64) -> Result<(), EngineError> {
+        self.order.lock().version = version;
+        self.seal_memtable();
+        self.flush(self.seqno.get())?;
+        Ok(())
     }
 
     /// Only under the lock that decides the order.
@@ -103,16 +125,34 @@ impl Tree {
         reverse: bool,
         seqno: u64,
     ) -> impl Iterator<Item = Result<(Bytes, Bytes), EngineError>> + use<> {
-        let items = (start < end).then(|| self.tree.range::<&[u8], _>(&start[..]..&end[..], seqno, None));
-        let mut items = items.into_iter().flatten();
         let path = self.path.clone();
+        let open = || (start < end).then(|| self.tree.range::<&[u8], _>(&start[..]..&end[..], seqno, None));
+        let (items, mut failed) = match guarded(&path, || Ok(open())) {
+            Ok(items) => (items, None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut items = items.into_iter().flatten();
         std::iter::from_fn(move || {
+            if let Some(error) = failed.take() {
+                return Some(Err(error));
+            }
             let item = guarded(&path, || {
                 let item = if reverse { items.next_back() } else { items.next() };
                 item.map(Guard::into_inner).transpose()
             });
             item.map(|item| item.map(|(key, value)| (Bytes::from(key), Bytes::from(value)))).transpose()
         })
+    }
+
+    /// A typed error where the disk has less room than this.
+    pub(super) fn require_room(&self, bytes: u64) -> Result<(), EngineError> {
+        let disk = rustix::fs::statvfs(&self.path).map_err(|error| {
+            EngineError::failed(format!("asking {} for its room", self.path.display()), std::io::Error::from(error))
+        })?;
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < bytes {
+            return Err(EngineError::DiskFull(Arc::new(std::io::ErrorKind::StorageFull.into())));
+        }
+        Ok(())
     }
 
     pub(super) fn memtable_bytes(&self) -> u64 {

@@ -12,6 +12,7 @@ mod tests;
 use super::disk::{Disk, DiskFile};
 use crate::EngineError;
 use bytes::Bytes;
+use frame::FramePlace;
 use parking_lot::Mutex;
 pub(super) use recover::recover;
 use segment::{HEADER_BLOCK, Segment, SegmentHeader};
@@ -51,6 +52,13 @@ struct Active {
     abandoned: bool,
 }
 
+impl Active {
+    /// Where the next frame will stand.
+    fn place(&self) -> FramePlace {
+        FramePlace { version: self.next_version, chain: self.chain, salt: self.segment.header.salt }
+    }
+}
+
 /// A frame that could not be made durable.
 #[derive(Debug)]
 pub(super) enum AppendError {
@@ -63,7 +71,7 @@ pub(super) enum AppendError {
 impl Log {
     /// The log of a new folder, whose first frame will have `first_version`.
     pub(super) fn create(disk: Arc<dyn Disk>, segment_bytes: u64, first_version: u64) -> Result<Self, EngineError> {
-        let header = SegmentHeader { number: 1, first_version, chain: 0 };
+        let header = SegmentHeader { number: 1, first_version, chain: 0, salt: segment::fresh_salt() };
         let name = segment::name(1);
         let start = || -> io::Result<Segment> {
             let spare = segment::spare_name(1);
@@ -99,13 +107,18 @@ impl Log {
         self.active.lock().next_version
     }
 
-    /// Writes and syncs one frame. `build` gets the version and the chain, and returns frame and checksum.
-    pub(super) fn append(&self, build: impl FnOnce(u64, u64) -> (Bytes, u64)) -> Result<Bytes, AppendError> {
+    /// Writes and syncs one frame. `build` is told where it stands, and returns frame and checksum; it is
+    /// asked again if the frame has to go into another segment.
+    pub(super) fn append(&self, build: impl Fn(FramePlace) -> (Bytes, u64)) -> Result<Bytes, AppendError> {
         let mut active = self.active.lock();
-        let (frame, checksum) = build(active.next_version, active.chain);
+        let (mut frame, mut checksum) = build(active.place());
         let frame_bytes = frame.len() as u64;
+        if frame.len() > frame::HEADER_BYTES + frame::PAYLOAD_BYTES_MAX {
+            return Err(AppendError::NotWritten(EngineError::TransactionTooLarge));
+        }
         if active.abandoned || active.end + frame_bytes > active.segment.len {
             self.next_segment(&mut active, frame_bytes).map_err(AppendError::NotWritten)?;
+            (frame, checksum) = build(active.place());
         }
         let file = &active.segment.file;
         let written = file.write_all_at(active.end, &frame).and_then(|()| file.sync());
@@ -126,16 +139,18 @@ impl Log {
             number: active.segment.header.number + 1,
             first_version: active.next_version,
             chain: active.chain,
+            salt: segment::fresh_salt(),
         };
         let name = segment::name(header.number);
         let failed = |error| classify(&*self.disk, &name, "beginning a log segment", error);
         let len = self.segment_bytes.max(HEADER_BLOCK + frame_bytes);
-        let spare = if len == self.segment_bytes { self.spares.lock().pop() } else { None };
-        let (spare, file) = match spare {
-            Some(spare) => (spare.clone(), self.disk.open(&spare).map_err(failed)?),
+        let ready = if len == self.segment_bytes { self.take_spare() } else { None };
+        let (spare, file) = match ready {
+            Some(ready) => ready,
             None => {
                 let spare = self.new_spare_name();
-                (spare.clone(), segment::preallocate(&*self.disk, &spare, len).map_err(failed)?)
+                let file = segment::preallocate(&*self.disk, &spare, len).map_err(failed)?;
+                (spare, file)
             }
         };
         if let Err(error) = put_in_service(&*self.disk, &spare, &name, &*file, header) {
@@ -168,6 +183,28 @@ impl Log {
             self.retire_one(&name)?;
             self.full.lock().pop_front();
         }
+    }
+
+    /// A spare that can be opened and has the right size; others are left for the next opening of the folder.
+    fn take_spare(&self) -> Option<(String, Arc<dyn DiskFile>)> {
+        let spare = self.spares.lock().pop()?;
+        let file = self.disk.open(&spare).ok()?;
+        (file.len().ok()? == self.segment_bytes).then_some((spare, file))
+    }
+
+    /// Makes durable what recovery has read: after a process died, its last frame and the newest names may be
+    /// in the page cache only, and even a frame whose sync failed reads as if it were there.
+    pub(super) fn settle(&self, last_frame: Option<&Bytes>) -> Result<(), EngineError> {
+        let active = self.active.lock();
+        let name = segment::name(active.segment.header.number);
+        let write = || -> io::Result<()> {
+            if let Some(frame) = last_frame {
+                active.segment.file.write_all_at(active.end - frame.len() as u64, frame)?;
+            }
+            active.segment.file.sync()?;
+            self.disk.sync_folder()
+        };
+        write().map_err(|error| classify(&*self.disk, &name, "syncing the log", error))
     }
 
     fn new_spare_name(&self) -> String {

@@ -27,6 +27,8 @@ pub(in crate::embedded) struct Recovered {
     pub(in crate::embedded) first_version: u64,
     disk: Arc<dyn Disk>,
     places: Vec<Place>,
+    /// The number of the segment that is written on.
+    active: u64,
 }
 
 /// Where a frame lies.
@@ -35,9 +37,17 @@ struct Place {
     offset: u64,
     frame_bytes: u64,
     version: u64,
+    salt: u64,
 }
 
 impl Recovered {
+    /// Makes durable what was read, before anyone is shown it.
+    pub(in crate::embedded) fn settle(&self) -> Result<(), EngineError> {
+        let last = self.places.last().filter(|place| place.segment == self.active);
+        let frame = last.map(|place| self.frames_above(place.version - 1).next().transpose()).transpose()?.flatten();
+        self.log.settle(frame.as_ref())
+    }
+
     /// The frames above a version, in order.
     pub(in crate::embedded) fn frames_above(&self, version: u64) -> impl Iterator<Item = Result<Bytes, EngineError>> {
         let mut open: Option<(u64, Arc<dyn DiskFile>)> = None;
@@ -52,7 +62,7 @@ impl Recovered {
             let mut frame = vec![0; usize::try_from(place.frame_bytes).unwrap_or(0)];
             file.read_up_to(place.offset, &mut frame).map_err(failed)?;
             let frame = Bytes::from(frame);
-            match Header::parse(&frame) {
+            match Header::parse(&frame, place.salt) {
                 Some(header) if header.matches(&frame) => Ok(frame),
                 _ => Err(corrupt(&*self.disk, &name, place.offset, "a frame changed while it was read")),
             }
@@ -88,8 +98,9 @@ pub(in crate::embedded) fn recover(
     let first_version = segments[0].header.first_version;
     let Scan { offset, next_version, chain, full, places, .. } = scan;
     let Some(active) = segments.into_iter().next_back() else { return Ok(None) };
+    let active_number = active.header.number;
     let log = Log::resume(disk.clone(), segment_bytes, active, offset, next_version, chain, full, spares);
-    Ok(Some(Recovered { log, last_version, first_version, disk, places }))
+    Ok(Some(Recovered { log, last_version, first_version, disk, places, active: active_number }))
 }
 
 fn open_all(disk: &dyn Disk, numbers: &[u64]) -> Result<Vec<Segment>, EngineError> {
@@ -163,12 +174,13 @@ impl<'a> Scan<'a> {
     /// Takes the frame at the current place, if the expected one is there.
     fn frame(&mut self, bytes: &[u8]) -> bool {
         let Some(rest) = usize::try_from(self.offset).ok().and_then(|offset| bytes.get(offset..)) else { return false };
-        let Some(header) = Header::parse(rest) else { return false };
+        let Some(header) = Header::parse(rest, self.header.salt) else { return false };
         if header.version != self.next_version || header.chain != self.chain || !header.matches(rest) {
             return false;
         }
         let frame_bytes = header.frame_bytes();
-        let place = Place { segment: self.header.number, offset: self.offset, frame_bytes, version: header.version };
+        let (version, salt) = (header.version, self.header.salt);
+        let place = Place { segment: self.header.number, offset: self.offset, frame_bytes, version, salt };
         self.places.push(place);
         self.offset += frame_bytes;
         self.next_version += 1;
@@ -176,14 +188,14 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// After the last good frame there may be zeros, half a frame, or frames of the file's earlier life,
-    /// which have lower versions; but no whole frame that came later.
+    /// After the last good frame there may be zeros, half a frame, or whatever the file held in an earlier life,
+    /// under another salt; but no whole frame that came later.
     fn end_is_torn_at_most(&self, bytes: &[u8], name: &str) -> Result<(), EngineError> {
         let start = usize::try_from(self.offset).unwrap_or(usize::MAX);
         for at in (start..bytes.len().saturating_sub(HEADER_BYTES - 1)).step_by(ALIGN) {
             let rest = &bytes[at..];
-            let later =
-                Header::parse(rest).filter(|header| header.version >= self.next_version && header.matches(rest));
+            let later = Header::parse(rest, self.header.salt)
+                .filter(|header| header.version >= self.next_version && header.matches(rest));
             if let Some(header) = later {
                 let what =
                     format!("version {} is damaged, and version {} follows it", self.next_version, header.version);

@@ -5,14 +5,19 @@
 //! committed, and this segment took its place.
 
 use super::super::disk::{Disk, DiskFile};
-use std::{io, sync::Arc};
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+    sync::Arc,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"MUNDILOG";
 const FORMAT: u64 = 1;
 /// The header has a block of its own, so that writing frames never touches it.
 pub(super) const HEADER_BLOCK: u64 = 4096;
-const HEADER_BYTES: usize = 48;
+const HEADER_BYTES: usize = 56;
+const CHECKED_BYTES: usize = HEADER_BYTES - 8;
 
 /// What a segment says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,27 +26,29 @@ pub(super) struct SegmentHeader {
     pub(super) first_version: u64,
     /// What the first frame chains to.
     pub(super) chain: u64,
+    /// New with each life of the file, and nobody's to guess: see `frame.rs`.
+    pub(super) salt: u64,
 }
 
 impl SegmentHeader {
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        for (index, word) in [FORMAT, self.number, self.first_version, self.chain].into_iter().enumerate() {
+        for (index, word) in [FORMAT, self.number, self.first_version, self.chain, self.salt].into_iter().enumerate() {
             bytes[8 + 8 * index..16 + 8 * index].copy_from_slice(&word.to_le_bytes());
         }
-        let checksum = xxh3_64(&bytes[..40]);
-        bytes[40..].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = xxh3_64(&bytes[..CHECKED_BYTES]);
+        bytes[CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let word = |index: usize| bytes[8 * index..8 * index + 8].try_into().ok().map(u64::from_le_bytes);
-        if bytes[..8] != MAGIC || word(1)? != FORMAT || word(5)? != xxh3_64(&bytes[..40]) {
+        if bytes[..8] != MAGIC || word(1)? != FORMAT || word(6)? != xxh3_64(&bytes[..CHECKED_BYTES]) {
             return None;
         }
-        Some(Self { number: word(2)?, first_version: word(3)?, chain: word(4)? })
+        Some(Self { number: word(2)?, first_version: word(3)?, chain: word(4)?, salt: word(5)? })
     }
 
     pub(super) fn read(file: &dyn DiskFile) -> io::Result<Option<Self>> {
@@ -56,6 +63,12 @@ pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) len: u64,
+}
+
+/// A number from the operating system's randomness.
+pub(super) fn fresh_salt() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; nothing depends on which number it is")]
+    RandomState::new().build_hasher().finish()
 }
 
 pub(super) fn name(number: u64) -> String {
@@ -109,8 +122,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_survive_and_damage_is_noticed(number: u64, first_version: u64, chain: u64, at in 0..HEADER_BYTES, bit in 0..8u8) {
-            let header = SegmentHeader { number, first_version, chain };
+        fn headers_survive_and_damage_is_noticed(number: u64, first_version: u64, chain: u64, salt: u64, at in 0..HEADER_BYTES, bit in 0..8u8) {
+            let header = SegmentHeader { number, first_version, chain, salt };
             let mut bytes = header.to_bytes();
             prop_assert_eq!(SegmentHeader::parse(&bytes), Some(header));
             bytes[at] ^= 1 << bit;
