@@ -6,7 +6,7 @@ use crate::{
     blobs::BlobError,
     journal::JournalError,
     keyspace::Family,
-    protocol::{InboxError, LeaseError, WorldError},
+    protocol::{DeadLetterError, EffectError, InboxError, LeaseError, WorldError},
     reachability::SweepError,
     segments::SegmentError,
     snapshot::SnapshotError,
@@ -35,6 +35,10 @@ pub enum StoreError {
     #[error(transparent)]
     Inbox(#[from] InboxError),
     #[error(transparent)]
+    Effect(#[from] EffectError),
+    #[error(transparent)]
+    DeadLetter(#[from] DeadLetterError),
+    #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Blob(#[from] BlobError),
@@ -55,6 +59,8 @@ impl Coded for StoreError {
             Self::Lease(error) => error.code(),
             Self::Journal(error) => error.code(),
             Self::Inbox(error) => error.code(),
+            Self::Effect(error) => error.code(),
+            Self::DeadLetter(error) => error.code(),
             Self::Snapshot(error) => error.code(),
             Self::Blob(error) => error.code(),
             Self::Segment(error) => error.code(),

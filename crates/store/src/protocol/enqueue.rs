@@ -50,6 +50,7 @@ pub struct Enqueue {
     items: Vec<Encoded>,
     now_ns: u64,
     dedupe_window_ns: u64,
+    bounded: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -94,6 +95,14 @@ async fn spill<B: Blobs>(blobs: &B, universe: UniverseId, item: &mut InboxItem) 
         | Input::Control { payload, .. } => payload,
         Input::Receipt(receipt) => &mut receipt.payload,
     };
+    spill_payload(blobs, universe, payload).await
+}
+
+pub(super) async fn spill_payload<B: Blobs>(
+    blobs: &B,
+    universe: UniverseId,
+    payload: &mut Payload,
+) -> Result<(), StoreError> {
     if let Payload::Inline(bytes) = payload
         && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
     {
@@ -123,7 +132,13 @@ impl Enqueue {
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns })
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true })
+    }
+
+    /// For what the world itself asked for: receipts and timers. The bounds on open intents and timers bound them
+    /// already, and a full inbox must not cost an answer for which the outside has acted.
+    pub(super) fn beyond_bounds(self) -> Self {
+        Self { bounded: false, ..self }
     }
 
     /// Where each named item was enqueued before.
@@ -162,7 +177,9 @@ impl Protocol for Enqueue {
         if plan.added.items == 0 {
             return Ok(plan.places);
         }
-        check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+        if self.bounded {
+            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+        }
         for (item, place) in self.items.iter().zip(&plan.places) {
             if let Place::New { index, first: true } = place {
                 self.write(tx, *index, item)?;
