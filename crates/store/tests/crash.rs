@@ -5,7 +5,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
 use mundi_model::{
     Code, Hash, Height, IntentHash, WorkerId, WorldId,
-    record::{Body, Intent, ManifestChange, Payload, ReceiptStatus, Reply, ReplyOutcome},
+    record::{Body, Input, Intent, ManifestChange, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
 };
 use mundi_store::{
     Clock, Fence, StoreError,
@@ -21,12 +21,12 @@ use mundi_store::{
     objects,
     protocol::{
         Answer, AppendBatch, AssignWorld, ClaimEffects, ClaimedEffect, CommitCursor, CommitTurn, Consumed,
-        ExtendClaims, FailEffect, Failure, ReapEffects, ReleaseLease, RenewLeases, Repeat, SettleWorld, compact_inbox,
-        complete_effect, delete_world, expire_dedupe,
+        ExtendClaims, FabricMessage, FailEffect, Failure, FireTimers, ReapEffects, ReleaseLease, RenewLeases, Repeat,
+        SettleWorld, compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, engine_contents, named_event, note_body,
-        world_id,
+        set_timers, world_id,
     },
 };
 use pollster::block_on;
@@ -433,6 +433,42 @@ fn reap_effects() {
         };
         survives(on_the_heap, setup, act, everything);
     }
+}
+
+/// Timers of two worlds, one of which is cancelled by then.
+#[test]
+fn fire_timers() {
+    let setup = async |store: &Store| {
+        for world in [1, 2] {
+            let fence = store.live(world).await.unwrap();
+            set_timers(store, fence, &[5, 2_000_000_000, 7_000_000_000_000]).await.unwrap();
+        }
+    };
+    let act = async |store: &Store, _: &()| {
+        for shard in Shard::all() {
+            let (universe, now_ns) = (store.universe, 3_000_000_000);
+            store.run(&FireTimers { universe, shard, items_max: 10, now_ns, dedupe_window_ns: 1 }).await?;
+        }
+        Ok(())
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn send_to_another_world() {
+    let setup = async |store: &Store| (live(store).await, store.live(2).await.unwrap());
+    let act = async |store: &Store, (from, to): &(Fence, Fence)| {
+        let message = FabricMessage {
+            id: IntentHash::of(b"i"),
+            from: Sender { world: from.world, height: Height::new(1) },
+            to: to.world,
+            input: Input::Event { schema: "e".into(), value: Payload::Inline(vec![0xf6]), key: None },
+            correlation_id: None,
+            trace: None,
+        };
+        fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message).await.map(drop)
+    };
+    survives(on_the_heap, setup, act, everything);
 }
 
 /// The harness itself: a protocol that is not idempotent is found out.

@@ -7,11 +7,7 @@
 use super::{EffectClaim, settle_effect::Held};
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::{
-        effect_inflight::{self, EffectInflight},
-        put,
-        queue::Claim,
-    },
+    keyspace::{effect_inflight, put},
 };
 use mundi_engine::Transaction;
 
@@ -41,10 +37,9 @@ impl Protocol for ExtendClaims {
         let mut extended = Extended::default();
         for claim in &self.claims {
             match claim.held(tx).await? {
-                Held::Mine(held) => {
-                    let deadline_ns = self.deadline_ns.max(held.claim.deadline_ns);
-                    let held = EffectInflight { claim: Claim { deadline_ns, ..held.claim }, ..held };
-                    put(tx, &effect_inflight::key(claim.universe, claim.lane, claim.seq), &held)?;
+                Held::Mine(mut held) => {
+                    held.claim.deadline_ns = held.claim.deadline_ns.max(self.deadline_ns);
+                    put(tx, &effect_inflight::key(claim.universe, claim.lane, claim.seq), &*held)?;
                 }
                 Held::Withdrawn => extended.withdrawn.push(*claim),
                 Held::Answered | Held::Lost => extended.lost.push(*claim),

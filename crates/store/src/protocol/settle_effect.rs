@@ -29,7 +29,7 @@ use mundi_model::{
 /// What a holder finds when it comes back with a result.
 pub(super) enum Held {
     /// The claim is held, and the world waits.
-    Mine(EffectInflight),
+    Mine(Box<EffectInflight>),
     /// The claim is held, and nobody waits any more: it was cancelled, or its world is gone.
     Withdrawn,
     /// The claim is not held, and the intent has its receipt.
@@ -47,7 +47,7 @@ impl Held {
         };
         let status = effect_dedupe::read(tx, claim.universe, claim.world, claim.intent).await?;
         Ok(match (held.filter(|held| held.claim.token == claim.token), status.map(|dedupe| dedupe.status)) {
-            (Some(held), Some(EffectStatus::Pending)) => Self::Mine(held),
+            (Some(held), Some(EffectStatus::Pending)) => Self::Mine(Box::new(held)),
             (Some(_), _) => Self::Withdrawn,
             (None, Some(EffectStatus::Complete(_))) => Self::Answered,
             (None, _) => Self::Lost,
