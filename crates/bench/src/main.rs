@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod clients;
+mod content;
 mod engine;
 mod machine;
 mod raw;

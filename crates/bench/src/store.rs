@@ -3,11 +3,12 @@
 use crate::{
     Common,
     clients::{Kind, measure},
+    content::{CellBytes, measure_cells, measure_content},
     raw::{Room, measure_raw},
     report::Report,
 };
 use mundi_engine::Embedded;
-use mundi_store::{StoreError, testing::Workload};
+use mundi_store::{StoreError, bench::Figure, testing::Workload};
 use std::{
     error::Error,
     path::Path,
@@ -29,19 +30,25 @@ const HISTORIES: [usize; 3] = [1_000, 10_000, 100_000];
 pub(crate) struct Settings {
     #[command(flatten)]
     common: Common,
-    /// Only the workloads whose name begins with this: enqueue, drain, replay.
+    /// Only the workloads whose name begins with this: enqueue, drain, replay, content, cells.
     #[arg(long)]
     only: Option<String>,
 }
 
 type Outcome = Result<(), Box<dyn Error>>;
+type Workloads = fn(&mut Bench, &Path) -> Outcome;
 
 pub(crate) fn run(settings: &Settings) -> Outcome {
     let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new(), raw: Vec::new() };
-    let workloads: [(&str, fn(&mut Bench, &Path) -> Outcome); 3] =
-        [("enqueue", Bench::enqueue), ("drain", Bench::drain), ("replay", Bench::replay)];
+    let workloads: [(&str, Workloads); 5] = [
+        ("enqueue", Bench::enqueue),
+        ("drain", Bench::drain),
+        ("replay", Bench::replay),
+        ("content", Bench::content),
+        ("cells", Bench::cells),
+    ];
     for (name, workload) in workloads {
         if settings.only.as_ref().is_none_or(|only| name.starts_with(only.as_str())) {
             let folder = tempfile::tempdir_in(folder.path())?;
@@ -173,6 +180,34 @@ impl Bench {
             let name = format!("restore, {records} records behind the baseline, 100 above");
             self.report.add(name, "ms", restored);
         }
+        Ok(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+impl Bench {
+    /// Content store at three sizes, and segments.
+    fn content(&mut self, folder: &Path) -> Outcome {
+        self.report.progress("the content store and segments");
+        let mut runs = Vec::new();
+        for run in 0..self.settings.common.runs {
+            runs.push(measure_content(&folder.join(format!("{run}")))?);
+        }
+        for (index, figure) in runs[0].iter().enumerate() {
+            let rate = |run: &Vec<Figure>| run[index].operations as f64 / run[index].took.as_secs_f64();
+            self.report.add(figure.name.clone(), "per second", runs.iter().map(rate).collect());
+        }
+        Ok(())
+    }
+
+    /// What a snapshot writes of a world with a million cells, whole and after a hundred changes.
+    fn cells(&mut self, _: &Path) -> Outcome {
+        self.report.progress("a snapshot of 1,000,000 cells");
+        let CellBytes { full, changed, increment } = measure_cells(1_000_000, 100)?;
+        self.report.add("snapshot of 1,000,000 cells", "B written", vec![full as f64]);
+        self.report.add(format!("snapshot after {changed} changed"), "B written", vec![increment as f64]);
+        let share = increment as f64 / full as f64;
+        self.report.add("snapshot, changed / full", "ratio", vec![share]).goal = Some("<= 0.01".to_owned());
         Ok(())
     }
 }

@@ -19,3 +19,8 @@ pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
 pub use embedded::Embedded;
 pub use error::{CommitError, EngineError};
 pub use memory::Memory;
+
+/// The example in the README is run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -4,8 +4,49 @@
 //! asynchronous runtime. A step is a function, and everything that enters it is in the record. What is
 //! not at hand is reported by its hash, so that a host can fetch it and run the same turn again.
 //!
-//! A host calls [`World::create`] or [`World::restore`], then [`World::turn`] for each batch of inbox
-//! items, commits the output in one transaction, and keeps the turn.
+//! A host makes or restores a world, takes a turn for each batch of inbox items, commits the turn's output
+//! in one transaction, and keeps the turn:
+//!
+//! ```
+//! use mundi_kernel::{MemoryObjects, Registry, World, manifest::{Manifest, Schema}, replay::Replay};
+//! use mundi_kernel::program::{Event, Failure, Host, Program};
+//! use mundi_kernel::turn::{Arrival, Arrived, TurnBudget};
+//! use mundi_model::{InboxSeq, Stamp, UniverseId, WorldId};
+//! use mundi_model::record::{Genesis, InboxItem, Input, Origin, Payload};
+//!
+//! struct Counter;
+//! impl Program for Counter {
+//!     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
+//!         let count = host.get("count")?.map_or(0, |bytes| bytes[0]) + 1;
+//!         host.put("count", &[count])?;
+//!         Ok(host.reply(event.seq, &[count])?)
+//!     }
+//! }
+//!
+//! let (mut objects, mut registry) = (MemoryObjects::new(), Registry::new());
+//! let mut manifest = Manifest::new(registry.register_native("counter", 1, Counter));
+//! manifest.events.insert("add".into(), Schema::anything());
+//! let manifest = objects.put(manifest.to_bytes());
+//! let registry = std::sync::Arc::new(registry);
+//!
+//! let ids = (UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]));
+//! let genesis = Genesis { universe: ids.0, world: ids.1, manifest, now_ns: 0 };
+//! let (mut world, first) = World::create(&objects, registry.clone(), genesis)?;
+//!
+//! let input = Input::Event { schema: "add".into(), value: Payload::Inline(vec![0xf6]), key: None };
+//! let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+//! let item = Arrived::Item(InboxItem { input, origin });
+//! let arrival = Arrival { seq: InboxSeq::new(Stamp::new(1, 0), 0), item, now_ns: 1, entropy: [0; 16] };
+//! let turn = world.turn(&objects, &[arrival], TurnBudget::default())?;
+//! // Here the host commits `turn.output()`: store its objects, then one fenced transaction.
+//! let output = turn.keep();
+//! assert_eq!((output.records.len(), output.replies.len()), (3, 1));
+//!
+//! let mut replay = Replay::from_genesis(&objects, registry, &first)?;
+//! replay.run(&objects, &output.records, None)?;
+//! assert_eq!(replay.finish()?.digest(), world.digest());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod admit;
 pub mod cells;

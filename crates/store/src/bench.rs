@@ -4,7 +4,7 @@ use crate::{
     Clock, StoreError,
     blobs::{Cas, CasConfig, NO_REFS, Verify},
     objects::Objects,
-    protocol::segment_export::ExportPolicy,
+    protocol::ExportPolicy,
     segments::{Exported, SegmentStore, export_segment},
     testing::{CountingEntropy, HandmadeWorld, Rng},
 };

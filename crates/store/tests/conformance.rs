@@ -25,6 +25,7 @@ macro_rules! on_every_engine {
     };
 }
 
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 fn in_memory() -> Objects {
     objects::open("memory:///").unwrap()
 }

@@ -1,10 +1,13 @@
 //! A crash at every operation of every protocol, then another try: the store must hold, byte for byte, what it holds
 //! after a run that nothing disturbed, apart from what a protocol's header declares.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![allow(clippy::needless_pass_by_value, reason = "closures are handed over where they are written")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
 use mundi_model::{
-    Code, Hash, Height, IntentHash, WorkerId, WorldId,
+    Code, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
     record::{Body, Input, Intent, ManifestChange, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
 };
 use mundi_store::{
@@ -21,8 +24,8 @@ use mundi_store::{
     objects,
     protocol::{
         Answer, AppendBatch, AssignWorld, ClaimEffects, ClaimedEffect, CommitCursor, CommitTurn, Consumed,
-        ExtendClaims, FabricMessage, FailEffect, Failure, FireTimers, ReapEffects, ReleaseLease, RenewLeases, Repeat,
-        SettleWorld, compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
+        CreateUniverse, ExtendClaims, FabricMessage, FailEffect, Failure, FireTimers, ReapEffects, ReleaseLease,
+        RenewLeases, Repeat, SettleWorld, compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, engine_contents, named_event, note_body,
@@ -118,6 +121,14 @@ async fn live_with_items<B: Blobs>(store: &Store<B>) -> Fence {
 }
 
 #[test]
+fn create_universe() {
+    let act = async |store: &Store, universe: &UniverseId| {
+        store.run(&CreateUniverse { universe: *universe, now_ns: 7 }).await.map(drop)
+    };
+    survives(on_the_heap, async |_| UniverseId::from_bytes([9; 16]), act, everything);
+}
+
+#[test]
 fn create_world() {
     let act = async |store: &Store, world: &WorldId| store.create(*world, None).await.map(drop);
     survives(on_the_heap, async |_| world_id(1), act, everything);
@@ -201,7 +212,9 @@ fn enqueue_of_a_large_payload() {
 #[test]
 fn drain_inbox() {
     let act = async |store: &Store, fence: &Fence| {
-        while store.drain(*fence, 2).await? != mundi_store::protocol::Drained::Idle {}
+        for _ in 0..10 {
+            store.drain(*fence, 2).await?;
+        }
         Ok(())
     };
     survives(on_the_heap, live_with_items, act, everything);
@@ -222,8 +235,10 @@ fn commit_cursor() {
 #[test]
 fn commit_turn() {
     let act = async |store: &Store, fence: &Fence| {
-        while let Some(turn) = turn(store, *fence).await? {
-            store.run(&turn).await?;
+        for _ in 0..10 {
+            if let Some(turn) = turn(store, *fence).await? {
+                store.run(&turn).await?;
+            }
         }
         Ok(())
     };

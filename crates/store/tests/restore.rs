@@ -1,5 +1,7 @@
 //! Restore: what it gives equals a full replay byte for byte, and what is damaged is refused, never guessed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
@@ -12,8 +14,8 @@ use mundi_store::{
     blobs::{Cas, CasConfig},
     journal::{Batch, History, NoSegments, StoredRecord},
     keyspace::journal_entry,
-    objects,
-    protocol::{AppendBatch, CreateWorld, create_world, segment_export::ExportPolicy},
+    objects::{self, Objects},
+    protocol::{AppendBatch, CreateWorld, ExportPolicy, create_world},
     restore,
     segments::{Exported, SegmentStore, export_segment},
     snapshot::SnapshotFacts,
@@ -37,12 +39,8 @@ fn code<T>(result: Result<T, StoreError>) -> Code {
 #[test]
 fn baseline_segments_and_tail_equal_a_full_replay() {
     block_on(async {
-        let (engine, objects) = (Memory::new(), objects::open("memory:///").unwrap());
-        let (clock, entropy) = (Arc::new(ManualClock::at_ns(1)), Arc::new(CountingEntropy::default()));
-        let cas = Cas::new(engine.clone(), objects.clone(), clock, entropy, CasConfig::default());
-        let store = Fixture::with_blobs(engine, cas, 1).await.unwrap();
+        let (store, objects, segments) = with_segments().await;
         let fence = store.live(1).await.unwrap();
-        let segments = Arc::new(SegmentStore::new(store.engine.clone(), objects.clone()));
         for round in 1..=4u64 {
             store.append(fence, 300).await.unwrap();
             let full = history(&store, &segments, fence).await;
@@ -64,6 +62,15 @@ fn baseline_segments_and_tail_equal_a_full_replay() {
             assert_eq!(restored.tail.collect().await.unwrap(), after[skipped..]);
         }
     });
+}
+
+/// A store over real content and segments.
+async fn with_segments() -> (Store<Cas<Memory>>, Objects, Arc<SegmentStore<Memory>>) {
+    let (engine, objects) = (Memory::new(), objects::open("memory:///").unwrap());
+    let (clock, entropy) = (Arc::new(ManualClock::at_ns(1)), Arc::new(CountingEntropy::default()));
+    let cas = Cas::new(engine.clone(), objects.clone(), clock, entropy, CasConfig::default());
+    let segments = Arc::new(SegmentStore::new(engine.clone(), objects.clone()));
+    (Fixture::with_blobs(engine, cas, 1).await.unwrap(), objects, segments)
 }
 
 async fn history<B: Blobs>(store: &Store<B>, segments: &Arc<SegmentStore<Memory>>, fence: Fence) -> Vec<StoredRecord> {
@@ -201,7 +208,29 @@ fn a_fork_shares_the_history_of_its_parent_and_keeps_it_alive() {
     });
 }
 
-fn fork(store: &Store, parent: Fence, chain: Hash) -> CreateWorld {
+#[test]
+fn a_fork_reads_its_parents_history_also_from_segments() {
+    block_on(async {
+        let (store, objects, segments) = with_segments().await;
+        let parent = store.live(1).await.unwrap();
+        store.append(parent, 8).await.unwrap();
+        let source = store.snapshot(parent, &store.facts(Height::new(6)), false).await.unwrap().note;
+        let request = fork(&store, parent, source.chain);
+        create_world(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, request).await.unwrap();
+        let child = store.acquire(world_id(2), 1).await.unwrap();
+        store.append(child, 4).await.unwrap();
+        let before = history(&store, &segments, child).await;
+
+        store.append(parent, 40).await.unwrap();
+        store.snapshot(parent, &store.facts(Height::new(30)), true).await.unwrap();
+        let policy = ExportPolicy { margin: 0, records_min: 1 };
+        let exported = export_segment(&store.engine, &objects, &store.clock, parent, policy, Duration::ZERO).await;
+        assert!(matches!(exported.unwrap(), Exported::Segment(_)), "what the child shares has left the engine");
+        assert_eq!(history(&store, &segments, child).await, before);
+    });
+}
+
+fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
     let (forked_at, world) = (Height::new(6), world_id(2));
     let snapshot = PlainSnapshots::encode(&store.facts(forked_at));
     let genesis = ForkGenesis {

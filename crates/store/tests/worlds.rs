@@ -1,12 +1,20 @@
 //! Worlds from creation to deletion, and the mistakes that systems like this one have really made.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Embedded, Engine, Memory, Transaction};
 use mundi_model::{Code, Coded, Height, IntentHash, UniverseId, WorkerId, limits, record::Payload};
 use mundi_store::{
-    Fence, StoreError,
+    Clock, Fence, StoreError,
     journal::Batch,
     keyspace::{
-        Shard, assignment::Assignment, effect_pending, notify, queue::Queue, ready, reply, timer_due, world_meta,
+        Shard,
+        assignment::Assignment,
+        effect_pending,
+        low_water::{self, LowWater},
+        notify,
+        queue::Queue,
+        ready, reply, timer_due, world_meta,
     },
     protocol::{
         AcquireLease, AppendBatch, AssignWorld, CommitTurn, Consumed, Drained, ReleaseLease, RenewLeases, SettleWorld,
@@ -161,7 +169,10 @@ fn a_drained_inbox_is_read_from_its_cursor_and_never_from_its_prefix() {
         for _ in 0..20 {
             store.send(fence.world, vec![event("x"); 50]).await.unwrap();
         }
-        while store.drain(fence, 100).await.unwrap() != Drained::Idle {}
+        for _ in 0..10 {
+            assert_ne!(store.drain(fence, 100).await.unwrap(), Drained::Idle);
+        }
+        assert_eq!(store.drain(fence, 100).await.unwrap(), Drained::Idle);
         store.engine.revive();
         let input = store.read_turn(fence).await.unwrap();
         assert!(input.items.is_empty());
@@ -220,6 +231,23 @@ fn dedupe_ends_with_its_window() {
         store.clock.advance(Duration::from_secs(3_600 + 300));
         assert_eq!(expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap(), 1);
         assert!(!send().await.unwrap()[0].before);
+    });
+}
+
+#[test]
+fn expiry_goes_on_from_a_mark_and_finds_what_ends_above_it() {
+    block_on(async {
+        let store = store().await;
+        let fence = store.live(1).await.unwrap();
+        for round in 1..4u64 {
+            store.send(fence.world, vec![named_event(&round.to_string())]).await.unwrap();
+            store.clock.advance(Duration::from_secs(3 * 3_600));
+            assert_eq!(expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap(), 1, "round {round}");
+            let mut tx = store.engine.begin().await.unwrap();
+            let mark = low_water::read(&mut tx, store.universe, Queue::Dedupe, Shard::FIRST).await.unwrap();
+            let Some(LowWater::TimeNs(mark_ns)) = mark else { panic!("{mark:?}") };
+            assert!(mark_ns < store.clock.now_ns() && mark_ns > (round - 1) * 3 * 3_600_000_000_000);
+        }
     });
 }
 

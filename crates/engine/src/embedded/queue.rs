@@ -63,6 +63,19 @@ impl Queue {
         true
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().waiting.is_empty()
+    }
+
+    /// Closes, and lets go of what waits: their commits are answered as unknown.
+    pub(super) fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(waiting);
+    }
+
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_all();

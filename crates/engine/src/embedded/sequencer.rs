@@ -17,7 +17,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
-use mundi_model::Stamp;
+use mundi_model::{Stamp, limits};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, mpsc},
@@ -46,6 +46,15 @@ pub(super) struct Sequencer {
     unapplied: VecDeque<(u64, Writes)>,
     /// Counters that the group in the making has added to, and where in it their sums stand.
     sums: BTreeMap<Bytes, usize>,
+}
+
+/// What the sequencer found out for one commit.
+#[derive(Default)]
+struct Found {
+    /// What its counters become.
+    sums: Vec<(Bytes, Bytes)>,
+    /// The keys in its deleted ranges that were written after its snapshot.
+    cleared_since: Vec<Bytes>,
 }
 
 /// A group in the making.
@@ -94,9 +103,15 @@ impl Sequencer {
             Ok(frame) => {
                 self.shared.watermark.note(version);
                 self.shared.janitor.note_commit();
-                self.unapplied.push_back((version, group.writes));
-                // The applier lives as long as this thread holds the sending half.
-                let _ended = self.applier.send(Durable { version, frame, answers: group.answers });
+                let durable = Durable { version, frame, answers: group.answers };
+                if self.nobody_waits(version) {
+                    durable.make_visible(&self.shared);
+                } else {
+                    self.unapplied.push_back((version, group.writes));
+                    if self.applier.send(durable).is_err() {
+                        self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
+                    }
+                }
             }
             Err(AppendError::NotWritten(error)) => fail_all(group.answers, &CommitError::Engine(error)),
             Err(AppendError::Unknown(error)) => fail_all(group.answers, &CommitError::Unknown(error)),
@@ -114,8 +129,8 @@ impl Sequencer {
             }
             // A group has fewer than 2^16 commits.
             let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
-            match self.sums_after(&proposal, version, &group) {
-                Ok(sums) => self.resolve(version, Stamp::new(version, order), proposal, sums, &mut group),
+            match self.look_up(&proposal, version, &group) {
+                Ok(found) => self.resolve(version, Stamp::new(version, order), proposal, found, &mut group),
                 Err(error) => refuse(proposal, error.into()),
             }
         }
@@ -123,23 +138,9 @@ impl Sequencer {
     }
 
     /// Adds the writes of one commit to the group, with ranges, additions and stamps filled in.
-    fn resolve(
-        &mut self,
-        version: u64,
-        stamp: Stamp,
-        proposal: Proposal,
-        sums: Vec<(Bytes, Bytes)>,
-        group: &mut Group,
-    ) {
-        let Proposal { snapshot, overlay, cleared_keys, answer } = proposal;
-        for (start, end) in &overlay.cleared {
-            let later = self.recent.written_after(snapshot.at().version, start, end);
-            let later: Vec<Bytes> = later.cloned().collect();
-            for key in later {
-                self.write(group, version, key, None);
-            }
-        }
-        for key in cleared_keys {
+    fn resolve(&mut self, version: u64, stamp: Stamp, proposal: Proposal, found: Found, group: &mut Group) {
+        let Proposal { overlay, cleared_keys, answer, .. } = proposal;
+        for key in cleared_keys.into_iter().chain(found.cleared_since) {
             self.write(group, version, key, None);
         }
         for (key, write) in overlay.writes.into_writes() {
@@ -149,7 +150,7 @@ impl Sequencer {
                 Write::Add(_) => {}
             }
         }
-        for (key, sum) in sums {
+        for (key, sum) in found.sums {
             self.write_sum(group, version, key, sum);
         }
         for put in overlay.stamped {
@@ -177,21 +178,26 @@ impl Sequencer {
         group.push(key, Some(sum));
     }
 
-    /// What the counters of a commit become. Read first, because a read can fail.
-    fn sums_after(
-        &mut self,
-        proposal: &Proposal,
-        version: u64,
-        group: &Group,
-    ) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
-        let mut sums = Vec::new();
+    /// What only the sequencer knows of a commit. First of all, because it can fail.
+    fn look_up(&mut self, proposal: &Proposal, version: u64, group: &Group) -> Result<Found, EngineError> {
+        let mut found = Found::default();
+        let (mut bytes, snapshot) = (0, proposal.snapshot.at().version);
+        for (start, end) in &proposal.overlay.cleared {
+            for key in self.recent.written_after(snapshot, start, end) {
+                bytes += key.len();
+                found.cleared_since.push(key.clone());
+            }
+        }
+        if bytes > limits::TRANSACTION_BYTES_MAX {
+            return Err(EngineError::TransactionTooLarge);
+        }
         for (key, write) in proposal.overlay.writes.iter() {
             if let Write::Add(delta) = write {
                 let before = self.current(key, version, group)?;
-                sums.push((key.clone(), added(before.as_ref(), *delta)));
+                found.sums.push((key.clone(), added(before.as_ref(), *delta)));
             }
         }
-        Ok(sums)
+        Ok(found)
     }
 
     /// The value of a key after all that has been sequenced.
@@ -210,11 +216,24 @@ impl Sequencer {
         }
     }
 
+    /// Under light load the answer comes sooner if this thread gives it: nothing is to be synced meanwhile, and
+    /// the applier, which would have to wake up first, has nothing to do.
+    fn nobody_waits(&self, version: u64) -> bool {
+        self.shared.queue.is_empty() && self.shared.snapshots.newest().version + 1 == version
+    }
+
     fn forget_applied(&mut self) {
         let applied = self.shared.snapshots.newest().version;
         while self.unapplied.front().is_some_and(|(version, _)| *version <= applied) {
             self.unapplied.pop_front();
         }
+    }
+}
+
+/// However this thread ends, nobody is left waiting for it.
+impl Drop for Sequencer {
+    fn drop(&mut self) {
+        self.shared.queue.abandon();
     }
 }
 
@@ -248,13 +267,20 @@ fn fail_all(answers: Vec<(oneshot::Sender<Answer>, Stamp)>, error: &CommitError)
     }
 }
 
-/// The applier: makes durable groups visible, in order, and answers.
+/// The applier: makes durable groups visible, in order, while the sequencer syncs the next.
 pub(super) fn apply(shared: &Shared, durable: &mpsc::Receiver<Durable>) {
-    while let Ok(Durable { version, frame, answers }) = durable.recv() {
-        let snapshot = shared.tree.apply(version, &frame);
+    while let Ok(group) = durable.recv() {
+        group.make_visible(shared);
+    }
+}
+
+impl Durable {
+    /// Lets readers see the group, and only then answers.
+    fn make_visible(self, shared: &Shared) {
+        let snapshot = shared.tree.apply(self.version, &self.frame);
         shared.snapshots.publish(snapshot);
-        shared.watches.wake_written(&frame);
-        for (answer, stamp) in answers {
+        shared.watches.wake_written(&self.frame);
+        for (answer, stamp) in self.answers {
             let _gone = answer.send(Ok(Committed::At(stamp)));
         }
         shared.janitor.seal_if_large(&shared.tree);

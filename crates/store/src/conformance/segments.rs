@@ -5,7 +5,7 @@ use crate::{
     StoreError,
     journal::{History, NoSegments, StoredRecord},
     objects::Objects,
-    protocol::segment_export::ExportPolicy,
+    protocol::ExportPolicy,
     restore,
     segments::{Exported, SegmentStore, export_segment},
     testing::{Fixture, PlainSnapshots},

@@ -49,11 +49,10 @@ pub fn key(universe: UniverseId, ending: &Ending) -> Key {
     place.u8(ending.kind as u8).bytes(ending.world.as_bytes()).bytes(ending.id.as_bytes()).key()
 }
 
-/// All records whose bucket is over.
-pub fn over(universe: UniverseId, now_ns: u64) -> Span {
-    let prefix = KeyBuilder::universe(universe, Family::DedupeBucket);
-    let end = KeyBuilder::universe(universe, Family::DedupeBucket).u64(now_ns / BUCKET_NS + 1).key();
-    Span { start: prefix.key(), end }
+/// All records whose bucket is over, from the bucket that `from_ns` lies in.
+pub fn over(universe: UniverseId, from_ns: u64, now_ns: u64) -> Span {
+    let bucket = |time_ns: u64| KeyBuilder::universe(universe, Family::DedupeBucket).u64(time_ns / BUCKET_NS);
+    Span { start: bucket(from_ns).key(), end: bucket(now_ns.saturating_add(BUCKET_NS)).key() }
 }
 
 pub fn parse(universe: UniverseId, key: &[u8]) -> Result<Ending, StoreError> {
@@ -92,7 +91,7 @@ mod tests {
         fn nothing_is_over_before_it_expires(expires_at_ns: u64, now_ns: u64) {
             let ending = Ending::new(DedupeKind::Inbox, laws::world(), Hash::of(b"i"), expires_at_ns);
             let key = key(laws::universe(), &ending);
-            if key < over(laws::universe(), now_ns).end {
+            if key < over(laws::universe(), 0, now_ns).end {
                 prop_assert!(now_ns >= expires_at_ns);
             }
         }

@@ -18,17 +18,27 @@ pub enum Queue {
     /// Inbox items that no world could take.
     #[n(4)]
     Inboxes = 4,
-    /// Effects that wait for their next attempt.
+    /// Dedupe records, in the order in which they end.
     #[n(5)]
-    EffectRetries = 5,
-    /// Effects that an adapter works on.
+    Dedupe = 5,
+    /// Effects that wait for their next attempt.
     #[n(6)]
-    EffectClaims = 6,
+    EffectRetries = 6,
+    /// Effects that an adapter works on.
+    #[n(7)]
+    EffectClaims = 7,
 }
 
 impl Queue {
-    pub const ALL: [Self; 6] =
-        [Self::Effects, Self::Timers, Self::Mailboxes, Self::Inboxes, Self::EffectRetries, Self::EffectClaims];
+    pub const ALL: [Self; 7] = [
+        Self::Effects,
+        Self::Timers,
+        Self::Mailboxes,
+        Self::Inboxes,
+        Self::Dedupe,
+        Self::EffectRetries,
+        Self::EffectClaims,
+    ];
 
     pub fn from_ordinal(ordinal: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|queue| *queue as u8 == ordinal)
@@ -105,7 +115,7 @@ pub(crate) mod tests {
 
     #[test]
     fn queues_are_found_by_their_ordinal() {
-        assert_eq!(Queue::ALL.map(|queue| queue as u8), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(Queue::ALL.map(|queue| queue as u8), [1, 2, 3, 4, 5, 6, 7]);
         assert!(Queue::ALL.into_iter().all(|queue| Queue::from_ordinal(queue as u8) == Some(queue)));
         assert_eq!(Queue::from_ordinal(0), None);
     }

@@ -3,7 +3,7 @@
 //! Written and removed by `segment_export`. Free. It fixes the range before the object is written, so that an export
 //! that was interrupted goes on with the same object.
 
-use super::{Family, Key, KeyBuilder, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -23,6 +23,13 @@ pub struct SegmentCheckpoint {
 
 pub fn key(universe: UniverseId, world: WorldId) -> Key {
     KeyBuilder::universe(universe, Family::SegmentCheckpoint).bytes(world.as_bytes()).key()
+}
+
+pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<WorldId, StoreError> {
+    let family = Family::SegmentCheckpoint;
+    let mut reader = KeyReader::after(family, &family.prefix(universe), key)?;
+    let world = reader.world()?;
+    reader.end(world)
 }
 
 pub(crate) async fn read<T: Transaction>(
@@ -49,6 +56,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn keys_sort_by_world(a in laws::worlds(), b in laws::worlds()) {
+            let universe = laws::universe();
+            laws::keys_are_ordered((a, b), |world| key(universe, *world), |key| parse(universe, key))?;
+        }
+
         #[test]
         fn the_value_survives(
             (start, end) in (laws::heights(), laws::heights()),

@@ -11,6 +11,9 @@ pub const SHARDS: u8 = 16;
 pub struct Shard(u8);
 
 impl Shard {
+    /// For what has only one.
+    pub const FIRST: Self = Self(0);
+
     /// The shard of whatever has this name. XXH3 is fixed by its specification; the standard library's
     /// hasher may change with every compiler release, and with it would the place of every queued item.
     pub fn of(name: &[u8]) -> Self {

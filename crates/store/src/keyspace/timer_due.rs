@@ -52,7 +52,7 @@ pub fn lane(shard: Shard) -> Lane {
 
 /// A timer that is due already when it is set is placed at the low-water mark, where the next scan starts:
 /// below it nobody looks any more.
-pub(crate) fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: u64) -> TimerPlace {
+pub fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: u64) -> TimerPlace {
     TimerPlace { place_ns: deliver_at_ns.max(low_water_ns), intent }
 }
 

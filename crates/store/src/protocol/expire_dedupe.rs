@@ -1,15 +1,19 @@
 //! Expire dedupe records whose window is over (DESIGN, "Queues": dedupe records live for a configured window).
 //!
 //! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. It works in
-//! bounded chunks, oldest first.
+//! bounded chunks, oldest first, from a low-water mark: the buckets before it were found empty. The mark stays some
+//! buckets behind, for senders whose clocks do; what one of them writes still further back stays for good.
 //! Unknown commit: run again; what is gone is gone.
 
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     keyspace::{
+        Lane, Shard,
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectStatus},
         inbox_dedupe::{self, DedupeId},
+        low_water::{self, LowWater},
+        queue::Queue,
         timer_dedupe::{self, TimerStatus},
     },
     run,
@@ -19,6 +23,9 @@ use mundi_model::{IntentHash, UniverseId};
 
 /// How many records one transaction looks at.
 const CHUNK_RECORDS: usize = 1_000;
+
+/// How far the mark stays behind: more than clocks of one fleet may differ.
+const MARK_LAG_NS: u64 = 12 * dedupe_bucket::BUCKET_NS;
 
 /// Removes all records that have ended, chunk by chunk; returns how many.
 pub async fn expire_dedupe<E: Engine>(
@@ -51,17 +58,32 @@ impl Protocol for ExpireDedupe {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
-        let page = tx.range(dedupe_bucket::over(self.universe, self.now_ns).read(CHUNK_RECORDS).snapshot()).await?;
+        let mark_ns = self.mark_ns(tx).await?;
+        let over = dedupe_bucket::over(self.universe, mark_ns, self.now_ns);
+        let page = tx.range(over.read(CHUNK_RECORDS).snapshot()).await?;
         for (key, _) in &page.items {
             let ending = dedupe_bucket::parse(self.universe, key)?;
             self.expire(tx, &ending).await?;
             tx.delete(key)?;
         }
+        let next_ns = self.now_ns.saturating_sub(MARK_LAG_NS);
+        if !page.more && next_ns >= mark_ns.saturating_add(dedupe_bucket::BUCKET_NS) {
+            low_water::write(tx, self.universe, Queue::Dedupe, lane(), &LowWater::TimeNs(next_ns))?;
+        }
         Ok(page.items.len())
     }
 }
 
+/// There is one line of endings; its shards lie within each bucket.
+fn lane() -> Lane {
+    Lane::new("dedupe", Shard::FIRST)
+}
+
 impl ExpireDedupe {
+    async fn mark_ns<T: Transaction>(&self, tx: &mut T) -> Result<u64, StoreError> {
+        Ok(LowWater::time_ns(low_water::read(tx, self.universe, Queue::Dedupe, lane()).await?))
+    }
+
     async fn expire<T: Transaction>(&self, tx: &mut T, ending: &Ending) -> Result<(), StoreError> {
         let (universe, world) = (self.universe, ending.world);
         let intent = IntentHash::from_bytes(*ending.id.as_bytes());

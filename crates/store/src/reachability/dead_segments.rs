@@ -33,6 +33,11 @@ pub(super) async fn remove_dead_segments<E: Engine>(cas: &Cas<E>, universe: Univ
         Ok(())
     })
     .await?;
+    scan(&cas.engine, Family::SegmentCheckpoint.prefix(universe).span(), |key, _| {
+        worlds.insert(segment_checkpoint::parse(universe, key)?);
+        Ok(())
+    })
+    .await?;
     let mut removed = 0;
     for world in worlds {
         let meta = world_meta::read(&mut cas.engine.begin().await?, universe, world).await?;

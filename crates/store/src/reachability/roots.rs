@@ -108,21 +108,26 @@ async fn of_segments<E: Engine>(
     Ok(())
 }
 
-/// Adds what the queues of a universe refer to: effects, timers, dead letters, and what may be added to them.
-pub(super) async fn of_queues<E: Engine>(
+/// Adds what a universe itself refers to, and its queues: effects, timers, dead letters, and what may be added to them.
+pub(super) async fn of_universe<E: Engine>(
     engine: &E,
     universe: UniverseId,
     refs: &mut BTreeSet<Hash>,
 ) -> Result<(), StoreError> {
-    // The content store's own families come first and name every object; the worlds come last, and are walked one by one.
+    // Between the two lie the families of the content store, which name every object; above lie the worlds, which are
+    // walked one by one.
+    const { assert!((Family::UniverseMeta as u8) < Family::CasMeta as u8) };
     const { assert!((Family::Sweep as u8) < Family::EffectPending as u8) };
-    let start = Family::EffectPending.prefix(universe);
-    let end = world_meta::worlds_prefix(universe);
-    scan(engine, Span { start, end }, |_, value| {
-        hashes_in(value, &mut |hash| {
-            refs.insert(hash);
-        });
-        Ok(())
-    })
-    .await
+    let own = Span { start: Family::UniverseMeta.prefix(universe), end: Family::CasMeta.prefix(universe) };
+    let queues = Span { start: Family::EffectPending.prefix(universe), end: world_meta::worlds_prefix(universe) };
+    for span in [own, queues] {
+        scan(engine, span, |_, value| {
+            hashes_in(value, &mut |hash| {
+                refs.insert(hash);
+            });
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
 }

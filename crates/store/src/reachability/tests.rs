@@ -7,9 +7,8 @@ use crate::{
     keyspace::{cas_doomed, cas_meta, cas_meta::Generation, segment},
     objects::Objects,
     protocol::{
+        ExportPolicy, PinBlob, UnpinBlob,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
-        pin_blob::{PinBlob, UnpinBlob},
-        segment_export::ExportPolicy,
     },
     run,
     segments::export_segment,
@@ -19,9 +18,11 @@ use crate::{
     },
 };
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{Code, Coded, Hash, UniverseId, WorldId, record::Payload};
 use object_store::ObjectStoreExt;
+use parking_lot::Mutex;
 use pollster::block_on;
 use std::{sync::Arc, time::Duration};
 
@@ -89,7 +90,7 @@ impl Bench {
 
 /// Odd names are large.
 fn body(name: u8) -> Bytes {
-    Rng::new(u64::from(name)).bytes(if name % 2 == 0 { 100 } else { 20_000 }).into()
+    Rng::new(u64::from(name)).bytes(if name.is_multiple_of(2) { 100 } else { 20_000 }).into()
 }
 
 #[test]
@@ -373,18 +374,42 @@ fn universes_do_not_see_each_other() {
     });
 }
 
-/// A clock whose pauses are long enough for a world to be deleted.
-struct DeletingClock(Memory, HandmadeWorld);
+/// A clock whose pauses are long enough for something to happen: at its first one, this.
+struct HookClock(Mutex<Option<BoxFuture<'static, ()>>>);
 
-impl crate::Clock for DeletingClock {
+impl HookClock {
+    fn new(hook: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Box::pin(hook)))))
+    }
+}
+
+impl crate::Clock for HookClock {
     fn now_ns(&self) -> u64 {
         START_NS
     }
 
-    fn sleep(&self, _: Duration) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-        let (engine, world) = (self.0.clone(), self.1.clone());
-        Box::pin(async move { world.delete(&engine).await.unwrap() })
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        self.0.lock().take().unwrap_or_else(|| Box::pin(std::future::ready(())))
     }
+}
+
+#[test]
+fn a_put_whose_body_is_swept_before_its_metadata_is_written_uploads_again() {
+    block_on(async {
+        let bench = bench().await;
+        let hash = Hash::of(&body(3));
+        let engine = bench.memory.clone();
+        let doom = DoomOrphan { universe: UNIVERSE, hash, generation: Generation::FIRST, now_ns: START_NS };
+        let hook = HookClock::new(async move {
+            run(&engine, &ManualClock::default(), &doom).await.unwrap();
+        });
+        let pause = Fault::Slow(Duration::from_secs(1)); // while the body is on its way
+        let slow = FaultyObjects::over(bench.faulty.inner()).with_clock(hook).with_fault(0, pause);
+        let cas = Cas { objects: Objects::new(Arc::new(slow)), ..bench.cas.clone() };
+        cas.put(UNIVERSE, body(3), NO_REFS).await.unwrap();
+        bench.faulty.inner().delete(&body_path(UNIVERSE, hash, Generation::FIRST)).await.unwrap();
+        assert!(bench.has(hash).await, "the deletion that was decided meanwhile hits only the first upload");
+    });
 }
 
 #[test]
@@ -403,8 +428,9 @@ fn a_sweep_in_which_a_world_is_deleted_removes_nothing() {
         export_segment(&engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
         // The walk comes to the segment of the second world when the first one, already walked, is deleted.
         let first = HandmadeWorld::create(&engine, UNIVERSE, WorldId::from_bytes([1; 16])).await.unwrap();
+        let deleting = engine.clone();
         let slow = FaultyObjects::over(bench.faulty.inner())
-            .with_clock(Arc::new(DeletingClock(engine.clone(), first)))
+            .with_clock(HookClock::new(async move { first.delete(&deleting).await.unwrap() }))
             .with_fault(0, Fault::Slow(Duration::from_secs(1)));
         let cas = Cas { objects: Objects::new(Arc::new(slow)), ..bench.cas.clone() };
         assert_eq!(sweep(&cas, UNIVERSE, GRACE).await.unwrap_err().code(), Code::SweepRaced);

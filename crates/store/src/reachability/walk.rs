@@ -60,7 +60,7 @@ pub async fn walk<E: Engine>(cas: &Cas<E>, universe: UniverseId, grace: Duration
     let graph = Graph::new(edges(cas, universe).await?);
     let worlds = roots::live_worlds(&cas.engine, universe).await?;
     let mut reachable = BTreeSet::new();
-    roots::of_queues(&cas.engine, universe, &mut reachable).await?;
+    roots::of_universe(&cas.engine, universe, &mut reachable).await?;
     for &world in &worlds {
         roots::of_world(&cas.engine, &cas.objects, universe, world, &mut reachable).await?;
     }

@@ -4,7 +4,7 @@
 //! which world comes next.
 
 use super::{Exported, export_segment};
-use crate::{Clock, Fence, StoreError, objects::Objects, protocol::segment_export::ExportPolicy};
+use crate::{Clock, Fence, StoreError, objects::Objects, protocol::ExportPolicy};
 use mundi_engine::Engine;
 use std::{sync::Arc, time::Duration};
 

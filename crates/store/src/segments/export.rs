@@ -10,7 +10,7 @@ use crate::{
         segment_checkpoint::SegmentCheckpoint,
     },
     objects::Objects,
-    protocol::segment_export::{BeginExport, DeleteExported, ExportPolicy, IndexSegment, NextExport, PlanExport},
+    protocol::{BeginExport, DeleteExported, ExportPolicy, IndexSegment, NextExport, PlanExport},
     run,
 };
 use bytes::Bytes;

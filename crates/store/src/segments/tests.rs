@@ -8,7 +8,7 @@ use crate::{
     Clock, Fence, StoreError,
     keyspace::segment::SegmentRecord,
     objects::Objects,
-    protocol::segment_export::{BeginExport, ExportPolicy},
+    protocol::{BeginExport, ExportPolicy},
     run,
     testing::{
         CrashSwitch, CrashingEngine, FaultyObjects, HandmadeWorld, ManualClock, Rng, Side, engine_contents,
