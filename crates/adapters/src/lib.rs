@@ -11,7 +11,13 @@
 mod adapter;
 pub mod blob;
 pub mod fabric;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "http")]
+pub mod llm;
 mod params;
+#[cfg(feature = "process")]
+pub mod process;
 pub mod worker;
 
 pub use adapter::{Adapter, Call, denied, failed, too_large};

@@ -90,6 +90,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     /// Serves the kinds of an adapter, in place of one that did before.
+    #[expect(clippy::needless_pass_by_value, reason = "it is handed over: callers make it in place")]
     pub fn serve(mut self, adapter: Arc<dyn Adapter>) -> Self {
         for kind in adapter.kinds() {
             self.adapters.insert((*kind).to_owned(), adapter.clone());
