@@ -8,6 +8,10 @@
 //! This crate must never know what a program is, nor hold a lease: all it gives to a world goes through the inbox.
 //! Secrets are given to an adapter when it is made; they never reach a receipt.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod adapter;
 pub mod blob;
 pub mod fabric;

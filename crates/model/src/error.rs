@@ -190,6 +190,7 @@ codes! {
     ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
 
     // Effects, timers, fabric.
+    ScheduleInvalid = "SCHEDULE_INVALID", Invalid, "A text does not say when something repeats.";
     EffectClaimLost = "EFFECT_CLAIM_LOST", Fenced, "A worker answers an effect whose claim ran out and was taken from it.";
     EffectClaimExpired = "EFFECT_CLAIM_EXPIRED", Unavailable, "The worker of an effect stopped to extend its claim, and the attempt was given up.";
     EffectTimeout = "EFFECT_TIMEOUT", Unavailable, "One attempt of an effect took longer than its manifest allows.";
@@ -197,7 +198,6 @@ codes! {
     EffectDenied = "EFFECT_DENIED", Invalid, "An adapter's configuration does not allow what an effect asks for.";
     EffectFailed = "EFFECT_FAILED", Unavailable, "The other side of an effect failed, or could not be reached.";
     EffectAnswerTooLarge = "EFFECT_ANSWER_TOO_LARGE", Full, "The answer to an effect has more bytes than the adapter takes.";
-    EffectUnserved = "EFFECT_UNSERVED", NotFound, "No adapter of this worker serves an effect of this kind.";
     DeadLetterNotFound = "DEAD_LETTER_NOT_FOUND", NotFound, "There is no dead letter at this place of the queue.";
     DeadLetterUnusable = "DEAD_LETTER_UNUSABLE", Invalid, "A dead letter cannot be replayed: its item cannot be read, or nobody waits for it any more.";
 }

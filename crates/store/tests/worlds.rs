@@ -244,7 +244,14 @@ fn expiry_goes_on_from_a_mark_and_finds_what_ends_above_it() {
             store.clock.advance(Duration::from_secs(3 * 3_600));
             assert_eq!(expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap(), 1, "round {round}");
             let mut tx = store.engine.begin().await.unwrap();
-            let mark = low_water::read(&mut tx, store.universe, Queue::Dedupe, Shard::FIRST).await.unwrap();
+            let mark = low_water::read(
+                &mut tx,
+                store.universe,
+                Queue::Dedupe,
+                mundi_store::keyspace::Lane::new("dedupe", Shard::FIRST),
+            )
+            .await
+            .unwrap();
             let Some(LowWater::TimeNs(mark_ns)) = mark else { panic!("{mark:?}") };
             assert!(mark_ns < store.clock.now_ns() && mark_ns > (round - 1) * 3 * 3_600_000_000_000);
         }
