@@ -1,5 +1,7 @@
 //! Effects from the turn that asks for them to the one receipt that answers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, IntentHash, WorkerId,

@@ -1,16 +1,20 @@
 //! Messages between worlds.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::Memory;
 use mundi_model::{
-    Code, Coded, Height, IntentHash, WorldId,
-    record::{Input, Payload, Sender},
+    Code, Coded, Height, IntentHash, WorkerId, WorldId,
+    record::{Input, Payload, ReceiptStatus, Sender},
 };
 use mundi_store::{
-    Fence, StoreError,
-    protocol::{FabricMessage, Sent, fabric_send},
-    testing::{Fixture, Probe, world_id},
+    Clock, Fence, StoreError,
+    keyspace::{Shard, effect_pending::EffectTerms},
+    protocol::{Answer, ClaimEffects, FabricMessage, ReapEffects, Sent, complete_effect, fabric_send},
+    testing::{Fixture, Probe, ask, receipts, world_id},
 };
 use pollster::block_on;
+use std::time::Duration;
 
 type Store = Fixture<Probe<Memory>>;
 
@@ -64,6 +68,38 @@ fn messages_stand_in_the_order_in_which_they_were_enqueued_and_name_their_cause(
         let origin = &items[0].item.origin;
         assert_eq!(origin.sender, Some(Sender { world: from.world, height: Height::new(7) }));
         assert_eq!(origin.correlation_id.as_deref(), Some("c"));
+    });
+}
+
+/// The worker dies between the two transactions, after the message and before the receipt.
+#[test]
+fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
+    block_on(async {
+        let (store, from, to) = two_worlds().await;
+        ask(&store, from, &["fabric.send"], EffectTerms::default()).await.unwrap();
+        let claim = |token: u8| ClaimEffects {
+            universe: store.universe,
+            kind: "fabric.send".into(),
+            worker: WorkerId::new(u64::from(token)).unwrap(),
+            token: [token; 16],
+            items_max: 1,
+            ttl_ns: 1,
+            now_ns: store.clock.now_ns(),
+            first: Shard::FIRST,
+        };
+        let first = store.run(&claim(1)).await.unwrap().output.effects.remove(0);
+        assert!(!send(&store, from, to.world, "m").await.unwrap().already_enqueued);
+        store.clock.advance(Duration::from_secs(1));
+        let (universe, lane, now_ns) = (store.universe, first.proof.lane, store.clock.now_ns());
+        assert_eq!(store.run(&ReapEffects { universe, lane, items_max: 9, now_ns }).await.unwrap().output.retrying, 1);
+        store.clock.advance(Duration::from_secs(1));
+        let second = store.run(&claim(2)).await.unwrap().output.effects.remove(0);
+        assert!(send(&store, from, to.world, "m").await.unwrap().already_enqueued);
+        let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
+        let answer = Answer { status, payload, adapter: "fabric".into() };
+        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer).await.unwrap();
+        assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
+        assert_eq!(receipts(&store, from).await.unwrap().len(), 1);
     });
 }
 

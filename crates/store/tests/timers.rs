@@ -1,5 +1,7 @@
 //! Timers from the turn that sets them to the one firing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use mundi_engine::{Embedded, Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, IntentHash,

@@ -1,5 +1,7 @@
 //! The workers on a real clock: from the turn that asks to the receipt in the inbox.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 use futures_util::future::BoxFuture;
 use mundi_adapters::{
     Adapter, Call,

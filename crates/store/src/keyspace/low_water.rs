@@ -5,7 +5,7 @@
 //! of everything that was ever queued.
 //!
 //! A queue in which something can appear below what was seen keeps its mark right by conflict: who raises it reads the
-//! span below with a conflict ([`raise`]), and who puts something in reads the mark with one ([`read`]).
+//! span below with a conflict (`raise`), and who puts something in reads the mark with one ([`read`]).
 
 use super::{
     Family, Key, KeyBuilder, Lane, Span, get, get_snapshot, put,
