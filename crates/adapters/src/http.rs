@@ -48,7 +48,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             private_hosts_allowed: BTreeSet::new(),
-            body_bytes_max: limits::PAYLOAD_BYTES_MAX,
+            body_bytes_max: limits::PAYLOAD_BYTES_MAX - 64 * 1024, // the headers stand beside it
             redirects_max: 5,
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(60),
@@ -84,9 +84,12 @@ impl HttpAdapter {
         for _ in 0..=self.config.redirects_max {
             self.check(&request.url)?;
             let builder = self.client.request(request.method.clone(), request.url.clone());
-            let builder = builder.headers(request.headers.clone()).body(request.body.clone());
-            let builder = builder.header("idempotency-key", call.intent.to_string());
-            let response = builder.send().await.map_err(|error| unreachable(&error))?;
+            let response = builder
+                .headers(with_key(&request.headers, call)?)
+                .body(request.body.clone())
+                .send()
+                .await
+                .map_err(|error| unreachable(&error))?;
             match next_hop(&request, &response)? {
                 Some(next) => request = next,
                 None => return Ok(response),
@@ -180,6 +183,14 @@ fn headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
         let parsed: HeaderName = name.parse().map_err(|_| bad())?;
         headers.insert(parsed, HeaderValue::from_str(value).map_err(|_| bad())?);
     }
+    Ok(headers)
+}
+
+/// A program cannot choose another key: it is what keeps a repeated attempt from acting twice.
+fn with_key(headers: &HeaderMap, call: &Call) -> Result<HeaderMap, Failure> {
+    let mut headers = headers.clone();
+    let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
+    headers.insert(HeaderName::from_static("idempotency-key"), key);
     Ok(headers)
 }
 

@@ -250,6 +250,30 @@ fn a_failure_waits_and_the_budget_ends_in_an_error_receipt() {
     });
 }
 
+/// A worker whose clock is behind gives an item back for a time that others are past.
+#[test]
+fn a_retry_is_found_although_the_mark_has_passed_its_time() {
+    block_on(async {
+        let (store, _, _) = asked(&["a"; 17], TERMS).await;
+        let claimed = claim(&store, "a", 1).await;
+        let lane = |claimed: &ClaimedEffect| claimed.proof.lane;
+        let twins = claimed.iter().find_map(|one| {
+            let two = claimed.iter().find(|two| lane(one) == lane(two) && one.proof.seq != two.proof.seq)?;
+            Some((one, two))
+        });
+        let (one, two) = twins.expect("seventeen items in sixteen lanes");
+        store.clock.advance(Duration::from_secs(10));
+        fail(&store, one, Repeat::Backoff).await;
+        store.clock.advance(Duration::from_secs(10));
+        assert_eq!(claim(&store, "a", 2).await.len(), 1, "the mark is beyond ten seconds now");
+        let failure = Failure { code: Code::EffectFailed, reason: String::new(), repeat: Repeat::Backoff };
+        let adapter = String::new();
+        let late = FailEffect { claim: two.proof, failure, adapter, now_ns: 5, dedupe_window_ns: 1 };
+        store.run(&late).await.unwrap();
+        assert_eq!(claim(&store, "a", 3).await.len(), 1);
+    });
+}
+
 #[test]
 fn what_cannot_pass_is_answered_at_once() {
     block_on(async {

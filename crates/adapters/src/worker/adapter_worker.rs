@@ -6,7 +6,7 @@
 //! workers that died.
 
 use super::{ride_out, wait};
-use crate::{Adapter, Call, params::invalid};
+use crate::{Adapter, Call, params::invalid, too_large};
 use futures_util::{
     FutureExt,
     future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, select},
@@ -205,7 +205,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper.
     async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) {
         let settled = match self.attempt(adapter, &claimed).await {
-            Ok(value) => self.complete(adapter, &claimed, &value).await,
+            Ok(payload) => self.complete(adapter, &claimed, payload).await,
             Err(failure) => self.fail(adapter, &claimed, failure).await,
         };
         if let Err(error) = settled {
@@ -214,7 +214,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
     }
 
-    async fn attempt(&self, adapter: &Arc<dyn Adapter>, claimed: &ClaimedEffect) -> Result<Value, Failure> {
+    async fn attempt(&self, adapter: &Arc<dyn Adapter>, claimed: &ClaimedEffect) -> Result<Vec<u8>, Failure> {
         let item = &claimed.item;
         let call = Call {
             universe: self.universe,
@@ -228,7 +228,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         };
         let timeout_ms = item.terms.timeout_ms;
         match select(adapter.call(&call), self.clock.sleep(Duration::from_millis(timeout_ms))).await {
-            Either::Left((answered, _)) => answered,
+            Either::Left((answered, _)) => encode(&answered?),
             Either::Right(((), _)) => {
                 let reason = format!("no answer within {timeout_ms} ms");
                 Err(Failure { code: Code::EffectTimeout, reason, repeat: Repeat::Backoff })
@@ -251,9 +251,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         &self,
         adapter: &Arc<dyn Adapter>,
         claimed: &ClaimedEffect,
-        value: &Value,
+        payload: Vec<u8>,
     ) -> Result<(), StoreError> {
-        let payload = Payload::Inline(cbor::encode(value));
+        let payload = Payload::Inline(payload);
         let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: adapter.name().to_owned() };
         let completed = complete_effect(&self.engine, &*self.clock, &self.blobs, claimed, answer).await?;
         tracing::debug!(intent = %claimed.proof.intent, ?completed, "effect");
@@ -328,6 +328,12 @@ async fn finished_or<O>(
         }
         Either::Right((output, _)) => Some(output),
     }
+}
+
+/// The payload of a receipt, which a program must be able to take in one piece.
+fn encode(value: &Value) -> Result<Vec<u8>, Failure> {
+    let payload = cbor::encode(value);
+    if payload.len() > limits::PAYLOAD_BYTES_MAX { Err(too_large(limits::PAYLOAD_BYTES_MAX)) } else { Ok(payload) }
 }
 
 fn nanos(duration: Duration) -> u64 {

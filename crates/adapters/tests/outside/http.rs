@@ -47,7 +47,8 @@ async fn get(adapter: &HttpAdapter, url: &str) -> Result<Value, Failure> {
 async fn a_request_goes_out_as_it_was_asked_with_the_intent_as_its_key() {
     let server = Server::start(respond).await;
     let request = json!({
-        "url": server.url("/hello"), "method": "POST", "headers": { "x-question": "what" }, "body": "body",
+        "url": server.url("/hello"), "method": "POST", "headers": { "x-question": "what", "Idempotency-Key": "mine" },
+        "body": "body",
     });
     let answer = allowing().call(&call("http.request", params(request))).await.unwrap();
     assert_eq!(*field(&answer, "status"), Value::Integer(200u16.into()));

@@ -11,7 +11,7 @@
 //! Unknown commit: run again if every item carries a dedupe id; otherwise it is reported, because a second run
 //! could enqueue twice. A sender that then enqueues again may do so: its item is in the inbox twice.
 
-use super::{InboxError, require_live};
+use super::{InboxError, WorldError, require_live, require_world};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -22,7 +22,7 @@ use crate::{
         inbox_entry, notify,
         ready::{self, ReadyHint},
         ready_notify,
-        world_meta::InboxBounds,
+        world_meta::{InboxBounds, WorldMeta, WorldState},
     },
     run,
 };
@@ -141,6 +141,18 @@ impl Enqueue {
         Self { bounded: false, ..self }
     }
 
+    /// What the world itself asked for reaches it in any state but one from which it never returns.
+    async fn require_taker<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
+        if self.bounded {
+            return require_live(tx, self.universe, self.world).await;
+        }
+        let meta = require_world(tx, self.universe, self.world).await?;
+        if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) {
+            return Err(WorldError::Deleted(self.world).into());
+        }
+        Ok(meta)
+    }
+
     /// Where each named item was enqueued before.
     async fn known<T: Transaction>(&self, tx: &mut T) -> Result<BTreeMap<DedupeId, InboxSeq>, StoreError> {
         let mut known = BTreeMap::new();
@@ -172,7 +184,7 @@ impl Protocol for Enqueue {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
-        let bounds = require_live(tx, universe, world).await?.inbox;
+        let bounds = self.require_taker(tx).await?.inbox;
         let plan = plan(&self.items, &self.known(tx).await?);
         if plan.added.items == 0 {
             return Ok(plan.places);

@@ -155,7 +155,7 @@ impl FireTimers {
                 fired.dropped += timers.len();
                 Ok(())
             }
-            Err(failure @ (StoreError::Damaged(_) | StoreError::Inbox(_))) => {
+            Err(failure @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
                 for due in timers {
                     self.postpone(tx, due, &failure, fired).await?;
                 }

@@ -3,7 +3,7 @@
 //! Guarantees: a claim whose deadline has passed is an attempt that failed: the item is tried again under its own
 //! sequence while its budget lasts, and ends as a `timeout` receipt after that. The clock only decides when to try:
 //! the holder and the reaper read the same key, and one of them conflicts. A claim that cannot be read, or whose world
-//! cannot, becomes a dead letter and does not stop the others.
+//! cannot take the receipt, becomes a dead letter and does not stop the others.
 //! Unknown commit: run again; what was reaped is not there any more.
 
 use super::{EffectClaim, FailEffect, Failed, Failure, Repeat, settle_effect};
@@ -102,7 +102,9 @@ impl ReapEffects {
             Ok(Failed::Retrying { .. }) => reaped.retrying += 1,
             Ok(Failed::Answered(_)) => reaped.answered += 1,
             Ok(Failed::Dropped | Failed::Over) => reaped.dropped += 1,
-            Err(error @ StoreError::Damaged(_)) => self.bury(tx, key, held.ok(), bytes, &error, reaped)?,
+            Err(error @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
+                self.bury(tx, key, held.ok(), bytes, &error, reaped)?;
+            }
             Err(error) => return Err(error),
         }
         Ok(None)
