@@ -6,6 +6,7 @@
 
 use crate::{
     intents::{OpenIntent, intent_hash},
+    manifest::EffectPolicies,
     snapshot::KernelSnapshot,
     state::Recording,
     turn::{Publish, PublishTimer},
@@ -71,7 +72,10 @@ pub fn fork(parent: &KernelSnapshot, request: ForkRequest) -> Result<Fork, ForkE
     let body = Body::ForkGenesis(genesis.clone());
     let (record, _) = Record { height: parent.height(), prev: parent.position.chain, body }.seal();
     let manifest = snapshot.manifest;
-    let publish = snapshot.intents.iter().map(|intent| Publish { intent: intent.clone(), manifest }).collect();
+    // A pure function has no manifest at hand: the caller looks the policies up.
+    let policies = EffectPolicies::default();
+    let publish =
+        snapshot.intents.iter().map(|intent| Publish { intent: intent.clone(), manifest, policies }).collect();
     let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
     let timers = snapshot.timers.iter().filter_map(timer).collect();
     Ok(Fork { snapshot, bytes, note, genesis, record, publish, timers })

@@ -62,6 +62,27 @@ pub struct EffectRule {
     pub rate: Option<Rate>,
 }
 
+/// What a manifest says about carrying out effects of a kind; what it leaves open is the runtime's to choose.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EffectPolicies {
+    pub timeout_ms: Option<u64>,
+    pub retry: Option<Retry>,
+    pub rate: Option<Rate>,
+}
+
+impl EffectRule {
+    pub fn policies(&self) -> EffectPolicies {
+        EffectPolicies { timeout_ms: self.timeout_ms, retry: self.retry, rate: self.rate }
+    }
+}
+
+impl Manifest {
+    /// The policies for a kind of effect; none for a kind that it does not name.
+    pub fn effect_policies(&self, kind: &str) -> EffectPolicies {
+        self.effects.get(kind).map_or_else(EffectPolicies::default, EffectRule::policies)
+    }
+}
+
 impl Default for EffectRule {
     fn default() -> Self {
         Self { params: Schema::anything(), receipt: Schema::anything(), timeout_ms: None, retry: None, rate: None }

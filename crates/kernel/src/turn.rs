@@ -3,6 +3,7 @@
 use crate::{
     admit::{self, AdmitError, Rejection},
     intents::{OpenIntent, TimerSet},
+    manifest::EffectPolicies,
     meter::LogLine,
     objects::{LoadError, Object, Objects},
     snapshot::SnapshotError,
@@ -80,6 +81,7 @@ pub struct Publish {
     pub intent: OpenIntent,
     /// The manifest whose policies hold for it.
     pub manifest: Hash,
+    pub policies: EffectPolicies,
 }
 
 /// A timer to be published.
@@ -290,9 +292,10 @@ impl<'w> Turn<'w> {
     /// Says no when the step that emitted it withdrew it as well.
     fn publish_intent(&mut self, hash: &IntentHash) -> bool {
         let state = &self.world.state;
-        let manifest = state.active.manifest.hash;
+        let active = &state.active.manifest;
         if let Some(intent) = state.intents.get(hash) {
-            self.output.publish.push(Publish { intent: intent.clone(), manifest });
+            let policies = active.manifest.effect_policies(&intent.kind);
+            self.output.publish.push(Publish { intent: intent.clone(), manifest: active.hash, policies });
             return true;
         }
         let set = state.timers.get(hash).and_then(OpenIntent::timer);

@@ -199,6 +199,18 @@ codes! {
     WorldArchived = "WORLD_ARCHIVED", Conflict, "The world is in the archive and takes nothing in.";
     WorldUnassigned = "WORLD_UNASSIGNED", Conflict, "The world is assigned to no worker, and workers wait until it is.";
     CallTimeout = "CALL_TIMEOUT", Unavailable, "No reply came within the time that the caller was willing to wait.";
+
+    // Effects, timers, fabric.
+    ScheduleInvalid = "SCHEDULE_INVALID", Invalid, "A text does not say when something repeats.";
+    EffectClaimLost = "EFFECT_CLAIM_LOST", Fenced, "A worker answers an effect whose claim ran out and was taken from it.";
+    EffectClaimExpired = "EFFECT_CLAIM_EXPIRED", Unavailable, "The worker of an effect stopped to extend its claim, and the attempt was given up.";
+    EffectTimeout = "EFFECT_TIMEOUT", Unavailable, "One attempt of an effect took longer than its manifest allows.";
+    EffectParamsInvalid = "EFFECT_PARAMS_INVALID", Invalid, "An adapter cannot use the parameters of an effect.";
+    EffectDenied = "EFFECT_DENIED", Invalid, "An adapter's configuration does not allow what an effect asks for.";
+    EffectFailed = "EFFECT_FAILED", Unavailable, "The other side of an effect failed, or could not be reached.";
+    EffectAnswerTooLarge = "EFFECT_ANSWER_TOO_LARGE", Full, "The answer to an effect has more bytes than the adapter takes.";
+    DeadLetterNotFound = "DEAD_LETTER_NOT_FOUND", NotFound, "There is no dead letter at this place of the queue.";
+    DeadLetterUnusable = "DEAD_LETTER_UNUSABLE", Invalid, "A dead letter cannot be replayed: its item cannot be read, or nobody waits for it any more.";
 }
 
 impl fmt::Display for Code {

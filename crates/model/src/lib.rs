@@ -1,4 +1,4 @@
-//! The words that every part of Mundi speaks: ids, canonical encodings, limits, error codes.
+//! The words that every part of Mundi speaks: ids, canonical encodings, schedules, limits, error codes.
 //!
 //! This crate must never know an engine, a clock, a source of randomness, a file or a socket, and
 //! nothing in it is asynchronous. Ids are made elsewhere, from injected entropy; here they only get
@@ -11,6 +11,7 @@ mod ids;
 pub mod json;
 pub mod limits;
 pub mod record;
+pub mod schedule;
 mod text;
 mod value;
 

@@ -57,6 +57,15 @@ pub const SNAPSHOT_ROOTS_MAX: usize = 10_000;
 /// How many ancestors the history of a fork is followed through.
 pub const LINEAGE_DEPTH_MAX: usize = 1_000;
 
+/// How long a finished effect, timer or message is remembered: longer than any retry of its sender.
+pub const DEDUPE_WINDOW_NS: u64 = 3_600_000_000_000;
+
+/// Effects that one transaction claims, and claims that one extends.
+pub const CLAIMS_MAX: usize = 256;
+
+/// Timers that one transaction delivers.
+pub const TIMERS_FIRED_MAX: usize = 256;
+
 /// How many leases one transaction renews.
 pub const RENEWALS_MAX: usize = 1_000;
 

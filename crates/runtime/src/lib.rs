@@ -25,6 +25,7 @@ mod plane;
 pub mod shell;
 mod signal;
 mod snapshots;
+mod terms;
 pub mod testing;
 pub mod worker;
 

@@ -16,7 +16,7 @@ use mundi_runtime::{
     testing::{Rig, TestPlane, cell, script_event, taken},
 };
 use mundi_store::{
-    keyspace::{Shard, effect_pending, timer_due},
+    keyspace::{Lane, Shard, effect_pending, timer_due},
     protocol::WorldCreated,
     testing::world_id,
 };
@@ -62,7 +62,7 @@ async fn queued(rig: &Rig, world: WorldId) -> (usize, usize) {
     let (mut effects, mut timers) = (0, 0);
     for shard in Shard::all() {
         let mut tx = rig.plane.engine.begin().await.unwrap();
-        let span = effect_pending::from(rig.universe, shard, None);
+        let span = effect_pending::from(rig.universe, Lane::new("http", shard), None);
         let read = RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 100);
         for (key, bytes) in tx.range(read).await.unwrap().items {
             effects += usize::from(effect_pending::decode(&key, &bytes).unwrap().world == world);

@@ -6,7 +6,7 @@ use crate::{
     blobs::BlobError,
     journal::JournalError,
     keyspace::Family,
-    protocol::{InboxError, LeaseError, MailError, SchemaError, WorldError},
+    protocol::{DeadLetterError, EffectError, InboxError, LeaseError, MailError, SchemaError, WorldError},
     reachability::SweepError,
     segments::SegmentError,
     snapshot::SnapshotError,
@@ -39,6 +39,10 @@ pub enum StoreError {
     #[error(transparent)]
     Inbox(#[from] InboxError),
     #[error(transparent)]
+    Effect(#[from] EffectError),
+    #[error(transparent)]
+    DeadLetter(#[from] DeadLetterError),
+    #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Blob(#[from] BlobError),
@@ -61,6 +65,8 @@ impl Coded for StoreError {
             Self::Mail(error) => error.code(),
             Self::Journal(error) => error.code(),
             Self::Inbox(error) => error.code(),
+            Self::Effect(error) => error.code(),
+            Self::DeadLetter(error) => error.code(),
             Self::Snapshot(error) => error.code(),
             Self::Blob(error) => error.code(),
             Self::Segment(error) => error.code(),

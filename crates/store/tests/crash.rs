@@ -7,23 +7,29 @@
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory};
 use mundi_model::{
-    Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
-    record::{Body, Intent, ManifestChange, Payload, Reply, ReplyOutcome},
+    Code, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
+    record::{Body, Input, Intent, ManifestChange, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
 };
 use mundi_store::{
-    Fence, StoreError,
+    Clock, Fence, StoreError,
     blob::Blobs,
     blobs::{Cas, CasConfig},
     journal::Batch,
-    keyspace::{Family, assignment::Assignment, effect_pending::EffectItem, timer_due::TimerItem},
+    keyspace::{
+        Family, Lane, Shard,
+        assignment::Assignment,
+        effect_pending::{EffectItem, EffectTerms, RateTerms},
+        timer_due::TimerItem,
+    },
     objects,
     protocol::{
-        AppendBatch, AssignWorld, CommitCursor, CommitTurn, Consumed, CreateUniverse, ReleaseLease, RenewLeases,
-        SettleWorld, compact_inbox, delete_world, expire_dedupe,
+        Answer, AppendBatch, AssignWorld, ClaimEffects, ClaimedEffect, CommitCursor, CommitTurn, Consumed,
+        CreateUniverse, ExtendClaims, FabricMessage, FailEffect, Failure, FireTimers, ReapEffects, ReleaseLease,
+        RenewLeases, Repeat, SettleWorld, compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
     },
     testing::{
-        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, engine_contents, named_event, note_body,
-        world_id,
+        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, engine_contents, named_event, note_body,
+        set_timers, world_id,
     },
 };
 use pollster::block_on;
@@ -266,6 +272,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         policy_context: None,
         published_at_ns: 3,
         trace: None,
+        terms: EffectTerms::default(),
     };
     let timer = TimerItem {
         world: fence.world,
@@ -355,6 +362,127 @@ fn expire_dedupe_records() {
     };
     let act =
         async |store: &Store, fence: &Fence| expire_dedupe(&store.engine, &store.clock, fence.universe).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+const TERMS: EffectTerms = EffectTerms { timeout_ms: 1, attempts_max: 2, backoff_ms: 1, backoff_ms_max: 1, rate: None };
+
+fn claim_of(store: &Store, token: u8) -> ClaimEffects {
+    ClaimEffects {
+        universe: store.universe,
+        kind: "a".into(),
+        worker: WorkerId::new(1).unwrap(),
+        token: [token; 16],
+        items_max: 10,
+        ttl_ns: 1_000,
+        now_ns: store.clock.now_ns(),
+        first: Shard::new(0).unwrap(),
+    }
+}
+
+async fn asked(store: &Store) -> ClaimEffects {
+    let fence = live(store).await;
+    let rate = Some(RateTerms { per_second: 1, burst: 2 });
+    ask(store, fence, &["a"; 3], EffectTerms { rate, ..TERMS }).await.unwrap();
+    claim_of(store, 1)
+}
+
+async fn claimed(store: &Store) -> ClaimedEffect {
+    let fence = live(store).await;
+    ask(store, fence, &["a"], TERMS).await.unwrap();
+    store.run(&claim_of(store, 1)).await.unwrap().output.effects.remove(0)
+}
+
+/// A rate limit puts one of three aside. A lost answer leaves the claims in the same hands.
+#[test]
+fn claim_effects() {
+    let act = async |store: &Store, claim: &ClaimEffects| store.run(claim).await.map(drop);
+    survives(on_the_heap, asked, act, everything);
+}
+
+#[test]
+fn complete_an_effect() {
+    let act = async |store: &Store, claimed: &ClaimedEffect| {
+        let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
+        let answer = Answer { status, payload, adapter: "test".into() };
+        let (engine, clock) = (&store.engine, &store.clock);
+        complete_effect(engine, clock, &store.blobs, claimed, answer).await.map(drop)
+    };
+    survives(on_the_heap, claimed, act, everything);
+}
+
+#[test]
+fn fail_an_effect_for_now_and_for_good() {
+    for repeat in [Repeat::Backoff, Repeat::Never] {
+        let act = async |store: &Store, claimed: &ClaimedEffect| {
+            let failure = Failure { code: Code::EffectFailed, reason: "down".into(), repeat };
+            let (claim, adapter) = (claimed.proof, "test".to_owned());
+            store.run(&FailEffect { claim, failure, adapter, now_ns: 9, dedupe_window_ns: 1 }).await.map(drop)
+        };
+        survives(on_the_heap, claimed, act, everything);
+    }
+}
+
+#[test]
+fn extend_a_claim() {
+    let act = async |store: &Store, claimed: &ClaimedEffect| {
+        store.run(&ExtendClaims { claims: vec![claimed.proof], deadline_ns: 77_000 }).await.map(drop)
+    };
+    survives(on_the_heap, claimed, act, everything);
+}
+
+/// Once with a budget that is left, once with one that is spent.
+#[test]
+fn reap_effects() {
+    for attempts_max in [2, 1] {
+        let setup = async |store: &Store| {
+            let fence = live(store).await;
+            ask(store, fence, &["a"; 4], EffectTerms { attempts_max, ..TERMS }).await.unwrap();
+            store.run(&claim_of(store, 1)).await.unwrap();
+        };
+        let act = async |store: &Store, _: &()| {
+            for lane in Lane::all("a", Shard::new(0).unwrap()) {
+                store.run(&ReapEffects { universe: store.universe, lane, items_max: 10, now_ns: 1_000_000 }).await?;
+            }
+            Ok(())
+        };
+        survives(on_the_heap, setup, act, everything);
+    }
+}
+
+/// Timers of two worlds, one of which is cancelled by then.
+#[test]
+fn fire_timers() {
+    let setup = async |store: &Store| {
+        for world in [1, 2] {
+            let fence = store.live(world).await.unwrap();
+            set_timers(store, fence, &[5, 2_000_000_000, 7_000_000_000_000]).await.unwrap();
+        }
+    };
+    let act = async |store: &Store, _: &()| {
+        for shard in Shard::all() {
+            let (universe, now_ns) = (store.universe, 3_000_000_000);
+            store.run(&FireTimers { universe, shard, items_max: 10, now_ns, dedupe_window_ns: 1 }).await?;
+        }
+        Ok(())
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn send_to_another_world() {
+    let setup = async |store: &Store| (live(store).await, store.live(2).await.unwrap());
+    let act = async |store: &Store, (from, to): &(Fence, Fence)| {
+        let message = FabricMessage {
+            id: IntentHash::of(b"i"),
+            from: Sender { world: from.world, height: Height::new(1) },
+            to: to.world,
+            input: Input::Event { schema: "e".into(), value: Payload::Inline(vec![0xf6]), key: None },
+            correlation_id: None,
+            trace: None,
+        };
+        fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message).await.map(drop)
+    };
     survives(on_the_heap, setup, act, everything);
 }
 

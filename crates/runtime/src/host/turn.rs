@@ -5,6 +5,7 @@ use crate::{
     Plane, RuntimeError,
     error::NamesMissing,
     objects::{AtHand, fetch},
+    terms::effect_terms,
 };
 use mundi_kernel::{
     World,
@@ -304,6 +305,7 @@ impl Announced {
             policy_context: Some(publish.manifest),
             published_at_ns: now_ns,
             trace,
+            terms: effect_terms(&publish.policies),
         })
     }
 

@@ -7,12 +7,14 @@ use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
     snapshots::store_cells,
+    terms::effect_terms,
 };
 use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_kernel::{
     LoadError, World,
     fork::{Fork, ForkRequest, fork as branch},
+    manifest::CompiledManifest,
     replay::{Replay, ReplayError},
     snapshot::KernelSnapshot,
 };
@@ -68,6 +70,14 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
     let fork = branch(&snapshot, ForkRequest { child, policy, now_ns })?;
     let parent_snapshot = fork.genesis.parent_snapshot;
+    let effects = match policy {
+        EffectPolicy::Live => {
+            let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
+            let manifest = with_objects(plane, (universe, parent), &mut AtHand::default(), load).await?;
+            effects(&fork, &manifest, now_ns)
+        }
+        EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
+    };
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
     let request = CreateWorld {
         universe,
@@ -75,7 +85,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         first,
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         inbox: None,
-        effects: effects(&fork, policy, now_ns),
+        effects,
         timers: timers(&fork, now_ns),
         now_ns,
     };
@@ -139,7 +149,7 @@ async fn replayed<P: Plane>(
 }
 
 /// Only a live branch repeats what its parent waits for.
-fn effects(fork: &Fork, policy: EffectPolicy, now_ns: u64) -> Vec<EffectItem> {
+fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectItem> {
     let item = |publish: &mundi_kernel::turn::Publish| EffectItem {
         world: fork.genesis.world,
         intent: publish.intent.hash,
@@ -150,11 +160,9 @@ fn effects(fork: &Fork, policy: EffectPolicy, now_ns: u64) -> Vec<EffectItem> {
         policy_context: Some(publish.manifest),
         published_at_ns: now_ns,
         trace: None,
+        terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
     };
-    match policy {
-        EffectPolicy::Live => fork.publish.iter().map(item).collect(),
-        EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
-    }
+    fork.publish.iter().map(item).collect()
 }
 
 fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {

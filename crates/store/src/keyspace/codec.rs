@@ -1,6 +1,6 @@
 //! How keys and values become bytes, and how damaged ones are told apart from absent ones.
 
-use super::{Family, queue::QueueSeq};
+use super::{Family, Lane, queue::QueueSeq};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -98,6 +98,10 @@ impl KeyBuilder {
 
     pub(crate) fn u64(self, number: u64) -> Self {
         self.bytes(&number.to_be_bytes())
+    }
+
+    pub(crate) fn lane(self, lane: Lane) -> Self {
+        self.u64(lane.kind).u8(lane.shard.get())
     }
 
     pub(crate) fn key(self) -> Key {

@@ -1,10 +1,10 @@
-//! `u/<u>/effects/inflight/<shard>/<seq>`: intents that an adapter works on.
+//! `u/<u>/effects/inflight/<lane>/<seq>`: intents that an adapter works on.
 //!
 //! Written by a claim; removed by an acknowledgement, or by the reaper once the claim ran out, either of which
-//! compares the claim's token first. Free.
+//! compares the claim's token first. Free. The reaper scans it from [`low_water`](super::low_water).
 
 use super::{
-    Family, Key, KeyBuilder, KeyReader, Shard,
+    Family, Key, KeyBuilder, KeyReader, Lane, Span, decode_value,
     effect_pending::EffectItem,
     queue::{Claim, QueueSeq},
 };
@@ -20,16 +20,29 @@ pub struct EffectInflight {
     pub item: EffectItem,
 }
 
-pub fn key(universe: UniverseId, shard: Shard, seq: QueueSeq) -> Key {
-    KeyBuilder::universe(universe, Family::EffectInflight).u8(shard.get()).bytes(seq.as_bytes()).key()
+pub fn key(universe: UniverseId, lane: Lane, seq: QueueSeq) -> Key {
+    KeyBuilder::universe(universe, Family::EffectInflight).lane(lane).bytes(seq.as_bytes()).key()
 }
 
-pub fn prefix(universe: UniverseId, shard: Shard) -> Key {
-    KeyBuilder::universe(universe, Family::EffectInflight).u8(shard.get()).key()
+pub fn prefix(universe: UniverseId, lane: Lane) -> Key {
+    KeyBuilder::universe(universe, Family::EffectInflight).lane(lane).key()
 }
 
-pub fn parse(universe: UniverseId, shard: Shard, key: &[u8]) -> Result<QueueSeq, StoreError> {
-    let mut reader = KeyReader::after(Family::EffectInflight, &prefix(universe, shard), key)?;
+/// The claims of a lane at or above a low-water mark.
+pub fn from(universe: UniverseId, lane: Lane, mark: Option<QueueSeq>) -> Span {
+    let all = prefix(universe, lane).span();
+    match mark {
+        Some(mark) => Span { start: key(universe, lane, mark), ..all },
+        None => all,
+    }
+}
+
+pub fn decode(key: &[u8], bytes: &[u8]) -> Result<EffectInflight, StoreError> {
+    decode_value(Family::EffectInflight, key, bytes)
+}
+
+pub fn parse(universe: UniverseId, lane: Lane, key: &[u8]) -> Result<QueueSeq, StoreError> {
+    let mut reader = KeyReader::after(Family::EffectInflight, &prefix(universe, lane), key)?;
     let seq = reader.queue_seq()?;
     reader.end(seq)
 }
@@ -38,6 +51,7 @@ pub fn parse(universe: UniverseId, shard: Shard, key: &[u8]) -> Result<QueueSeq,
 mod tests {
     use super::*;
     use crate::keyspace::{
+        Shard,
         effect_pending::tests::items,
         laws,
         queue::tests::{claims, queue_seqs},
@@ -47,8 +61,8 @@ mod tests {
     proptest! {
         #[test]
         fn keys_sort_by_sequence(a in queue_seqs(), b in queue_seqs()) {
-            let (universe, shard) = (laws::universe(), Shard::of(b"x"));
-            laws::keys_are_ordered((a, b), |seq| key(universe, shard, *seq), |key| parse(universe, shard, key))?;
+            let (universe, lane) = (laws::universe(), Lane::new("k", Shard::of(b"x")));
+            laws::keys_are_ordered((a, b), |seq| key(universe, lane, *seq), |key| parse(universe, lane, key))?;
         }
 
         #[test]

@@ -1,9 +1,10 @@
-//! `u/<u>/effects/pending/<shard>/<seq>`: intents that wait for an adapter.
+//! `u/<u>/effects/pending/<lane>/<seq>`: intents that wait for an adapter.
 //!
-//! Written by `commit_turn`; moved to [`effect_inflight`](super::effect_inflight) by a claim, and back, under
-//! the same sequence, when a claim runs out. Items are immutable. Scanned from [`low_water`](super::low_water).
+//! Written by `commit_turn`; moved to [`effect_inflight`](super::effect_inflight) by a claim, and from there to
+//! [`effect_retry`](super::effect_retry), never back: what is behind the first item stays empty. Items are immutable.
+//! Scanned from [`low_water`](super::low_water).
 
-use super::{Family, Key, KeyBuilder, KeyReader, Shard, Span, decode_value, queue::QueueSeq};
+use super::{Family, Key, KeyBuilder, KeyReader, Lane, Span, decode_value, queue::QueueSeq};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -34,32 +35,64 @@ pub struct EffectItem {
     /// W3C `traceparent`.
     #[n(8)]
     pub trace: Option<String>,
+    /// What the manifest says about effects of this kind.
+    #[n(9)]
+    pub terms: EffectTerms,
 }
 
-/// Where an intent's item lies.
-pub fn shard(intent: IntentHash) -> Shard {
-    Shard::of(intent.as_bytes())
+/// How an effect is carried out, as the manifest had it when it was asked for. It travels with the item, so that
+/// whoever works on it, or finds its worker dead, need not load a manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct EffectTerms {
+    /// How long one attempt may take.
+    #[n(0)]
+    pub timeout_ms: u64,
+    #[n(1)]
+    pub attempts_max: u32,
+    /// The wait after the first failed attempt; it doubles with each further one.
+    #[n(2)]
+    pub backoff_ms: u64,
+    #[n(3)]
+    pub backoff_ms_max: u64,
+    /// How often the world may have effects of this kind.
+    #[n(4)]
+    pub rate: Option<RateTerms>,
 }
 
-pub fn key(universe: UniverseId, shard: Shard, seq: QueueSeq) -> Key {
-    KeyBuilder::universe(universe, Family::EffectPending).u8(shard.get()).bytes(seq.as_bytes()).key()
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct RateTerms {
+    #[n(0)]
+    pub per_second: u32,
+    #[n(1)]
+    pub burst: u32,
 }
 
-pub(crate) fn prefix(universe: UniverseId, shard: Shard) -> Key {
-    KeyBuilder::universe(universe, Family::EffectPending).u8(shard.get()).key()
+impl Default for EffectTerms {
+    /// For effects whose manifest says nothing: patient enough for a restart of the other side.
+    fn default() -> Self {
+        Self { timeout_ms: 30_000, attempts_max: 4, backoff_ms: 500, backoff_ms_max: 60_000, rate: None }
+    }
 }
 
-/// The items of a shard at or above a low-water mark.
-pub fn from(universe: UniverseId, shard: Shard, mark: Option<QueueSeq>) -> Span {
-    let all = prefix(universe, shard).span();
+pub fn key(universe: UniverseId, lane: Lane, seq: QueueSeq) -> Key {
+    KeyBuilder::universe(universe, Family::EffectPending).lane(lane).bytes(seq.as_bytes()).key()
+}
+
+pub(crate) fn prefix(universe: UniverseId, lane: Lane) -> Key {
+    KeyBuilder::universe(universe, Family::EffectPending).lane(lane).key()
+}
+
+/// The items of a lane at or above a low-water mark.
+pub fn from(universe: UniverseId, lane: Lane, mark: Option<QueueSeq>) -> Span {
+    let all = prefix(universe, lane).span();
     match mark {
-        Some(mark) => Span { start: key(universe, shard, mark), ..all },
+        Some(mark) => Span { start: key(universe, lane, mark), ..all },
         None => all,
     }
 }
 
-pub fn parse(universe: UniverseId, shard: Shard, key: &[u8]) -> Result<QueueSeq, StoreError> {
-    let mut reader = KeyReader::after(Family::EffectPending, &prefix(universe, shard), key)?;
+pub fn parse(universe: UniverseId, lane: Lane, key: &[u8]) -> Result<QueueSeq, StoreError> {
+    let mut reader = KeyReader::after(Family::EffectPending, &prefix(universe, lane), key)?;
     let seq = reader.queue_seq()?;
     reader.end(seq)
 }
@@ -75,14 +108,14 @@ pub(crate) fn publish<T: Transaction>(
     index: u16,
     item: &EffectItem,
 ) -> Result<(), StoreError> {
-    let prefix = prefix(universe, shard(item.intent));
+    let prefix = prefix(universe, Lane::of(&item.kind, item.intent));
     Ok(tx.put_stamped(prefix.as_bytes(), &index.to_be_bytes(), cbor::encode(item))?)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::keyspace::{laws, queue::tests::queue_seqs};
+    use crate::keyspace::{Shard, laws, queue::tests::queue_seqs};
     use proptest::prelude::*;
 
     pub(crate) fn items() -> impl Strategy<Value = EffectItem> {
@@ -97,6 +130,7 @@ pub(crate) mod tests {
                 policy_context: None,
                 published_at_ns,
                 trace: Some("t".into()),
+                terms: EffectTerms { rate: Some(RateTerms { per_second: 3, burst: 2 }), ..EffectTerms::default() },
             },
         )
     }
@@ -104,8 +138,8 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn keys_sort_by_sequence(a in queue_seqs(), b in queue_seqs()) {
-            let (universe, shard) = (laws::universe(), Shard::of(b"x"));
-            laws::keys_are_ordered((a, b), |seq| key(universe, shard, *seq), |key| parse(universe, shard, key))?;
+            let (universe, lane) = (laws::universe(), Lane::new("k", Shard::of(b"x")));
+            laws::keys_are_ordered((a, b), |seq| key(universe, lane, *seq), |key| parse(universe, lane, key))?;
         }
 
         #[test]

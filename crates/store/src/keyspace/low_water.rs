@@ -1,11 +1,14 @@
-//! `u/<u>/queues/low_water/<queue>/<shard>`: below this place a shard of a queue holds nothing.
+//! `u/<u>/queues/low_water/<queue>/<lane>`: below this place a lane of a queue holds nothing.
 //!
-//! Written by whoever claims from the shard, now and then, once it has seen that all below is gone; and by a
-//! requeue that puts an item back below it, which lowers it in the same transaction. Free. Without it a scan
-//! would walk over the tombstones of everything that was ever queued.
+//! Written by whoever takes from the lane, once it has seen that all below is gone; and by a claim that enters below
+//! the reaper's mark, which lowers it in the same transaction. Free. Without it a scan would walk over the tombstones
+//! of everything that was ever queued.
+//!
+//! A queue in which something can appear below what was seen keeps its mark right by conflict: who raises it reads the
+//! span below with a conflict (`raise`), and who puts something in reads the mark with one ([`read`]).
 
 use super::{
-    Family, Key, KeyBuilder, Shard, get, put,
+    Family, Key, KeyBuilder, Lane, Span, get, get_snapshot, put,
     queue::{Queue, QueueSeq},
 };
 use crate::StoreError;
@@ -23,27 +26,70 @@ pub enum LowWater {
     TimeNs(#[n(0)] u64),
 }
 
-pub fn key(universe: UniverseId, queue: Queue, shard: Shard) -> Key {
-    KeyBuilder::universe(universe, Family::LowWater).u8(queue as u8).u8(shard.get()).key()
+pub fn key(universe: UniverseId, queue: Queue, lane: Lane) -> Key {
+    KeyBuilder::universe(universe, Family::LowWater).u8(queue as u8).lane(lane).key()
 }
 
 pub async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     queue: Queue,
-    shard: Shard,
+    lane: Lane,
 ) -> Result<Option<LowWater>, StoreError> {
-    get(tx, Family::LowWater, &key(universe, queue, shard)).await
+    get(tx, Family::LowWater, &key(universe, queue, lane)).await
+}
+
+/// As [`read`], for those who only look: adds no conflict.
+pub async fn read_snapshot<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    queue: Queue,
+    lane: Lane,
+) -> Result<Option<LowWater>, StoreError> {
+    get_snapshot(tx, Family::LowWater, &key(universe, queue, lane)).await
 }
 
 pub fn write<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     queue: Queue,
-    shard: Shard,
+    lane: Lane,
     mark: &LowWater,
 ) -> Result<(), StoreError> {
-    put(tx, &key(universe, queue, shard), mark)
+    put(tx, &key(universe, queue, lane), mark)
+}
+
+/// Raises a mark once more after a look at what lies below the new one; says whether nothing did.
+pub(crate) async fn raise<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    queue: Queue,
+    lane: Lane,
+    below: &Span,
+    mark: &LowWater,
+) -> Result<bool, StoreError> {
+    let empty = tx.range(below.read(1)).await?.items.is_empty();
+    if empty {
+        write(tx, universe, queue, lane, mark)?;
+    }
+    Ok(empty)
+}
+
+impl LowWater {
+    pub(crate) fn seq(mark: Option<Self>) -> Option<QueueSeq> {
+        match mark {
+            Some(Self::Seq(seq)) => Some(seq),
+            _ => None,
+        }
+    }
+
+    /// The time from which on a queue in order of time is read.
+    pub(crate) fn time_ns(mark: Option<Self>) -> u64 {
+        match mark {
+            Some(Self::TimeNs(ns)) => ns,
+            _ => 0,
+        }
+    }
 }
 
 #[cfg(test)]

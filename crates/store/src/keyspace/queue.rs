@@ -21,10 +21,24 @@ pub enum Queue {
     /// Dedupe records, in the order in which they end.
     #[n(5)]
     Dedupe = 5,
+    /// Effects that wait for their next attempt.
+    #[n(6)]
+    EffectRetries = 6,
+    /// Effects that an adapter works on.
+    #[n(7)]
+    EffectClaims = 7,
 }
 
 impl Queue {
-    pub const ALL: [Self; 5] = [Self::Effects, Self::Timers, Self::Mailboxes, Self::Inboxes, Self::Dedupe];
+    pub const ALL: [Self; 7] = [
+        Self::Effects,
+        Self::Timers,
+        Self::Mailboxes,
+        Self::Inboxes,
+        Self::Dedupe,
+        Self::EffectRetries,
+        Self::EffectClaims,
+    ];
 
     pub fn from_ordinal(ordinal: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|queue| *queue as u8 == ordinal)
@@ -101,7 +115,7 @@ pub(crate) mod tests {
 
     #[test]
     fn queues_are_found_by_their_ordinal() {
-        assert_eq!(Queue::ALL.map(|queue| queue as u8), [1, 2, 3, 4, 5]);
+        assert_eq!(Queue::ALL.map(|queue| queue as u8), [1, 2, 3, 4, 5, 6, 7]);
         assert!(Queue::ALL.into_iter().all(|queue| Queue::from_ordinal(queue as u8) == Some(queue)));
         assert_eq!(Queue::from_ordinal(0), None);
     }

@@ -25,6 +25,9 @@ pub enum TimerStatus {
     Due {
         #[n(0)]
         place_ns: u64,
+        /// How often its delivery failed.
+        #[n(1)]
+        attempts: u32,
     },
     #[n(1)]
     Cancelled,
@@ -83,7 +86,7 @@ mod tests {
         #[test]
         fn the_value_survives(at_ns: u64, place_ns: u64, which in 0..3u8, noise: Vec<u8>) {
             let status = match which {
-                0 => TimerStatus::Due { place_ns },
+                0 => TimerStatus::Due { place_ns, attempts: 3 },
                 1 => TimerStatus::Cancelled,
                 _ => TimerStatus::Delivered,
             };

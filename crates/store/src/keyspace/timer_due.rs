@@ -1,9 +1,13 @@
 //! `u/<u>/timers/due/<shard>/<bucket>/<place_ns>/<intent_hash>`: timers that wait for their time.
 //!
-//! Written by `commit_turn`; removed by the claim, or by a turn that cancels it. Immutable. A shard is scanned
-//! from its [`low_water`](super::low_water) mark; buckets let a scanner drop a whole stretch of time at once.
+//! Written by `commit_turn`; removed by the delivery, or by a turn that cancels it, and moved to a later place when a
+//! delivery failed. Immutable. A shard is
+//! scanned from its [`low_water`](super::low_water) mark; buckets let a scanner drop a whole stretch of time at once.
+//!
+//! There is no family of claimed timers: a timer is delivered by one transaction, with nothing to be done outside it, so
+//! between "due" and "delivered" there is no state in which a worker could die.
 
-use super::{Family, Key, KeyBuilder, KeyReader, Shard, Span, decode_value, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Lane, Shard, Span, decode_value, put, queue_notify::TIMERS};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -41,10 +45,15 @@ pub fn shard(intent: IntentHash) -> Shard {
     Shard::of(intent.as_bytes())
 }
 
+/// The lane under which the low-water mark of a shard is kept.
+pub fn lane(shard: Shard) -> Lane {
+    Lane::new(TIMERS, shard)
+}
+
 /// A timer that is due already when it is set is placed at the low-water mark, where the next scan starts:
 /// below it nobody looks any more.
-pub fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: Option<u64>) -> TimerPlace {
-    TimerPlace { place_ns: deliver_at_ns.max(low_water_ns.unwrap_or(0)), intent }
+pub fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: u64) -> TimerPlace {
+    TimerPlace { place_ns: deliver_at_ns.max(low_water_ns), intent }
 }
 
 pub fn key(universe: UniverseId, shard: Shard, place: TimerPlace) -> Key {
@@ -102,9 +111,9 @@ mod tests {
     #[test]
     fn a_timer_is_never_placed_below_the_low_water_mark() {
         let intent = IntentHash::of(b"i");
-        assert_eq!(place(intent, 5, None).place_ns, 5);
-        assert_eq!(place(intent, 5, Some(9)).place_ns, 9);
-        assert_eq!(place(intent, 12, Some(9)).place_ns, 12);
+        assert_eq!(place(intent, 5, 0).place_ns, 5);
+        assert_eq!(place(intent, 5, 9).place_ns, 9);
+        assert_eq!(place(intent, 12, 9).place_ns, 12);
     }
 
     proptest! {

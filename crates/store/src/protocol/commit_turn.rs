@@ -15,6 +15,7 @@ use crate::{
         append::{self, Appending},
     },
     keyspace::{
+        dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_pending::{self, EffectItem},
         inbox_cursor,
@@ -22,6 +23,7 @@ use crate::{
         journal_head::JournalHead,
         low_water::{self, LowWater},
         queue::Queue,
+        queue_notify::{self, TIMERS},
         ready::{self, ReadyHint},
         reply::{self, StoredReply},
         timer_dedupe::{self, TimerDedupe, TimerStatus},
@@ -29,7 +31,8 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{Height, InboxSeq, IntentHash, limits};
+use mundi_model::{Hash, Height, InboxSeq, IntentHash, limits};
+use std::collections::BTreeSet;
 
 /// What a turn did.
 #[derive(Debug, Clone)]
@@ -126,15 +129,17 @@ impl CommitTurn {
 
     pub(super) async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
+        let mut kinds = BTreeSet::new();
         for (index, item) in (0u16..).zip(&self.effects) {
             if effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
             effect_pending::publish(tx, universe, index, item)?;
+            kinds.insert(item.kind.as_str());
             let dedupe = EffectDedupe { status: EffectStatus::Pending, at_ns: self.now_ns };
             effect_dedupe::write(tx, universe, world, item.intent, &dedupe)?;
         }
-        Ok(())
+        kinds.into_iter().try_for_each(|kind| queue_notify::bump(tx, universe, kind))
     }
 
     /// The low-water mark is read with a conflict: a scanner that raises it meanwhile would never look at
@@ -146,16 +151,13 @@ impl CommitTurn {
                 continue;
             }
             let shard = timer_due::shard(item.intent);
-            let mark_ns = match low_water::read(tx, universe, Queue::Timers, shard).await? {
-                Some(LowWater::TimeNs(mark_ns)) => Some(mark_ns),
-                _ => None,
-            };
-            let place = timer_due::place(item.intent, item.deliver_at_ns, mark_ns);
+            let mark = low_water::read(tx, universe, Queue::Timers, timer_due::lane(shard)).await?;
+            let place = timer_due::place(item.intent, item.deliver_at_ns, LowWater::time_ns(mark));
             timer_due::write(tx, universe, place, item)?;
-            let status = TimerStatus::Due { place_ns: place.place_ns };
+            let status = TimerStatus::Due { place_ns: place.place_ns, attempts: 0 };
             timer_dedupe::write(tx, universe, world, item.intent, &TimerDedupe { status, at_ns: self.now_ns })?;
         }
-        Ok(())
+        if self.timers.is_empty() { Ok(()) } else { queue_notify::bump(tx, universe, TIMERS) }
     }
 
     /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.
@@ -165,19 +167,30 @@ impl CommitTurn {
         let at_ns = self.now_ns;
         for &intent in self.records.cancelled() {
             let timer = timer_dedupe::read(tx, universe, world, intent).await?;
-            if let Some(TimerDedupe { status: TimerStatus::Due { place_ns }, .. }) = timer {
+            if let Some(TimerDedupe { status: TimerStatus::Due { place_ns, .. }, .. }) = timer {
                 let place = TimerPlace { place_ns, intent };
                 tx.delete(timer_due::key(universe, timer_due::shard(intent), place).as_bytes())?;
                 let dedupe = TimerDedupe { status: TimerStatus::Cancelled, at_ns };
                 timer_dedupe::write(tx, universe, world, intent, &dedupe)?;
+                self.end_dedupe(tx, DedupeKind::Timer, intent)?;
             }
             let effect = effect_dedupe::read(tx, universe, world, intent).await?;
             if let Some(EffectDedupe { status: EffectStatus::Pending, .. }) = effect {
                 let dedupe = EffectDedupe { status: EffectStatus::Cancelled, at_ns };
                 effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
+                self.end_dedupe(tx, DedupeKind::Effect, intent)?;
             }
         }
         Ok(())
+    }
+
+    /// A withdrawn intent is remembered for a while. Whoever finds it in a queue after that drops it too, because
+    /// nothing knows of it any more.
+    fn end_dedupe<T: Transaction>(&self, tx: &mut T, kind: DedupeKind, intent: IntentHash) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let expires_at_ns = self.now_ns.saturating_add(limits::DEDUPE_WINDOW_NS);
+        let ending = Ending::new(kind, world, Hash::from_bytes(*intent.as_bytes()), expires_at_ns);
+        dedupe_bucket::write(tx, universe, &ending)
     }
 }
 

@@ -11,7 +11,7 @@
 //! Unknown commit: run again if every item carries a dedupe id; otherwise it is reported, because a second run
 //! could enqueue twice. A sender that then enqueues again may do so: its item is in the inbox twice.
 
-use super::{InboxError, require_live};
+use super::{InboxError, WorldError, require_live, require_world};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -22,7 +22,7 @@ use crate::{
         inbox_entry, notify,
         ready::{self, ReadyHint},
         ready_notify,
-        world_meta::InboxBounds,
+        world_meta::{InboxBounds, WorldMeta, WorldState},
     },
     run,
 };
@@ -50,6 +50,7 @@ pub struct Enqueue {
     items: Vec<Encoded>,
     now_ns: u64,
     dedupe_window_ns: u64,
+    bounded: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -94,6 +95,14 @@ async fn spill<B: Blobs>(blobs: &B, universe: UniverseId, item: &mut InboxItem) 
         | Input::Control { payload, .. } => payload,
         Input::Receipt(receipt) => &mut receipt.payload,
     };
+    spill_payload(blobs, universe, payload).await
+}
+
+pub(super) async fn spill_payload<B: Blobs>(
+    blobs: &B,
+    universe: UniverseId,
+    payload: &mut Payload,
+) -> Result<(), StoreError> {
     if let Payload::Inline(bytes) = payload
         && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
     {
@@ -123,7 +132,25 @@ impl Enqueue {
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns })
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true })
+    }
+
+    /// For what the world itself asked for: receipts and timers. The bounds on open intents and timers bound them
+    /// already, and a full inbox must not cost an answer for which the outside has acted.
+    pub(super) fn beyond_bounds(self) -> Self {
+        Self { bounded: false, ..self }
+    }
+
+    /// What the world itself asked for reaches it in any state but one from which it never returns.
+    async fn require_taker<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
+        if self.bounded {
+            return require_live(tx, self.universe, self.world).await;
+        }
+        let meta = require_world(tx, self.universe, self.world).await?;
+        if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) {
+            return Err(WorldError::Deleted(self.world).into());
+        }
+        Ok(meta)
     }
 
     /// Where each named item was enqueued before.
@@ -157,12 +184,14 @@ impl Protocol for Enqueue {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
-        let bounds = require_live(tx, universe, world).await?.inbox;
+        let bounds = self.require_taker(tx).await?.inbox;
         let plan = plan(&self.items, &self.known(tx).await?);
         if plan.added.items == 0 {
             return Ok(plan.places);
         }
-        check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+        if self.bounded {
+            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+        }
         for (item, place) in self.items.iter().zip(&plan.places) {
             if let Place::New { index, first: true } = place {
                 self.write(tx, *index, item)?;

@@ -1,7 +1,10 @@
 //! What protocols refuse, by what they speak of.
 
-use crate::keyspace::{queue::QueueSeq, schema_version::SchemaVersion};
-use mundi_model::{Code, Coded, Epoch, InboxSeq, UniverseId, WorkerId, WorldId};
+use crate::keyspace::{
+    queue::{Queue, QueueSeq},
+    schema_version::SchemaVersion,
+};
+use mundi_model::{Code, Coded, Epoch, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId};
 
 /// Why a world or universe cannot be worked on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +107,21 @@ impl Coded for SchemaError {
     }
 }
 
+/// Why the effect queue refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EffectError {
+    #[error("the claim on {intent} of {world} is not held any more")]
+    ClaimLost { world: WorldId, intent: IntentHash },
+}
+
+impl Coded for EffectError {
+    fn code(&self) -> Code {
+        match self {
+            Self::ClaimLost { .. } => Code::EffectClaimLost,
+        }
+    }
+}
+
 /// Why a message cannot be finished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MailError {
@@ -114,5 +132,23 @@ pub enum MailError {
 impl Coded for MailError {
     fn code(&self) -> Code {
         Code::MailClaimLost
+    }
+}
+
+/// Why a dead letter could not be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeadLetterError {
+    #[error("there is no dead letter {seq:?} of {queue:?}")]
+    NotFound { queue: Queue, seq: QueueSeq },
+    #[error("dead letter {seq:?} of {queue:?} cannot be replayed: {reason}")]
+    Unusable { queue: Queue, seq: QueueSeq, reason: &'static str },
+}
+
+impl Coded for DeadLetterError {
+    fn code(&self) -> Code {
+        match self {
+            Self::NotFound { .. } => Code::DeadLetterNotFound,
+            Self::Unusable { .. } => Code::DeadLetterUnusable,
+        }
     }
 }

@@ -8,7 +8,7 @@
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     keyspace::{
-        Shard,
+        Lane, Shard,
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectStatus},
         inbox_dedupe::{self, DedupeId},
@@ -68,21 +68,20 @@ impl Protocol for ExpireDedupe {
         }
         let next_ns = self.now_ns.saturating_sub(MARK_LAG_NS);
         if !page.more && next_ns >= mark_ns.saturating_add(dedupe_bucket::BUCKET_NS) {
-            low_water::write(tx, self.universe, Queue::Dedupe, SHARD, &LowWater::TimeNs(next_ns))?;
+            low_water::write(tx, self.universe, Queue::Dedupe, lane(), &LowWater::TimeNs(next_ns))?;
         }
         Ok(page.items.len())
     }
 }
 
 /// There is one line of endings; its shards lie within each bucket.
-const SHARD: Shard = Shard::FIRST;
+fn lane() -> Lane {
+    Lane::new("dedupe", Shard::FIRST)
+}
 
 impl ExpireDedupe {
     async fn mark_ns<T: Transaction>(&self, tx: &mut T) -> Result<u64, StoreError> {
-        Ok(match low_water::read(tx, self.universe, Queue::Dedupe, SHARD).await? {
-            Some(LowWater::TimeNs(mark_ns)) => mark_ns,
-            _ => 0,
-        })
+        Ok(LowWater::time_ns(low_water::read(tx, self.universe, Queue::Dedupe, lane()).await?))
     }
 
     async fn expire<T: Transaction>(&self, tx: &mut T, ending: &Ending) -> Result<(), StoreError> {

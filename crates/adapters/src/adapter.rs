@@ -1,0 +1,54 @@
+//! The one trait that stands between the queue and the outside.
+
+use futures_util::future::BoxFuture;
+use mundi_model::{Code, Height, IntentHash, UniverseId, Value, WorldId};
+use mundi_store::protocol::{Failure, Repeat};
+
+/// Carries out effects of some kinds.
+///
+/// An adapter is called at least once per intent, and may be called again after an attempt of which nothing is known.
+/// Where the other side can tell a repetition, it is handed [`Call::intent`] as the idempotency key. A call that takes
+/// too long, or that nobody waits for any more, is dropped in the middle.
+pub trait Adapter: Send + Sync {
+    /// Stands in receipts.
+    fn name(&self) -> &str;
+
+    /// The effect kinds that it serves.
+    fn kinds(&self) -> &[&str];
+
+    /// The payload of the `ok` receipt, or why there is none.
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>>;
+}
+
+/// One attempt at an effect.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    /// The idempotency key: the same for every attempt.
+    pub intent: IntentHash,
+    /// The height of the intent's record.
+    pub height: Height,
+    pub kind: String,
+    pub params: Value,
+    /// The first one is 1.
+    pub attempt: u32,
+    /// W3C `traceparent`.
+    pub trace: Option<String>,
+}
+
+/// The configuration does not allow it, and will not next time.
+pub fn denied(reason: impl Into<String>) -> Failure {
+    Failure { code: Code::EffectDenied, reason: reason.into(), repeat: Repeat::Never }
+}
+
+/// The other side failed; it may be well again later.
+pub fn failed(reason: impl Into<String>) -> Failure {
+    Failure { code: Code::EffectFailed, reason: reason.into(), repeat: Repeat::Backoff }
+}
+
+/// The answer is larger than what is taken, and would be so again.
+pub fn too_large(bytes_max: usize) -> Failure {
+    let reason = format!("the answer has more than {bytes_max} bytes");
+    Failure { code: Code::EffectAnswerTooLarge, reason, repeat: Repeat::Never }
+}

@@ -1,0 +1,244 @@
+//! `http.request`: one HTTP request to the outside.
+//!
+//! Parameters: `url`, and optionally `method` (`GET`), `headers` and `body`. The answer is `{status, headers, body}`,
+//! whatever the status: what it means is the program's business. Only a server that asks for another try (429, 502, 503,
+//! 504) is given one, after the time that its `retry-after` names.
+//!
+//! Every request carries `idempotency-key: <intent hash>`, the same for each attempt.
+//!
+//! Addresses that are not public (loopback, private, link-local, and what a cloud keeps there) are denied unless they are
+//! allowed by name. The check is made on what a name resolves to, at the moment of the connection, and on each redirect:
+//! a name that resolves to something else the second time gains nothing. No proxy of the environment is used.
+
+mod address;
+
+use crate::{
+    Adapter, Call, Params, denied, failed,
+    params::{invalid, map, text},
+    too_large,
+};
+use address::{Resolver, is_public};
+use futures_util::future::BoxFuture;
+use mundi_model::{Value, limits};
+use mundi_store::protocol::{Failure, Repeat};
+use reqwest::{
+    Client, Method, Response, StatusCode, Url,
+    header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER},
+    redirect,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// Hosts that may be reached although they are not public: names or addresses, as they stand in the URL.
+    pub private_hosts_allowed: BTreeSet<String>,
+    pub body_bytes_max: usize,
+    pub redirects_max: usize,
+    pub connect_timeout: Duration,
+    /// How long the other side may say nothing. The manifest bounds the whole call.
+    pub read_timeout: Duration,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            private_hosts_allowed: BTreeSet::new(),
+            body_bytes_max: limits::PAYLOAD_BYTES_MAX - 64 * 1024, // the headers stand beside it
+            redirects_max: 5,
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A client that knows the rules.
+#[derive(Debug, Clone)]
+pub struct HttpAdapter {
+    client: Client,
+    config: Arc<HttpConfig>,
+}
+
+impl HttpAdapter {
+    /// Fails if the machine gives no root certificates.
+    pub fn new(config: HttpConfig) -> Result<Self, reqwest::Error> {
+        let config = Arc::new(config);
+        // Whoever came first has chosen the same one, or one that does as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .redirect(redirect::Policy::none()) // followed here, where each step is checked
+            .no_proxy()
+            .dns_resolver(Arc::new(Resolver::new(config.clone())))
+            .connect_timeout(config.connect_timeout)
+            .read_timeout(config.read_timeout)
+            .build()?;
+        Ok(Self { client, config })
+    }
+
+    /// Sends a request by the rules, follows redirects by the rules, and gives the answer before its body.
+    pub(crate) async fn send(&self, call: &Call, mut request: Outgoing) -> Result<Response, Failure> {
+        for _ in 0..=self.config.redirects_max {
+            self.check(&request.url)?;
+            let builder = self.client.request(request.method.clone(), request.url.clone());
+            let response = builder
+                .headers(with_key(&request.headers, call)?)
+                .body(request.body.clone())
+                .send()
+                .await
+                .map_err(|error| unreachable(&error))?;
+            match next_hop(&request, &response)? {
+                Some(next) => request = next,
+                None => return Ok(response),
+            }
+        }
+        Err(denied(format!("more than {} redirects", self.config.redirects_max)))
+    }
+
+    /// A name is checked when it is resolved; an address in the URL is never resolved, so it is checked here.
+    fn check(&self, url: &Url) -> Result<(), Failure> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(denied(format!("the scheme `{}` is not served", url.scheme())));
+        }
+        let host = url.host_str().ok_or_else(|| invalid("`url` has no host"))?;
+        let address: Option<IpAddr> = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
+        match address {
+            Some(address) if !is_public(address) && !self.config.private_hosts_allowed.contains(host) => {
+                Err(denied(format!("{address} is not a public address")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The body, up to the bound.
+    pub(crate) async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
+            if body.len() + chunk.len() > self.config.body_bytes_max {
+                return Err(too_large(self.config.body_bytes_max));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    async fn request(&self, call: &Call) -> Result<Value, Failure> {
+        let response = self.send(call, Outgoing::read(Params::of(&call.params)?)?).await?;
+        if let Some(failure) = asks_for_another_try(&response) {
+            return Err(failure);
+        }
+        let status = Value::Integer(response.status().as_u16().into());
+        let headers = response
+            .headers()
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str().to_owned(), text(value.to_str().ok()?))));
+        let headers = Value::Map(headers.collect::<BTreeMap<_, _>>());
+        let body = Value::Bytes(self.body(response).await?);
+        Ok(map([("status", status), ("headers", headers), ("body", body)]))
+    }
+}
+
+impl Adapter for HttpAdapter {
+    fn name(&self) -> &str {
+        "http"
+    }
+
+    fn kinds(&self) -> &[&str] {
+        &["http.request"]
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
+        Box::pin(self.request(call))
+    }
+}
+
+/// A request on its way out.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Outgoing {
+    fn read(params: Params<'_>) -> Result<Self, Failure> {
+        let method = params.text_or_none("method")?.unwrap_or("GET").parse();
+        Ok(Self {
+            method: method.map_err(|_| invalid("`method` is no HTTP method"))?,
+            url: Url::parse(params.text("url")?).map_err(|error| invalid(format!("`url`: {error}")))?,
+            headers: headers(&params.texts("headers")?)?,
+            body: params.bytes_or_none("body")?.unwrap_or_default().to_vec(),
+        })
+    }
+}
+
+fn headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in texts {
+        let bad = || invalid(format!("`headers`: `{name}` cannot be sent"));
+        let parsed: HeaderName = name.parse().map_err(|_| bad())?;
+        headers.insert(parsed, HeaderValue::from_str(value).map_err(|_| bad())?);
+    }
+    Ok(headers)
+}
+
+/// A program cannot choose another key: it is what keeps a repeated attempt from acting twice.
+fn with_key(headers: &HeaderMap, call: &Call) -> Result<HeaderMap, Failure> {
+    let mut headers = headers.clone();
+    let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
+    headers.insert(HeaderName::from_static("idempotency-key"), key);
+    Ok(headers)
+}
+
+/// Where a redirect leads. Another host gets none of the headers: they may hold what was meant for the first.
+fn next_hop(request: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Failure> {
+    let keeps_method = match response.status().as_u16() {
+        301..=303 => false,
+        307 | 308 => true,
+        _ => return Ok(None),
+    };
+    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    let location = location.to_str().map_err(|_| failed("a redirect to nowhere"))?;
+    let url = request.url.join(location).map_err(|error| failed(format!("a redirect to nowhere: {error}")))?;
+    let same_origin = url.origin() == request.url.origin();
+    let headers = if same_origin { request.headers.clone() } else { HeaderMap::new() };
+    let (method, body) = match keeps_method || request.method == Method::HEAD {
+        true => (request.method.clone(), request.body.clone()),
+        false => (Method::GET, Vec::new()),
+    };
+    Ok(Some(Outgoing { method, url, headers, body }))
+}
+
+pub(crate) fn asks_for_another_try(response: &Response) -> Option<Failure> {
+    let status = response.status();
+    let asks = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::BAD_GATEWAY,
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
+    ];
+    if !asks.contains(&status) {
+        return None;
+    }
+    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let repeat = seconds.map_or(Repeat::Backoff, |seconds| Repeat::AfterMs(seconds.saturating_mul(1_000)));
+    Some(Failure { repeat, ..failed(format!("the server answered {status}")) })
+}
+
+/// The resolver's refusal arrives as a failed connection; its words are what tells it apart.
+fn unreachable(error: &reqwest::Error) -> Failure {
+    let mut reason = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<address::NotPublic>() {
+            return denied(error.to_string());
+        }
+        reason = format!("{reason}: {error}");
+        cause = error.source();
+    }
+    failed(reason)
+}

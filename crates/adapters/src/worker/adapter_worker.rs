@@ -1,0 +1,341 @@
+//! The adapter worker: claims effects of the kinds that its adapters serve, carries them out, answers.
+//!
+//! Claims are extended while their calls run. A call that takes longer than its manifest allows is dropped and counts as
+//! a failed attempt; one whose claim was lost, or that its world withdrew, is dropped too, and nothing is said. A worker
+//! that is told to stop claims nothing more and finishes what it holds. It also reaps, for its own kinds, the claims of
+//! workers that died.
+
+use super::{ride_out, wait};
+use crate::{Adapter, Call, params::invalid, too_large};
+use futures_util::{
+    FutureExt,
+    future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, select},
+    stream::{FuturesUnordered, StreamExt},
+};
+use mundi_engine::Engine;
+use mundi_model::{
+    Code, Coded, UniverseId, Value, WorkerId, cbor, limits,
+    record::{Payload, ReceiptStatus},
+};
+use mundi_store::{
+    Clock, Entropy, StoreError,
+    blob::Blobs,
+    keyspace::{
+        Lane, Shard,
+        queue::QueueSeq,
+        queue_notify::{self, Seen},
+    },
+    protocol::{
+        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failure, NextRetry, ReapEffects,
+        Repeat, complete_effect,
+    },
+    run,
+};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+#[derive(Debug, Clone)]
+pub struct AdapterWorkerConfig {
+    /// How long a claim lives without a heartbeat. Heartbeats come three times as often.
+    pub claim_ttl: Duration,
+    /// How many calls of one kind run at a time, unless `kind_calls_max` says otherwise.
+    pub calls_max: usize,
+    pub kind_calls_max: BTreeMap<String, usize>,
+}
+
+impl Default for AdapterWorkerConfig {
+    fn default() -> Self {
+        Self { claim_ttl: Duration::from_secs(30), calls_max: 32, kind_calls_max: BTreeMap::new() }
+    }
+}
+
+/// Serves the effects of a universe.
+pub struct AdapterWorker<E, B> {
+    engine: E,
+    blobs: B,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    universe: UniverseId,
+    worker: WorkerId,
+    adapters: BTreeMap<String, Arc<dyn Adapter>>,
+    config: AdapterWorkerConfig,
+}
+
+/// A call that runs.
+struct Running {
+    claim: EffectClaim,
+    kind: String,
+    abort: AbortHandle,
+}
+
+/// What the loop keeps between its rounds.
+#[derive(Default)]
+struct Round<'a> {
+    calls: FuturesUnordered<BoxFuture<'a, QueueSeq>>,
+    running: BTreeMap<QueueSeq, Running>,
+    /// When claims are to be extended and dead ones reaped.
+    upkeep_ns: u64,
+}
+
+impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
+    pub fn new(
+        engine: E,
+        blobs: B,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        universe: UniverseId,
+        worker: WorkerId,
+        config: AdapterWorkerConfig,
+    ) -> Self {
+        Self { engine, blobs, clock, entropy, universe, worker, adapters: BTreeMap::new(), config }
+    }
+
+    /// Serves the kinds of an adapter, in place of one that did before.
+    #[expect(clippy::needless_pass_by_value, reason = "it is handed over: callers make it in place")]
+    pub fn serve(mut self, adapter: Arc<dyn Adapter>) -> Self {
+        for kind in adapter.kinds() {
+            self.adapters.insert((*kind).to_owned(), adapter.clone());
+        }
+        self
+    }
+
+    /// Runs until `stop` completes and what is held is finished. An error means that the engine was closed.
+    pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
+        let mut stop = pin!(stop.fuse());
+        let mut round = Round::default();
+        let mut troubles = 0;
+        while !(stop.is_terminated() && round.calls.is_empty()) {
+            match self.turn(&mut round, &mut stop).await {
+                Ok(()) => troubles = 0,
+                Err(error) => ride_out(&*self.clock, error, &mut troubles).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One look, then a sleep during which calls go on.
+    async fn turn<'a>(
+        &'a self,
+        round: &mut Round<'a>,
+        stop: &mut (impl FusedFuture<Output = ()> + Unpin),
+    ) -> Result<(), StoreError> {
+        let seen = self.seen().await?; // before the look: what is queued after it wakes the sleep
+        if !stop.is_terminated() {
+            self.claim(round).await?;
+        }
+        if self.clock.now_ns() >= round.upkeep_ns {
+            self.upkeep(round).await?;
+        }
+        let until_ns = self.next_ns(&round.running, round.upkeep_ns).await?;
+        let watches =
+            seen.into_iter().map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
+        if stop.is_terminated() {
+            return self.drain(round, until_ns).await;
+        }
+        let Round { calls, running, .. } = round;
+        let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
+        finished_or(calls, running, woken).await.transpose().map(drop)
+    }
+
+    /// Told to stop: waits for calls, and for the next upkeep at the latest.
+    async fn drain(&self, round: &mut Round<'_>, until_ns: u64) -> Result<(), StoreError> {
+        let nap = Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns()));
+        finished_or(&mut round.calls, &mut round.running, self.clock.sleep(nap)).await;
+        Ok(())
+    }
+
+    async fn seen(&self) -> Result<Vec<(&str, Seen)>, StoreError> {
+        let mut tx = self.engine.begin().await?;
+        let mut seen = Vec::with_capacity(self.adapters.len());
+        for kind in self.adapters.keys() {
+            seen.push((kind.as_str(), queue_notify::read(&mut tx, self.universe, kind).await?));
+        }
+        Ok(seen)
+    }
+
+    /// Claims what there is room for, of every kind.
+    async fn claim<'a>(&'a self, round: &mut Round<'a>) -> Result<(), StoreError> {
+        for (kind, adapter) in &self.adapters {
+            loop {
+                let items_max = self.room(&round.running, kind);
+                if items_max == 0 {
+                    break;
+                }
+                let claims = run(&self.engine, &*self.clock, &self.claim_of(kind, items_max)).await?.output;
+                for claimed in claims.effects {
+                    self.start(round, adapter, claimed);
+                }
+                if !claims.more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many more calls of a kind may run.
+    fn room(&self, running: &BTreeMap<QueueSeq, Running>, kind: &str) -> usize {
+        let running = running.values().filter(|running| running.kind == kind).count();
+        let calls_max = self.config.kind_calls_max.get(kind).copied().unwrap_or(self.config.calls_max);
+        calls_max.saturating_sub(running)
+    }
+
+    fn claim_of(&self, kind: &str, items_max: usize) -> ClaimEffects {
+        let mut token = [0; 16];
+        self.entropy.fill(&mut token);
+        ClaimEffects {
+            universe: self.universe,
+            kind: kind.to_owned(),
+            worker: self.worker,
+            token,
+            items_max,
+            ttl_ns: nanos(self.config.claim_ttl),
+            now_ns: self.clock.now_ns(),
+            first: Shard::of(&token),
+        }
+    }
+
+    fn start<'a>(&'a self, round: &mut Round<'a>, adapter: &'a Arc<dyn Adapter>, claimed: ClaimedEffect) {
+        let seq = claimed.proof.seq;
+        let (abort, registration) = AbortHandle::new_pair();
+        round.running.insert(seq, Running { claim: claimed.proof, kind: claimed.item.kind.clone(), abort });
+        let call = Abortable::new(self.carry_out(adapter, claimed), registration);
+        round.calls.push(call.map(move |_| seq).boxed());
+    }
+
+    /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper.
+    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) {
+        let settled = match self.attempt(adapter, &claimed).await {
+            Ok(payload) => self.complete(adapter, &claimed, payload).await,
+            Err(failure) => self.fail(adapter, &claimed, failure).await,
+        };
+        if let Err(error) = settled {
+            let (intent, code) = (claimed.proof.intent, error.code());
+            tracing::warn!(%intent, %code, %error, "an effect was carried out and its answer was not taken");
+        }
+    }
+
+    async fn attempt(&self, adapter: &Arc<dyn Adapter>, claimed: &ClaimedEffect) -> Result<Vec<u8>, Failure> {
+        let item = &claimed.item;
+        let call = Call {
+            universe: self.universe,
+            world: item.world,
+            intent: item.intent,
+            height: item.height,
+            kind: item.kind.clone(),
+            params: self.params(&item.params).await?,
+            attempt: claimed.claim.attempt,
+            trace: item.trace.clone(),
+        };
+        let timeout_ms = item.terms.timeout_ms;
+        match select(adapter.call(&call), self.clock.sleep(Duration::from_millis(timeout_ms))).await {
+            Either::Left((answered, _)) => encode(&answered?),
+            Either::Right(((), _)) => {
+                let reason = format!("no answer within {timeout_ms} ms");
+                Err(Failure { code: Code::EffectTimeout, reason, repeat: Repeat::Backoff })
+            }
+        }
+    }
+
+    async fn params(&self, payload: &Payload) -> Result<Value, Failure> {
+        let decode = |bytes: &[u8]| cbor::decode(bytes).map_err(|error| invalid(error.to_string()));
+        match payload {
+            Payload::Inline(bytes) => decode(bytes),
+            Payload::Blob(hash, _) => {
+                let bytes = self.blobs.get(self.universe, *hash).await;
+                decode(&bytes.map_err(|error| crate::blob::refused(&error))?)
+            }
+        }
+    }
+
+    async fn complete(
+        &self,
+        adapter: &Arc<dyn Adapter>,
+        claimed: &ClaimedEffect,
+        payload: Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let payload = Payload::Inline(payload);
+        let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: adapter.name().to_owned() };
+        let completed = complete_effect(&self.engine, &*self.clock, &self.blobs, claimed, answer).await?;
+        tracing::debug!(intent = %claimed.proof.intent, ?completed, "effect");
+        Ok(())
+    }
+
+    async fn fail(
+        &self,
+        adapter: &Arc<dyn Adapter>,
+        claimed: &ClaimedEffect,
+        failure: Failure,
+    ) -> Result<(), StoreError> {
+        let (claim, adapter, now_ns) = (claimed.proof, adapter.name().to_owned(), self.clock.now_ns());
+        let fail = FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns: limits::DEDUPE_WINDOW_NS };
+        let failed = run(&self.engine, &*self.clock, &fail).await?.output;
+        tracing::debug!(intent = %claim.intent, code = %fail.failure.code, reason = %fail.failure.reason, ?failed, "effect");
+        Ok(())
+    }
+
+    /// Extends what is held, drops what is not wanted any more, and reaps what others left.
+    async fn upkeep(&self, round: &mut Round<'_>) -> Result<(), StoreError> {
+        let now_ns = self.clock.now_ns();
+        let ttl_ns = nanos(self.config.claim_ttl);
+        let claims: Vec<_> = round.running.values().map(|running| running.claim).collect();
+        for claims in claims.chunks(limits::CLAIMS_MAX) {
+            let extend = ExtendClaims { claims: claims.to_vec(), deadline_ns: now_ns.saturating_add(ttl_ns) };
+            let extended = run(&self.engine, &*self.clock, &extend).await?.output;
+            for claim in extended.lost.iter().chain(&extended.withdrawn) {
+                if let Some(running) = round.running.get(&claim.seq) {
+                    running.abort.abort();
+                }
+            }
+        }
+        let universe = self.universe;
+        for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
+            let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
+            run(&self.engine, &*self.clock, &reap).await?;
+        }
+        round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
+        Ok(())
+    }
+
+    /// Until when nothing becomes due by itself. What is due and finds no room waits for a call to end, not for a time.
+    async fn next_ns(&self, running: &BTreeMap<QueueSeq, Running>, upkeep_ns: u64) -> Result<u64, StoreError> {
+        let mut next_ns = upkeep_ns;
+        for kind in self.adapters.keys().filter(|kind| self.room(running, kind) > 0) {
+            let next = NextRetry { universe: self.universe, kind: kind.clone() };
+            if let Some(at_ns) = run(&self.engine, &*self.clock, &next).await?.output {
+                next_ns = next_ns.min(at_ns);
+            }
+        }
+        Ok(next_ns)
+    }
+}
+
+/// Waits for `other` while calls go on; `None` once one of them is over.
+async fn finished_or<O>(
+    calls: &mut FuturesUnordered<BoxFuture<'_, QueueSeq>>,
+    running: &mut BTreeMap<QueueSeq, Running>,
+    other: impl Future<Output = O> + Unpin,
+) -> Option<O> {
+    let finished = async {
+        match calls.next().await {
+            Some(seq) => seq,
+            None => std::future::pending().await,
+        }
+    };
+    match select(pin!(finished), other).await {
+        Either::Left((seq, _)) => {
+            running.remove(&seq);
+            None
+        }
+        Either::Right((output, _)) => Some(output),
+    }
+}
+
+/// The payload of a receipt, which a program must be able to take in one piece.
+fn encode(value: &Value) -> Result<Vec<u8>, Failure> {
+    let payload = cbor::encode(value);
+    if payload.len() > limits::PAYLOAD_BYTES_MAX { Err(too_large(limits::PAYLOAD_BYTES_MAX)) } else { Ok(payload) }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,96 @@
+//! The timer worker: fires what is due, then sleeps until the next timer or until one is set.
+
+use super::{Woken, ride_out, wait};
+use futures_util::{FutureExt, future::FusedFuture};
+use mundi_engine::Engine;
+use mundi_model::{UniverseId, limits};
+use mundi_store::{
+    Clock, StoreError,
+    keyspace::{
+        Shard,
+        queue_notify::{self, TIMERS},
+    },
+    protocol::{FireTimers, Fired, NextTimer},
+    run,
+};
+use std::{pin::pin, sync::Arc};
+
+#[derive(Debug, Clone, Copy)]
+pub struct TimerWorkerConfig {
+    /// How many one transaction fires.
+    pub batch: usize,
+    /// How long a fired timer is remembered.
+    pub dedupe_window_ns: u64,
+}
+
+impl Default for TimerWorkerConfig {
+    fn default() -> Self {
+        Self { batch: limits::TIMERS_FIRED_MAX, dedupe_window_ns: limits::DEDUPE_WINDOW_NS }
+    }
+}
+
+/// Fires the timers of a universe. Any number of them may run: each timer fires once.
+pub struct TimerWorker<E> {
+    engine: E,
+    clock: Arc<dyn Clock>,
+    universe: UniverseId,
+    config: TimerWorkerConfig,
+}
+
+impl<E: Engine> TimerWorker<E> {
+    pub fn new(engine: E, clock: Arc<dyn Clock>, universe: UniverseId, config: TimerWorkerConfig) -> Self {
+        Self { engine, clock, universe, config }
+    }
+
+    /// Runs until `stop` completes. An error means that the engine was closed.
+    pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
+        let mut stop = pin!(stop.fuse());
+        let mut troubles = 0;
+        while !stop.is_terminated() {
+            match self.turn(&mut stop).await {
+                Ok(Woken::Stop) => return Ok(()),
+                Ok(Woken::Look) => troubles = 0,
+                Err(error) => ride_out(&*self.clock, error, &mut troubles).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fires everything that is due now.
+    pub async fn fire(&self) -> Result<Fired, StoreError> {
+        let mut all = Fired::default();
+        for shard in Shard::all() {
+            loop {
+                let fired = self.fire_some(shard).await?;
+                all.fired += fired.fired;
+                all.dropped += fired.dropped;
+                all.retrying += fired.retrying;
+                all.buried += fired.buried;
+                all.lag_ns_max = all.lag_ns_max.max(fired.lag_ns_max);
+                if !fired.more {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    async fn fire_some(&self, shard: Shard) -> Result<Fired, StoreError> {
+        let TimerWorkerConfig { batch: items_max, dedupe_window_ns } = self.config;
+        let (universe, now_ns) = (self.universe, self.clock.now_ns());
+        let fire = FireTimers { universe, shard, items_max, now_ns, dedupe_window_ns };
+        Ok(run(&self.engine, &*self.clock, &fire).await?.output)
+    }
+
+    /// One look, one sleep. The counter is read before the look: what is set after it wakes the sleep.
+    async fn turn(&self, stop: &mut (impl FusedFuture<Output = ()> + Unpin)) -> Result<Woken, StoreError> {
+        let seen = queue_notify::read(&mut self.engine.begin().await?, self.universe, TIMERS).await?;
+        let fired = self.fire().await?;
+        if fired != Fired::default() {
+            tracing::debug!(?fired, "timers");
+        }
+        let next_ns = run(&self.engine, &*self.clock, &NextTimer { universe: self.universe }).await?.output;
+        let changed = queue_notify::changed(&self.engine, self.universe, TIMERS, seen);
+        wait(&*self.clock, vec![Box::pin(changed)], next_ns, stop).await
+    }
+}

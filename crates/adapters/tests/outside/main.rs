@@ -1,0 +1,33 @@
+//! The adapters that leave the process, against real servers and real commands on this machine.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod http;
+mod llm;
+mod process;
+mod server;
+
+use mundi_adapters::Call;
+use mundi_model::{Height, IntentHash, UniverseId, Value, WorldId};
+
+pub(crate) fn call(kind: &str, params: Value) -> Call {
+    Call {
+        universe: UniverseId::from_bytes([1; 16]),
+        world: WorldId::from_bytes([2; 16]),
+        intent: IntentHash::of(b"intent"),
+        height: Height::new(1),
+        kind: kind.into(),
+        params,
+        attempt: 1,
+        trace: None,
+    }
+}
+
+pub(crate) fn params(json: serde_json::Value) -> Value {
+    Value::from(json)
+}
+
+pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    let Value::Map(fields) = value else { panic!("not a map: {value:?}") };
+    &fields[name]
+}

@@ -1,0 +1,311 @@
+//! Claim effects (seed 000, protocol D, step 1).
+//!
+//! Guarantees: an item has at most one holder at a time; the holder's token is new with each claim, so a claim that was
+//! lost is worth nothing. The item keeps its sequence. Nothing is claimed before its not-before time, nor beyond the rate
+//! that its world's manifest allows: an item that must wait for its turn gets the time of it at once, and lies aside
+//! until then, so that it is in nobody's way. What was cancelled, and what belongs to a world that is gone, is dropped
+//! here. An item that cannot be read becomes a dead letter and does not stop those behind it.
+//!
+//! Items are looked for from the lane's low-water mark on, never from its prefix, and without a conflict: only those
+//! that are taken are read with one, so two workers that look at the same lane collide only over the same item.
+//!
+//! Unknown commit: run again. What the first run claimed, if it was applied, nobody works on; the reaper gives it back
+//! once its time is up, as it does for a worker that died.
+
+use super::settle_effect::{Held, bury, defer};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        Lane, Shard,
+        dead_letter::DeadLetter,
+        effect_attempt::{self, EffectAttempts},
+        effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_inflight::{self, EffectInflight},
+        effect_pending::{self, EffectItem, RateTerms},
+        effect_rate::{self, EffectRate},
+        effect_retry::{self, RetryPlace},
+        low_water::{self, LowWater},
+        put,
+        queue::{Claim, Queue, QueueSeq},
+    },
+};
+use bytes::Bytes;
+use mundi_engine::Transaction;
+use mundi_model::{Coded, IntentHash, UniverseId, WorkerId, WorldId, limits};
+
+/// How far a mark in time is behind what was seen before it is moved: each move makes those conflict who put
+/// something into the lane at that moment.
+pub(super) const MARK_STEP_NS: u64 = 1_000_000_000;
+
+/// Up to `items_max` effects of one kind.
+#[derive(Debug, Clone)]
+pub struct ClaimEffects {
+    pub universe: UniverseId,
+    pub kind: String,
+    pub worker: WorkerId,
+    /// Random, and new with each claim.
+    pub token: [u8; 16],
+    pub items_max: usize,
+    pub ttl_ns: u64,
+    pub now_ns: u64,
+    /// Where to begin. Workers that begin at different shards rarely meet.
+    pub first: Shard,
+}
+
+/// What a look into the queue gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Claims {
+    pub effects: Vec<ClaimedEffect>,
+    /// Another look may find more, also if this one gave nothing: items may have been put aside or dropped.
+    pub more: bool,
+}
+
+/// An effect that is ours until its deadline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedEffect {
+    pub proof: EffectClaim,
+    pub claim: Claim,
+    pub item: EffectItem,
+}
+
+/// Proof of the right to answer an effect, or to give it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EffectClaim {
+    pub universe: UniverseId,
+    pub lane: Lane,
+    pub seq: QueueSeq,
+    pub token: [u8; 16],
+    pub world: WorldId,
+    pub intent: IntentHash,
+}
+
+impl Protocol for ClaimEffects {
+    type Output = Claims;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Claims, StoreError> {
+        let mut taken = Taken { claimed: Vec::new(), buried: 0, more: false };
+        let items_max = self.items_max.min(limits::CLAIMS_MAX);
+        for lane in Lane::all(&self.kind, self.first) {
+            let left = items_max - taken.claimed.len();
+            if left > 0 {
+                self.take_retries(tx, lane, left, &mut taken).await?;
+            }
+            let left = items_max - taken.claimed.len();
+            if left > 0 {
+                self.take_pending(tx, lane, left, &mut taken).await?;
+            }
+        }
+        let more = taken.more || taken.claimed.len() == items_max;
+        Ok(Claims { effects: taken.claimed, more })
+    }
+}
+
+/// What one transaction took out of the queue.
+struct Taken {
+    claimed: Vec<ClaimedEffect>,
+    /// Dead letters of one commit are told apart by their index.
+    buried: u16,
+    more: bool,
+}
+
+impl ClaimEffects {
+    /// Those whose next attempt is due; they have waited longest.
+    async fn take_retries<T: Transaction>(
+        &self,
+        tx: &mut T,
+        lane: Lane,
+        left: usize,
+        taken: &mut Taken,
+    ) -> Result<(), StoreError> {
+        let universe = self.universe;
+        let mark = low_water::read_snapshot(tx, universe, Queue::EffectRetries, lane).await?;
+        let from_ns = LowWater::time_ns(mark);
+        let due = effect_retry::between(universe, lane, from_ns, self.now_ns);
+        let page = tx.range(due.read(left).snapshot()).await?;
+        taken.more |= page.more;
+        let mut mark_ns = from_ns;
+        for (key, bytes) in page.items {
+            let RetryPlace { place_ns, seq } = effect_retry::parse(universe, lane, &key)?;
+            if !self.take(tx, lane, seq, &key, &bytes, taken).await? {
+                break;
+            }
+            mark_ns = place_ns;
+        }
+        if mark_ns >= from_ns.saturating_add(MARK_STEP_NS) {
+            let below = effect_retry::between(universe, lane, from_ns, mark_ns - 1);
+            low_water::raise(tx, universe, Queue::EffectRetries, lane, &below, &LowWater::TimeNs(mark_ns)).await?;
+        }
+        Ok(())
+    }
+
+    /// Those that were never tried. Nothing ever appears below one that was seen, so the mark needs no conflict.
+    async fn take_pending<T: Transaction>(
+        &self,
+        tx: &mut T,
+        lane: Lane,
+        left: usize,
+        taken: &mut Taken,
+    ) -> Result<(), StoreError> {
+        let universe = self.universe;
+        let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
+        let page = tx.range(effect_pending::from(universe, lane, mark).read(left).snapshot()).await?;
+        taken.more |= page.more;
+        let mut raised = None;
+        for (key, bytes) in page.items {
+            let seq = effect_pending::parse(universe, lane, &key)?;
+            raised = Some(seq);
+            if !self.take(tx, lane, seq, &key, &bytes, taken).await? {
+                break;
+            }
+        }
+        match raised {
+            Some(seq) => low_water::write(tx, universe, Queue::Effects, lane, &LowWater::Seq(seq)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes an item out of its place: into our hands, aside, or away. `false` if it must stay where it is.
+    async fn take<T: Transaction>(
+        &self,
+        tx: &mut T,
+        lane: Lane,
+        seq: QueueSeq,
+        key: &Bytes,
+        bytes: &Bytes,
+        taken: &mut Taken,
+    ) -> Result<bool, StoreError> {
+        let universe = self.universe;
+        let item = match effect_pending::decode(key, bytes) {
+            Ok(item) if item.kind != self.kind => return Ok(false), // another kind of the same hash
+            item => item,
+        };
+        tx.get(key).await?; // whoever takes the same item conflicts
+        tx.delete(key)?;
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => {
+                let letter = DeadLetter {
+                    world: None,
+                    code: error.code().to_string(),
+                    reason: error.to_string(),
+                    attempts: 0,
+                    item: bytes.to_vec(),
+                    at_ns: self.now_ns,
+                };
+                return bury(tx, universe, Queue::Effects, &mut taken.buried, &letter).map(|()| true);
+            }
+        };
+        let attempts = effect_attempt::read(tx, universe, lane.shard(), seq).await?;
+        let status = effect_dedupe::read(tx, universe, item.world, item.intent).await?;
+        if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
+            tx.delete(effect_attempt::key(universe, lane.shard(), seq).as_bytes())?;
+            return Ok(true);
+        }
+        let granted = attempts.as_ref().is_some_and(|attempts| attempts.granted);
+        if let (Some(rate), false) = (item.terms.rate, granted)
+            && let Some(turn_ns) = self.turn(tx, &item, rate).await?
+        {
+            let EffectAttempts { attempts, last_failure, .. } = attempts.unwrap_or_default();
+            let attempts = EffectAttempts { attempts, last_failure, not_before_ns: turn_ns, granted: true };
+            defer(tx, universe, lane, seq, &item, &attempts).await?;
+            return Ok(true);
+        }
+        let attempt = attempts.map_or(0, |attempts| attempts.attempts).saturating_add(1);
+        taken.claimed.push(self.hold(tx, lane, seq, item, attempt).await?);
+        Ok(true)
+    }
+
+    /// When the world's rate lets this item begin, if that is not now. The turn is reserved either way.
+    async fn turn<T: Transaction>(
+        &self,
+        tx: &mut T,
+        item: &EffectItem,
+        rate: RateTerms,
+    ) -> Result<Option<u64>, StoreError> {
+        let before = effect_rate::read(tx, self.universe, item.world, &item.kind).await?;
+        let (turn_ns, after) = plan_rate(before, rate, self.now_ns);
+        effect_rate::write(tx, self.universe, item.world, &item.kind, &after)?;
+        Ok((turn_ns > self.now_ns).then_some(turn_ns))
+    }
+
+    async fn hold<T: Transaction>(
+        &self,
+        tx: &mut T,
+        lane: Lane,
+        seq: QueueSeq,
+        item: EffectItem,
+        attempt: u32,
+    ) -> Result<ClaimedEffect, StoreError> {
+        let deadline_ns = self.now_ns.saturating_add(self.ttl_ns);
+        let claim = Claim { token: self.token, worker: self.worker, deadline_ns, attempt };
+        lower_reaper_mark(tx, self.universe, lane, seq).await?;
+        let held = EffectInflight { claim, item };
+        put(tx, &effect_inflight::key(self.universe, lane, seq), &held)?;
+        let EffectInflight { claim, item } = held;
+        let (world, intent) = (item.world, item.intent);
+        let proof = EffectClaim { universe: self.universe, lane, seq, token: self.token, world, intent };
+        Ok(ClaimedEffect { proof, claim, item })
+    }
+}
+
+/// The reaper looks only above its mark, and an item that is tried again has an old sequence.
+async fn lower_reaper_mark<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    lane: Lane,
+    seq: QueueSeq,
+) -> Result<(), StoreError> {
+    let mark = low_water::read(tx, universe, Queue::EffectClaims, lane).await?;
+    if LowWater::seq(mark).is_some_and(|mark| seq < mark) {
+        low_water::write(tx, universe, Queue::EffectClaims, lane, &LowWater::Seq(seq))?;
+    }
+    Ok(())
+}
+
+/// When the next call may begin, and what is remembered of it. Calls come evenly, and up to `burst` of them early.
+fn plan_rate(before: Option<EffectRate>, rate: RateTerms, now_ns: u64) -> (u64, EffectRate) {
+    let interval_ns = 1_000_000_000 / u64::from(rate.per_second.max(1));
+    let even_ns = before.map_or(now_ns, |before| before.even_ns.max(now_ns));
+    let early_ns = interval_ns.saturating_mul(u64::from(rate.burst.max(1)) - 1);
+    let turn_ns = even_ns.saturating_sub(early_ns).max(now_ns);
+    (turn_ns, EffectRate { even_ns: even_ns.saturating_add(interval_ns) })
+}
+
+impl EffectClaim {
+    /// What of the effect is left for its holder.
+    pub(super) async fn held<T: Transaction>(&self, tx: &mut T) -> Result<Held, StoreError> {
+        Held::read(tx, self).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_come_evenly_after_a_burst() {
+        let rate = RateTerms { per_second: 2, burst: 3 };
+        let mut state = None;
+        let turns: Vec<u64> = (0..6)
+            .map(|_| {
+                let (turn_ns, after) = plan_rate(state, rate, 10_000_000_000);
+                state = Some(after);
+                (turn_ns - 10_000_000_000) / 1_000_000
+            })
+            .collect();
+        assert_eq!(turns, [0, 0, 0, 500, 1_000, 1_500]);
+    }
+
+    #[test]
+    fn a_rate_that_was_not_used_does_not_pile_up() {
+        let rate = RateTerms { per_second: 1, burst: 1 };
+        let (_, after) = plan_rate(None, rate, 0);
+        let (turn_ns, after) = plan_rate(Some(after), rate, 60_000_000_000);
+        assert_eq!((turn_ns, after.even_ns), (60_000_000_000, 61_000_000_000));
+        assert_eq!(plan_rate(Some(after), rate, 60_000_000_000).0, 61_000_000_000);
+    }
+}

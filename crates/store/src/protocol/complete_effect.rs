@@ -1,0 +1,87 @@
+//! Complete an effect (seed 000, protocol D, steps 3 to 5).
+//!
+//! Guarantees: one transaction puts the receipt into the world's inbox, marks the intent as complete and removes the
+//! item, and only if the claim is still held under the same token. So an intent has exactly one terminal receipt, and a
+//! slow worker whose claim was reaped acknowledges nothing. The claim is compared before anything is written.
+//! Unknown commit: run again; an intent that is complete means that the first run was applied, or that someone else
+//! answered: either way there is the one receipt.
+
+use super::{
+    ClaimedEffect, EffectClaim, EffectError,
+    enqueue::spill_payload,
+    settle_effect::{Held, Terminal, answer, remove},
+};
+use crate::{Clock, OnUnknown, Protocol, StoreError, blob::Blobs, run};
+use mundi_engine::{Engine, Transaction};
+use mundi_model::{
+    limits,
+    record::{Payload, ReceiptStatus},
+};
+
+/// What an adapter has to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: ReceiptStatus,
+    /// Canonical CBOR.
+    pub payload: Payload,
+    /// Which adapter it comes from.
+    pub adapter: String,
+}
+
+/// Moves a large payload to the content store, then completes.
+pub async fn complete_effect<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    claimed: &ClaimedEffect,
+    mut answer: Answer,
+) -> Result<Completed, StoreError> {
+    spill_payload(blobs, claimed.proof.universe, &mut answer.payload).await?;
+    let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
+    let complete = CompleteEffect { claim: claimed.proof, answer, now_ns: clock.now_ns(), dedupe_window_ns };
+    Ok(run(engine, clock, &complete).await?.output)
+}
+
+#[derive(Debug, Clone)]
+pub struct CompleteEffect {
+    pub claim: EffectClaim,
+    pub answer: Answer,
+    pub now_ns: u64,
+    pub dedupe_window_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completed {
+    /// The receipt is in the inbox.
+    Delivered,
+    /// Nobody waits for it any more.
+    Dropped,
+    /// The intent had its receipt already.
+    Before,
+}
+
+impl Protocol for CompleteEffect {
+    type Output = Completed;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Completed, StoreError> {
+        match self.claim.held(tx).await? {
+            Held::Mine(held) => {
+                let Answer { status, payload, adapter } = self.answer.clone();
+                let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
+                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns };
+                let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
+                Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
+            }
+            Held::Withdrawn => remove(tx, &self.claim).map(|()| Completed::Dropped),
+            Held::Answered => Ok(Completed::Before),
+            Held::Lost => {
+                let EffectClaim { world, intent, .. } = self.claim;
+                Err(EffectError::ClaimLost { world, intent }.into())
+            }
+        }
+    }
+}

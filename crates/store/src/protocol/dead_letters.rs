@@ -1,0 +1,165 @@
+//! Dead letters: list, inspect, replay, drop (DESIGN, "Queues").
+//!
+//! Guarantees: a letter is replayed at most once, and only if its world still waits for it: it leaves the dead letters
+//! and enters its queue, under a new sequence, in one transaction. A letter that cannot be replayed stays.
+//! Unknown commit: run again; a letter that is gone was replayed or dropped, which a replay reports as not found.
+
+use super::DeadLetterError;
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        Family,
+        dead_letter::{self, DeadLetter},
+        decode_value,
+        effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_pending::{self, EffectItem},
+        get,
+        low_water::{self, LowWater},
+        queue::{Queue, QueueSeq},
+        queue_notify::{self, TIMERS},
+        timer_dedupe::{self, TimerDedupe, TimerStatus},
+        timer_due::{self, TimerItem},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, cbor};
+
+/// A letter, and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredLetter {
+    pub seq: QueueSeq,
+    pub letter: DeadLetter,
+}
+
+/// The letters of a queue, oldest first, after a place.
+#[derive(Debug, Clone, Copy)]
+pub struct ListDeadLetters {
+    pub universe: UniverseId,
+    pub queue: Queue,
+    pub after: Option<QueueSeq>,
+    pub items_max: usize,
+}
+
+impl Protocol for ListDeadLetters {
+    type Output = Vec<StoredLetter>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<StoredLetter>, StoreError> {
+        let all = dead_letter::prefix(self.universe, self.queue).span();
+        let span = match self.after {
+            Some(seq) => all.after(&dead_letter::key(self.universe, self.queue, seq)),
+            None => all,
+        };
+        let page = tx.range(span.read(self.items_max).snapshot()).await?;
+        let letter = |(key, bytes): (bytes::Bytes, bytes::Bytes)| {
+            let (_, seq) = dead_letter::parse(self.universe, &key)?;
+            Ok(StoredLetter { seq, letter: decode_value(Family::DeadLetter, &key, &bytes)? })
+        };
+        page.items.into_iter().map(letter).collect()
+    }
+}
+
+/// One letter.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadDeadLetter {
+    pub universe: UniverseId,
+    pub queue: Queue,
+    pub seq: QueueSeq,
+}
+
+impl Protocol for ReadDeadLetter {
+    type Output = DeadLetter;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<DeadLetter, StoreError> {
+        let Self { universe, queue, seq } = *self;
+        let letter = get(tx, Family::DeadLetter, &dead_letter::key(universe, queue, seq)).await?;
+        Ok(letter.ok_or(DeadLetterError::NotFound { queue, seq })?)
+    }
+}
+
+/// Forgets a letter. One that is gone already is forgotten.
+#[derive(Debug, Clone, Copy)]
+pub struct DropDeadLetter {
+    pub universe: UniverseId,
+    pub queue: Queue,
+    pub seq: QueueSeq,
+}
+
+impl Protocol for DropDeadLetter {
+    type Output = ();
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        Ok(tx.delete(dead_letter::key(self.universe, self.queue, self.seq).as_bytes())?)
+    }
+}
+
+/// Puts a letter's item back into its queue, with its budget restored.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayDeadLetter {
+    pub universe: UniverseId,
+    pub queue: Queue,
+    pub seq: QueueSeq,
+    pub now_ns: u64,
+}
+
+impl Protocol for ReplayDeadLetter {
+    type Output = ();
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Self { universe, queue, seq, .. } = *self;
+        let letter = ReadDeadLetter { universe, queue, seq }.run(tx).await?;
+        match queue {
+            Queue::Effects => self.replay_effect(tx, &letter).await?,
+            Queue::Timers => self.replay_timer(tx, &letter).await?,
+            _ => return Err(self.unusable("letters of this queue are only read and dropped").into()),
+        }
+        DropDeadLetter { universe, queue, seq }.run(tx).await
+    }
+}
+
+impl ReplayDeadLetter {
+    fn unusable(&self, reason: &'static str) -> DeadLetterError {
+        DeadLetterError::Unusable { queue: self.queue, seq: self.seq, reason }
+    }
+
+    async fn replay_effect<T: Transaction>(&self, tx: &mut T, letter: &DeadLetter) -> Result<(), StoreError> {
+        let item: EffectItem = cbor::decode(&letter.item).map_err(|_| self.unusable("its item cannot be read"))?;
+        let status = effect_dedupe::read(tx, self.universe, item.world, item.intent).await?;
+        if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
+            return Err(self.unusable("nobody waits for it any more").into());
+        }
+        effect_pending::publish(tx, self.universe, 0, &item)?;
+        queue_notify::bump(tx, self.universe, &item.kind)
+    }
+
+    async fn replay_timer<T: Transaction>(&self, tx: &mut T, letter: &DeadLetter) -> Result<(), StoreError> {
+        let (universe, at_ns) = (self.universe, self.now_ns);
+        let item: TimerItem = cbor::decode(&letter.item).map_err(|_| self.unusable("its item cannot be read"))?;
+        let status = timer_dedupe::read(tx, universe, item.world, item.intent).await?;
+        if !matches!(status, Some(TimerDedupe { status: TimerStatus::Due { .. }, .. })) {
+            return Err(self.unusable("nobody waits for it any more").into());
+        }
+        let lane = timer_due::lane(timer_due::shard(item.intent));
+        let mark = low_water::read(tx, universe, Queue::Timers, lane).await?;
+        let place = timer_due::place(item.intent, item.deliver_at_ns, LowWater::time_ns(mark));
+        timer_due::write(tx, universe, place, &item)?;
+        let status = TimerStatus::Due { place_ns: place.place_ns, attempts: 0 };
+        timer_dedupe::write(tx, universe, item.world, item.intent, &TimerDedupe { status, at_ns })?;
+        queue_notify::bump(tx, universe, TIMERS)
+    }
+}

@@ -1,0 +1,190 @@
+//! Fail an attempt at an effect (seed 000, section 4, retry semantics).
+//!
+//! Guarantees: a failure that may pass leads to another attempt of the same item, under its own sequence, not before a
+//! time that grows with each attempt; one that cannot pass, or that has used up the budget, leads to the terminal receipt
+//! of the intent, at once. Only the holder of the claim can fail it.
+//! Unknown commit: run again; a claim that is not held any more means that the attempt is over, by this run or by the
+//! reaper, which comes to the same.
+
+use super::{
+    EffectClaim,
+    settle_effect::{Held, Terminal, answer, defer, remove},
+};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        effect_attempt::EffectAttempts,
+        effect_inflight::{self, EffectInflight},
+        effect_pending::EffectTerms,
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{
+    Code, Value, cbor, limits,
+    record::{Payload, ReceiptStatus},
+};
+use std::collections::BTreeMap;
+
+/// Why an attempt failed, and whether another one makes sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub code: Code,
+    /// For people.
+    pub reason: String,
+    pub repeat: Repeat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// The same attempt fails again.
+    Never,
+    /// After the wait that the manifest asks for.
+    Backoff,
+    /// The other side says when, in milliseconds from now.
+    AfterMs(u64),
+}
+
+#[derive(Debug, Clone)]
+pub struct FailEffect {
+    pub claim: EffectClaim,
+    pub failure: Failure,
+    /// Which adapter it comes from.
+    pub adapter: String,
+    pub now_ns: u64,
+    pub dedupe_window_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failed {
+    /// There will be another attempt.
+    Retrying { not_before_ns: u64 },
+    /// The world has its receipt.
+    Answered(ReceiptStatus),
+    /// Nobody waits for it any more.
+    Dropped,
+    /// The attempt was over before.
+    Over,
+}
+
+impl Protocol for FailEffect {
+    type Output = Failed;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Failed, StoreError> {
+        match self.claim.held(tx).await? {
+            Held::Mine(held) => self.end_attempt(tx, &held).await,
+            Held::Withdrawn => remove(tx, &self.claim).map(|()| Failed::Dropped),
+            Held::Answered | Held::Lost => Ok(Failed::Over),
+        }
+    }
+}
+
+impl FailEffect {
+    /// What follows from a failure of an attempt that is held.
+    pub(super) async fn end_attempt<T: Transaction>(
+        &self,
+        tx: &mut T,
+        held: &EffectInflight,
+    ) -> Result<Failed, StoreError> {
+        let EffectClaim { universe, lane, seq, .. } = self.claim;
+        match plan(&held.item.terms, held.claim.attempt, &self.failure, self.now_ns) {
+            Failed::Retrying { not_before_ns } => {
+                let attempts = EffectAttempts {
+                    attempts: held.claim.attempt,
+                    not_before_ns,
+                    last_failure: Some(self.failure.code.to_string()),
+                    granted: false,
+                };
+                tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?;
+                defer(tx, universe, lane, seq, &held.item, &attempts).await?;
+                Ok(Failed::Retrying { not_before_ns })
+            }
+            Failed::Answered(status) => {
+                let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
+                let payload = describe(&self.failure, held.claim.attempt);
+                let adapter = self.adapter.clone();
+                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns };
+                let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
+                Ok(if delivered { Failed::Answered(status) } else { Failed::Dropped })
+            }
+            other => Ok(other),
+        }
+    }
+}
+
+/// Another attempt, or the end.
+fn plan(terms: &EffectTerms, attempt: u32, failure: &Failure, now_ns: u64) -> Failed {
+    let wait_ms = match failure.repeat {
+        _ if attempt >= terms.attempts_max => None,
+        Repeat::Never => None,
+        Repeat::Backoff => Some(backoff_ms(terms, attempt)),
+        Repeat::AfterMs(wait_ms) => Some(wait_ms.max(backoff_ms(terms, attempt))),
+    };
+    match wait_ms {
+        Some(wait_ms) => Failed::Retrying { not_before_ns: now_ns.saturating_add(wait_ms.saturating_mul(1_000_000)) },
+        None => match failure.code {
+            Code::EffectTimeout | Code::EffectClaimExpired => Failed::Answered(ReceiptStatus::Timeout),
+            _ => Failed::Answered(ReceiptStatus::Error),
+        },
+    }
+}
+
+fn backoff_ms(terms: &EffectTerms, attempt: u32) -> u64 {
+    let doublings = attempt.saturating_sub(1).min(32);
+    terms.backoff_ms.saturating_mul(1 << doublings).min(terms.backoff_ms_max)
+}
+
+/// The payload of a receipt that tells of a failure: `{attempts, code, reason}`.
+fn describe(failure: &Failure, attempts: u32) -> Payload {
+    let reason = failure.reason.chars().take(limits::REASON_BYTES_MAX / 4).collect();
+    let value = Value::Map(BTreeMap::from([
+        ("attempts".to_owned(), Value::Integer(attempts.into())),
+        ("code".to_owned(), Value::Text(failure.code.to_string())),
+        ("reason".to_owned(), Value::Text(reason)),
+    ]));
+    Payload::Inline(cbor::encode(&value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: EffectTerms =
+        EffectTerms { timeout_ms: 1, attempts_max: 4, backoff_ms: 10, backoff_ms_max: 25, rate: None };
+
+    fn failed(code: Code, repeat: Repeat) -> Failure {
+        Failure { code, reason: "why".into(), repeat }
+    }
+
+    #[test]
+    fn waits_double_up_to_their_bound_until_the_budget_is_spent() {
+        let failure = failed(Code::EffectFailed, Repeat::Backoff);
+        let waits = [1, 2, 3].map(|attempt| plan(&TERMS, attempt, &failure, 0));
+        assert_eq!(waits, [10, 20, 25].map(|ms| Failed::Retrying { not_before_ns: ms * 1_000_000 }));
+        assert_eq!(plan(&TERMS, 4, &failure, 0), Failed::Answered(ReceiptStatus::Error));
+    }
+
+    #[test]
+    fn what_cannot_pass_ends_at_once() {
+        let failure = failed(Code::EffectDenied, Repeat::Never);
+        assert_eq!(plan(&TERMS, 1, &failure, 0), Failed::Answered(ReceiptStatus::Error));
+    }
+
+    #[test]
+    fn a_time_that_ran_out_ends_as_a_timeout() {
+        for code in [Code::EffectTimeout, Code::EffectClaimExpired] {
+            let failure = failed(code, Repeat::Backoff);
+            assert_eq!(plan(&TERMS, 4, &failure, 0), Failed::Answered(ReceiptStatus::Timeout));
+        }
+    }
+
+    #[test]
+    fn the_other_side_may_ask_for_more_patience_and_never_for_less() {
+        let wait = |ms| plan(&TERMS, 1, &failed(Code::EffectFailed, Repeat::AfterMs(ms)), 0);
+        assert_eq!(wait(700), Failed::Retrying { not_before_ns: 700_000_000 });
+        assert_eq!(wait(1), Failed::Retrying { not_before_ns: 10_000_000 });
+    }
+}

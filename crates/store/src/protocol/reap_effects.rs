@@ -1,0 +1,155 @@
+//! Reap effects whose claim ran out (seed 000, section 4, crash recovery).
+//!
+//! Guarantees: a claim whose deadline has passed is an attempt that failed: the item is tried again under its own
+//! sequence while its budget lasts, and ends as a `timeout` receipt after that. The clock only decides when to try:
+//! the holder and the reaper read the same key, and one of them conflicts. A claim that cannot be read, or whose world
+//! cannot take the receipt, becomes a dead letter and does not stop the others.
+//! Unknown commit: run again; what was reaped is not there any more.
+
+use super::{EffectClaim, FailEffect, Failed, Failure, Repeat, settle_effect};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        Lane, Span,
+        dead_letter::DeadLetter,
+        effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_inflight::{self, EffectInflight},
+        low_water::{self, LowWater},
+        queue::{Queue, QueueSeq},
+    },
+};
+use bytes::Bytes;
+use mundi_engine::Transaction;
+use mundi_model::{Code, Coded, UniverseId, cbor, limits};
+
+/// One lane, up to `items_max` claims of it.
+#[derive(Debug, Clone, Copy)]
+pub struct ReapEffects {
+    pub universe: UniverseId,
+    pub lane: Lane,
+    pub items_max: usize,
+    pub now_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reaped {
+    pub retrying: usize,
+    pub answered: usize,
+    pub dropped: usize,
+    pub buried: usize,
+    /// The earliest deadline among the claims that stand.
+    pub next_deadline_ns: Option<u64>,
+}
+
+impl Protocol for ReapEffects {
+    type Output = Reaped;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Reaped, StoreError> {
+        let Self { universe, lane, .. } = *self;
+        let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::EffectClaims, lane).await?);
+        let pending = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
+        let span = effect_inflight::from(universe, lane, mark);
+        let page = tx.range(span.read(self.items_max.min(limits::CLAIMS_MAX)).snapshot()).await?;
+        let mut reaped = Reaped::default();
+        let mut standing = None;
+        for (key, bytes) in &page.items {
+            let seq = effect_inflight::parse(universe, lane, key)?;
+            match self.reap(tx, seq, key, bytes, &mut reaped).await? {
+                None => {}
+                Some(deadline_ns) => {
+                    standing = standing.or(Some(seq));
+                    let next_ns = reaped.next_deadline_ns.map_or(deadline_ns, |next_ns| next_ns.min(deadline_ns));
+                    reaped.next_deadline_ns = Some(next_ns);
+                }
+            }
+        }
+        let last = page.items.last().filter(|_| page.more).map(|(key, _)| effect_inflight::parse(universe, lane, key));
+        let clear_to = [standing, last.transpose()?, pending].into_iter().flatten().min();
+        if let Some(clear_to) = clear_to.filter(|clear_to| mark.is_none_or(|mark| *clear_to > mark)) {
+            let below = Span { start: span.start, end: effect_inflight::key(universe, lane, clear_to) };
+            low_water::raise(tx, universe, Queue::EffectClaims, lane, &below, &LowWater::Seq(clear_to)).await?;
+        }
+        Ok(reaped)
+    }
+}
+
+impl ReapEffects {
+    /// Ends one claim, or says until when it stands.
+    async fn reap<T: Transaction>(
+        &self,
+        tx: &mut T,
+        seq: QueueSeq,
+        key: &Bytes,
+        bytes: &Bytes,
+        reaped: &mut Reaped,
+    ) -> Result<Option<u64>, StoreError> {
+        let held = effect_inflight::decode(key, bytes);
+        if let Ok(EffectInflight { claim, .. }) = &held
+            && claim.deadline_ns > self.now_ns
+        {
+            return Ok(Some(claim.deadline_ns));
+        }
+        tx.get(key).await?; // a holder that extends, answers or fails meanwhile conflicts
+        let ended = match &held {
+            Ok(held) => self.end(tx, seq, held).await,
+            Err(damage) => Err(damage.clone()),
+        };
+        match ended {
+            Ok(Failed::Retrying { .. }) => reaped.retrying += 1,
+            Ok(Failed::Answered(_)) => reaped.answered += 1,
+            Ok(Failed::Dropped | Failed::Over) => reaped.dropped += 1,
+            Err(error @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
+                self.bury(tx, key, held.ok(), bytes, &error, reaped)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    async fn end<T: Transaction>(
+        &self,
+        tx: &mut T,
+        seq: QueueSeq,
+        held: &EffectInflight,
+    ) -> Result<Failed, StoreError> {
+        let (universe, world, intent) = (self.universe, held.item.world, held.item.intent);
+        let claim = EffectClaim { universe, lane: self.lane, seq, token: held.claim.token, world, intent };
+        let status = effect_dedupe::read(tx, universe, world, intent).await?;
+        if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
+            return settle_effect::remove(tx, &claim).map(|()| Failed::Dropped);
+        }
+        let reason = format!("{} did not extend its claim", held.claim.worker);
+        let failure = Failure { code: Code::EffectClaimExpired, reason, repeat: Repeat::Backoff };
+        let (now_ns, dedupe_window_ns) = (self.now_ns, limits::DEDUPE_WINDOW_NS);
+        let fail = FailEffect { claim, failure, adapter: "reaper".to_owned(), now_ns, dedupe_window_ns };
+        fail.end_attempt(tx, held).await
+    }
+
+    fn bury<T: Transaction>(
+        &self,
+        tx: &mut T,
+        key: &Bytes,
+        held: Option<EffectInflight>,
+        bytes: &Bytes,
+        error: &StoreError,
+        reaped: &mut Reaped,
+    ) -> Result<(), StoreError> {
+        let letter = DeadLetter {
+            world: held.as_ref().map(|held| held.item.world),
+            code: error.code().to_string(),
+            reason: error.to_string(),
+            attempts: held.as_ref().map_or(0, |held| held.claim.attempt),
+            item: held.map_or_else(|| bytes.to_vec(), |held| cbor::encode(&held.item)),
+            at_ns: self.now_ns,
+        };
+        tx.delete(key)?;
+        #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
+        let mut index = reaped.buried as u16;
+        reaped.buried += 1;
+        settle_effect::bury(tx, self.universe, Queue::Effects, &mut index, &letter)
+    }
+}

@@ -1,0 +1,134 @@
+//! How an effect leaves its holder's hands: answered, put aside, dropped, or buried. Shared by the protocols that do it.
+//!
+//! All of it happens in the transaction that found the claim to be held: the receipt enters the inbox, the intent is
+//! marked as complete, and the item is gone, together or not at all.
+
+use super::{EffectClaim, Enqueue, NewItem, WorldError};
+use crate::{
+    StoreError,
+    keyspace::{
+        Lane,
+        dead_letter::{self, DeadLetter},
+        dedupe_bucket::{self, DedupeKind, Ending},
+        effect_attempt::{self, EffectAttempts},
+        effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_inflight::{self, EffectInflight},
+        effect_pending::EffectItem,
+        effect_retry::{self, RetryPlace},
+        inbox_dedupe::DedupeId,
+        low_water::{self, LowWater},
+        queue::{Queue, QueueSeq},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{
+    Hash, UniverseId,
+    record::{InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus},
+};
+
+/// What a holder finds when it comes back with a result.
+pub(super) enum Held {
+    /// The claim is held, and the world waits.
+    Mine(Box<EffectInflight>),
+    /// The claim is held, and nobody waits any more: it was cancelled, or its world is gone.
+    Withdrawn,
+    /// The claim is not held, and the intent has its receipt.
+    Answered,
+    /// The claim is not held.
+    Lost,
+}
+
+impl Held {
+    pub(super) async fn read<T: Transaction>(tx: &mut T, claim: &EffectClaim) -> Result<Self, StoreError> {
+        let key = effect_inflight::key(claim.universe, claim.lane, claim.seq);
+        let held = match tx.get(key.as_bytes()).await? {
+            Some(bytes) => Some(effect_inflight::decode(key.as_bytes(), &bytes)?),
+            None => None,
+        };
+        let status = effect_dedupe::read(tx, claim.universe, claim.world, claim.intent).await?;
+        Ok(match (held.filter(|held| held.claim.token == claim.token), status.map(|dedupe| dedupe.status)) {
+            (Some(held), Some(EffectStatus::Pending)) => Self::Mine(Box::new(held)),
+            (Some(_), _) => Self::Withdrawn,
+            (None, Some(EffectStatus::Complete(_))) => Self::Answered,
+            (None, _) => Self::Lost,
+        })
+    }
+}
+
+/// A terminal answer on its way into the world.
+pub(super) struct Terminal {
+    pub(super) status: ReceiptStatus,
+    pub(super) payload: Payload,
+    pub(super) adapter: String,
+    pub(super) now_ns: u64,
+    pub(super) dedupe_window_ns: u64,
+}
+
+/// Gives the world its receipt. `false` if the world is gone; then the item is dropped.
+pub(super) async fn answer<T: Transaction>(
+    tx: &mut T,
+    claim: &EffectClaim,
+    item: &EffectItem,
+    terminal: Terminal,
+) -> Result<bool, StoreError> {
+    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns } = terminal;
+    let kind = item.kind.clone();
+    let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature: None };
+    let origin = Origin {
+        enqueued_at_ns: now_ns,
+        correlation_id: None,
+        trace: item.trace.clone(),
+        wants_reply: false,
+        sender: None,
+    };
+    let item_in = InboxItem { input: Input::Receipt(receipt), origin };
+    let new = NewItem { item: item_in, dedupe: Some(DedupeId::receipt(item.intent)) };
+    let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?.beyond_bounds();
+    match crate::Protocol::run(&enqueue, tx).await {
+        Ok(_) => {}
+        Err(StoreError::World(WorldError::Deleted(_) | WorldError::NotFound { .. })) => {
+            return remove(tx, claim).map(|()| false);
+        }
+        Err(error) => return Err(error),
+    }
+    let dedupe = EffectDedupe { status: EffectStatus::Complete(status), at_ns: now_ns };
+    effect_dedupe::write(tx, claim.universe, item.world, item.intent, &dedupe)?;
+    let id = Hash::from_bytes(*item.intent.as_bytes());
+    let ending = Ending::new(DedupeKind::Effect, item.world, id, now_ns.saturating_add(dedupe_window_ns));
+    dedupe_bucket::write(tx, claim.universe, &ending)?;
+    remove(tx, claim).map(|()| true)
+}
+
+/// Takes the item out of the queue for good.
+pub(super) fn remove<T: Transaction>(tx: &mut T, claim: &EffectClaim) -> Result<(), StoreError> {
+    tx.delete(effect_inflight::key(claim.universe, claim.lane, claim.seq).as_bytes())?;
+    Ok(tx.delete(effect_attempt::key(claim.universe, claim.lane.shard(), claim.seq).as_bytes())?)
+}
+
+/// Puts an item aside until its next attempt, under its own sequence. Below the mark nobody looks any more.
+pub(super) async fn defer<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    lane: Lane,
+    seq: QueueSeq,
+    item: &EffectItem,
+    attempts: &EffectAttempts,
+) -> Result<(), StoreError> {
+    let mark = low_water::read(tx, universe, Queue::EffectRetries, lane).await?;
+    let place = RetryPlace { place_ns: attempts.not_before_ns.max(LowWater::time_ns(mark)), seq };
+    effect_retry::write(tx, universe, lane, place, item)?;
+    effect_attempt::write(tx, universe, lane.shard(), seq, attempts)
+}
+
+/// Writes a dead letter; the letters of one commit are numbered.
+pub(super) fn bury<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    queue: Queue,
+    index: &mut u16,
+    letter: &DeadLetter,
+) -> Result<(), StoreError> {
+    dead_letter::write(tx, universe, queue, *index, letter)?;
+    *index = index.saturating_add(1);
+    Ok(())
+}

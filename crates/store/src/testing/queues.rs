@@ -1,0 +1,123 @@
+//! Worlds that ask for effects and set timers, without a program.
+
+use super::Fixture;
+use crate::{
+    Clock, Fence, StoreError,
+    blob::Blobs,
+    journal::Batch,
+    keyspace::{
+        effect_pending::{EffectItem, EffectTerms},
+        timer_due::TimerItem,
+    },
+    protocol::CommitTurn,
+};
+use mundi_engine::Engine;
+use mundi_model::{
+    Height, IntentHash,
+    record::{Body, Input, Intent, Payload, Receipt},
+};
+
+/// A turn that asks for effects, one per kind given; returns their intents.
+pub async fn ask<E: Engine, B: Blobs>(
+    store: &Fixture<E, B>,
+    fence: Fence,
+    kinds: &[&str],
+    terms: EffectTerms,
+) -> Result<Vec<IntentHash>, StoreError> {
+    let now_ns = store.clock.now_ns();
+    let mut turn = Turn::read(store, fence).await?;
+    for kind in kinds {
+        let (intent, height, params) = turn.announce(kind);
+        turn.effects.push(EffectItem {
+            world: fence.world,
+            intent,
+            height,
+            kind: (*kind).to_owned(),
+            params,
+            label: String::new(),
+            policy_context: None,
+            published_at_ns: now_ns,
+            trace: None,
+            terms,
+        });
+    }
+    turn.commit(store, fence).await
+}
+
+/// A turn that sets timers for these times; returns their intents.
+pub async fn set_timers<E: Engine, B: Blobs>(
+    store: &Fixture<E, B>,
+    fence: Fence,
+    times_ns: &[u64],
+) -> Result<Vec<IntentHash>, StoreError> {
+    let now_ns = store.clock.now_ns();
+    let mut turn = Turn::read(store, fence).await?;
+    for &deliver_at_ns in times_ns {
+        let (intent, height, payload) = turn.announce("timer.set");
+        let world = fence.world;
+        turn.timers.push(TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns: now_ns });
+    }
+    turn.commit(store, fence).await
+}
+
+/// The receipts that wait in a world's inbox, in order.
+pub async fn receipts<E: Engine, B: Blobs>(store: &Fixture<E, B>, fence: Fence) -> Result<Vec<Receipt>, StoreError> {
+    let items = store.read_turn(fence).await?.items;
+    let receipt = |input| match input {
+        Input::Receipt(receipt) => Some(receipt),
+        _ => None,
+    };
+    Ok(items.into_iter().filter_map(|item| receipt(item.item.input)).collect())
+}
+
+struct Turn {
+    head: crate::keyspace::journal_head::JournalHead,
+    cursor: Option<mundi_model::InboxSeq>,
+    bodies: Vec<Body>,
+    intents: Vec<IntentHash>,
+    effects: Vec<EffectItem>,
+    timers: Vec<TimerItem>,
+}
+
+impl Turn {
+    async fn read<E: Engine, B: Blobs>(store: &Fixture<E, B>, fence: Fence) -> Result<Self, StoreError> {
+        let input = store.read_turn(fence).await?;
+        Ok(Self {
+            head: input.head,
+            cursor: input.cursor,
+            bodies: Vec::new(),
+            intents: Vec::new(),
+            effects: Vec::new(),
+            timers: Vec::new(),
+        })
+    }
+
+    fn announce(&mut self, kind: &str) -> (IntentHash, Height, Payload) {
+        let height = Height::new(self.head.height.get() + self.bodies.len() as u64);
+        let intent = IntentHash::of(format!("{kind} at {height} after {:?}", self.head.chain).as_bytes());
+        let params = Payload::Inline(vec![0xf6]);
+        let record = Intent { hash: intent, kind: kind.to_owned(), params: params.clone(), label: String::new() };
+        self.bodies.push(Body::Intent(record));
+        self.intents.push(intent);
+        (intent, height, params)
+    }
+
+    async fn commit<E: Engine, B: Blobs>(
+        self,
+        store: &Fixture<E, B>,
+        fence: Fence,
+    ) -> Result<Vec<IntentHash>, StoreError> {
+        let turn = CommitTurn {
+            fence,
+            cursor: self.cursor,
+            consumed: None,
+            records: Batch::from_bodies(self.head, self.bodies)?,
+            effects: self.effects,
+            timers: self.timers,
+            ready: false,
+            now_ns: store.clock.now_ns(),
+        };
+        store.run(&turn).await?;
+        Ok(self.intents)
+    }
+}
