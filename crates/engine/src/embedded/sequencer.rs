@@ -31,8 +31,6 @@ type Writes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A group ends before this many bytes, so that a frame stays far below the limit of the log.
 const GROUP_BYTES: usize = 8 << 20;
-/// From this size on, applying a group takes longer than waking the thread that does it meanwhile.
-const HAND_OVER_COMMITS: usize = 256;
 /// What a write takes in a frame besides key and value, with room to spare.
 const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
@@ -112,7 +110,7 @@ impl Sequencer {
                 self.shared.watermark.note(version);
                 self.shared.janitor.note_commit();
                 let durable = Durable { version, frame, answers: group.answers };
-                if self.is_quicker_alone(version, durable.answers.len()) {
+                if self.nobody_waits(version) {
                     durable.make_visible(&self.shared);
                 } else {
                     self.unapplied.push_back((version, group.writes));
@@ -230,12 +228,11 @@ impl Sequencer {
         }
     }
 
-    /// A small group is visible sooner if this thread sees to it: the applier would have to wake up first, and
-    /// the clients would split into one half that is being answered and one that is being synced. While the
-    /// applier still has a group in hand, order demands that it gets this one, too.
-    fn is_quicker_alone(&self, version: u64, commits: usize) -> bool {
-        let applier_is_idle = self.shared.snapshots.newest().version + 1 == version;
-        applier_is_idle && (commits < HAND_OVER_COMMITS || self.shared.queue.is_empty())
+    /// Nothing is to be synced meanwhile, and the applier, which would have to wake up first, has nothing to do:
+    /// then the answer comes sooner if this thread gives it. While the applier still has a group in hand, order
+    /// demands that it gets this one, too.
+    fn nobody_waits(&self, version: u64) -> bool {
+        self.shared.queue.is_empty() && self.shared.snapshots.newest().version + 1 == version
     }
 
     fn forget_applied(&mut self) {
