@@ -1,57 +1,62 @@
 //! The writes of a transaction, ordered by key.
 //!
-//! Most transactions write a handful of keys, and for those a sorted vector is several times cheaper than
-//! a tree; the few that write thousands get the tree.
+//! Most transactions write a handful of keys, or many in order. For those a sorted vector is several times
+//! cheaper than a tree; one that writes many keys in disorder gets the tree.
 
 use crate::overlay::Write;
 use bytes::Bytes;
 use std::{collections::BTreeMap, ops::Bound};
 
-/// Where inserting into the middle of a vector begins to cost more than a tree.
-const FEW: usize = 64;
+/// How often a write may be put in between others before the vector costs more than a tree.
+const INSERTIONS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) enum WriteSet {
-    Few(Vec<(Bytes, Write)>),
-    Many(BTreeMap<Bytes, Write>),
+    /// In order, and how often one was put in between.
+    Sorted(Vec<(Bytes, Write)>, usize),
+    Tree(BTreeMap<Bytes, Write>),
 }
 
 impl Default for WriteSet {
     fn default() -> Self {
-        Self::Few(Vec::new())
+        Self::Sorted(Vec::new(), 0)
     }
 }
 
 impl WriteSet {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Self::Few(writes) => writes.is_empty(),
-            Self::Many(writes) => writes.is_empty(),
+            Self::Sorted(writes, _) => writes.is_empty(),
+            Self::Tree(writes) => writes.is_empty(),
         }
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Write> {
         match self {
-            Self::Few(writes) => {
+            Self::Sorted(writes, _) => {
                 let place = writes.binary_search_by(|(stored, _)| stored[..].cmp(key)).ok()?;
                 Some(&writes[place].1)
             }
-            Self::Many(writes) => writes.get(key),
+            Self::Tree(writes) => writes.get(key),
         }
     }
 
     pub(crate) fn insert(&mut self, key: Bytes, write: Write) {
         match self {
-            Self::Few(writes) => match writes.binary_search_by(|(stored, _)| stored.cmp(&key)) {
+            Self::Sorted(writes, _) if writes.last().is_none_or(|(last, _)| *last < key) => writes.push((key, write)),
+            Self::Sorted(writes, insertions) => match writes.binary_search_by(|(stored, _)| stored.cmp(&key)) {
                 Ok(place) => writes[place].1 = write,
-                Err(place) if writes.len() < FEW => writes.insert(place, (key, write)),
+                Err(place) if *insertions < INSERTIONS_MAX => {
+                    writes.insert(place, (key, write));
+                    *insertions += 1;
+                }
                 Err(_) => {
-                    let mut many: BTreeMap<_, _> = writes.drain(..).collect();
-                    many.insert(key, write);
-                    *self = Self::Many(many);
+                    let mut tree: BTreeMap<_, _> = writes.drain(..).collect();
+                    tree.insert(key, write);
+                    *self = Self::Tree(tree);
                 }
             },
-            Self::Many(writes) => {
+            Self::Tree(writes) => {
                 writes.insert(key, write);
             }
         }
@@ -60,8 +65,8 @@ impl WriteSet {
     /// Takes out every write in `start..end`.
     pub(crate) fn remove_range(&mut self, start: &Bytes, end: &Bytes) {
         match self {
-            Self::Few(writes) => writes.retain(|(key, _)| key < start || key >= end),
-            Self::Many(writes) => writes.retain(|key, _| key < start || key >= end),
+            Self::Sorted(writes, _) => writes.retain(|(key, _)| key < start || key >= end),
+            Self::Tree(writes) => writes.retain(|key, _| key < start || key >= end),
         }
     }
 
@@ -73,13 +78,13 @@ impl WriteSet {
         reverse: bool,
     ) -> Box<dyn Iterator<Item = (&'a Bytes, &'a Write)> + 'a> {
         match self {
-            Self::Few(writes) => {
+            Self::Sorted(writes, _) => {
                 let from = writes.partition_point(|(key, _)| key < start);
                 let to = writes.partition_point(|(key, _)| key < end).max(from);
                 let found = writes[from..to].iter().map(|(key, write)| (key, write));
                 if reverse { Box::new(found.rev()) } else { Box::new(found) }
             }
-            Self::Many(writes) => {
+            Self::Tree(writes) => {
                 let found = writes.range::<Bytes, _>((Bound::Included(start), Bound::Excluded(end.max(start))));
                 if reverse { Box::new(found.rev()) } else { Box::new(found) }
             }
@@ -88,15 +93,15 @@ impl WriteSet {
 
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = (&Bytes, &Write)> + '_> {
         match self {
-            Self::Few(writes) => Box::new(writes.iter().map(|(key, write)| (key, write))),
-            Self::Many(writes) => Box::new(writes.iter()),
+            Self::Sorted(writes, _) => Box::new(writes.iter().map(|(key, write)| (key, write))),
+            Self::Tree(writes) => Box::new(writes.iter()),
         }
     }
 
     pub(crate) fn into_writes(self) -> Vec<(Bytes, Write)> {
         match self {
-            Self::Few(writes) => writes,
-            Self::Many(writes) => writes.into_iter().collect(),
+            Self::Sorted(writes, _) => writes,
+            Self::Tree(writes) => writes.into_iter().collect(),
         }
     }
 }
@@ -108,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn few_and_many_behave_alike(keys in prop::collection::vec(any::<u8>(), 0..200), cut: (u8, u8)) {
+        fn vector_and_tree_behave_alike(keys in prop::collection::vec(any::<u8>(), 0..200), cut: (u8, u8)) {
             let key = |byte: u8| Bytes::copy_from_slice(&[byte]);
             let (mut set, mut map) = (WriteSet::default(), BTreeMap::new());
             for (index, byte) in (0i64..).zip(keys) {
