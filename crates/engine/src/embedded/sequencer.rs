@@ -36,11 +36,12 @@ const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
 const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
 
-/// A group that is on disk.
+/// A group that is on disk; or none, and only answers that wait for those before.
 pub(super) struct Durable {
     pub(super) version: u64,
     pub(super) frame: Bytes,
     pub(super) answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
+    pub(super) conflicts: Vec<oneshot::Sender<Answer>>,
 }
 
 pub(super) struct Sequencer {
@@ -68,6 +69,9 @@ struct Group {
     writes: Writes,
     bytes: usize,
     answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
+    /// Commits that lost a race. They are told once the winner is visible: sooner, they would run again on the
+    /// state that they have just lost on.
+    conflicts: Vec<oneshot::Sender<Answer>>,
 }
 
 impl Sequencer {
@@ -99,6 +103,13 @@ impl Sequencer {
         let version = self.shared.log.next_version();
         let mut group = self.sequence(version, proposals);
         if group.answers.is_empty() {
+            let newest = self.shared.snapshots.newest().version;
+            self.hand_on(Durable {
+                version: newest,
+                frame: Bytes::new(),
+                answers: Vec::new(),
+                conflicts: group.conflicts,
+            });
             return;
         }
         // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
@@ -109,15 +120,9 @@ impl Sequencer {
                 self.recent.keep();
                 self.shared.watermark.note(version);
                 self.shared.janitor.note_commit();
-                let durable = Durable { version, frame, answers: group.answers };
-                if self.nobody_waits(version) {
-                    durable.make_visible(&self.shared);
-                } else {
-                    self.unapplied.push_back((version, group.writes));
-                    if self.applier.send(durable).is_err() {
-                        self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
-                    }
-                }
+                let Group { writes, answers, conflicts, .. } = group;
+                self.unapplied.push_back((version, writes));
+                self.hand_on(Durable { version, frame, answers, conflicts });
             }
             Err(failure) => {
                 self.recent.take_back(version);
@@ -126,6 +131,7 @@ impl Sequencer {
                     AppendError::Unknown(error) => CommitError::Unknown(error),
                 };
                 fail_all(group.answers, &error);
+                refuse_all(group.conflicts);
             }
         }
     }
@@ -136,7 +142,7 @@ impl Sequencer {
         while group.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
             let Some(proposal) = proposals.next() else { break };
             if !self.recent.allow(&proposal.overlay, proposal.snapshot.at().version) {
-                refuse(proposal, CommitError::Conflict);
+                group.conflicts.push(proposal.answer);
                 continue;
             }
             // A group has fewer than 2^16 commits.
@@ -228,11 +234,17 @@ impl Sequencer {
         }
     }
 
-    /// Nothing is to be synced meanwhile, and the applier, which would have to wake up first, has nothing to do:
-    /// then the answer comes sooner if this thread gives it. While the applier still has a group in hand, order
-    /// demands that it gets this one, too.
-    fn nobody_waits(&self, version: u64) -> bool {
-        self.shared.queue.is_empty() && self.shared.snapshots.newest().version + 1 == version
+    /// Lets a group become visible, here or by the applier. When nothing is to be synced meanwhile, and the
+    /// applier, which would have to wake up first, has nothing to do, the answer comes sooner from this thread.
+    /// While the applier still has a group in hand, order demands that it gets this one, too.
+    fn hand_on(&self, durable: Durable) {
+        let all_applied = self.shared.snapshots.newest().version + 1 == self.shared.log.next_version();
+        let only_this = self.shared.snapshots.newest().version + 1 == durable.version;
+        if all_applied || (only_this && self.shared.queue.is_empty()) {
+            durable.make_visible(&self.shared);
+        } else if self.applier.send(durable).is_err() {
+            self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
+        }
     }
 
     fn forget_applied(&mut self) {
@@ -281,6 +293,12 @@ fn refuse(proposal: Proposal, error: CommitError) {
     let _gone = proposal.answer.send(Err(error));
 }
 
+fn refuse_all(conflicts: Vec<oneshot::Sender<Answer>>) {
+    for answer in conflicts {
+        let _gone = answer.send(Err(CommitError::Conflict));
+    }
+}
+
 fn fail_all(answers: Vec<(oneshot::Sender<Answer>, Stamp)>, error: &CommitError) {
     for (answer, _) in answers {
         let _gone = answer.send(Err(error.clone()));
@@ -297,9 +315,12 @@ pub(super) fn apply(shared: &Shared, durable: &mpsc::Receiver<Durable>) {
 impl Durable {
     /// Lets readers see the group, and only then answers.
     fn make_visible(self, shared: &Shared) {
-        let snapshot = shared.tree.apply(self.version, &self.frame);
-        shared.snapshots.publish(snapshot);
-        shared.watches.wake_written(&self.frame);
+        if !self.frame.is_empty() {
+            let snapshot = shared.tree.apply(self.version, &self.frame);
+            shared.snapshots.publish(snapshot);
+            shared.watches.wake_written(&self.frame);
+        }
+        refuse_all(self.conflicts);
         for (answer, stamp) in self.answers {
             let _gone = answer.send(Ok(Committed::At(stamp)));
         }
