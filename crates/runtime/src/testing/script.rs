@@ -56,6 +56,10 @@ fn add(host: &mut dyn Host, key: &str) -> Result<(), Failure> {
     Ok(host.put(key, &(before + 1).to_be_bytes())?)
 }
 
+fn emit(host: &mut dyn Host, label: &str, params: &str) -> Result<(), Failure> {
+    Ok(host.emit("http", &cbor::encode(&Value::Text(params.into())), label)?)
+}
+
 fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
@@ -63,7 +67,9 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         ["put", key, value] => Ok(host.put(key, value.as_bytes())?),
         ["fill", key, len] => Ok(host.put(key, &vec![b'x'; len.parse().unwrap_or(0)])?),
         ["add", key] => add(host, key),
-        ["emit", label] => Ok(host.emit("http", &cbor::encode(&Value::Text("params".into())), label)?),
+        ["emit", label] => emit(host, label, "params"),
+        ["emit", label, params] => emit(host, label, params),
+        ["cancel", label] => Ok(host.cancel(label).map(drop)?),
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),
         _ => Err(Failure::new(format!("no such line: {line}"))),
