@@ -14,7 +14,7 @@ use crate::{
     registry::Registry,
     replay::Replay,
     snapshot,
-    state::{Active, State},
+    state::{Active, Recording, State},
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
@@ -118,6 +118,11 @@ impl World {
     /// How many cells were written since the last snapshot: what the next one has to make nodes for.
     pub fn written_cells(&self) -> usize {
         self.state.cells.written()
+    }
+
+    /// The parent whose receipts answer this fork, while they do.
+    pub fn recording(&self) -> Option<Recording> {
+        self.state.position.recording
     }
 
     pub fn open_intents(&self) -> impl Iterator<Item = &OpenIntent> {

@@ -94,6 +94,7 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         records: Batch::from_bodies(input.head, [Body::Cancel(intent)]).unwrap(),
         effects: vec![],
         timers: vec![],
+        receipts: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
     };
@@ -415,16 +416,16 @@ fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_blocks_nobody() {
         tx.commit().await.unwrap();
         assert_eq!(claim(&store, "a", 1).await.len(), 1);
         let (universe, queue) = (store.universe, Queue::Effects);
-        let list = ListDeadLetters { universe, queue, after: None, items_max: 10 };
+        let list = ListDeadLetters { universe, queue, world: None, after: None, items_max: 10 };
         let letters = store.run(&list).await.unwrap().output;
-        assert_eq!(letters.len(), 1);
-        let seq = letters[0].seq;
+        assert_eq!(letters.items.len(), 1);
+        let seq = letters.items[0].seq;
         let letter = store.run(&ReadDeadLetter { universe, queue, seq }).await.unwrap().output;
         assert_eq!((letter.code.as_str(), &letter.item[..]), ("STORE_CORRUPT", &[0xff, 0x00][..]));
         let replay = ReplayDeadLetter { universe, queue, seq, now_ns: 1 };
         assert_eq!(store.run(&replay).await.unwrap_err().code(), Code::DeadLetterUnusable);
         let after = ListDeadLetters { after: Some(seq), ..list };
-        assert!(store.run(&after).await.unwrap().output.is_empty());
+        assert!(store.run(&after).await.unwrap().output.items.is_empty());
         store.run(&DropDeadLetter { universe, queue, seq }).await.unwrap();
         assert_eq!(store.run(&replay).await.unwrap_err().code(), Code::DeadLetterNotFound);
     });
