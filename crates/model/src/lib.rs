@@ -18,5 +18,5 @@ mod value;
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
-pub use text::ParseIdError;
+pub use text::{ParseIdError, hex, parse_hex};
 pub use value::Value;

@@ -60,6 +60,12 @@ pub const LINEAGE_DEPTH_MAX: usize = 1_000;
 /// How long a finished effect, timer or message is remembered: longer than any retry of its sender.
 pub const DEDUPE_WINDOW_NS: u64 = 3_600_000_000_000;
 
+/// What one page of a listing holds at most: as much as a person or a screen takes in.
+pub const LIST_ITEMS_MAX: usize = 1_000;
+
+/// What one call of a listing looks at to fill its page; a filter that fits little gives short pages, not long waits.
+pub const LIST_LOOKS_MAX: usize = 4_000;
+
 /// Effects that one transaction claims, and claims that one extends.
 pub const CLAIMS_MAX: usize = 256;
 

@@ -13,7 +13,7 @@ pub struct ParseIdError {
 
 impl ParseIdError {
     /// The text is quoted in full up to a length that no id reaches, so that an error stays readable.
-    pub(crate) fn new(what: &'static str, expected: &'static str, text: &str) -> Self {
+    pub fn new(what: &'static str, expected: &'static str, text: &str) -> Self {
         Self { what, expected, text: text.chars().take(80).collect() }
     }
 }
@@ -54,14 +54,15 @@ pub(crate) fn parse_base32_128(text: &str) -> Option<u128> {
     Some(number)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Lower-case hex digits.
+pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 /// The inverse of [`hex`]; upper case is refused, so that a value has one text form.
-pub(crate) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

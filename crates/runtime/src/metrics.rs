@@ -41,6 +41,8 @@ metrics! {
     Restores = "mundi_restores_total", "worlds", "Worlds restored from their journal.";
     Snapshots = "mundi_snapshots_total", "snapshots", "Snapshots that became baselines.";
     InboxItemsCompacted = "mundi_inbox_items_compacted_total", "items", "Consumed inbox items that were removed after their grace period.";
+    SegmentsExported = "mundi_segments_exported_total", "segments", "Segments that old journal records were moved into.";
+    SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into a shard of the ready queue.";

@@ -179,13 +179,16 @@ fn a_failing_timer_blocks_nobody_and_ends_as_a_dead_letter() {
         assert_eq!(buried, 20);
 
         let (universe, queue) = (store.universe, Queue::Timers);
-        let letters =
-            store.run(&ListDeadLetters { universe, queue, after: None, items_max: 100 }).await.unwrap().output;
-        assert_eq!(letters.len(), 20);
+        let letters = store
+            .run(&ListDeadLetters { universe, queue, world: None, after: None, items_max: 100 })
+            .await
+            .unwrap()
+            .output;
+        assert_eq!(letters.items.len(), 20);
         let mut tx = store.engine.begin().await.unwrap();
         tx.put(meta.as_bytes(), healthy).unwrap();
         tx.commit().await.unwrap();
-        for letter in letters {
+        for letter in letters.items {
             let replay = ReplayDeadLetter { universe, queue, seq: letter.seq, now_ns: store.clock.now_ns() };
             store.run(&replay).await.unwrap();
             assert_eq!(store.run(&replay).await.unwrap_err().code(), Code::DeadLetterNotFound);

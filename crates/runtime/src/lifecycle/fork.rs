@@ -3,6 +3,7 @@
 //! Without a snapshot at the height, the nearest one below it is restored and the records between are replayed. The
 //! parent is only read: no fence is needed, and its journal does not change.
 
+use super::past::{self, Past};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
@@ -10,12 +11,11 @@ use crate::{
     terms::effect_terms,
 };
 use bytes::Bytes;
-use mundi_engine::Engine;
 use mundi_kernel::{
-    LoadError, World,
+    LoadError,
     fork::{Fork, ForkRequest, fork as branch},
     manifest::CompiledManifest,
-    replay::{Replay, ReplayError},
+    replay::ReplayError,
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
@@ -24,10 +24,8 @@ use mundi_model::{
 };
 use mundi_store::{
     blob::Blobs,
-    journal::History,
-    keyspace::{effect_pending::EffectItem, snapshot, timer_due::TimerItem},
+    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
     protocol::{CreateWorld, WorldCreated, create_world},
-    snapshot::{ReadSnapshot, SnapshotError},
 };
 
 /// Where a branch begins.
@@ -65,8 +63,10 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         return Err(RuntimeError::ForkRecorded(parent)); // else its effects would wait forever, or run twice
     }
     let (note, height) = nearest(plane, &request).await?;
-    let bytes = plane.blobs().get(universe, note.snapshot).await?;
-    let bytes = if note.height == height { bytes } else { replayed(plane, &request, &note, bytes, height).await? };
+    let bytes = match note.height == height {
+        true => plane.blobs().get(universe, note.snapshot).await?,
+        false => replayed(plane, &request, &note, height).await?,
+    };
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
     let fork = branch(&snapshot, ForkRequest { child, policy, now_ns })?;
     let parent_snapshot = fork.genesis.parent_snapshot;
@@ -96,18 +96,13 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
 
 /// The snapshot to start from, and the height to reach.
 async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNote, Height), RuntimeError> {
-    let ForkWorld { universe, parent, at, .. } = *request;
-    let upto = match at {
-        ForkAt::Newest => Height::new(u64::MAX),
-        ForkAt::Height(height) => height,
-    };
-    let mut tx = plane.engine().begin().await?;
-    mundi_store::protocol::require_live(&mut tx, universe, parent).await?;
-    let note = snapshot::newest_at(&mut tx, universe, parent, upto).await?;
-    let note = note.ok_or(SnapshotError::NotFound { world: parent, height: upto })?;
-    Ok(match at {
-        ForkAt::Newest => (note.clone(), note.height),
-        ForkAt::Height(height) => (note, height),
+    let place = (request.universe, request.parent);
+    Ok(match request.at {
+        ForkAt::Newest => {
+            let note = past::snapshot_below(plane, place, Height::new(u64::MAX)).await?;
+            (note.clone(), note.height)
+        }
+        ForkAt::Height(height) => (past::snapshot_below(plane, place, height).await?, height),
     })
 }
 
@@ -116,27 +111,11 @@ async fn replayed<P: Plane>(
     plane: &P,
     request: &ForkWorld,
     note: &SnapshotNote,
-    bytes: Bytes,
     height: Height,
 ) -> Result<Bytes, RuntimeError> {
     let ForkWorld { universe, parent, .. } = *request;
-    let (place, mut at_hand) = ((universe, parent), AtHand::default());
-    at_hand.insert(note.snapshot, &bytes);
-    at_hand.note_stored(KernelSnapshots.facts(&bytes).map(|facts| facts.roots).unwrap_or_default());
-    let registry = plane.registry().clone();
-    let restore = |objects: &AtHand| World::restore(objects, registry.clone(), note);
-    let mut replay = Replay::from_world(with_objects(plane, place, &mut at_hand, restore).await?);
-    let history = History::open(plane.engine(), plane.segments().clone(), universe, parent, note.height).await?;
-    let mut history = history.after(note.chain).until(height);
-    while let Some(page) = history.next_page().await? {
-        for record in page {
-            let apply = |objects: &AtHand| replay.apply(objects, &record.bytes);
-            with_objects(plane, place, &mut at_hand, apply).await?;
-        }
-    }
-    if replay.head() != height {
-        return Err(SnapshotError::BeyondHead { height, head: replay.head() }.into());
-    }
+    let place = (universe, parent);
+    let Past { replay, mut at_hand } = past::replay_to(plane, place, note, Some(height)).await?;
     let mut world = replay.finish().map_err(|error| match error {
         ReplayError::MidStep(height) => RuntimeError::ForkMidStep { world: parent, height },
         error => error.into(),

@@ -3,6 +3,7 @@
 mod create;
 mod delete;
 mod fork;
+pub(crate) mod past;
 
 pub use create::{NewWorld, create};
 pub use delete::delete;

@@ -1,7 +1,10 @@
 //! The commands that a mailbox carries, and what a world worker does with them.
 
 use super::{Failed, Frame, FrameKind, Handler};
-use crate::{Plane, RuntimeError, worker::WorldWorker};
+use crate::{
+    Plane, RuntimeError,
+    worker::{Wish, WorldWorker},
+};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor};
@@ -22,6 +25,12 @@ pub enum Command {
     /// End at once; leases run out.
     #[n(3)]
     Stop,
+    /// Take a snapshot of the world, whatever the policy says.
+    #[n(4)]
+    Snapshot(#[n(0)] WorldId),
+    /// Move what may leave the engine into segments, whatever the policy says.
+    #[n(5)]
+    Export(#[n(0)] WorldId),
 }
 
 /// A command as it travels.
@@ -64,6 +73,8 @@ impl<P: Plane> Handler for WorkerCommands<P> {
                 self.plane.spawner().spawn(Box::pin(async move { worker.drain().await }));
             }
             Command::Stop => self.worker.stop(),
+            Command::Snapshot(world) => self.worker.keep_up(world, Wish { snapshot: true, export: false }),
+            Command::Export(world) => self.worker.keep_up(world, Wish { snapshot: false, export: true }),
         }
         Ok(())
     }

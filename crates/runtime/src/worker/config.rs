@@ -2,6 +2,28 @@
 
 use crate::host::{CycleBudget, SnapshotPolicy};
 use mundi_model::{UniverseId, WorkerId};
+use mundi_store::protocol::ExportPolicy;
+use std::time::Duration;
+
+/// When old records leave the engine. They do so after a snapshot, and only below it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentPolicy {
+    /// Off, everything stays in the engine; segments that exist are read all the same.
+    pub enabled: bool,
+    /// Which records may leave, and how many are worth an object.
+    pub records: ExportPolicy,
+    /// Segments of one world per cycle: what a lane may spend on a world with a long past before it takes another one.
+    pub segments_max: u32,
+    /// Between two transactions that delete what was exported, so that the foreground is never far behind.
+    pub delete_pause: Duration,
+}
+
+impl Default for SegmentPolicy {
+    fn default() -> Self {
+        let (records, delete_pause) = (ExportPolicy::default(), Duration::from_millis(5));
+        Self { enabled: true, records, segments_max: 4, delete_pause }
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerConfig {
@@ -17,6 +39,7 @@ pub struct WorkerConfig {
     pub lanes: usize,
     pub cycle: CycleBudget,
     pub snapshots: SnapshotPolicy,
+    pub segments: SegmentPolicy,
     pub lease_ttl_ns: u64,
     pub renew_every_ns: u64,
     /// A world that did nothing for so long is released.
@@ -43,6 +66,7 @@ impl WorkerConfig {
             lanes: 4,
             cycle: CycleBudget::default(),
             snapshots: SnapshotPolicy::default(),
+            segments: SegmentPolicy::default(),
             lease_ttl_ns: 20_000_000_000,
             renew_every_ns: 5_000_000_000,
             idle_release_ns: 30_000_000_000,

@@ -1,6 +1,6 @@
 //! A lane: takes the world that has waited longest, and runs one cycle of it.
 
-use super::{Phase, Shared, WorkerConfig, table::Job};
+use super::{Phase, SegmentPolicy, Shared, WorkerConfig, table::Job};
 use crate::{
     Plane, RuntimeError,
     host::WorldHost,
@@ -11,8 +11,10 @@ use mundi_engine::Engine;
 use mundi_model::{Code, Coded, WorkerId, WorldId};
 use mundi_store::{
     Fence, StoreError,
+    journal::Segments,
     keyspace::assignment,
     protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, Settled, compact_inbox},
+    segments::Exported,
 };
 use std::sync::Arc;
 
@@ -26,8 +28,8 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         }
         let job = shared.table.lock().next();
         match job {
-            Some(Job { world, host, release: true }) => release(&shared, world, host).await,
-            Some(Job { world, host, release: false }) => cycle(&shared, world, host).await,
+            Some(Job { world, host, release: true, .. }) => release(&shared, world, host).await,
+            Some(job) => cycle(&shared, job).await,
             None => {
                 shared.signal.changed(seen).await;
                 continue;
@@ -37,10 +39,10 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     }
 }
 
-#[tracing::instrument(skip_all, fields(%world))]
-async fn cycle<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host<P>>) {
-    let started_ns = shared.plane.now_ns();
-    let result = run_world(shared, world, host).await;
+#[tracing::instrument(skip_all, fields(world = %job.world))]
+async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
+    let (world, started_ns) = (job.world, shared.plane.now_ns());
+    let result = run_world(shared, job).await;
     let now_ns = shared.plane.now_ns();
     shared.metrics.add(Metric::CycleNs, now_ns.saturating_sub(started_ns));
     shared.metrics.raise(Metric::CycleNsMax, now_ns.saturating_sub(started_ns));
@@ -60,12 +62,9 @@ async fn cycle<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host<P
 }
 
 /// One cycle of a world that is held, or can be. The second value says whether it has more to do.
-async fn run_world<P: Plane>(
-    shared: &Shared<P>,
-    world: WorldId,
-    host: Option<Host<P>>,
-) -> Result<(Host<P>, bool), RuntimeError> {
-    let mut host = match host {
+async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, bool), RuntimeError> {
+    let Job { world, wish, .. } = job;
+    let mut host = match job.host {
         Some(host) => host,
         None => open(shared, world).await?,
     };
@@ -74,9 +73,16 @@ async fn run_world<P: Plane>(
     shared.metrics.add(Metric::Turns, cycled.turns);
     shared.metrics.add(Metric::TurnItems, cycled.items as u64);
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
-    if host.snapshot_if_due(&shared.config.snapshots).await?.is_some() {
+    let snapshot = match wish.snapshot {
+        true => host.snapshot().await?,
+        false => host.snapshot_if_due(&shared.config.snapshots).await?,
+    };
+    if snapshot.is_some() {
         shared.metrics.add(Metric::Snapshots, 1);
         compact(shared, host.fence()).await?;
+    }
+    if wish.export || snapshot.is_some() && shared.config.segments.enabled {
+        export(shared, host.fence()).await?;
     }
     if cycled.more {
         return Ok((host, true));
@@ -91,6 +97,28 @@ async fn compact<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), Runti
     let (engine, clock) = (shared.plane.engine(), &**shared.plane.clock());
     let removed = compact_inbox(engine, clock, fence, shared.config.inbox_grace_ns).await?;
     shared.metrics.add(Metric::InboxItemsCompacted, removed as u64);
+    Ok(())
+}
+
+/// Moves old records out of the engine. A failure of the object store is no failure of the world: it is tried again
+/// with the next snapshot.
+async fn export<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), RuntimeError> {
+    let SegmentPolicy { records, segments_max, delete_pause, .. } = shared.config.segments;
+    let (clock, segments) = (&**shared.plane.clock(), shared.plane.segments());
+    for _ in 0..segments_max {
+        match segments.export(clock, fence, records, delete_pause).await {
+            Ok(Exported::Idle) => break,
+            Ok(Exported::Segment(segment)) => {
+                shared.metrics.add(Metric::SegmentsExported, 1);
+                shared.metrics.add(Metric::SegmentRecords, segment.end.since(segment.start));
+            }
+            Err(StoreError::Segment(error)) => {
+                tracing::warn!(%error, world = %fence.world, "old records stay in the engine");
+                break;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(())
 }
 

@@ -10,7 +10,8 @@ mod lane;
 mod scout;
 mod table;
 
-pub use config::WorkerConfig;
+pub use config::{SegmentPolicy, WorkerConfig};
+pub use table::Wish;
 
 use crate::{
     Plane,
@@ -81,6 +82,14 @@ impl<P: Plane> WorldWorker<P> {
     pub fn wake(&self, world: WorldId) {
         let now_ns = self.0.plane.now_ns();
         if self.0.phase() == Phase::Running && self.0.table.lock().insist(world, now_ns) {
+            self.0.signal.notify();
+        }
+    }
+
+    /// The world's next cycle takes a snapshot or exports segments.
+    pub fn keep_up(&self, world: WorldId, wish: Wish) {
+        let now_ns = self.0.plane.now_ns();
+        if self.0.phase() == Phase::Running && self.0.table.lock().keep_up(world, wish, now_ns) {
             self.0.signal.notify();
         }
     }

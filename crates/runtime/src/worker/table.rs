@@ -27,6 +27,7 @@ struct Slot<H> {
     state: State,
     /// It is to be given back as soon as it is not running.
     release: bool,
+    wish: Wish,
     used_at_ns: u64,
     renewed_at_ns: u64,
     bytes: usize,
@@ -49,6 +50,21 @@ pub(crate) struct Job<H> {
     /// `None` for a world that is not in memory.
     pub(crate) host: Option<H>,
     pub(crate) release: bool,
+    pub(crate) wish: Wish,
+}
+
+/// What an operator wants of a world's next cycle, whatever the policies say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish {
+    pub snapshot: bool,
+    pub export: bool,
+}
+
+impl std::ops::BitOrAssign for Wish {
+    fn bitor_assign(&mut self, other: Self) {
+        self.snapshot |= other.snapshot;
+        self.export |= other.export;
+    }
 }
 
 impl<H> Default for Table<H> {
@@ -68,6 +84,7 @@ impl<H> Table<H> {
             fence: None,
             state: State::Idle,
             release: false,
+            wish: Wish::default(),
             used_at_ns: now_ns,
             renewed_at_ns: now_ns,
             bytes: 0,
@@ -94,6 +111,15 @@ impl<H> Table<H> {
         self.wake(world, now_ns)
     }
 
+    /// As [`Self::insist`], and the next cycle does what is wished.
+    pub(crate) fn keep_up(&mut self, world: WorldId, wish: Wish, now_ns: u64) -> bool {
+        let woken = self.insist(world, now_ns);
+        if let Some(slot) = self.slots.get_mut(&world) {
+            slot.wish |= wish;
+        }
+        woken
+    }
+
     /// The world is to be given back.
     pub(crate) fn release(&mut self, world: WorldId, now_ns: u64) {
         if let Some(slot) = self.slots.get_mut(&world) {
@@ -114,7 +140,8 @@ impl<H> Table<H> {
             let world = self.queue.pop_front()?;
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
-            return Some(Job { world, host: slot.host.take(), release: slot.release });
+            let (host, wish) = (slot.host.take(), std::mem::take(&mut slot.wish));
+            return Some(Job { world, host, release: slot.release, wish });
         }
     }
 

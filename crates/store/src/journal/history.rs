@@ -94,6 +94,11 @@ impl<E: Engine, S: Segments> History<E, S> {
         self
     }
 
+    /// The head of the journal when it was opened.
+    pub fn head(&self) -> Height {
+        self.head.height
+    }
+
     /// The next page; `None` at the end.
     pub async fn next_page(&mut self) -> Result<Option<Vec<StoredRecord>>, StoreError> {
         let Some(stretch) = self.current() else { return Ok(None) };

@@ -1,9 +1,9 @@
 //! The seam to the cold part of a journal: records that were moved out of the engine into objects.
 
-use crate::StoreError;
+use crate::{Clock, Fence, StoreError, protocol::ExportPolicy, segments::Exported};
 use bytes::Bytes;
 use mundi_model::{Height, UniverseId, WorldId};
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 /// Reads records out of segments.
 ///
@@ -19,6 +19,18 @@ pub trait Segments: Send + Sync {
         from: Height,
         until: Height,
     ) -> impl Future<Output = Result<Option<Vec<(Height, Bytes)>>, StoreError>> + Send;
+
+    /// Moves the next run of old records of a world into a segment, or goes on with one that was interrupted, pausing
+    /// between transactions that delete. A store that never exports has nothing to do.
+    fn export(
+        &self,
+        _clock: &dyn Clock,
+        _fence: Fence,
+        _policy: ExportPolicy,
+        _pause: Duration,
+    ) -> impl Future<Output = Result<Exported, StoreError>> + Send {
+        std::future::ready(Ok(Exported::Idle))
+    }
 }
 
 /// A store that never exports: everything is in the engine.
@@ -47,5 +59,15 @@ impl<S: Segments> Segments for Arc<S> {
         until: Height,
     ) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
         (**self).read(universe, world, from, until).await
+    }
+
+    async fn export(
+        &self,
+        clock: &dyn Clock,
+        fence: Fence,
+        policy: ExportPolicy,
+        pause: Duration,
+    ) -> Result<Exported, StoreError> {
+        (**self).export(clock, fence, policy, pause).await
     }
 }

@@ -24,6 +24,7 @@ pub mod effect_attempt;
 pub mod effect_dedupe;
 pub mod effect_inflight;
 pub mod effect_pending;
+pub mod effect_place;
 pub mod effect_rate;
 pub mod effect_retry;
 pub mod gc_pin;

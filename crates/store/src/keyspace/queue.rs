@@ -1,8 +1,8 @@
 //! The shared queues by number, the sequence of their items, and the claim on one of them.
 
 use minicbor::{Decode, Encode};
-use mundi_model::{Stamp, WorkerId};
-use std::fmt;
+use mundi_model::{ParseIdError, Stamp, WorkerId, hex, parse_hex};
+use std::{fmt, str::FromStr};
 
 /// The shared queues. Ordinals are persisted in keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
@@ -76,9 +76,24 @@ impl QueueSeq {
     }
 }
 
+impl fmt::Display for QueueSeq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "q_{}", hex(&self.0))
+    }
+}
+
 impl fmt::Debug for QueueSeq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for QueueSeq {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let bytes = text.strip_prefix("q_").and_then(parse_hex);
+        bytes.map(Self).ok_or_else(|| ParseIdError::new("queue sequence", "`q_` and 24 hex digits", text))
     }
 }
 

@@ -21,7 +21,7 @@ pub fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<Height,
     reader.end(height)
 }
 
-pub(crate) async fn read<T: Transaction>(
+pub async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,

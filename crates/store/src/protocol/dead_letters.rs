@@ -4,7 +4,10 @@
 //! and enters its queue, under a new sequence, in one transaction. A letter that cannot be replayed stays.
 //! Unknown commit: run again; a letter that is gone was replayed or dropped, which a replay reports as not found.
 
-use super::DeadLetterError;
+use super::{
+    DeadLetterError,
+    page::{Page, Room},
+};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
@@ -22,7 +25,7 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{UniverseId, cbor};
+use mundi_model::{UniverseId, WorldId, cbor};
 
 /// A letter, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,29 +39,43 @@ pub struct StoredLetter {
 pub struct ListDeadLetters {
     pub universe: UniverseId,
     pub queue: Queue,
+    /// Those of this world only.
+    pub world: Option<WorldId>,
     pub after: Option<QueueSeq>,
     pub items_max: usize,
 }
 
 impl Protocol for ListDeadLetters {
-    type Output = Vec<StoredLetter>;
+    type Output = Page<StoredLetter, QueueSeq>;
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<StoredLetter>, StoreError> {
-        let all = dead_letter::prefix(self.universe, self.queue).span();
-        let span = match self.after {
-            Some(seq) => all.after(&dead_letter::key(self.universe, self.queue, seq)),
-            None => all,
-        };
-        let page = tx.range(span.read(self.items_max).snapshot()).await?;
-        let letter = |(key, bytes): (bytes::Bytes, bytes::Bytes)| {
-            let (_, seq) = dead_letter::parse(self.universe, &key)?;
-            Ok(StoredLetter { seq, letter: decode_value(Family::DeadLetter, &key, &bytes)? })
-        };
-        page.items.into_iter().map(letter).collect()
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Page<StoredLetter, QueueSeq>, StoreError> {
+        let (mut page, mut room) = (Page::new(), Room::new(self.items_max));
+        let mut span = dead_letter::prefix(self.universe, self.queue).span();
+        if let Some(seq) = self.after {
+            span = span.after(&dead_letter::key(self.universe, self.queue, seq));
+        }
+        loop {
+            let found = tx.range(span.read(room.looks()).snapshot()).await?;
+            for (key, bytes) in &found.items {
+                let (_, seq) = dead_letter::parse(self.universe, key)?;
+                let letter: DeadLetter = decode_value(Family::DeadLetter, key, bytes)?;
+                let taken = self.world.is_none_or(|world| letter.world == Some(world));
+                page.items.extend(taken.then_some(StoredLetter { seq, letter }));
+                room.spend(taken);
+                if room.is_spent() {
+                    page.next = Some(seq);
+                    return Ok(page);
+                }
+            }
+            match found.items.last() {
+                Some((key, _)) if found.more => span = span.after_bytes(key),
+                _ => return Ok(page),
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What protocols refuse, by what they speak of.
 
 use crate::keyspace::{
+    effect_place::EffectPlace,
     queue::{Queue, QueueSeq},
     schema_version::SchemaVersion,
 };
@@ -112,12 +113,15 @@ impl Coded for SchemaError {
 pub enum EffectError {
     #[error("the claim on {intent} of {world} is not held any more")]
     ClaimLost { world: WorldId, intent: IntentHash },
+    #[error("there is no effect at {place}: it went on, or is over")]
+    NotFound { place: EffectPlace },
 }
 
 impl Coded for EffectError {
     fn code(&self) -> Code {
         match self {
             Self::ClaimLost { .. } => Code::EffectClaimLost,
+            Self::NotFound { .. } => Code::EffectNotFound,
         }
     }
 }

@@ -1,17 +1,18 @@
 //! The segments of all worlds, as the journal's readers see them.
 
-use super::SegmentReader;
+use super::{Exported, SegmentReader, export_segment};
 use crate::{
-    StoreError,
+    Clock, Fence, StoreError,
     journal::Segments,
     keyspace::segment::{self, SegmentRecord},
     objects::Objects,
+    protocol::ExportPolicy,
 };
 use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_model::{Height, UniverseId, WorldId};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Reads records out of segments. It remembers the segment that it read last, because a replay reads one in several
 /// pages; clones share that memory.
@@ -68,5 +69,15 @@ impl<E: Engine> Segments for SegmentStore<E> {
         let mut records = reader.read(from).await?;
         records.retain(|(height, _)| *height < until);
         Ok(Some(records))
+    }
+
+    async fn export(
+        &self,
+        clock: &dyn Clock,
+        fence: Fence,
+        policy: ExportPolicy,
+        pause: Duration,
+    ) -> Result<Exported, StoreError> {
+        export_segment(&self.engine, &self.objects, clock, fence, policy, pause).await
     }
 }

@@ -1,0 +1,37 @@
+//! The internal control surface: every call of seed 000, section 9, and what operators need beside it. A file per noun.
+//!
+//! All calls are idempotent and return typed errors; the server puts HTTP on it. What only reads takes no lease and stops
+//! no world; what must write to a world that a worker holds is asked of that worker.
+
+mod dead_letters;
+mod effects;
+mod ingress;
+mod leases;
+mod snapshots;
+mod timers;
+mod workers;
+mod worlds;
+
+pub use snapshots::Upkeep;
+
+use crate::{Plane, calls::Calls};
+use mundi_model::UniverseId;
+
+/// Control over one universe. Cheap to clone if the plane is.
+#[derive(Clone)]
+pub struct Ops<P> {
+    plane: P,
+    universe: UniverseId,
+    calls: Calls,
+}
+
+impl<P: Plane> Ops<P> {
+    /// `calls` is shared with the world workers of this process, if there are any.
+    pub fn new(plane: P, universe: UniverseId, calls: Calls) -> Self {
+        Self { plane, universe, calls }
+    }
+
+    pub fn universe(&self) -> UniverseId {
+        self.universe
+    }
+}

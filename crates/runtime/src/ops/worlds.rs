@@ -1,0 +1,146 @@
+//! Worlds: their life, and what can be asked about them.
+
+use super::Ops;
+use crate::{
+    Plane, RuntimeError,
+    lifecycle::{self, ForkAt, ForkWorld, Forked, NewWorld, past},
+    objects::{AtHand, with_objects},
+};
+use mundi_kernel::Upgrade;
+use mundi_model::{
+    Hash, Height, InboxSeq, WorkerId, WorldId, cbor, limits,
+    record::{EffectPolicy, InboxItem, Input, Origin, Payload},
+};
+use mundi_store::{
+    journal::{History, StoredRecord},
+    protocol::{
+        ArchiveWorld, DescribeWorld, ListWorlds, Page, ReadLineage, WorldCreated, WorldDescription, WorldFilter,
+        WorldLineage, WorldSummary,
+    },
+};
+
+impl<P: Plane> Ops<P> {
+    /// The worlds of the universe, in pages.
+    pub async fn list_worlds(
+        &self,
+        filter: WorldFilter,
+        after: Option<WorldId>,
+        items_max: usize,
+    ) -> Result<Page<WorldSummary, WorldId>, RuntimeError> {
+        Ok(self.plane.run(&ListWorlds { universe: self.universe, filter, after, items_max }).await?.output)
+    }
+
+    pub async fn describe_world(&self, world: WorldId) -> Result<WorldDescription, RuntimeError> {
+        Ok(self.plane.run(&DescribeWorld { universe: self.universe, world }).await?.output)
+    }
+
+    /// Ancestors and children.
+    pub async fn world_lineage(&self, world: WorldId, children_max: usize) -> Result<WorldLineage, RuntimeError> {
+        Ok(self.plane.run(&ReadLineage { universe: self.universe, world, children_max }).await?.output)
+    }
+
+    /// Records of a world from a height on, with every link of the chain checked; those below a fork are its parent's.
+    pub async fn world_journal(
+        &self,
+        world: WorldId,
+        from: Height,
+        items_max: usize,
+    ) -> Result<Page<StoredRecord, Height>, RuntimeError> {
+        let items_max = items_max.clamp(1, limits::LIST_ITEMS_MAX);
+        let (engine, segments) = (self.plane.engine(), self.plane.segments().clone());
+        let history = History::open(engine, segments, self.universe, world, from).await?;
+        let head = history.head();
+        let mut items = history.pages_of(items_max).next_page().await?.unwrap_or_default();
+        items.truncate(items_max);
+        let next = items.last().map(|record| record.height.next()).filter(|next| *next < head);
+        Ok(Page { items, next })
+    }
+
+    /// Asks a world's program about the world as it was at a height, or as it is. Needs no lease: the world is restored
+    /// for the question from its nearest snapshot, wherever it runs.
+    pub async fn world_query(
+        &self,
+        world: WorldId,
+        name: &str,
+        params: &[u8],
+        at: Option<Height>,
+    ) -> Result<Vec<u8>, RuntimeError> {
+        let place = (self.universe, world);
+        let note = past::snapshot_below(&self.plane, place, at.unwrap_or(Height::new(u64::MAX))).await?;
+        let past::Past { mut replay, mut at_hand } = past::replay_to(&self.plane, place, &note, at).await?;
+        // A mutable borrow, because a replay may be sent to another thread and not shared with one.
+        let replay = &mut replay;
+        let ask = move |objects: &AtHand| replay.world().query(objects, name, params);
+        with_objects(&self.plane, place, &mut at_hand, ask).await
+    }
+
+    pub async fn world_create(
+        &self,
+        world: WorldId,
+        manifest: Hash,
+        now_ns: u64,
+    ) -> Result<WorldCreated, RuntimeError> {
+        lifecycle::create(&self.plane, NewWorld { universe: self.universe, world, manifest, inbox: None, now_ns }).await
+    }
+
+    /// A new world that begins with another one's snapshot and repeats none of its effects.
+    pub async fn world_create_from_seed(
+        &self,
+        world: WorldId,
+        seed: WorldId,
+        snapshot: Height,
+        now_ns: u64,
+    ) -> Result<Forked, RuntimeError> {
+        self.world_fork(seed, world, ForkAt::Height(snapshot), EffectPolicy::Suppress, now_ns).await
+    }
+
+    pub async fn world_fork(
+        &self,
+        parent: WorldId,
+        child: WorldId,
+        at: ForkAt,
+        policy: EffectPolicy,
+        now_ns: u64,
+    ) -> Result<Forked, RuntimeError> {
+        lifecycle::fork(&self.plane, ForkWorld { universe: self.universe, parent, child, at, policy, now_ns }).await
+    }
+
+    /// From the next control on, the world takes nothing but commands.
+    pub async fn world_pause(&self, world: WorldId) -> Result<InboxSeq, RuntimeError> {
+        self.control(world, "pause", Vec::new()).await
+    }
+
+    pub async fn world_resume(&self, world: WorldId) -> Result<InboxSeq, RuntimeError> {
+        self.control(world, "resume", Vec::new()).await
+    }
+
+    /// From the record after the command on, another manifest holds, if its program handles the take-over.
+    pub async fn world_upgrade(&self, world: WorldId, manifest: Hash, forced: bool) -> Result<InboxSeq, RuntimeError> {
+        self.control(world, "upgrade", cbor::encode(&Upgrade { manifest, forced })).await
+    }
+
+    async fn control(&self, world: WorldId, command: &str, payload: Vec<u8>) -> Result<InboxSeq, RuntimeError> {
+        let input = Input::Control { command: command.to_owned(), payload: Payload::Inline(payload) };
+        let enqueued_at_ns = self.plane.now_ns();
+        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        Ok(self.enqueue_ingress(world, InboxItem { input, origin }, None).await?.seq)
+    }
+
+    pub async fn world_archive(&self, world: WorldId) -> Result<(), RuntimeError> {
+        self.set_archived(world, true).await
+    }
+
+    pub async fn world_unarchive(&self, world: WorldId) -> Result<(), RuntimeError> {
+        self.set_archived(world, false).await
+    }
+
+    async fn set_archived(&self, world: WorldId, archived: bool) -> Result<(), RuntimeError> {
+        self.plane.run(&ArchiveWorld { universe: self.universe, world, archived }).await?;
+        Ok(())
+    }
+
+    /// Deletes a world that nobody runs, in the name of this worker.
+    pub async fn world_delete(&self, world: WorldId, worker: WorkerId) -> Result<(), RuntimeError> {
+        lifecycle::delete(&self.plane, self.universe, world, worker).await
+    }
+}

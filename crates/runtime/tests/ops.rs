@@ -1,0 +1,301 @@
+//! The control surface: what a universe holds can be listed, described and acted upon, while worlds run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_model::{
+    Code, Coded, Height, Value, WorkerId, WorldId, cbor,
+    record::{Body, EffectPolicy, Input, ReceiptStatus, Record},
+};
+use mundi_runtime::{
+    RuntimeError, Services,
+    calls::Calls,
+    host::{CycleBudget, Progress, WorldHost},
+    lifecycle::ForkAt,
+    metrics::{Metric, Metrics},
+    ops::{Ops, Upkeep},
+    shell::{Shell, ShellConfig, WorkerCommands},
+    testing::{Rig, TestPlane, script_event},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    keyspace::{
+        Shard,
+        effect_place::EffectStage,
+        queue::{Queue, QueueSeq},
+        world_meta::WorldState,
+    },
+    objects::open,
+    protocol::{
+        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, ReadTurn, Repeat, WorldFilter,
+    },
+    segments::SegmentStore,
+    testing::world_id,
+};
+use std::{future::Future, sync::Arc, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+fn ops(rig: &Rig) -> Ops<TestPlane> {
+    Ops::new(rig.plane.clone(), rig.universe, Calls::default())
+}
+
+fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Rig) -> F) -> V {
+    let rig = Rig::new(1);
+    let executor = rig.executor.clone();
+    executor.block_on(test(rig))
+}
+
+fn code<V>(result: Result<V, RuntimeError>) -> Code {
+    result.err().expect("refused").code()
+}
+
+async fn host(rig: &Rig, world: WorldId) -> WorldHost<TestPlane> {
+    let fence = rig.acquire(world, id(1)).await.unwrap();
+    WorldHost::restore(rig.plane.clone(), fence).await.unwrap()
+}
+
+async fn run_scripts(rig: &Rig, host: &mut WorldHost<TestPlane>, scripts: &[&str]) {
+    for script in scripts {
+        rig.send(host.id(), vec![script_event(script)]).await.unwrap();
+        while host.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
+    }
+}
+
+#[test]
+fn worlds_are_listed_in_pages_by_state_parent_and_holder() {
+    run(|rig| async move {
+        let ops = ops(&rig);
+        for n in 1..=5 {
+            rig.create(world_id(n)).await.unwrap();
+        }
+        let fork = world_id(9);
+        ops.world_fork(world_id(1), fork, ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
+        ops.world_archive(world_id(2)).await.unwrap();
+        ops.world_delete(world_id(3), id(7)).await.unwrap();
+        rig.acquire(world_id(4), id(1)).await.unwrap();
+
+        let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = ops.list_worlds(WorldFilter::default(), after, 2).await.unwrap();
+            assert!(page.items.len() <= 2);
+            found.extend(page.items.iter().map(|item| item.world));
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let mut expected = [1, 2, 4, 5, 9].map(world_id);
+        expected.sort();
+        assert_eq!(found, expected);
+        assert!(pages >= 3);
+        let with = async |filter| {
+            let page = ops.list_worlds(filter, None, 100).await.unwrap();
+            page.items.iter().map(|item| item.world).collect::<Vec<_>>()
+        };
+        let state = |state| WorldFilter { state: Some(state), ..WorldFilter::default() };
+        assert_eq!(with(state(WorldState::Archived)).await, [world_id(2)]);
+        assert_eq!(with(state(WorldState::Deleted)).await, [world_id(3)]);
+        assert_eq!(with(WorldFilter { parent: Some(world_id(1)), ..WorldFilter::default() }).await, [fork]);
+        let leases = ops.list_leases(Some(id(1)), None, 100).await.unwrap().items;
+        assert_eq!(leases.iter().map(|(world, _)| *world).collect::<Vec<_>>(), [world_id(4)]);
+        assert!(ops.list_leases(Some(id(2)), None, 100).await.unwrap().items.is_empty());
+    });
+}
+
+#[test]
+fn a_world_is_described_asked_and_read_without_its_lease() {
+    run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        assert_eq!(code(ops.describe_world(world).await), Code::WorldNotFound);
+        rig.create(world).await.unwrap();
+        let mut host = host(&rig, world).await;
+        run_scripts(&rig, &mut host, &["put a 1", "put a 2"]).await;
+        let middle = host.head();
+        run_scripts(&rig, &mut host, &["put a 3"]).await;
+        host.snapshot().await.unwrap();
+        rig.send(world, vec![script_event("put a 4")]).await.unwrap();
+
+        let described = ops.describe_world(world).await.unwrap();
+        assert_eq!((described.head.unwrap().height, described.inbox.items), (host.head(), 1));
+        assert_eq!((described.manifest, described.lease.unwrap().holder), (Some(rig.manifest), id(1)));
+        let snapshots = ops.list_snapshots(world, None, 1).await.unwrap();
+        assert_eq!(snapshots.items, [described.baseline.unwrap()]);
+        let rest = ops.list_snapshots(world, snapshots.next, 10).await.unwrap();
+        assert_eq!(rest.items.iter().map(|note| note.height).collect::<Vec<_>>(), [Height::GENESIS]);
+
+        let key = cbor::encode(&Value::Text("a".into()));
+        assert_eq!(ops.world_query(world, "cell", &key, None).await.unwrap(), b"3");
+        assert_eq!(ops.world_query(world, "cell", &key, Some(middle)).await.unwrap(), b"2");
+        assert_eq!(code(ops.world_query(world, "none", &key, None).await), Code::QueryInvalid);
+
+        let (mut from, mut heights) = (Some(Height::GENESIS), Vec::new());
+        while let Some(height) = from {
+            let page = ops.world_journal(world, height, 3).await.unwrap();
+            heights.extend(page.items.iter().map(|record| record.height.get()));
+            from = page.next;
+        }
+        assert_eq!(heights, (0..host.head().get()).collect::<Vec<_>>());
+    });
+}
+
+async fn claim(rig: &Rig, token: u8) -> Vec<ClaimedEffect> {
+    let claim = ClaimEffects {
+        universe: rig.universe,
+        kind: "http".into(),
+        worker: id(5),
+        token: [token; 16],
+        items_max: 1,
+        ttl_ns: 30_000_000_000,
+        now_ns: mundi_runtime::Plane::now_ns(&rig.plane),
+        first: Shard::FIRST,
+    };
+    mundi_runtime::Plane::run(&rig.plane, &claim).await.unwrap().output.effects
+}
+
+#[test]
+fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
+    run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        rig.create(world).await.unwrap();
+        rig.create(world_id(2)).await.unwrap();
+        let mut host = host(&rig, world).await;
+        run_scripts(&rig, &mut host, &["emit a", "emit b", "emit c"]).await;
+        let held = claim(&rig, 1).await.remove(0);
+        let failing = claim(&rig, 2).await.remove(0);
+        let now_ns = mundi_runtime::Plane::now_ns(&rig.plane);
+        let failure = Failure { code: Code::EffectFailed, reason: "not yet".into(), repeat: Repeat::AfterMs(60_000) };
+        let fail = FailEffect { claim: failing.proof, failure, adapter: "a".into(), now_ns, dedupe_window_ns: 1 };
+        mundi_runtime::Plane::run(&rig.plane, &fail).await.unwrap();
+
+        let list = async |world| ops.list_effects(world, None, None, 10).await.unwrap().items;
+        let all = list(None).await;
+        let stages: Vec<_> = all.iter().map(|effect| effect.place.stage).collect();
+        assert_eq!(stages, [EffectStage::Pending, EffectStage::Waiting, EffectStage::Claimed]);
+        assert_eq!(list(Some(world)).await, all);
+        assert!(list(Some(world_id(2))).await.is_empty());
+        assert!(ops.list_effects(None, Some("mail"), None, 10).await.unwrap().items.is_empty());
+        let (mut after, mut paged) = (None, Vec::new());
+        loop {
+            let page = ops.list_effects(None, None, after, 1).await.unwrap();
+            paged.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(paged, all);
+
+        assert!(claim(&rig, 3).await.len() == 1 && claim(&rig, 4).await.is_empty(), "one waits for its time");
+        assert!(ops.retry_effect(all[1].place).await.unwrap());
+        assert_eq!(code(ops.retry_effect(all[1].place).await), Code::EffectNotFound);
+        let retried = claim(&rig, 5).await.remove(0);
+        assert_eq!((retried.item.intent, retried.claim.attempt), (failing.item.intent, 2));
+
+        assert!(ops.cancel_effect(all[2].place, "enough").await.unwrap());
+        assert_eq!(code(ops.cancel_effect(all[2].place, "enough").await), Code::EffectNotFound);
+        let answer = mundi_store::protocol::Answer {
+            status: ReceiptStatus::Ok,
+            payload: mundi_model::record::Payload::Inline(vec![0xf6]),
+            adapter: "slow".into(),
+        };
+        let late = CompleteEffect { claim: held.proof, answer, now_ns, dedupe_window_ns: 1 };
+        mundi_runtime::Plane::run(&rig.plane, &late).await.unwrap();
+        let read = ReadTurn { fence: host.fence(), items_max: 10, bytes_max: 1 << 20 };
+        let items = mundi_runtime::Plane::run(&rig.plane, &read).await.unwrap().output.items;
+        assert_eq!(items.len(), 1, "one receipt, whatever the slow worker says");
+        let Input::Receipt(receipt) = &items[0].item.input else { panic!("no receipt") };
+        assert_eq!((receipt.intent, receipt.status), (held.item.intent, ReceiptStatus::Error));
+        let mundi_model::record::Payload::Inline(payload) = &receipt.payload else { panic!("inline") };
+        assert!(String::from_utf8_lossy(payload).contains("EFFECT_CANCELLED"));
+    });
+}
+
+#[test]
+fn timers_and_dead_letters_are_listed_in_pages() {
+    run(|rig| async move {
+        let ops = ops(&rig);
+        for n in 1..=2 {
+            rig.create(world_id(n)).await.unwrap();
+            let mut host = host(&rig, world_id(n)).await;
+            let due_ns = 1_000_000_000_000_000_000u64;
+            let scripts: Vec<_> = (0..5).map(|t| format!("timer t{t} {}", due_ns + t)).collect();
+            run_scripts(&rig, &mut host, &scripts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        }
+        for (world, expected) in [(None, 10), (Some(world_id(2)), 5), (Some(world_id(3)), 0)] {
+            let (mut after, mut found) = (None, Vec::new());
+            loop {
+                let page = ops.list_timers(world, after, 3).await.unwrap();
+                found.extend(page.items);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            found.sort_by_key(|timer| timer.item.intent);
+            found.dedup();
+            assert_eq!(found.len(), expected);
+            assert!(found.iter().all(|timer| world.is_none_or(|world| timer.item.world == world)));
+        }
+        let letters = ops.list_dead_letters(Queue::Effects, None, None, 10).await.unwrap();
+        assert!(letters.items.is_empty() && letters.next.is_none());
+        let seq: QueueSeq = "q_000000000000000000000000".parse().unwrap();
+        assert_eq!(code(ops.read_dead_letter(Queue::Timers, seq).await), Code::DeadLetterNotFound);
+        assert_eq!(code(ops.replay_dead_letter(Queue::Timers, seq).await), Code::DeadLetterNotFound);
+        ops.drop_dead_letter(Queue::Timers, seq).await.unwrap();
+    });
+}
+
+#[test]
+fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that_does() {
+    let rig = Rig::new(1);
+    let segments = SegmentStore::new(rig.plane.engine.clone(), open("memory:///").unwrap());
+    let Services { engine, blobs, clock, entropy, registry, spawner, .. } = rig.plane.clone();
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let ops = Ops::new(plane.clone(), rig.universe, Calls::default());
+    let (preparing, asking, world) = (rig.clone(), ops.clone(), world_id(1));
+    rig.executor.block_on(async move {
+        preparing.create(world).await.unwrap();
+        let mut host = host(&preparing, world).await;
+        run_scripts(&preparing, &mut host, &["add n"; 20]).await;
+        asking.release_lease(world, host.fence().epoch).await.unwrap();
+        let Upkeep::Done(Some(note)) = asking.take_snapshot(world, id(8)).await.unwrap() else { panic!("not taken") };
+        assert_eq!(note.height, host.head());
+        assert_eq!(asking.take_snapshot(world, id(8)).await.unwrap(), Upkeep::Done(None));
+        let again = asking.promote_baseline(world, note.height, id(8)).await.unwrap();
+        assert_eq!(again, Upkeep::Done(note));
+        assert_eq!(code(asking.promote_baseline(world, Height::GENESIS, id(8)).await), Code::BaselineRegressed);
+        let policy = ExportPolicy { margin: 5, records_min: 10 };
+        assert_eq!(asking.export_segments(world, id(8), policy).await.unwrap(), Upkeep::Done(1));
+        assert_eq!(asking.export_segments(world, id(8), policy).await.unwrap(), Upkeep::Done(0));
+        assert!(asking.describe_world(world).await.unwrap().exported_to.unwrap() > Height::new(10));
+        preparing.send(world, vec![script_event("add n")]).await.unwrap();
+    });
+
+    let metrics = Arc::new(Metrics::default());
+    let mut config = WorkerConfig::new(rig.universe, id(1));
+    config.segments.records = ExportPolicy { margin: 0, records_min: 1 };
+    let worker = WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
+    let handler = WorkerCommands { plane: plane.clone(), worker };
+    let shell = ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(1)) };
+    let boot = async move { Shell::boot(plane, shell, handler, Arc::default()).await.unwrap().0 };
+    let _stop = rig.executor.block_on(boot).start();
+    rig.executor.run_for(SECOND);
+    assert_eq!(metrics.get(Metric::Snapshots), 0);
+    let asking = ops.clone();
+    let asked = rig.executor.block_on(async move { asking.take_snapshot(world, id(8)).await.unwrap() });
+    assert_eq!(asked, Upkeep::Asked(id(1)));
+    rig.executor.run_for(SECOND);
+    assert_eq!((metrics.get(Metric::Snapshots), metrics.get(Metric::SegmentsExported)), (1, 1));
+    rig.executor.block_on(async move {
+        let described = ops.describe_world(world).await.unwrap();
+        assert_eq!(described.exported_to, described.baseline.map(|note| note.height));
+        let page = ops.world_journal(world, Height::GENESIS, 1_000).await.unwrap();
+        let first: Record = page.items[0].decode().unwrap();
+        assert!(matches!(first.body, Body::Genesis(_)), "a journal is read across its segments");
+    });
+}

@@ -1,0 +1,90 @@
+//! An operator intervenes: an effect is tried at once, or ended without being carried out.
+//!
+//! Guarantees: an effect that is ended gives its world the one receipt, an `error` with the code `EFFECT_CANCELLED`, in
+//! the transaction that takes it out of the queue; a worker that has it in hands finds its claim lost. An effect that is
+//! brought forward keeps its sequence, its attempts and its budget.
+//! Unknown commit: run again; an effect that is not at its place any more is reported as not found, which means that it
+//! went on: by the first run, or by a worker.
+
+use super::{
+    EffectClaim, Failure, ReadEffect, Repeat, fail_effect,
+    settle_effect::{Terminal, answer, defer},
+};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        effect_attempt::EffectAttempts,
+        effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_place::{self, EffectPlace, EffectStage},
+        queue_notify,
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{Code, UniverseId, limits, record::ReceiptStatus};
+
+/// Ends an effect.
+#[derive(Debug, Clone)]
+pub struct CancelEffect {
+    pub universe: UniverseId,
+    pub place: EffectPlace,
+    /// For the program, and for people.
+    pub reason: String,
+    pub now_ns: u64,
+}
+
+impl Protocol for CancelEffect {
+    /// Whether the world got the receipt; `false` if it waits no more.
+    type Output = bool;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let Self { universe, place, ref reason, now_ns } = *self;
+        let found = ReadEffect { universe, place }.run(tx).await?;
+        tx.delete(effect_place::key(universe, place).as_bytes())?;
+        let (world, intent) = (found.item.world, found.item.intent);
+        let token = found.claim.map_or([0; 16], |claim| claim.token);
+        let claim = EffectClaim { universe, lane: place.lane, seq: place.seq, token, world, intent };
+        let status = effect_dedupe::read(tx, universe, world, intent).await?;
+        if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
+            return super::settle_effect::remove(tx, &claim).map(|()| false);
+        }
+        let failure = Failure { code: Code::EffectCancelled, reason: reason.clone(), repeat: Repeat::Never };
+        let payload = fail_effect::describe(&failure, found.attempts.attempts);
+        let (adapter, dedupe_window_ns) = ("operator".to_owned(), limits::DEDUPE_WINDOW_NS);
+        let terminal = Terminal { status: ReceiptStatus::Error, payload, adapter, now_ns, dedupe_window_ns };
+        answer(tx, &claim, &found.item, terminal).await
+    }
+}
+
+/// Tries an effect that waits for its next attempt at once.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryEffect {
+    pub universe: UniverseId,
+    pub place: EffectPlace,
+    pub now_ns: u64,
+}
+
+impl Protocol for RetryEffect {
+    /// `false` if there was nothing to bring forward: it is being tried, or will be next.
+    type Output = bool;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let Self { universe, place, now_ns } = *self;
+        let found = ReadEffect { universe, place }.run(tx).await?;
+        if place.stage != EffectStage::Waiting || place.place_ns <= now_ns {
+            return Ok(false);
+        }
+        tx.delete(effect_place::key(universe, place).as_bytes())?;
+        // The operator's word stands above the rate, too.
+        let attempts = EffectAttempts { not_before_ns: now_ns, granted: true, ..found.attempts };
+        defer(tx, universe, place.lane, place.seq, &found.item, &attempts).await?;
+        queue_notify::bump(tx, universe, &found.item.kind).map(|()| true)
+    }
+}

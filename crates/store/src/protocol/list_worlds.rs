@@ -1,0 +1,125 @@
+//! List the worlds of a universe, in pages, by state and by who holds them.
+//!
+//! Guarantees: each page is one consistent moment; worlds come in the order of their ids.
+//! Unknown commit: cannot be; it writes nothing.
+
+use super::page::{Page, Room};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        Span,
+        lease::{self, Lease},
+        lease_term,
+        world_meta::{self, WorldMeta, WorldState},
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{Epoch, UniverseId, WorkerId, WorldId};
+
+#[derive(Debug, Clone, Copy)]
+pub struct ListWorlds {
+    pub universe: UniverseId,
+    pub filter: WorldFilter,
+    pub after: Option<WorldId>,
+    pub items_max: usize,
+}
+
+/// Which worlds are wanted. Deleted ones are only listed if they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorldFilter {
+    pub state: Option<WorldState>,
+    /// Forks of this world only.
+    pub parent: Option<WorldId>,
+    pub held: Option<HeldBy>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldBy {
+    Nobody,
+    Anybody,
+    Worker(WorkerId),
+}
+
+/// A world, seen from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorldSummary {
+    pub world: WorldId,
+    pub meta: WorldMeta,
+    /// `None` if nobody holds it.
+    pub lease: Option<HeldLease>,
+}
+
+/// A lease that was given and not given back. Whether it has run out only the clock says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldLease {
+    pub holder: WorkerId,
+    pub epoch: Epoch,
+    pub expires_at_ns: u64,
+}
+
+impl HeldLease {
+    pub(super) async fn read<T: Transaction>(
+        tx: &mut T,
+        universe: UniverseId,
+        world: WorldId,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(Lease { epoch, holder: Some(holder) }) = lease::read(tx, universe, world).await? else {
+            return Ok(None);
+        };
+        let term = lease_term::read(tx, universe, world).await?;
+        Ok(Some(Self { holder, epoch, expires_at_ns: term.map_or(0, |term| term.expires_at_ns) }))
+    }
+}
+
+impl WorldFilter {
+    fn takes(&self, found: &WorldSummary) -> bool {
+        let state = match self.state {
+            Some(state) => found.meta.state == state,
+            None => found.meta.state != WorldState::Deleted,
+        };
+        let parent = found.meta.lineage.as_ref().map(|lineage| lineage.parent);
+        let held = match self.held {
+            None => true,
+            Some(HeldBy::Nobody) => found.lease.is_none(),
+            Some(HeldBy::Anybody) => found.lease.is_some(),
+            Some(HeldBy::Worker(worker)) => found.lease.is_some_and(|lease| lease.holder == worker),
+        };
+        state && held && self.parent.is_none_or(|wanted| parent == Some(wanted))
+    }
+}
+
+impl Protocol for ListWorlds {
+    type Output = Page<WorldSummary, WorldId>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Page<WorldSummary, WorldId>, StoreError> {
+        let Self { universe, filter, after, items_max } = *self;
+        let end_of = |world| world_meta::world_prefix(universe, world).span().end;
+        let mut span = world_meta::worlds_prefix(universe).span();
+        if let Some(after) = after {
+            span.start = end_of(after);
+        }
+        let (mut page, mut room) = (Page::new(), Room::new(items_max));
+        loop {
+            // One seek per world: its other keys are skipped, not read.
+            let found = tx.range(span.read(1).snapshot()).await?;
+            let Some((key, _)) = found.items.first() else { return Ok(page) };
+            let world = world_meta::world_of_key(universe, key)?;
+            let mut taken = false;
+            if let Some(meta) = world_meta::read(tx, universe, world).await? {
+                let summary = WorldSummary { world, meta, lease: HeldLease::read(tx, universe, world).await? };
+                taken = filter.takes(&summary);
+                page.items.extend(taken.then_some(summary));
+            }
+            room.spend(taken);
+            if room.is_spent() {
+                page.next = Some(world);
+                return Ok(page);
+            }
+            span = Span { start: end_of(world), end: span.end };
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Listings in pages: what they have in common.
+
+use mundi_model::limits;
+
+/// Some of what was asked for. Each page is one consistent moment; two pages are two moments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T, C> {
+    pub items: Vec<T>,
+    /// Where the next page goes on; `None` at the end. A page may be short, or empty, and not be the last.
+    pub next: Option<C>,
+}
+
+impl<T, C> Page<T, C> {
+    pub(super) fn new() -> Self {
+        Self { items: Vec::new(), next: None }
+    }
+}
+
+/// How much a listing may still take and look at.
+pub(super) struct Room {
+    items: usize,
+    looks: usize,
+}
+
+impl Room {
+    pub(super) fn new(items_max: usize) -> Self {
+        Self { items: items_max.clamp(1, limits::LIST_ITEMS_MAX), looks: limits::LIST_LOOKS_MAX }
+    }
+
+    /// How many are read by the next range.
+    pub(super) fn looks(&self) -> usize {
+        self.looks.min(limits::LIST_ITEMS_MAX)
+    }
+
+    /// One was looked at.
+    pub(super) fn spend(&mut self, taken: bool) {
+        self.looks = self.looks.saturating_sub(1);
+        self.items = self.items.saturating_sub(usize::from(taken));
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.items == 0 || self.looks == 0
+    }
+}
