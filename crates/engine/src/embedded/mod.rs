@@ -15,6 +15,7 @@
 
 mod backup;
 mod conflicts;
+mod direct;
 pub mod disk;
 mod folder;
 mod janitor;

@@ -7,7 +7,7 @@
 
 use super::{
     Shared,
-    conflicts::RecentWrites,
+    conflicts::{RecentWrites, Writes},
     log::{
         AppendError,
         frame::{FrameBuilder, FramePlace},
@@ -16,18 +16,15 @@ use super::{
 };
 use crate::{
     CommitError, Committed, EngineError,
-    overlay::{Write, added},
+    overlay::{Overlay, Write, added},
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
 use mundi_model::{Stamp, limits};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{Arc, mpsc},
 };
-
-/// The writes of a group in order; of two on one key, the later holds.
-type Writes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A group ends before this many bytes, so that a frame stays far below the limit of the log.
 const GROUP_BYTES: usize = 8 << 20;
@@ -48,10 +45,6 @@ pub(super) struct Sequencer {
     shared: Arc<Shared>,
     applier: mpsc::SyncSender<Durable>,
     recent: RecentWrites,
-    /// Groups that are on disk and perhaps not yet in the tree.
-    unapplied: VecDeque<(u64, Writes)>,
-    /// Counters that the group in the making has added to, and where in it their sums stand.
-    sums: BTreeMap<Bytes, usize>,
 }
 
 /// What the sequencer found out for one commit.
@@ -67,6 +60,8 @@ struct Found {
 #[derive(Default)]
 struct Group {
     writes: Writes,
+    /// Where the last write to each key stands; made for the first commit that depends on what others wrote.
+    places: Option<BTreeMap<Bytes, usize>>,
     bytes: usize,
     answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
     /// Commits that lost a race. They are told once the winner is visible: sooner, they would run again on the
@@ -77,7 +72,7 @@ struct Group {
 impl Sequencer {
     pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Durable>) -> Self {
         let recent = RecentWrites::new(shared.snapshots.newest().version);
-        Self { shared, applier, recent, unapplied: VecDeque::new(), sums: BTreeMap::new() }
+        Self { shared, applier, recent }
     }
 
     /// Runs until the queue is closed.
@@ -96,36 +91,24 @@ impl Sequencer {
     }
 
     fn commit_group(&mut self, proposals: &mut impl Iterator<Item = Proposal>) {
-        let oldest = self.shared.oldest_snapshot();
-        self.recent.forget_up_to(oldest.version);
-        self.forget_applied();
-        self.sums.clear();
+        let applied = self.shared.snapshots.newest().version;
+        self.recent.tidy(self.shared.oldest_snapshot().version, applied);
         let version = self.shared.log.next_version();
         let mut group = self.sequence(version, proposals);
         if group.answers.is_empty() {
-            let newest = self.shared.snapshots.newest().version;
-            self.hand_on(Durable {
-                version: newest,
-                frame: Bytes::new(),
-                answers: Vec::new(),
-                conflicts: group.conflicts,
-            });
-            return;
+            let (frame, answers, conflicts) = (Bytes::new(), Vec::new(), group.conflicts);
+            return self.hand_on(Durable { version: applied, frame, answers, conflicts });
         }
         // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
         group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let appended = self.shared.log.append(|place| encode(&group, place));
         match appended {
             Ok(frame) => {
-                self.recent.keep();
-                self.shared.watermark.note(version);
-                self.shared.janitor.note_commit();
                 let Group { writes, answers, conflicts, .. } = group;
-                self.unapplied.push_back((version, writes));
+                self.recent.note(version, writes);
                 self.hand_on(Durable { version, frame, answers, conflicts });
             }
             Err(failure) => {
-                self.recent.take_back(version);
                 let error = match failure {
                     AppendError::NotWritten(error) => CommitError::Engine(error),
                     AppendError::Unknown(error) => CommitError::Unknown(error),
@@ -141,67 +124,29 @@ impl Sequencer {
         let mut group = Group::default();
         while group.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
             let Some(proposal) = proposals.next() else { break };
-            if !self.recent.allow(&proposal.overlay, proposal.snapshot.at().version) {
+            let allowed = self.recent.allow(&proposal.overlay, proposal.snapshot.at().version);
+            if !allowed || !group.allows(&proposal.overlay) {
                 group.conflicts.push(proposal.answer);
                 continue;
             }
             // A group has fewer than 2^16 commits.
             let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
-            match self.look_up(&proposal, version, &group) {
-                Ok(found) => self.resolve(version, Stamp::new(version, order), proposal, found, &mut group),
+            match self.look_up(&proposal, &mut group) {
+                Ok(found) => group.add(Stamp::new(version, order), proposal, found),
                 Err(error) => refuse(proposal, error.into()),
             }
         }
         group
     }
 
-    /// Adds the writes of one commit to the group, with ranges, additions and stamps filled in.
-    fn resolve(&mut self, version: u64, stamp: Stamp, proposal: Proposal, found: Found, group: &mut Group) {
-        let Proposal { overlay, cleared_keys, answer, .. } = proposal;
-        for key in cleared_keys.into_iter().chain(found.cleared_since) {
-            self.write(group, version, key, None);
-        }
-        for (key, write) in overlay.writes.into_writes() {
-            match write {
-                Write::Put(value) => self.write(group, version, key, Some(value)),
-                Write::Delete => self.write(group, version, key, None),
-                Write::Add(_) => {}
-            }
-        }
-        for (key, sum) in found.sums {
-            self.write_sum(group, version, key, sum);
-        }
-        for put in overlay.stamped {
-            self.write(group, version, put.key(stamp), Some(put.value));
-        }
-        group.answers.push((answer, stamp));
-    }
-
-    fn write(&mut self, group: &mut Group, version: u64, key: Bytes, value: Option<Bytes>) {
-        if !self.sums.is_empty() {
-            self.sums.remove(&key);
-        }
-        self.recent.note(&key, version);
-        group.push(key, value);
-    }
-
-    /// A counter stands in the group once, however many commits add to it.
-    fn write_sum(&mut self, group: &mut Group, version: u64, key: Bytes, sum: Bytes) {
-        if let Some(&place) = self.sums.get(&key) {
-            group.writes[place].1 = Some(sum);
-            return;
-        }
-        self.recent.note(&key, version);
-        self.sums.insert(key.clone(), group.writes.len());
-        group.push(key, Some(sum));
-    }
-
     /// What only the sequencer knows of a commit. First of all, because it can fail.
-    fn look_up(&mut self, proposal: &Proposal, version: u64, group: &Group) -> Result<Found, EngineError> {
+    fn look_up(&self, proposal: &Proposal, group: &mut Group) -> Result<Found, EngineError> {
         let mut found = Found::default();
         let (mut bytes, snapshot) = (0, proposal.snapshot.at().version);
         for (start, end) in &proposal.overlay.cleared {
-            for key in self.recent.written_after(snapshot, start, end) {
+            let in_group = group.places().range::<Bytes, _>(start..end.max(start)).map(|(key, _)| key);
+            let written: BTreeSet<&Bytes> = self.recent.written_after(snapshot, start, end).chain(in_group).collect();
+            for key in written {
                 bytes += key.len() + PER_WRITE_BYTES;
                 if bytes > limits::TRANSACTION_BYTES_MAX {
                     return Err(EngineError::TransactionTooLarge);
@@ -211,7 +156,7 @@ impl Sequencer {
         }
         for (key, write) in proposal.overlay.writes.iter() {
             if let Write::Add(delta) = write {
-                let before = self.current(key, version, group)?;
+                let before = self.current(key, group)?;
                 found.sums.push((key.clone(), added(before.as_ref(), *delta)));
             }
         }
@@ -219,18 +164,14 @@ impl Sequencer {
     }
 
     /// The value of a key after all that has been sequenced.
-    fn current(&mut self, key: &Bytes, version: u64, group: &Group) -> Result<Option<Bytes>, EngineError> {
-        if let Some(&place) = self.sums.get(key) {
+    fn current(&self, key: &Bytes, group: &mut Group) -> Result<Option<Bytes>, EngineError> {
+        if let Some(&place) = group.places().get(key) {
             return Ok(group.writes[place].1.clone());
         }
         let newest = self.shared.snapshots.newest();
-        match self.recent.last_written(key) {
-            Some(last) if last == version => Ok(last_write(&group.writes, key)),
-            Some(last) if last > newest.version => {
-                let group = self.unapplied.iter().find(|(version, _)| *version == last);
-                Ok(group.and_then(|(_, writes)| last_write_sorted(writes, key)))
-            }
-            _ => self.shared.tree.get(key, newest.seqno),
+        match self.recent.value_after(newest.version, key) {
+            Some(value) => Ok(value.clone()),
+            None => self.shared.tree.get(key, newest.seqno),
         }
     }
 
@@ -246,13 +187,6 @@ impl Sequencer {
             self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
         }
     }
-
-    fn forget_applied(&mut self) {
-        let applied = self.shared.snapshots.newest().version;
-        while self.unapplied.front().is_some_and(|(version, _)| *version <= applied) {
-            self.unapplied.pop_front();
-        }
-    }
 }
 
 /// However this thread ends, nobody is left waiting for it.
@@ -263,22 +197,55 @@ impl Drop for Sequencer {
 }
 
 impl Group {
-    fn push(&mut self, key: Bytes, value: Option<Bytes>) {
+    /// Whether a commit depends on nothing that those before it in the group have written.
+    fn allows(&mut self, overlay: &Overlay) -> bool {
+        let reads = &overlay.reads;
+        if reads.keys.is_empty() && reads.ranges.is_empty() {
+            return true;
+        }
+        let places = self.places();
+        !reads.keys.iter().any(|key| places.contains_key(key))
+            && !reads.ranges.iter().any(|(start, end)| places.range::<Bytes, _>(start..end.max(start)).next().is_some())
+    }
+
+    fn places(&mut self) -> &mut BTreeMap<Bytes, usize> {
+        let Self { places, writes, .. } = self;
+        places.get_or_insert_with(|| writes.iter().zip(0..).map(|((key, _), place)| (key.clone(), place)).collect())
+    }
+
+    /// Adds the writes of one commit, with ranges, additions and stamps filled in.
+    fn add(&mut self, stamp: Stamp, proposal: Proposal, found: Found) {
+        let Proposal { overlay, cleared_keys, answer, .. } = proposal;
+        for key in cleared_keys.into_iter().chain(found.cleared_since) {
+            self.write(key, None);
+        }
+        for (key, write) in overlay.writes.into_writes() {
+            match write {
+                Write::Put(value) => self.write(key, Some(value)),
+                Write::Delete => self.write(key, None),
+                Write::Add(_) => {}
+            }
+        }
+        for (key, sum) in found.sums {
+            self.write(key, Some(sum));
+        }
+        for put in overlay.stamped {
+            self.write(put.key(stamp), Some(put.value));
+        }
+        self.answers.push((answer, stamp));
+    }
+
+    /// All writes of a group become visible at once: of several to one key, the last is enough.
+    fn write(&mut self, key: Bytes, value: Option<Bytes>) {
         self.bytes += PER_WRITE_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
+        if let Some(places) = &mut self.places {
+            match places.entry(key.clone()) {
+                Entry::Occupied(place) => return self.writes[*place.get()].1 = value,
+                Entry::Vacant(place) => drop(place.insert(self.writes.len())),
+            }
+        }
         self.writes.push((key, value));
     }
-}
-
-/// In a group that is complete, and so in order of keys.
-fn last_write_sorted(writes: &Writes, key: &Bytes) -> Option<Bytes> {
-    let end = writes.partition_point(|(written, _)| written <= key);
-    let (written, value) = writes.get(end.checked_sub(1)?)?;
-    if written == key { value.clone() } else { None }
-}
-
-fn last_write(writes: &Writes, key: &Bytes) -> Option<Bytes> {
-    let (_, value) = writes.iter().rev().find(|(written, _)| written == key)?;
-    value.clone()
 }
 
 fn encode(group: &Group, place: FramePlace) -> (Bytes, u64) {
@@ -316,6 +283,8 @@ impl Durable {
     /// Lets readers see the group, and only then answers.
     fn make_visible(self, shared: &Shared) {
         if !self.frame.is_empty() {
+            shared.watermark.note(self.version);
+            shared.janitor.note_commit();
             let snapshot = shared.tree.apply(self.version, &self.frame);
             shared.snapshots.publish(snapshot);
             shared.watches.wake_written(&self.frame);

@@ -120,9 +120,7 @@ impl Log {
             self.next_segment(&mut active, frame_bytes).map_err(AppendError::NotWritten)?;
             (frame, checksum) = build(active.place());
         }
-        let file = &active.segment.file;
-        let written = file.write_all_at(active.end, &frame).and_then(|()| file.sync());
-        if let Err(error) = written {
+        if let Err(error) = active.segment.file.append(active.end, &frame) {
             active.abandoned = true;
             let name = segment::name(active.segment.header.number);
             return Err(AppendError::Unknown(classify(&*self.disk, &name, "writing the log", error)));
@@ -143,7 +141,7 @@ impl Log {
         };
         let name = segment::name(header.number);
         let failed = |error| classify(&*self.disk, &name, "beginning a log segment", error);
-        let len = self.segment_bytes.max(HEADER_BLOCK + frame_bytes);
+        let len = self.segment_bytes.max((HEADER_BLOCK + frame_bytes).next_multiple_of(HEADER_BLOCK));
         let ready = if len == self.segment_bytes { self.take_spare() } else { None };
         let (spare, file) = match ready {
             Some(ready) => ready,
