@@ -17,6 +17,7 @@ use mundi_model::{
     Code, Coded, UniverseId, Value, WorkerId, cbor, limits,
     record::{Payload, ReceiptStatus},
 };
+use mundi_runtime::shell::Report;
 use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
@@ -26,8 +27,8 @@ use mundi_store::{
         queue_notify::{self, Seen},
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failure, NextRetry, ReapEffects,
-        Repeat, complete_effect,
+        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, NextRetry,
+        ReapEffects, Repeat, complete_effect,
     },
     run,
 };
@@ -58,6 +59,7 @@ pub struct AdapterWorker<E, B> {
     worker: WorkerId,
     adapters: BTreeMap<String, Arc<dyn Adapter>>,
     config: AdapterWorkerConfig,
+    report: Arc<Report>,
 }
 
 /// A call that runs.
@@ -86,7 +88,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         worker: WorkerId,
         config: AdapterWorkerConfig,
     ) -> Self {
-        Self { engine, blobs, clock, entropy, universe, worker, adapters: BTreeMap::new(), config }
+        let (adapters, report) = (BTreeMap::new(), Arc::default());
+        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report }
+    }
+
+    /// Counts there, for whoever reads or sinks it.
+    #[must_use]
+    pub fn with_report(self, report: Arc<Report>) -> Self {
+        Self { report, ..self }
     }
 
     /// Serves the kinds of an adapter, in place of one that did before.
@@ -204,7 +213,17 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper.
     async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) {
-        let settled = match self.attempt(adapter, &claimed).await {
+        let started_ns = self.clock.now_ns();
+        let attempted = self.attempt(adapter, &claimed).await;
+        let latency_ms = self.clock.now_ns().saturating_sub(started_ns) / 1_000_000;
+        self.report.count(|counters| {
+            counters.attempted(latency_ms);
+            match &attempted {
+                Ok(_) => counters.successes += 1,
+                Err(failure) => counters.failed(failure.code, failure.repeat != Repeat::Never),
+            }
+        });
+        let settled = match attempted {
             Ok(payload) => self.complete(adapter, &claimed, payload).await,
             Err(failure) => self.fail(adapter, &claimed, failure).await,
         };
@@ -270,6 +289,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let (claim, adapter, now_ns) = (claimed.proof, adapter.name().to_owned(), self.clock.now_ns());
         let fail = FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns: limits::DEDUPE_WINDOW_NS };
         let failed = run(&self.engine, &*self.clock, &fail).await?.output;
+        if let Failed::Retrying { .. } = failed {
+            self.report.count(|counters| counters.requeues += 1);
+        }
         tracing::debug!(intent = %claim.intent, code = %fail.failure.code, reason = %fail.failure.reason, ?failed, "effect");
         Ok(())
     }
@@ -291,7 +313,13 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let universe = self.universe;
         for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
             let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
-            run(&self.engine, &*self.clock, &reap).await?;
+            let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
+            if reaped.retrying + reaped.buried > 0 {
+                self.report.count(|counters| {
+                    counters.requeues += reaped.retrying as u64;
+                    counters.dead_letters += reaped.buried as u64;
+                });
+            }
         }
         round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
         Ok(())

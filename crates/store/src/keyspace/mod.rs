@@ -41,6 +41,8 @@ pub mod lease_term;
 pub mod lineage_child;
 pub mod low_water;
 pub mod mail_attempt;
+pub mod mail_dedupe;
+pub mod mail_mark;
 pub mod mailbox;
 pub mod manifest_at;
 pub mod notify;
@@ -123,6 +125,8 @@ families! {
     MailAttempt = 0x26, "mailboxes/attempts";
     MailboxNotify = 0x27, "mailboxes/notify";
     LineageChild = 0x28, "lineage/children";
+    MailMark = 0x29, "mailboxes/low_water";
+    MailDedupe = 0x2a, "mailboxes/dedupe";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";
 

@@ -195,6 +195,7 @@ impl ClaimEffects {
                     attempts: 0,
                     item: bytes.to_vec(),
                     at_ns: self.now_ns,
+                    worker: None,
                 };
                 return bury(tx, universe, Queue::Effects, &mut taken.buried, &letter).map(|()| true);
             }

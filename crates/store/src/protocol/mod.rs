@@ -104,5 +104,5 @@ pub use reap_effects::{ReapEffects, Reaped};
 pub use release_lease::ReleaseLease;
 pub use renew_leases::{RenewLeases, Renewed};
 pub use segment_export::{BeginExport, DeleteExported, ExportPolicy, IndexSegment, NextExport, PlanExport};
-pub use send_mail::SendMail;
+pub use send_mail::{NewMail, SendMail};
 pub use settle_world::{SettleWorld, Settled};
