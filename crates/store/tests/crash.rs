@@ -29,7 +29,7 @@ use mundi_store::{
     protocol::{
         Answer, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor,
         CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish,
-        FinishMail, FireTimers, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail, ReapEffects,
+        FinishMail, FireTimers, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail, ReapEffects,
         ReleaseLease, RenewLeases, Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, compact_inbox,
         complete_effect, delete_world, expire_dedupe, fabric_send,
     },
@@ -384,6 +384,7 @@ fn claim_of(store: &Store, token: u8) -> ClaimEffects {
         ttl_ns: 1_000,
         now_ns: store.clock.now_ns(),
         first: Shard::new(0).unwrap(),
+        cap: KindCap::default(),
     }
 }
 

@@ -27,12 +27,15 @@ use mundi_store::{
         queue_notify::{self, Seen},
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, NextRetry,
-        ReapEffects, Repeat, complete_effect,
+        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, KindCap,
+        NextRetry, ReapEffects, Repeat, complete_effect,
     },
     run,
 };
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+/// How soon a worker looks again when the universe has no room for a kind.
+const CAPPED_NAP_NS: u64 = 50_000_000;
 
 #[derive(Debug, Clone)]
 pub struct AdapterWorkerConfig {
@@ -41,11 +44,18 @@ pub struct AdapterWorkerConfig {
     /// How many calls of one kind run at a time, unless `kind_calls_max` says otherwise.
     pub calls_max: usize,
     pub kind_calls_max: BTreeMap<String, usize>,
+    /// What holds for a kind over all worlds and workers of the universe; every worker must be told the same.
+    pub universe_caps: BTreeMap<String, KindCap>,
 }
 
 impl Default for AdapterWorkerConfig {
     fn default() -> Self {
-        Self { claim_ttl: Duration::from_secs(30), calls_max: 32, kind_calls_max: BTreeMap::new() }
+        Self {
+            claim_ttl: Duration::from_secs(30),
+            calls_max: 32,
+            kind_calls_max: BTreeMap::new(),
+            universe_caps: BTreeMap::new(),
+        }
     }
 }
 
@@ -76,6 +86,8 @@ struct Round<'a> {
     running: BTreeMap<QueueSeq, Running>,
     /// When claims are to be extended and dead ones reaped.
     upkeep_ns: u64,
+    /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
+    capped: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -134,7 +146,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         if self.clock.now_ns() >= round.upkeep_ns {
             self.upkeep(round).await?;
         }
-        let until_ns = self.next_ns(&round.running, round.upkeep_ns).await?;
+        let mut until_ns = self.next_ns(&round.running, round.upkeep_ns).await?;
+        if round.capped {
+            until_ns = until_ns.min(self.clock.now_ns().saturating_add(CAPPED_NAP_NS));
+        }
         let watches =
             seen.into_iter().map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
         if stop.is_terminated() {
@@ -163,6 +178,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// Claims what there is room for, of every kind.
     async fn claim<'a>(&'a self, round: &mut Round<'a>) -> Result<(), StoreError> {
+        round.capped = false;
         for (kind, adapter) in &self.adapters {
             loop {
                 let items_max = self.room(&round.running, kind);
@@ -173,6 +189,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 for claimed in claims.effects {
                     self.start(round, adapter, claimed);
                 }
+                round.capped |= claims.capped;
                 if !claims.more {
                     break;
                 }
@@ -200,6 +217,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             ttl_ns: nanos(self.config.claim_ttl),
             now_ns: self.clock.now_ns(),
             first: Shard::of(&token),
+            cap: self.config.universe_caps.get(kind).copied().unwrap_or_default(),
         }
     }
 

@@ -22,6 +22,7 @@ pub mod dead_letter;
 pub mod dedupe_bucket;
 pub mod effect_attempt;
 pub mod effect_dedupe;
+pub mod effect_gate;
 pub mod effect_inflight;
 pub mod effect_pending;
 pub mod effect_place;
@@ -110,6 +111,7 @@ families! {
     EffectAttempt = 0x12, "effects/attempts";
     EffectDedupe = 0x13, "effects/dedupe";
     EffectRetry = 0x14, "effects/retry";
+    EffectGate = 0x15, "effects/gate";
     TimerDue = 0x18, "timers/due";
     TimerDedupe = 0x1a, "timers/dedupe";
     DedupeBucket = 0x1c, "dedupe/bucket";

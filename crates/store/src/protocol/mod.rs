@@ -59,7 +59,7 @@ pub use acquire_lease::AcquireLease;
 pub use append_batch::AppendBatch;
 pub use archive_world::ArchiveWorld;
 pub use assign_world::AssignWorld;
-pub use claim_effects::{ClaimEffects, ClaimedEffect, Claims, EffectClaim};
+pub use claim_effects::{ClaimEffects, ClaimedEffect, Claims, EffectClaim, KindCap};
 pub use claim_mail::{ClaimMail, MailClaimed};
 pub use commit_cursor::CommitCursor;
 pub use commit_snapshot::{CommitSnapshot, SnapshotCommitted, commit_snapshot};
