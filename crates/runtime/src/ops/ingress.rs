@@ -8,7 +8,7 @@ use mundi_model::{
 };
 use mundi_store::{
     keyspace::inbox_dedupe::DedupeId,
-    protocol::{Enqueued, InboxError, NewItem, enqueue},
+    protocol::{Enqueued, InboxError, NewItem, enqueue, enqueue_and_tell},
 };
 use std::time::Duration;
 
@@ -31,7 +31,15 @@ impl<P: Plane> Ops<P> {
     /// Puts items into a world's inbox, together and in their order.
     pub async fn enqueue_batch(&self, world: WorldId, items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        Ok(enqueue(engine, clock, blobs, self.universe, world, items, limits::DEDUPE_WINDOW_NS).await?)
+        let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
+        match self.worker.as_ref().filter(|worker| worker.holds(world)) {
+            None => Ok(enqueue(engine, clock, blobs, universe, world, items, window_ns).await?),
+            Some(holder) => {
+                let placed = enqueue_and_tell(engine, clock, blobs, universe, world, items, window_ns).await;
+                holder.wake(world); // also if nobody knows whether it was enqueued
+                Ok(placed?)
+            }
+        }
     }
 
     /// Sends an event and waits for the reply. On a timeout, [`Self::reply`] finds it under the place in the error.

@@ -1,6 +1,9 @@
 //! A lane: takes the world that has waited longest, and runs one cycle of it.
 
-use super::{Phase, SegmentPolicy, Shared, WorkerConfig, table::Job};
+use super::{
+    Phase, SegmentPolicy, Shared, WorkerConfig,
+    table::{After, Job},
+};
 use crate::{
     Plane, RuntimeError,
     host::WorldHost,
@@ -13,7 +16,7 @@ use mundi_store::{
     Fence, StoreError,
     journal::Segments,
     keyspace::assignment,
-    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, Settled, compact_inbox},
+    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
 use std::sync::Arc;
@@ -22,20 +25,19 @@ type Host<P> = Box<WorldHost<P>>;
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
-        let seen = shared.signal.version();
+        let seen = shared.work.version();
         if shared.phase() == Phase::Over {
             return;
         }
         let job = shared.table.lock().next();
         match job {
-            Some(Job { world, host, release: true, .. }) => release(&shared, world, host).await,
-            Some(job) => cycle(&shared, job).await,
-            None => {
-                shared.signal.changed(seen).await;
-                continue;
+            Some(Job { world, host, release: true, .. }) => {
+                release(&shared, world, host).await;
+                shared.signal.notify();
             }
+            Some(job) => cycle(&shared, job).await,
+            None => shared.work.changed(seen).await,
         }
-        shared.signal.notify();
     }
 }
 
@@ -47,23 +49,30 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     shared.metrics.add(Metric::CycleNs, now_ns.saturating_sub(started_ns));
     shared.metrics.raise(Metric::CycleNsMax, now_ns.saturating_sub(started_ns));
     match result {
-        Ok((host, more)) => {
+        Ok((host, after)) => {
             let bytes = host.resident_bytes();
             let mut table = shared.table.lock();
-            let lost = table.put_back(world, host, bytes, more, now_ns).is_err();
-            table.release_surplus(now_ns, shared.config.idle_release_ns, shared.config.resident_bytes_max);
+            let first_to_settle = matches!(after, After::More | After::Active) && !table.has_unsettled();
+            let lost = table.put_back(world, host, bytes, after, now_ns).is_err();
+            let too_much = table.resident_bytes() > shared.config.resident_bytes_max;
             drop(table);
             if lost {
                 shared.metrics.add(Metric::LeasesLost, 1);
             }
+            if lost || first_to_settle || too_much {
+                shared.signal.notify();
+            }
         }
-        Err(error) => failed(shared, world, &error).await,
+        Err(error) => {
+            failed(shared, world, &error).await;
+            shared.signal.notify();
+        }
     }
 }
 
-/// One cycle of a world that is held, or can be. The second value says whether it has more to do.
-async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, bool), RuntimeError> {
-    let Job { world, wish, .. } = job;
+/// One cycle of a world that is held, or can be.
+async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, After), RuntimeError> {
+    let Job { world, wish, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
         None => open(shared, world).await?,
@@ -85,11 +94,17 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
         export(shared, host.fence()).await?;
     }
     if cycled.more {
-        return Ok((host, true));
+        return Ok((host, After::More));
     }
-    let settled = shared.plane.run(&SettleWorld { fence: host.fence() }).await?.output;
+    if cycled.turns > 0 {
+        return Ok((host, After::Active));
+    }
+    if shared.plane.now_ns().saturating_sub(active_at_ns) < shared.config.settle_after_ns {
+        return Ok((host, After::Resting));
+    }
+    shared.plane.run(&SettleWorld { fence: host.fence() }).await?;
     // What waits for a paused world is no work; its resume will come with a hint of its own.
-    Ok((host, settled == Settled::Busy && cycled.turns > 0))
+    Ok((host, After::Settled))
 }
 
 /// Removes what was consumed long ago. Done with snapshots: both bound what a world leaves behind.
@@ -195,8 +210,11 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
             }
         }
     }
-    let fences = shared.table.lock().fences();
-    if let Some((fence, _)) = fences.into_iter().find(|(fence, _)| fence.world == world) {
+    let fence = shared.table.lock().fence(world);
+    if let Some(fence) = fence {
+        if let Err(error) = shared.plane.run(&SettleWorld { fence }).await {
+            tracing::debug!(%error, %world, "a hint stays behind");
+        }
         give_back(shared, fence).await;
         pass_on(shared, world).await;
     }

@@ -11,7 +11,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::inbox_dedupe::DedupeId,
-    protocol::{InboxError, NewItem, SendMail, enqueue},
+    protocol::{InboxError, NewItem, NewMail, SendMail, enqueue},
 };
 
 /// An item for a world, for later.
@@ -43,8 +43,9 @@ impl Delayed {
         let mut frame = Frame::command(Self::WORKER, plane.random::<16>().to_vec(), payload);
         frame.kind = FrameKind::Timer;
         let too_large = |_| InboxError::ItemTooLarge { index: 0, len, max };
-        let frames = vec![(due_ns, frame.encode().map_err(too_large)?.into())];
-        plane.run(&SendMail { universe, worker: Self::WORKER, frames }).await?;
+        let mail =
+            vec![NewMail { due_ns, urgent: false, name: None, frame: frame.encode().map_err(too_large)?.into() }];
+        plane.run(&SendMail { universe, worker: Self::WORKER, mail, now_ns: plane.now_ns() }).await?;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: items get a place in one total order, the order of commits; a batch keeps its own order and is
 //! enqueued whole or not at all. Anyone may enqueue; no fence is asked for, and writers do not conflict with each
-//! other. An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
+//! other. (Those who tell the holder themselves look at the world's hint, and so conflict with who settles it.) An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
 //! one is returned.
 //!
 //! The bounds of the inbox are checked against counters read without a conflict. So writers that run at the same
@@ -51,6 +51,7 @@ pub struct Enqueue {
     now_ns: u64,
     dedupe_window_ns: u64,
     bounded: bool,
+    holder_is_told: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -78,12 +79,30 @@ pub async fn enqueue<E: Engine, B: Blobs>(
     mut items: Vec<NewItem>,
     dedupe_window_ns: u64,
 ) -> Result<Vec<Enqueued>, StoreError> {
-    for new in &mut items {
+    spill_all(blobs, universe, &mut items).await?;
+    Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?.commit(engine, clock).await
+}
+
+/// As [`enqueue`], by who then tells the world's holder: while there is a hint, workers are not called to look at it.
+pub async fn enqueue_and_tell<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    universe: UniverseId,
+    world: WorldId,
+    mut items: Vec<NewItem>,
+    dedupe_window_ns: u64,
+) -> Result<Vec<Enqueued>, StoreError> {
+    spill_all(blobs, universe, &mut items).await?;
+    let enqueue = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
+    Enqueue { holder_is_told: true, ..enqueue }.commit(engine, clock).await
+}
+
+async fn spill_all<B: Blobs>(blobs: &B, universe: UniverseId, items: &mut [NewItem]) -> Result<(), StoreError> {
+    for new in items {
         spill(blobs, universe, &mut new.item).await?;
     }
-    let protocol = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
-    let done = run(engine, clock, &protocol).await?;
-    Ok(placed(&done.output, done.stamp))
+    Ok(())
 }
 
 /// A payload that is not worth carrying through the engine becomes a reference to a blob.
@@ -159,7 +178,12 @@ impl Enqueue {
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true })
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true, holder_is_told: false })
+    }
+
+    async fn commit<E: Engine>(&self, engine: &E, clock: &dyn Clock) -> Result<Vec<Enqueued>, StoreError> {
+        let done = run(engine, clock, self).await?;
+        Ok(placed(&done.output, done.stamp))
     }
 
     /// For what the world itself asked for: receipts and timers. The bounds on open intents and timers bound them
@@ -211,13 +235,13 @@ impl Protocol for Enqueue {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
-        let bounds = self.require_taker(tx).await?.inbox;
+        let meta = self.require_taker(tx).await?;
         let plan = plan(&self.items, &self.known(tx).await?);
         if plan.added.items == 0 {
             return Ok(plan.places);
         }
         if self.bounded {
-            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, meta.inbox)?;
         }
         for (item, place) in self.items.iter().zip(&plan.places) {
             if let Place::New { index, first: true } = place {
@@ -226,7 +250,12 @@ impl Protocol for Enqueue {
         }
         inbox_depth::add(tx, universe, world, plan.added)?;
         notify::bump(tx, universe, world)?;
-        ready::write(tx, universe, world, &ReadyHint { at_ns: now_ns })?;
+        let (priority, hint) = (meta.ready_priority(), ReadyHint { at_ns: now_ns });
+        if !self.holder_is_told {
+            ready::write(tx, universe, world, priority, &hint)?;
+        } else if ready::ensure(tx, universe, world, priority, &hint).await? {
+            return Ok(plan.places);
+        }
         ready_notify::bump(tx, universe, ready::shard(world))?;
         Ok(plan.places)
     }
