@@ -42,6 +42,8 @@ pub enum RuntimeError {
     Unassigned(WorldId),
     #[error("{0} cannot be forked with recorded effects: nothing answers them from the parent's receipts yet")]
     ForkRecorded(WorldId),
+    #[error("{0}")]
+    EventInvalid(String),
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
 }
@@ -61,6 +63,7 @@ impl Coded for RuntimeError {
             Self::ObjectLost { .. } => Code::ObjectMissing,
             Self::ForkMidStep { .. } | Self::ForkRecorded(_) => Code::ForkInvalid,
             Self::Unassigned(_) => Code::WorldUnassigned,
+            Self::EventInvalid(_) => Code::EventInvalid,
             Self::CallTimeout { .. } => Code::CallTimeout,
         }
     }
