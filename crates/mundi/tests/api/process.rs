@@ -53,6 +53,12 @@ impl Server {
         assert!(status.success());
     }
 
+    /// As the machine would: at once, and gone when this returns.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub(crate) fn wait(mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }

@@ -68,7 +68,7 @@ async fn acknowledged_events_survive_random_kills_once_each() {
     while Instant::now() < end {
         // Not random numbers, but as good: whatever the load makes of it.
         tokio::time::sleep(Duration::from_millis(400 + kills * 7_919 % 1_100)).await;
-        server.signal("-KILL");
+        server.kill();
         server = Server::start(folder.path());
         *place.lock().unwrap() = server.url.clone();
         kills += 1;

@@ -9,7 +9,8 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use mundi_engine::Engine;
 use mundi_model::{Code, Hash, Value, WorldId, cbor, limits};
 use serde::de::DeserializeOwned;
@@ -148,12 +149,43 @@ impl<E: Engine> FromRequest<Api<E>> for Whole {
 }
 
 async fn whole(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Problem> {
-    let collected = tokio::time::timeout(timeout, Limited::new(body, max).collect()).await;
+    let large = || Problem::new(Code::RequestTooLarge, format!("a body has at most {max} bytes here"));
+    if body.size_hint().lower() > DISCARDED_BYTES_MAX {
+        return Err(large());
+    }
+    let collected = tokio::time::timeout(timeout, collect(body, max)).await;
     let late = |_| Problem::new(Code::RequestTimeout, format!("the body did not arrive within {timeout:?}"));
-    collected.map_err(late)?.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
-        true => Problem::new(Code::RequestTooLarge, format!("a body has at most {max} bytes here")),
-        false => Problem::invalid(format!("the body could not be read: {error}")),
-    })
+    collected
+        .map_err(late)?
+        .map_err(|error| Problem::invalid(format!("the body could not be read: {error}")))?
+        .ok_or_else(large)
+}
+
+/// What is read of a body that is too large, and thrown away: a client that is cut off while it sends never sees why.
+const DISCARDED_BYTES_MAX: u64 = 64 << 20;
+
+/// The bytes of a body; `None` if there are more.
+async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+    let (mut bytes, mut first, mut len) = (Vec::new(), Bytes::new(), 0u64);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        len += data.len() as u64;
+        if len > DISCARDED_BYTES_MAX {
+            return Ok(None);
+        }
+        if len > max as u64 {
+            continue;
+        }
+        // Nearly every body is one piece, which is taken as it is.
+        if first.is_empty() && bytes.is_empty() {
+            first = data;
+        } else {
+            bytes.extend_from_slice(&std::mem::take(&mut first));
+            bytes.extend_from_slice(&data);
+        }
+    }
+    let all = if bytes.is_empty() { first } else { bytes.into() };
+    Ok((len <= max as u64).then_some(all))
 }
 
 /// A body of a known shape.
