@@ -29,6 +29,8 @@ pub struct Call {
     pub intent: IntentHash,
     /// The height of the intent's record.
     pub height: Height,
+    /// When the world asked: the same for every attempt.
+    pub asked_at_ns: u64,
     pub kind: String,
     pub params: Value,
     /// The first one is 1.

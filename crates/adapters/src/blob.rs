@@ -12,7 +12,6 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use mundi_model::{Code, Coded, Hash, Kind, Value, limits};
 use mundi_store::{
-    StoreError,
     blob::Blobs,
     protocol::{Failure, Repeat},
 };
@@ -66,7 +65,7 @@ impl<B: Blobs> Adapter for BlobAdapter<B> {
 }
 
 /// What the store refuses for good keeps its code; the rest may pass.
-pub(crate) fn refused(error: &StoreError) -> Failure {
+pub(crate) fn refused(error: &(impl Coded + ToString)) -> Failure {
     let code: Code = error.code();
     match code.kind() {
         Kind::NotFound | Kind::Invalid | Kind::Corrupt => {

@@ -19,7 +19,7 @@ use mundi_model::{
 use mundi_store::{
     Clock,
     blob::Blobs,
-    protocol::{FabricMessage, Failure, fabric_send},
+    protocol::{FabricMessage, Failure, Sent, fabric_send},
 };
 use std::sync::Arc;
 
@@ -46,10 +46,7 @@ impl<E: Engine, B: Blobs> Adapter for FabricAdapter<E, B> {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
-            let (universe, message) = read(call)?;
-            let to = message.to;
-            let sent = fabric_send(&self.engine, &*self.clock, &self.blobs, universe, message).await;
-            let sent = sent.map_err(|error| refused(&error))?;
+            let (to, sent) = send(&self.engine, &*self.clock, &self.blobs, call).await?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(map([
                 ("status", text(status)),
@@ -59,6 +56,19 @@ impl<E: Engine, B: Blobs> Adapter for FabricAdapter<E, B> {
             ]))
         })
     }
+}
+
+/// Sends the message that the parameters of a call carry, once for all attempts.
+pub(crate) async fn send<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    call: &Call,
+) -> Result<(WorldId, Sent), Failure> {
+    let (universe, message) = read(call)?;
+    let to = message.to;
+    let sent = fabric_send(engine, clock, blobs, universe, message).await.map_err(|error| refused(&error))?;
+    Ok((to, sent))
 }
 
 fn read(call: &Call) -> Result<(UniverseId, FabricMessage), Failure> {

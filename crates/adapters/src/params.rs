@@ -33,6 +33,16 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// A whole number that is not negative.
+    pub fn unsigned_or_none(&self, name: &str) -> Result<Option<u64>, Failure> {
+        let number = |value: &Value| match value {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        let not_a_number = || invalid(format!("`{name}` is not a whole number from 0 on"));
+        self.get(name).map(|value| number(value).ok_or_else(not_a_number)).transpose()
+    }
+
     /// Bytes, or a text as its UTF-8.
     pub fn bytes_or_none(&self, name: &str) -> Result<Option<&'a [u8]>, Failure> {
         match self.get(name) {

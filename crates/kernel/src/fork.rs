@@ -9,7 +9,7 @@ use crate::{
     manifest::EffectPolicies,
     snapshot::KernelSnapshot,
     state::Recording,
-    turn::{Publish, PublishTimer},
+    turn::{Publish, PublishTimer, Recorded},
 };
 use mundi_model::{
     Code, Coded, Hash, WorldId,
@@ -74,8 +74,13 @@ pub fn fork(parent: &KernelSnapshot, request: ForkRequest) -> Result<Fork, ForkE
     let manifest = snapshot.manifest;
     // A pure function has no manifest at hand: the caller looks the policies up.
     let policies = EffectPolicies::default();
-    let publish =
-        snapshot.intents.iter().map(|intent| Publish { intent: intent.clone(), manifest, policies }).collect();
+    let recorded = request.policy == EffectPolicy::Recorded;
+    let publish = |intent: &OpenIntent| {
+        let ancestor = intent_hash(parent.world(), intent.place, &intent.kind, &intent.params);
+        let recorded = recorded.then_some(Recorded::Open(ancestor));
+        Publish { intent: intent.clone(), manifest, policies, recorded }
+    };
+    let publish = snapshot.intents.iter().map(publish).collect();
     let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
     let timers = snapshot.timers.iter().filter_map(timer).collect();
     Ok(Fork { snapshot, bytes, note, genesis, record, publish, timers })
@@ -91,23 +96,20 @@ fn rewrite(parent: &KernelSnapshot, request: ForkRequest) -> KernelSnapshot {
     child.position.closed_count = 0;
     child.closed = Vec::new();
     child.position.recording = match request.policy {
-        // The genesis is a record that the parent does not have: everything stands one higher.
-        EffectPolicy::Recorded => Some(Recording { parent: parent.world(), heights_ahead: 1 }),
+        EffectPolicy::Recorded => Some(Recording { parent: parent.world(), since: parent.height(), asked: 0 }),
         EffectPolicy::Suppress | EffectPolicy::Live => None,
     };
     if request.policy == EffectPolicy::Suppress {
         child.intents = Vec::new();
     }
-    let recorded = request.policy == EffectPolicy::Recorded;
-    rename(&mut child.intents, request.child, recorded);
+    rename(&mut child.intents, request.child);
     // Timers are the world's own clock and touch nothing outside: they run on in every branch.
-    rename(&mut child.timers, request.child, false);
+    rename(&mut child.timers, request.child);
     child.with_roots()
 }
 
-fn rename(intents: &mut [OpenIntent], child: WorldId, recorded: bool) {
+fn rename(intents: &mut [OpenIntent], child: WorldId) {
     for intent in &mut *intents {
-        intent.ancestor = recorded.then_some(intent.hash);
         intent.hash = intent_hash(child, intent.place, &intent.kind, &intent.params);
     }
     intents.sort_by_key(|intent| intent.hash);

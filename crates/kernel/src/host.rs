@@ -9,7 +9,7 @@ use crate::{
     state::State,
 };
 use mundi_model::{
-    Hash, Height, InboxSeq, IntentHash, WorldId, cbor, limits,
+    Hash, Height, InboxSeq, WorldId, cbor, limits,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
 
@@ -127,8 +127,7 @@ impl<'a> StepHost<'a> {
         self.meter.output(inline_len(&params) + kind.len() + label.len())?;
         let place = self.next_place();
         let hash = intent_hash(self.state.position.world, place, kind, &params);
-        let ancestor = self.ancestor(place, kind, &params);
-        let intent = OpenIntent { hash, kind: kind.to_owned(), params, label, place, ancestor };
+        let intent = OpenIntent { hash, kind: kind.to_owned(), params, label, place };
         self.outputs.push(Body::Intent(intent.record()));
         self.emitted += 1;
         Ok(intent)
@@ -138,12 +137,6 @@ impl<'a> StepHost<'a> {
     /// the turn appends.
     fn next_place(&self) -> Place {
         Place { height: self.height, index: self.emitted }
-    }
-
-    fn ancestor(&self, place: Place, kind: &str, params: &Payload) -> Option<IntentHash> {
-        let recording = self.state.position.recording?;
-        let height = Height::new(place.height.get().checked_sub(recording.heights_ahead)?);
-        Some(intent_hash(recording.parent, Place { height, ..place }, kind, params))
     }
 
     fn withdraw(&mut self, intent: &OpenIntent) -> Result<(), Stop> {

@@ -99,9 +99,6 @@ pub struct OpenIntent {
     pub label: String,
     #[n(4)]
     pub place: Place,
-    /// In a fork that is answered from its parent's receipts: the parent's name for this intent.
-    #[n(5)]
-    pub ancestor: Option<IntentHash>,
 }
 
 impl OpenIntent {

@@ -170,6 +170,10 @@ impl Replay {
                 self.world.state.check_note(&note).map_err(|why| broken(height, why))?;
             }
             Body::Custom(_) => {}
+            Body::RecordingEnded(_) if self.world.state.position.recording.is_some() => {
+                self.world.state.position.recording = None;
+            }
+            Body::RecordingEnded(_) => return Err(broken(height, "it ends a recording that there is not")),
             Body::ForkGenesis(genesis) => self.branch(objects, height, &genesis)?,
             Body::Genesis(genesis) => self.begin(height, &genesis)?,
             other => return Err(ReplayError::Diverged { height, recorded: Box::new(other), produced: None }),

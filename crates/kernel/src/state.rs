@@ -63,13 +63,18 @@ pub(crate) struct Position {
 }
 
 /// A fork whose intents are answered from its parent's receipts while they match.
+///
+/// They match by their order since the fork: heights shift with what else a turn appends, and names cover the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Recording {
     #[n(0)]
     pub parent: WorldId,
-    /// How much higher the same record stands here: the fork's genesis is a record of its own.
+    /// The height of the fork: what the parent asked for from here on is compared.
     #[n(1)]
-    pub heights_ahead: u64,
+    pub since: Height,
+    /// How many intents came since the fork. Timers do not count: they are answered by the clock.
+    #[n(2)]
+    pub asked: u64,
 }
 
 /// The manifest that holds, and the program that it names.

@@ -6,6 +6,7 @@
 use crate::{
     admit::{Control, Prepared},
     host::StepHost,
+    intents::TIMER_SET,
     manifest::OnFailure,
     meter::{Fault, LogLine},
     objects::{LoadError, Object, Objects},
@@ -73,8 +74,16 @@ pub(crate) fn step(
         }
         (Input::Control { .. }, None) => run.nothing(state),
     };
+    if let Some(recording) = &mut state.position.recording {
+        recording.asked += outcome.outputs.iter().filter(|output| is_recorded(output)).count() as u64;
+    }
     state.position.digest = digest(state, &outcome);
     Ok(outcome)
+}
+
+/// An intent that a parent's receipts could answer.
+pub(crate) fn is_recorded(output: &Body) -> bool {
+    matches!(output, Body::Intent(intent) if intent.kind != TIMER_SET)
 }
 
 struct Run<'a> {

@@ -82,6 +82,17 @@ pub struct Publish {
     /// The manifest whose policies hold for it.
     pub manifest: Hash,
     pub policies: EffectPolicies,
+    /// In a fork that is answered from its parent's receipts: which of the parent's intents it is compared with.
+    pub recorded: Option<Recorded>,
+}
+
+/// An intent of a parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// It was open when the fork was made.
+    Open(IntentHash),
+    /// The parent asked for it after the fork, so many intents later.
+    Nth(u64),
 }
 
 /// A timer to be published.
@@ -163,6 +174,12 @@ impl<'w> Turn<'w> {
 
     pub fn is_paused(&self) -> bool {
         self.world.is_paused()
+    }
+
+    /// The parent did not ask for this intent: from here on the fork is answered by nobody but the outside.
+    pub fn end_recording(&mut self, intent: IntentHash) {
+        self.append(Body::RecordingEnded(intent));
+        self.world.state.position.recording = None;
     }
 
     /// The transaction that holds the output is committed.
@@ -279,9 +296,13 @@ impl<'w> Turn<'w> {
         self.output.logs.extend(outcome.logs);
         self.calls += outcome.spent;
         let mut never_open = Vec::new();
+        let count = outcome.outputs.iter().filter(|output| step::is_recorded(output)).count() as u64;
+        let mut nth = self.world.state.position.recording.map(|recording| recording.asked - count);
         for body in outcome.outputs {
+            let recorded = nth.map(Recorded::Nth);
+            nth = nth.map(|nth| nth + u64::from(step::is_recorded(&body)));
             match self.append(body) {
-                Body::Intent(intent) if !self.publish_intent(&intent.hash) => never_open.push(intent.hash),
+                Body::Intent(intent) if !self.publish_intent(&intent.hash, recorded) => never_open.push(intent.hash),
                 Body::Cancel(hash) if !never_open.contains(&hash) => self.withdraw(hash),
                 Body::Reply(reply) => self.output.replies.push(reply),
                 _ => {}
@@ -290,12 +311,12 @@ impl<'w> Turn<'w> {
     }
 
     /// Says no when the step that emitted it withdrew it as well.
-    fn publish_intent(&mut self, hash: &IntentHash) -> bool {
+    fn publish_intent(&mut self, hash: &IntentHash, recorded: Option<Recorded>) -> bool {
         let state = &self.world.state;
         let active = &state.active.manifest;
         if let Some(intent) = state.intents.get(hash) {
             let policies = active.manifest.effect_policies(&intent.kind);
-            self.output.publish.push(Publish { intent: intent.clone(), manifest: active.hash, policies });
+            self.output.publish.push(Publish { intent: intent.clone(), manifest: active.hash, policies, recorded });
             return true;
         }
         let set = state.timers.get(hash).and_then(OpenIntent::timer);

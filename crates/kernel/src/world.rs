@@ -15,7 +15,7 @@ use crate::{
     registry::Registry,
     replay::Replay,
     snapshot,
-    state::{Active, State},
+    state::{Active, Recording, State},
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
@@ -123,6 +123,11 @@ impl World {
 
     pub fn cells(&self) -> &Cells {
         &self.state.cells
+    }
+
+    /// The parent whose receipts answer this fork, while they do.
+    pub fn recording(&self) -> Option<Recording> {
+        self.state.position.recording
     }
 
     pub fn open_intents(&self) -> impl Iterator<Item = &OpenIntent> {

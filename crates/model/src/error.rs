@@ -215,6 +215,7 @@ codes! {
     EffectFailed = "EFFECT_FAILED", Unavailable, "The other side of an effect failed, or could not be reached.";
     EffectAnswerTooLarge = "EFFECT_ANSWER_TOO_LARGE", Full, "The answer to an effect has more bytes than the adapter takes.";
     EffectNotFound = "EFFECT_NOT_FOUND", NotFound, "There is no effect at this place of the queue.";
+    EffectNotRecorded = "EFFECT_NOT_RECORDED", NotFound, "A recorded fork asks for what its parent asked for, and the parent has no receipt for it.";
     EffectCancelled = "EFFECT_CANCELLED", Invalid, "An operator ended an effect before it was carried out.";
     DeadLetterNotFound = "DEAD_LETTER_NOT_FOUND", NotFound, "There is no dead letter at this place of the queue.";
     DeadLetterUnusable = "DEAD_LETTER_UNUSABLE", Invalid, "A dead letter cannot be replayed: its item cannot be read, or nobody waits for it any more.";

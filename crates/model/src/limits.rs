@@ -57,6 +57,12 @@ pub const SNAPSHOT_ROOTS_MAX: usize = 10_000;
 /// How many ancestors the history of a fork is followed through.
 pub const LINEAGE_DEPTH_MAX: usize = 1_000;
 
+/// Intents of a parent that a recorded fork keeps in memory while it looks for one receipt.
+pub const RECORDING_AHEAD_MAX: usize = 10_000;
+
+/// Intents of one turn of a recorded fork, each of which may bring its receipt into the same transaction.
+pub const RECORDING_TURN_INTENTS_MAX: usize = 256;
+
 /// How long a finished effect, timer or message is remembered: longer than any retry of its sender.
 pub const DEDUPE_WINDOW_NS: u64 = 3_600_000_000_000;
 

@@ -73,6 +73,10 @@ pub enum Body {
     /// The step failed. Its cells, intents, timers and replies were thrown away; the world goes on.
     #[n(12)]
     StepFailed(#[n(0)] StepFailed),
+    /// In a fork that is answered from its parent's receipts: this intent is not what the parent asked for next. From it
+    /// on, the fork's effects are its own and are carried out.
+    #[n(13)]
+    RecordingEnded(#[n(0)] IntentHash),
 }
 
 /// What is injected into a step, written once when its record is appended.
@@ -112,7 +116,8 @@ pub enum EffectPolicy {
     /// They are cleared: a branch repeats no side effect.
     #[n(0)]
     Suppress,
-    /// They are answered from the parent's receipts while the intents match.
+    /// They are answered from the parent's receipts while the intents match; what the parent has no receipt for, with an
+    /// error. Nothing that the parent asked for is carried out again.
     #[n(1)]
     Recorded,
     /// They are published anew, under the child's own intent hashes.
@@ -453,11 +458,12 @@ mod tests {
             Body::OutcomeDigest(Hash::of(b"outcome")),
             Body::Custom(Custom { kind: "c".into(), payload: inline(b"x") }),
             Body::StepFailed(StepFailed { code: "CODE".into(), reason: "why".into() }),
+            Body::RecordingEnded(intent),
         ]
     }
 
     /// These are persisted in every journal: a change here is a change of the format.
-    const GOLDEN: [&str; 18] = [
+    const GOLDEN: [&str; 19] = [
         "aee46272a6d176c8",
         "2aaa7d0b9a4cb50b",
         "bf6b0e1432901afe",
@@ -476,6 +482,7 @@ mod tests {
         "764047f0ee7eb28d",
         "72cad70a2ac0b387",
         "f12bfb9876d1ab91",
+        "af09d0ea522a183e",
     ];
 
     #[test]

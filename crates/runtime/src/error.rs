@@ -40,8 +40,6 @@ pub enum RuntimeError {
     ForkMidStep { world: WorldId, height: Height },
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
-    #[error("{0} cannot be forked with recorded effects: nothing answers them from the parent's receipts yet")]
-    ForkRecorded(WorldId),
     #[error("{0}")]
     EventInvalid(String),
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
@@ -61,7 +59,7 @@ impl Coded for RuntimeError {
             Self::Fork(error) => error.code(),
             Self::MemoryStale { .. } => Code::MemoryStale,
             Self::ObjectLost { .. } => Code::ObjectMissing,
-            Self::ForkMidStep { .. } | Self::ForkRecorded(_) => Code::ForkInvalid,
+            Self::ForkMidStep { .. } => Code::ForkInvalid,
             Self::Unassigned(_) => Code::WorldUnassigned,
             Self::EventInvalid(_) => Code::EventInvalid,
             Self::CallTimeout { .. } => Code::CallTimeout,

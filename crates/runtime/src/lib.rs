@@ -22,6 +22,7 @@ mod objects;
 pub mod ops;
 pub mod orchestrator;
 mod plane;
+mod recording;
 pub mod shell;
 mod signal;
 mod snapshots;

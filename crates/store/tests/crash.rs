@@ -289,6 +289,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         records: Batch::from_bodies(input.head, bodies)?,
         effects: vec![effect],
         timers: vec![timer],
+        receipts: Vec::new(),
         ready: true,
         now_ns: 3,
     }))

@@ -252,6 +252,7 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         inbox: None,
         effects: vec![],
         timers: vec![],
+        receipts: Vec::new(),
         now_ns: 1,
     }
 }

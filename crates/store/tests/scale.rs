@@ -178,6 +178,7 @@ async fn turn(store: &Store, times: &Times, fence: Fence) {
         records: mundi_store::journal::Batch::from_bodies(input.head, bodies).unwrap(),
         effects: vec![],
         timers: vec![],
+        receipts: Vec::new(),
         ready: false,
         now_ns: 1,
     };

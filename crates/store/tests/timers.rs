@@ -66,6 +66,7 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         records: Batch::from_bodies(input.head, [Body::Cancel(intent)]).unwrap(),
         effects: vec![],
         timers: vec![],
+        receipts: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
     };

@@ -321,6 +321,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             records: Batch::from_bodies(input.head, [body]).unwrap(),
             effects: vec![effect],
             timers: vec![],
+            receipts: Vec::new(),
             ready: false,
             now_ns: 1,
         };

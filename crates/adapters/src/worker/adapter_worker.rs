@@ -221,6 +221,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             world: item.world,
             intent: item.intent,
             height: item.height,
+            asked_at_ns: item.published_at_ns,
             kind: item.kind.clone(),
             params: self.params(&item.params).await?,
             attempt: claimed.claim.attempt,

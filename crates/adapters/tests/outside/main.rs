@@ -15,6 +15,7 @@ pub(crate) fn call(kind: &str, params: Value) -> Call {
         universe: UniverseId::from_bytes([1; 16]),
         world: WorldId::from_bytes([2; 16]),
         intent: IntentHash::of(b"intent"),
+        asked_at_ns: 7,
         height: Height::new(1),
         kind: kind.into(),
         params,

@@ -251,6 +251,7 @@ fn call(store: &Store, fence: Fence, kind: &str, params: &[(&str, Value)]) -> Ca
         world: fence.world,
         intent: mundi_model::IntentHash::of(b"i"),
         height: mundi_model::Height::new(3),
+        asked_at_ns: 7,
         kind: kind.into(),
         params: Value::Map(params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()),
         attempt: 1,

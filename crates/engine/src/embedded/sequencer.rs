@@ -2,20 +2,18 @@
 //!
 //! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
 //! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
-//! with the load, and a lone commit never waits for company. The applier then makes the group visible
-//! and only after that answers.
+//! with the load, and a lone commit never waits for company. While a frame is synced, the applier puts it
+//! into the tree; see `passage.rs`.
 
 use super::{
     Shared,
     conflicts::{RecentWrites, Writes},
-    log::{
-        AppendError,
-        frame::{FrameBuilder, FramePlace},
-    },
+    log::frame::{FrameBuilder, FramePlace},
+    passage::{Callers, Passage, Work, refuse_all},
     queue::{Answer, Proposal},
 };
 use crate::{
-    CommitError, Committed, EngineError,
+    CommitError, EngineError,
     overlay::{Overlay, Write, added},
 };
 use bytes::Bytes;
@@ -33,17 +31,12 @@ const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
 const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
 
-/// A group that is on disk; or none, and only answers that wait for those before.
-pub(super) struct Durable {
-    pub(super) version: u64,
-    pub(super) frame: Bytes,
-    pub(super) answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
-    pub(super) conflicts: Vec<oneshot::Sender<Answer>>,
-}
+/// A group with so few writes is put into the tree before the applier would have woken up.
+const STAGED_HERE_MAX: usize = 8;
 
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
-    applier: mpsc::SyncSender<Durable>,
+    applier: mpsc::SyncSender<Work>,
     recent: RecentWrites,
 }
 
@@ -63,14 +56,11 @@ struct Group {
     /// Where the last write to each key stands; made for the first commit that depends on what others wrote.
     places: Option<BTreeMap<Bytes, usize>>,
     bytes: usize,
-    answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
-    /// Commits that lost a race. They are told once the winner is visible: sooner, they would run again on the
-    /// state that they have just lost on.
-    conflicts: Vec<oneshot::Sender<Answer>>,
+    callers: Callers,
 }
 
 impl Sequencer {
-    pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Durable>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Work>) -> Self {
         let recent = RecentWrites::new(shared.snapshots.newest().version);
         Self { shared, applier, recent }
     }
@@ -95,42 +85,56 @@ impl Sequencer {
         self.recent.tidy(self.shared.oldest_snapshot().version, applied);
         let version = self.shared.log.next_version();
         let mut group = self.sequence(version, proposals);
-        if group.answers.is_empty() {
-            let (frame, answers, conflicts) = (Bytes::new(), Vec::new(), group.conflicts);
-            return self.hand_on(Durable { version: applied, frame, answers, conflicts });
+        if group.callers.answers.is_empty() {
+            return self.refuse_in_order(applied + 1 == version, group.callers.conflicts);
         }
         // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
         group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let appended = self.shared.log.append(|place| encode(&group, place));
-        match appended {
-            Ok(frame) => {
-                let Group { writes, answers, conflicts, .. } = group;
-                self.recent.note(version, writes);
-                self.hand_on(Durable { version, frame, answers, conflicts });
+        let prepared = match self.shared.log.prepare(|place| encode(&group, place)) {
+            Ok(prepared) => prepared,
+            Err(error) => return group.callers.fail(&error.into()),
+        };
+        let passage = Arc::new(Passage::new(version, prepared.frame.clone()));
+        if group.writes.len() <= STAGED_HERE_MAX && applied + 1 == version {
+            passage.stage(&self.shared);
+        } else if self.applier.send(Work::Group(passage.clone())).is_err() {
+            self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
+            return group.callers.fail(&EngineError::Closed.into());
+        }
+        match self.shared.log.append(prepared) {
+            Ok(()) => {
+                self.recent.note(version, group.writes);
+                passage.settle(&self.shared, group.callers);
             }
-            Err(failure) => {
-                let error = match failure {
-                    AppendError::NotWritten(error) => CommitError::Engine(error),
-                    AppendError::Unknown(error) => CommitError::Unknown(error),
-                };
-                fail_all(group.answers, &error);
-                refuse_all(group.conflicts);
+            Err(error) => {
+                if passage.take_back(&self.shared).is_err() {
+                    self.shared.queue.abandon(); // neither the log nor the tree can be used
+                }
+                group.callers.fail(&CommitError::Unknown(error));
             }
+        }
+    }
+
+    fn refuse_in_order(&self, all_shown: bool, conflicts: Vec<oneshot::Sender<Answer>>) {
+        if all_shown {
+            refuse_all(conflicts);
+        } else if self.applier.send(Work::Refuse(conflicts)).is_err() {
+            self.shared.queue.abandon();
         }
     }
 
     /// Puts commits in order until the group is full. Those that lost a race are answered here.
     fn sequence(&mut self, version: u64, proposals: &mut impl Iterator<Item = Proposal>) -> Group {
         let mut group = Group::default();
-        while group.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
+        while group.callers.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
             let Some(proposal) = proposals.next() else { break };
             let allowed = self.recent.allow(&proposal.overlay, proposal.snapshot.at().version);
             if !allowed || !group.allows(&proposal.overlay) {
-                group.conflicts.push(proposal.answer);
+                group.callers.conflicts.push(proposal.answer);
                 continue;
             }
             // A group has fewer than 2^16 commits.
-            let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
+            let order = u16::try_from(group.callers.answers.len()).unwrap_or(u16::MAX);
             match self.look_up(&proposal, &mut group) {
                 Ok(found) => group.add(Stamp::new(version, order), proposal, found),
                 Err(error) => refuse(proposal, error.into()),
@@ -172,19 +176,6 @@ impl Sequencer {
         match self.recent.value_after(newest.version, key) {
             Some(value) => Ok(value.clone()),
             None => self.shared.tree.get(key, newest.seqno),
-        }
-    }
-
-    /// Lets a group become visible, here or by the applier. When nothing is to be synced meanwhile, and the
-    /// applier, which would have to wake up first, has nothing to do, the answer comes sooner from this thread.
-    /// While the applier still has a group in hand, order demands that it gets this one, too.
-    fn hand_on(&self, durable: Durable) {
-        let all_applied = self.shared.snapshots.newest().version + 1 == self.shared.log.next_version();
-        let only_this = self.shared.snapshots.newest().version + 1 == durable.version;
-        if all_applied || (only_this && self.shared.queue.is_empty()) {
-            durable.make_visible(&self.shared);
-        } else if self.applier.send(durable).is_err() {
-            self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
         }
     }
 }
@@ -232,7 +223,7 @@ impl Group {
         for put in overlay.stamped {
             self.write(put.key(stamp), Some(put.value));
         }
-        self.answers.push((answer, stamp));
+        self.callers.answers.push((answer, stamp));
     }
 
     /// All writes of a group become visible at once: of several to one key, the last is enough.
@@ -258,41 +249,4 @@ fn encode(group: &Group, place: FramePlace) -> (Bytes, u64) {
 
 fn refuse(proposal: Proposal, error: CommitError) {
     let _gone = proposal.answer.send(Err(error));
-}
-
-fn refuse_all(conflicts: Vec<oneshot::Sender<Answer>>) {
-    for answer in conflicts {
-        let _gone = answer.send(Err(CommitError::Conflict));
-    }
-}
-
-fn fail_all(answers: Vec<(oneshot::Sender<Answer>, Stamp)>, error: &CommitError) {
-    for (answer, _) in answers {
-        let _gone = answer.send(Err(error.clone()));
-    }
-}
-
-/// The applier: makes durable groups visible, in order, while the sequencer syncs the next.
-pub(super) fn apply(shared: &Shared, durable: &mpsc::Receiver<Durable>) {
-    while let Ok(group) = durable.recv() {
-        group.make_visible(shared);
-    }
-}
-
-impl Durable {
-    /// Lets readers see the group, and only then answers.
-    fn make_visible(self, shared: &Shared) {
-        if !self.frame.is_empty() {
-            shared.watermark.note(self.version);
-            shared.janitor.note_commit();
-            let snapshot = shared.tree.apply(self.version, &self.frame);
-            shared.snapshots.publish(snapshot);
-            shared.watches.wake_written(&self.frame);
-        }
-        refuse_all(self.conflicts);
-        for (answer, stamp) in self.answers {
-            let _gone = answer.send(Ok(Committed::At(stamp)));
-        }
-        shared.janitor.seal_if_large(&shared.tree);
-    }
 }

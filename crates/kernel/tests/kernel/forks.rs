@@ -7,6 +7,7 @@ use mundi_kernel::{
     fork::{Fork, ForkError, ForkRequest, fork},
     replay::Replay,
     snapshot::KernelSnapshot,
+    turn::{Recorded, TurnOutput},
 };
 use mundi_model::{
     Code, Coded, Hash, WorldId,
@@ -54,7 +55,7 @@ fn suppress_clears_open_intents_and_keeps_timers() {
     let output = child.take(receipt(parents.hash, &parents.kind, ReceiptStatus::Ok, b""));
     assert_eq!(refusal(&output), "RECEIPT_UNKNOWN", "the parent's receipt is foreign here");
     let output = child.run("emit http again");
-    assert_eq!((output.publish.len(), output.publish[0].intent.ancestor), (1, None), "new intents are live");
+    assert_eq!((output.publish.len(), output.publish[0].recorded), (1, None), "new intents are live");
 }
 
 #[test]
@@ -77,24 +78,41 @@ fn live_publishes_open_intents_anew_under_names_of_its_own() {
 }
 
 #[test]
-fn recorded_names_the_parents_intents_while_they_match() {
+fn recorded_says_which_of_the_parents_intents_each_is_compared_with() {
     let mut rig = parent();
     let fork = branch(&mut rig, EffectPolicy::Recorded);
+    assert_eq!(fork.publish.len(), 2);
     for publish in &fork.publish {
-        let ancestor = publish.intent.ancestor.unwrap();
+        let Some(Recorded::Open(ancestor)) = publish.recorded else { panic!("{publish:?}") };
         assert!(rig.world.open_intents().any(|intent| intent.hash == ancestor));
     }
-    // The same input gives an intent whose ancestor is what the parent emitted for it.
     let mut child = child(&rig, &fork);
-    let theirs = rig.run("put b 1\nemit http more").publish[0].intent.hash;
-    let ours = child.run("put b 1\nemit http more");
-    assert_eq!(ours.publish[0].intent.ancestor, Some(theirs));
-    assert_ne!(ours.publish[0].intent.hash, theirs);
-    // Another input does not.
-    let theirs = rig.run("emit http differs").publish[0].intent.hash;
-    let ours = child.run("emit mail differs").publish[0].intent.ancestor;
-    assert!(ours.is_some() && ours != Some(theirs));
+    let compared = |output: &TurnOutput| output.publish.iter().map(|publish| publish.recorded).collect::<Vec<_>>();
+    let first = child.run("emit http a\ntimer t 5\nemit http withdrawn\ncancel withdrawn\nemit http b");
+    assert_eq!(compared(&first), [0, 2].map(|nth| Some(Recorded::Nth(nth))), "a timer does not count");
+    child.run("emit http lost\nfail now");
+    assert_eq!(compared(&child.run("emit http c")), [Some(Recorded::Nth(3))], "nor does what a failed step asked for");
     child.replayed();
+}
+
+#[test]
+fn a_recording_ends_by_a_record_and_stays_ended_in_replay_and_snapshot() {
+    let mut rig = parent();
+    let fork = branch(&mut rig, EffectPolicy::Recorded);
+    let mut child = child(&rig, &fork);
+    let ended = child.end_recording("emit http other");
+    assert!(ended.publish[0].recorded.is_some() && child.world.recording().is_none());
+    assert_eq!(child.run("emit http own").publish[0].recorded, None);
+    assert!(child.replayed().recording().is_none());
+    let taken = child.snapshot();
+    assert!(child.restore(&taken.note).recording().is_none());
+    let again = Record { height: child.world.head(), prev: child.world.chain(), body: ended_by(&ended) }.seal().0;
+    let mut replay = Replay::from_world(child.replayed());
+    assert_eq!(replay.apply(&child.objects, &again).unwrap_err().code(), Code::JournalBroken);
+}
+
+fn ended_by(output: &TurnOutput) -> Body {
+    body(output.records.last().unwrap())
 }
 
 #[test]

@@ -39,8 +39,8 @@ fn a_known_history_has_known_hashes() {
         "digest 5ce5fec8a0d414c5ced386dd",
         "cells eab951e981134de609a9e379",
         "snapshot 7cc0de8a39ba02af8a2f645d",
-        "child 1e173aac5fba0f8160690031",
-        "fork record 7fd00c96505b0094dbabab35",
+        "child da364149855ef1aca2345f00",
+        "fork record 55d21cfcedae99e84a31d867",
     ];
     assert_eq!(found, expected);
 }

@@ -215,6 +215,16 @@ impl Rig {
         self.take(event(script))
     }
 
+    /// Runs a script whose first intent the parent did not ask for.
+    pub(crate) fn end_recording(&mut self, script: &str) -> TurnOutput {
+        let arrival = self.arrival(event(script));
+        let mut turn = self.world.turn(&self.objects, &[arrival], TurnBudget::default()).unwrap();
+        turn.end_recording(turn.output().publish[0].intent.hash);
+        let output = turn.keep();
+        self.journal.extend(output.records.iter().cloned());
+        output
+    }
+
     pub(crate) fn cell(&self, key: &str) -> Option<Vec<u8>> {
         let found = self.world.query(&self.objects, "cell", &cbor::encode(&Value::Text(key.into()))).unwrap();
         (!found.is_empty()).then_some(found)
@@ -273,6 +283,7 @@ pub(crate) fn kind(body: &Body) -> &'static str {
         Body::OutcomeDigest(_) => "digest",
         Body::Custom(_) => "custom",
         Body::StepFailed(_) => "failed",
+        Body::RecordingEnded(_) => "recording ended",
     }
 }
 

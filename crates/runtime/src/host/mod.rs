@@ -13,6 +13,7 @@ pub use turn::{CycleBudget, Progress};
 use crate::{
     Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    recording::Recording,
 };
 use mundi_kernel::World;
 use mundi_model::{Hash, Height, UniverseId, WorldId};
@@ -22,11 +23,13 @@ use mundi_store::Fence;
 const RESIDENT_BYTES_MIN: usize = 16 * 1024;
 
 /// A world that this worker holds.
-pub struct WorldHost<P> {
+pub struct WorldHost<P: Plane> {
     plane: P,
     fence: Fence,
     world: World,
     at_hand: AtHand,
+    /// Whose receipts answer it, in a recorded fork.
+    recording: Option<Recording<P>>,
     tail: Tail,
 }
 

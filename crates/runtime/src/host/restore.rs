@@ -4,6 +4,7 @@ use super::{Tail, WorldHost};
 use crate::{
     Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    recording::Recording,
     snapshots::KernelSnapshots,
 };
 use mundi_kernel::{World, replay::Replay};
@@ -40,7 +41,8 @@ impl<P: Plane> WorldHost<P> {
         }
         let world = replay.finish()?;
         at_hand.trim();
-        Ok(Self { plane, fence, world, at_hand, tail })
+        let recording = world.recording().map(|recording| Recording::new(universe, recording));
+        Ok(Self { plane, fence, world, at_hand, recording, tail })
     }
 }
 

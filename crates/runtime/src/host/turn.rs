@@ -5,6 +5,7 @@ use crate::{
     Plane, RuntimeError,
     error::NamesMissing,
     objects::{AtHand, fetch},
+    recording::Answers,
     terms::effect_terms,
 };
 use mundi_kernel::{
@@ -88,9 +89,12 @@ impl<P: Plane> WorldHost<P> {
             return Ok(Progress::Idle);
         }
         let mut arrivals = self.arrivals(&input.items);
-        let Self { plane, fence, world, at_hand, .. } = self;
-        let budget = budget.of_turn();
-        let turn = loop {
+        let Self { plane, fence, world, at_hand, recording, .. } = self;
+        let mut budget = budget.of_turn();
+        if recording.is_some() {
+            budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
+        }
+        let mut turn = loop {
             let stopped = match world.turn(at_hand, &arrivals, budget) {
                 Ok(turn) => break turn,
                 Err(stopped) => stopped,
@@ -102,7 +106,16 @@ impl<P: Plane> WorldHost<P> {
         }
         store_objects(plane, *fence, turn.output()).await?;
         let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
-        let commit = commit(plane, *fence, &input, &turn, more)?;
+        let answers = match recording {
+            Some(recording) => recording.answer(plane, &turn.output().publish).await?,
+            None => Answers::default(),
+        };
+        if let Some(intent) = answers.ended_by {
+            tracing::info!(world = %fence.world, %intent, "a fork goes its own way");
+            turn.end_recording(intent);
+            *recording = None;
+        }
+        let commit = commit(plane, *fence, &input, &turn, answers, more)?;
         plane.run(&commit).await?;
         let output = turn.keep();
         let bytes = output.records.iter().map(|record| record.len() as u64).sum();
@@ -249,18 +262,21 @@ fn commit<P: Plane>(
     fence: Fence,
     input: &TurnInput,
     turn: &Turn<'_>,
+    answers: Answers,
     more: bool,
 ) -> Result<CommitTurn, RuntimeError> {
     let output = turn.output();
     let records = decode(fence, &output.records)?;
     let traces = Announced::of(&records);
     let now_ns = plane.now_ns();
-    let effects = output.publish.iter().filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
+    let publish = output.publish.iter().filter(|publish| !answers.contains(publish.intent.hash));
+    let effects = publish.filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
     let consumed = Consumed::of(&input.items[..output.consumed]);
     let records = Batch::from_records(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
-    Ok(CommitTurn { fence, cursor: input.cursor, consumed, records, effects, timers, ready: more, now_ns })
+    let (cursor, receipts) = (input.cursor, answers.receipts);
+    Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, ready: more, now_ns })
 }
 
 fn decode(fence: Fence, records: &[Vec<u8>]) -> Result<Vec<Record>, JournalError> {

@@ -47,6 +47,7 @@ pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, 
         inbox,
         effects: Vec::new(),
         timers: Vec::new(),
+        receipts: Vec::new(),
         now_ns,
     };
     Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)

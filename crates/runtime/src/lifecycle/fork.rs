@@ -7,6 +7,7 @@ use super::past::{self, Past};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    recording,
     snapshots::store_cells,
     terms::effect_terms,
 };
@@ -59,9 +60,6 @@ pub struct Forked {
 /// Forks a world, once.
 pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
     let ForkWorld { universe, parent, child, policy, now_ns, .. } = request;
-    if policy == EffectPolicy::Recorded {
-        return Err(RuntimeError::ForkRecorded(parent)); // else its effects would wait forever, or run twice
-    }
     let (note, height) = nearest(plane, &request).await?;
     let bytes = match note.height == height {
         true => plane.blobs().get(universe, note.snapshot).await?,
@@ -78,6 +76,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         }
         EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
     };
+    let receipts = recording::answer_open(plane, (universe, parent), height, &fork.publish).await?;
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
     let request = CreateWorld {
         universe,
@@ -87,6 +86,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         inbox: None,
         effects,
         timers: timers(&fork, now_ns),
+        receipts,
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;

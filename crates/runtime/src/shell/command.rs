@@ -53,7 +53,7 @@ pub async fn send_commands<P: Plane>(
 }
 
 /// A world worker's side of the mailbox.
-pub struct WorkerCommands<P> {
+pub struct WorkerCommands<P: Plane> {
     pub plane: P,
     pub worker: WorldWorker<P>,
 }

@@ -3,10 +3,11 @@
 use mundi_kernel::{
     Registry,
     manifest::{EffectRule, Manifest, Schema},
-    program::{Cause, Event, Failure, Host, Program, View},
+    program::{Cause, Event, Failure, Host, Outgoing, Program, View},
     registry::native_descriptor,
 };
 use mundi_model::{Hash, InboxSeq, Value, cbor};
+use std::collections::BTreeMap;
 
 /// The program. It counts what it takes in `taken`, keeps a running hash of it in `trail`, and answers queries by key.
 pub struct Script;
@@ -22,7 +23,9 @@ pub fn manifest() -> Manifest {
     let mut manifest = Manifest::new(Hash::of(native_descriptor("script", 1).as_bytes()));
     manifest.events.insert("script".into(), Schema::anything());
     manifest.queries.insert("cell".into(), Schema::anything());
-    manifest.effects.insert("http".into(), EffectRule::default());
+    for kind in ["http", "fabric.send", "world.spawn", "world.fork"] {
+        manifest.effects.insert(kind.into(), EffectRule::default());
+    }
     manifest
 }
 
@@ -56,6 +59,10 @@ fn add(host: &mut dyn Host, key: &str) -> Result<(), Failure> {
     Ok(host.put(key, &(before + 1).to_be_bytes())?)
 }
 
+fn emit(host: &mut dyn Host, label: &str, params: &str) -> Result<(), Failure> {
+    Ok(host.emit("http", &cbor::encode(&Value::Text(params.into())), label)?)
+}
+
 fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
@@ -63,7 +70,23 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         ["put", key, value] => Ok(host.put(key, value.as_bytes())?),
         ["fill", key, len] => Ok(host.put(key, &vec![b'x'; len.parse().unwrap_or(0)])?),
         ["add", key] => add(host, key),
-        ["emit", label] => Ok(host.emit("http", &cbor::encode(&Value::Text("params".into())), label)?),
+        ["emit", label] => emit(host, label, "params"),
+        ["emit", label, params] => emit(host, label, params),
+        ["cancel", label] => Ok(host.cancel(label).map(drop)?),
+        ["fork", label, policy] => {
+            let params = Value::Map([("policy".to_owned(), Value::Text(policy.to_owned()))].into());
+            Ok(host.emit("world.fork", &cbor::encode(&params), label)?)
+        }
+        ["spawn", label, first] => {
+            let message = Outgoing::Message { inbox: "script", payload: first.as_bytes(), headers: &BTreeMap::new() };
+            let world = host.spawn(Hash::of(&manifest().to_bytes()), Some(&message), label)?;
+            Ok(host.put(&format!("spawned/{label}"), world.to_string().as_bytes())?)
+        }
+        ["send", to, label, text] => {
+            let to = to.parse().map_err(|_| Failure::new("no world"))?;
+            let message = Outgoing::Message { inbox: "script", payload: text.as_bytes(), headers: &BTreeMap::new() };
+            Ok(host.send(to, &message, label)?)
+        }
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),
         _ => Err(Failure::new(format!("no such line: {line}"))),

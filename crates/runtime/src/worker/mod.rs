@@ -27,9 +27,9 @@ use std::sync::Arc;
 use table::Table;
 
 /// A running worker. Clones are handles to the same one; dropping them does not stop it.
-pub struct WorldWorker<P>(Arc<Shared<P>>);
+pub struct WorldWorker<P: Plane>(Arc<Shared<P>>);
 
-struct Shared<P> {
+struct Shared<P: Plane> {
     plane: P,
     config: WorkerConfig,
     /// Never locked across an await.
@@ -49,7 +49,7 @@ enum Phase {
     Over,
 }
 
-impl<P> Clone for WorldWorker<P> {
+impl<P: Plane> Clone for WorldWorker<P> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }

@@ -52,9 +52,9 @@ pub type NodePlane<E> = Services<E, Cas<E>, SegmentStore<E>>;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A running node. Clones are handles to the same one; dropping them does not stop it.
-pub struct Node<E>(Arc<Shared<E>>);
+pub struct Node<E: Engine>(Arc<Shared<E>>);
 
-struct Shared<E> {
+struct Shared<E: Engine> {
     plane: NodePlane<E>,
     config: NodeConfig,
     worker: WorkerId,
@@ -67,7 +67,7 @@ struct Shared<E> {
     draining: tokio::sync::watch::Sender<bool>,
 }
 
-impl<E> Clone for Node<E> {
+impl<E: Engine> Clone for Node<E> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }

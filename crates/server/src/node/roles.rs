@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 /// How often records are removed that were kept to recognize what comes twice.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
-pub(super) struct Roles<P> {
+pub(super) struct Roles<P: Plane> {
     worlds: Option<WorldWorker<P>>,
     shells: Vec<Stop>,
     /// Each completes when a role has finished what it held.

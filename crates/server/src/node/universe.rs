@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// How long [`Universe::call`] waits for its reply.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct Universe<E> {
+pub struct Universe<E: Engine> {
     name: String,
     id: UniverseId,
     plane: NodePlane<E>,

@@ -7,7 +7,7 @@
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
-use super::{InboxError, TurnItem};
+use super::{Enqueue, InboxError, TurnItem};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, InboxSeq, IntentHash, limits};
+use mundi_model::{Hash, Height, InboxSeq, IntentHash, limits, record::Receipt};
 use std::collections::BTreeSet;
 
 /// What a turn did.
@@ -47,6 +47,8 @@ pub struct CommitTurn {
     /// What is to be dispatched of the intents that the records announce.
     pub effects: Vec<EffectItem>,
     pub timers: Vec<TimerItem>,
+    /// Receipts that the world gets with this very turn: a fork that is answered from its parent's.
+    pub receipts: Vec<Receipt>,
     /// The world has more to do even if nothing else comes in.
     pub ready: bool,
     pub now_ns: u64,
@@ -98,6 +100,7 @@ impl Protocol for CommitTurn {
         self.publish_effects(tx).await?;
         self.publish_timers(tx).await?;
         self.withdraw(tx).await?;
+        self.answer(tx).await?;
         for (height, answer) in self.records.replies() {
             let stored = StoredReply { outcome: answer.outcome.clone(), height: *height };
             reply::write(tx, universe, world, answer.to, &stored)?;
@@ -158,6 +161,15 @@ impl CommitTurn {
             timer_dedupe::write(tx, universe, world, item.intent, &TimerDedupe { status, at_ns: self.now_ns })?;
         }
         if self.timers.is_empty() { Ok(()) } else { queue_notify::bump(tx, universe, TIMERS) }
+    }
+
+    /// Puts the receipts into the world's own inbox, each once.
+    pub(super) async fn answer<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        if self.receipts.is_empty() {
+            return Ok(());
+        }
+        let Fence { universe, world, .. } = self.fence;
+        Enqueue::of_receipts(universe, world, &self.receipts, self.now_ns)?.run(tx).await.map(drop)
     }
 
     /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.

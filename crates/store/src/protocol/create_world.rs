@@ -29,7 +29,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Epoch, Hash, Height, UniverseId, WorldId, cbor, limits,
-    record::{Body, Record},
+    record::{Body, Receipt, Record},
 };
 
 /// What a world begins with.
@@ -46,6 +46,8 @@ pub struct CreateWorld {
     /// What a fork inherits and goes on with: the open intents of a live one, and the timers of every one.
     pub effects: Vec<EffectItem>,
     pub timers: Vec<TimerItem>,
+    /// The parent's receipts for open intents of a recorded fork, under the fork's names for them.
+    pub receipts: Vec<Receipt>,
     pub now_ns: u64,
 }
 
@@ -199,7 +201,7 @@ impl<B: Blobs> Create<'_, B> {
 
     /// As a turn would, but for intents that the parent's records announce.
     async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let CreateWorld { universe, world, now_ns, effects, timers, .. } = self.request;
+        let CreateWorld { universe, world, now_ns, effects, timers, receipts, .. } = self.request;
         let inherited = CommitTurn {
             fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
             cursor: None,
@@ -207,11 +209,13 @@ impl<B: Blobs> Create<'_, B> {
             records: self.beginning.first.clone(),
             effects: effects.clone(),
             timers: timers.clone(),
+            receipts: receipts.clone(),
             ready: false,
             now_ns: *now_ns,
         };
         inherited.publish_effects(tx).await?;
-        inherited.publish_timers(tx).await
+        inherited.publish_timers(tx).await?;
+        inherited.answer(tx).await
     }
 
     fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {

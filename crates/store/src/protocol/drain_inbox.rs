@@ -57,6 +57,7 @@ impl Protocol for DrainInbox {
             records,
             effects: Vec::new(),
             timers: Vec::new(),
+            receipts: Vec::new(),
             ready: false,
             now_ns: self.now_ns,
         };

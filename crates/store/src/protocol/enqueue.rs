@@ -30,7 +30,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
-    record::{InboxItem, Input, Payload},
+    record::{InboxItem, Input, Origin, Payload, Receipt},
 };
 use std::collections::BTreeMap;
 
@@ -124,6 +124,33 @@ impl Enqueue {
         if items.is_empty() || items.len() > limits::INBOX_BATCH_ITEMS_MAX {
             return Err(InboxError::BatchInvalid { items: items.len(), max: limits::INBOX_BATCH_ITEMS_MAX });
         }
+        Self::encoded(universe, world, items, now_ns, dedupe_window_ns)
+    }
+
+    /// Receipts for a world that waits for them, beyond all bounds but that of a transaction.
+    pub(super) fn of_receipts(
+        universe: UniverseId,
+        world: WorldId,
+        receipts: &[Receipt],
+        now_ns: u64,
+    ) -> Result<Self, InboxError> {
+        let origin =
+            Origin { enqueued_at_ns: now_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let item = |receipt: &Receipt| NewItem {
+            item: InboxItem { input: Input::Receipt(receipt.clone()), origin: origin.clone() },
+            dedupe: Some(DedupeId::receipt(receipt.intent)),
+        };
+        let items: Vec<_> = receipts.iter().map(item).collect();
+        Ok(Self::encoded(universe, world, &items, now_ns, limits::DEDUPE_WINDOW_NS)?.beyond_bounds())
+    }
+
+    fn encoded(
+        universe: UniverseId,
+        world: WorldId,
+        items: &[NewItem],
+        now_ns: u64,
+        dedupe_window_ns: u64,
+    ) -> Result<Self, InboxError> {
         let encode = |(index, new): (usize, &NewItem)| {
             let bytes = cbor::encode(&new.item);
             if bytes.len() > limits::INBOX_ITEM_BYTES_MAX {
@@ -225,7 +252,7 @@ struct Plan {
 fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>) -> Plan {
     let mut in_batch: BTreeMap<DedupeId, u16> = BTreeMap::new();
     let mut plan = Plan { places: Vec::with_capacity(items.len()), added: Depth::default() };
-    let mut next = 0u16; // a batch is bounded far below 16 bits
+    let mut next = 0u16; // a batch is bounded below 16 bits: by its own bound, or by that of open intents
     for item in items {
         let place = match item.dedupe.and_then(|id| known.get(&id)) {
             Some(seq) => Place::Known(*seq),

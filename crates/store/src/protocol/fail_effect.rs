@@ -138,7 +138,7 @@ fn backoff_ms(terms: &EffectTerms, attempt: u32) -> u64 {
 }
 
 /// The payload of a receipt that tells of a failure: `{attempts, code, reason}`.
-pub(super) fn describe(failure: &Failure, attempts: u32) -> Payload {
+pub fn describe(failure: &Failure, attempts: u32) -> Payload {
     let reason = failure.reason.chars().take(limits::REASON_BYTES_MAX / 4).collect();
     let value = Value::Map(BTreeMap::from([
         ("attempts".to_owned(), Value::Integer(attempts.into())),

@@ -81,7 +81,7 @@ pub(crate) use existence::{explain_missing, require_world};
 pub use expire_dedupe::{ExpireDedupe, expire_dedupe};
 pub use extend_claims::{ExtendClaims, Extended};
 pub use fabric_send::{FabricMessage, Sent, fabric_send};
-pub use fail_effect::{FailEffect, Failed, Failure, Repeat};
+pub use fail_effect::{FailEffect, Failed, Failure, Repeat, describe as describe_failure};
 pub use finish_mail::{Finish, FinishMail, MailFinished};
 pub use fire_timers::{FireTimers, Fired};
 pub use guard_schema::{GuardSchema, SchemaGuarded};

@@ -30,7 +30,11 @@ pub fn refs_of_record(record: &Record, each: &mut impl FnMut(Hash)) {
         }
         Body::Snapshot(note) | Body::BaselineSnapshot(note) => refs_of_note(note, each),
         Body::Custom(Custom { kind: _, payload: carried }) => payload(carried, each),
-        Body::Cancel(_) | Body::Rejected(_) | Body::OutcomeDigest(_) | Body::StepFailed(_) => {}
+        Body::Cancel(_)
+        | Body::Rejected(_)
+        | Body::OutcomeDigest(_)
+        | Body::StepFailed(_)
+        | Body::RecordingEnded(_) => {}
     }
 }
 

@@ -82,6 +82,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             inbox,
             effects: vec![],
             timers: vec![],
+            receipts: Vec::new(),
             now_ns: 5,
         };
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await

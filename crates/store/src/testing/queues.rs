@@ -114,6 +114,7 @@ impl Turn {
             records: Batch::from_bodies(self.head, self.bodies)?,
             effects: self.effects,
             timers: self.timers,
+            receipts: Vec::new(),
             ready: false,
             now_ns: store.clock.now_ns(),
         };

@@ -30,6 +30,7 @@ fn request(height: u64, prev: Hash, body: Body) -> CreateWorld {
         inbox: None,
         effects: vec![],
         timers: vec![],
+        receipts: Vec::new(),
         now_ns: 0,
     }
 }

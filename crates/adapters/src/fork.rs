@@ -1,0 +1,117 @@
+//! `world.fork`: a branch of a world, asked for from inside it, or from another one of its universe.
+//!
+//! Parameters, all optional: `world` (the world itself, if absent), `at` (a height, as an integer; if absent, the world as
+//! it was before the step that asked, so that a branch never contains the request for itself), `policy` (`suppress`,
+//! `recorded` or `live`). The answer says `status` (`ok` or `already_created`), `world` and `forked_at`.
+//!
+//! The id of the branch follows from the intent hash, so every attempt makes the same branch and no other intent does. A
+//! program that wants to know the id computes it as [`branch_of`] does, or waits for the receipt.
+
+use crate::{
+    Adapter, Call, Params,
+    blob::refused,
+    params::{invalid, map, text},
+    spawn::status,
+};
+use futures_util::future::BoxFuture;
+use mundi_model::{
+    Hash, Height, IntentHash, Value, WorldId, cbor, limits,
+    record::{Body, EffectPolicy},
+};
+use mundi_runtime::{
+    Plane,
+    lifecycle::{ForkAt, ForkWorld, fork},
+};
+use mundi_store::{
+    StoreError,
+    journal::History,
+    protocol::{DescribeWorld, Failure, WorldCreated, WorldError},
+};
+
+/// The world that an intent to fork makes.
+pub fn branch_of(intent: IntentHash) -> WorldId {
+    let hash = Hash::of(&cbor::encode(&("mundi.fork.1", intent)));
+    let mut id = [0; WorldId::LEN];
+    id.copy_from_slice(&hash.as_bytes()[..WorldId::LEN]);
+    WorldId::from_bytes(id)
+}
+
+pub struct ForkAdapter<P> {
+    plane: P,
+}
+
+impl<P: Plane> ForkAdapter<P> {
+    pub fn new(plane: P) -> Self {
+        Self { plane }
+    }
+
+    async fn fork(&self, call: &Call) -> Result<Value, Failure> {
+        let params = Params::of(&call.params)?;
+        let parent = match params.text_or_none("world")? {
+            Some(world) => world.parse().map_err(|_| invalid("`world` is not a world"))?,
+            None => call.world,
+        };
+        let policy = match params.text_or_none("policy")?.unwrap_or("suppress") {
+            "suppress" => EffectPolicy::Suppress,
+            "recorded" => EffectPolicy::Recorded,
+            "live" => EffectPolicy::Live,
+            other => return Err(invalid(format!("`policy` is none of suppress, recorded, live but `{other}`"))),
+        };
+        let child = branch_of(call.intent);
+        // Asked first: the parent has gone on since the first attempt, and another height would be another world.
+        if let Some(forked_at) = self.made_before(call, child).await.map_err(|error| refused(&error))? {
+            return Ok(answer(WorldCreated::Before, child, forked_at));
+        }
+        let at = match params.unsigned_or_none("at")? {
+            Some(height) => ForkAt::Height(Height::new(height)),
+            None if parent == call.world => ForkAt::Height(self.step_of(call).await.map_err(|error| refused(&error))?),
+            None => ForkAt::Newest,
+        };
+        let request = ForkWorld { universe: call.universe, parent, child, at, policy, now_ns: call.asked_at_ns };
+        let forked = fork(&self.plane, request).await.map_err(|error| refused(&error))?;
+        Ok(answer(forked.created, child, forked.forked_at))
+    }
+
+    /// Where the branch begins that an attempt before has made.
+    async fn made_before(&self, call: &Call, child: WorldId) -> Result<Option<Height>, StoreError> {
+        let describe = DescribeWorld { universe: call.universe, world: child };
+        match self.plane.run(&describe).await {
+            Ok(done) => Ok(Some(done.output.meta.first_height)),
+            Err(StoreError::World(WorldError::NotFound { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The height of the record whose step asked: all that the branch shares lies below.
+    async fn step_of(&self, call: &Call) -> Result<Height, StoreError> {
+        // The outputs of a step stand right behind its record, and are bounded in number.
+        let from = Height::new(call.height.get().saturating_sub(limits::STEP_OUTPUTS_MAX + 2));
+        let (engine, segments) = (self.plane.engine(), self.plane.segments().clone());
+        let history = History::open(engine, segments, call.universe, call.world, from).await?.until(call.height.next());
+        let records = history.collect().await?;
+        let ingress = records
+            .iter()
+            .rev()
+            .find(|record| matches!(record.decode().map(|record| record.body), Ok(Body::Ingress(_))));
+        Ok(ingress.map_or(call.height, |record| record.height))
+    }
+}
+
+fn answer(created: WorldCreated, child: WorldId, forked_at: Height) -> Value {
+    let forked_at = Value::Integer(forked_at.get().into());
+    map([("status", status(created)), ("world", text(child.to_string())), ("forked_at", forked_at)])
+}
+
+impl<P: Plane> Adapter for ForkAdapter<P> {
+    fn name(&self) -> &str {
+        "fork"
+    }
+
+    fn kinds(&self) -> &[&str] {
+        &["world.fork"]
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
+        Box::pin(self.fork(call))
+    }
+}

@@ -1,0 +1,65 @@
+//! `world.spawn`: a new world, asked for from inside another one.
+//!
+//! Parameters, as [`Host::spawn`](mundi_kernel::program::Host::spawn) makes them: `dest_world`, the id that the program was
+//! told at once; `manifest`; and optionally a first message, as `fabric.send` takes it. The answer says `status` (`ok`, or
+//! `already_created` when an attempt before had done it) and `world`. The id covers the parent, the height and the place
+//! of the intent, and the world begins at the time at which it was asked for: every attempt makes the same world.
+
+use crate::{
+    Adapter, Call, Params,
+    blob::refused,
+    fabric,
+    params::{invalid, map, text},
+};
+use futures_util::future::BoxFuture;
+use mundi_kernel::intents::WORLD_SPAWN;
+use mundi_model::{Hash, Value, WorldId};
+use mundi_runtime::{
+    Plane,
+    lifecycle::{NewWorld, create},
+};
+use mundi_store::protocol::{Failure, WorldCreated};
+
+pub struct SpawnAdapter<P> {
+    plane: P,
+}
+
+impl<P: Plane> SpawnAdapter<P> {
+    pub fn new(plane: P) -> Self {
+        Self { plane }
+    }
+
+    async fn spawn(&self, call: &Call) -> Result<Value, Failure> {
+        let params = Params::of(&call.params)?;
+        let world: WorldId = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
+        let manifest: Hash = params.text("manifest")?.parse().map_err(|_| invalid("`manifest` is not a hash"))?;
+        let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
+        let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
+        if params.get("mode").is_some() {
+            fabric::send(self.plane.engine(), &**self.plane.clock(), self.plane.blobs(), call).await?;
+        }
+        Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
+    }
+}
+
+/// What an attempt found.
+pub(crate) fn status(created: WorldCreated) -> Value {
+    match created {
+        WorldCreated::Now => text("ok"),
+        WorldCreated::Before => text("already_created"),
+    }
+}
+
+impl<P: Plane> Adapter for SpawnAdapter<P> {
+    fn name(&self) -> &str {
+        "spawn"
+    }
+
+    fn kinds(&self) -> &[&str] {
+        &[WORLD_SPAWN]
+    }
+
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
+        Box::pin(self.spawn(call))
+    }
+}

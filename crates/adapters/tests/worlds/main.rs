@@ -1,0 +1,216 @@
+//! Worlds that make worlds: from the step that asks to the world that lives, in an executor with its own time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_adapters::{
+    Adapter, Call,
+    fork::{ForkAdapter, branch_of},
+    spawn::SpawnAdapter,
+    worker::{AdapterWorker, AdapterWorkerConfig},
+};
+use mundi_model::{Code, Hash, Height, IntentHash, Value, WorkerId, WorldId, record::Body};
+use mundi_runtime::{
+    Spawn,
+    calls::Calls,
+    metrics::Metrics,
+    ops::Ops,
+    testing::{Node, Rig, TestPlane, script_event},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    protocol::{Repeat, WorldFilter},
+    testing::{Trouble, world_id},
+};
+use std::{sync::Arc, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn id(n: u64) -> WorkerId {
+    WorkerId::new(n).unwrap()
+}
+
+fn ops(rig: &Rig) -> Ops<TestPlane> {
+    Ops::new(rig.plane.clone(), rig.universe, Calls::default())
+}
+
+/// A world worker and an adapter worker on one node.
+fn start(rig: &Rig, n: u64) -> Node {
+    let node = rig.executor.node();
+    let plane = rig.on(&node);
+    WorldWorker::start(
+        plane.clone(),
+        WorkerConfig::new(rig.universe, id(n)),
+        Calls::default(),
+        Arc::new(Metrics::default()),
+    );
+    let (engine, blobs) = (plane.engine.clone(), plane.blobs.clone());
+    let config = AdapterWorkerConfig { claim_ttl: SECOND * 3, ..AdapterWorkerConfig::default() };
+    let adapters = AdapterWorker::new(
+        engine,
+        blobs,
+        plane.clock.clone(),
+        plane.entropy.clone(),
+        rig.universe,
+        id(100 + n),
+        config,
+    );
+    let adapters = adapters.serve(Arc::new(SpawnAdapter::new(plane.clone()))).serve(Arc::new(ForkAdapter::new(plane)));
+    node.spawn(Box::pin(async move {
+        let _ = adapters.run(std::future::pending()).await;
+    }));
+    node
+}
+
+fn ask(rig: &Rig, world: WorldId, key: &str) -> String {
+    let (ops, params) = (ops(rig), mundi_model::cbor::encode(&Value::Text(key.into())));
+    let answer = rig.executor.block_on(async move { ops.world_query(world, "cell", &params, None).await.unwrap() });
+    String::from_utf8(answer).unwrap()
+}
+
+fn tell(rig: &Rig, script: &str) {
+    let (telling, input) = (rig.clone(), script_event(script));
+    rig.executor.block_on(async move { telling.send(world_id(1), vec![input]).await.unwrap() });
+}
+
+fn rig_with_parent(seed: u64) -> Rig {
+    let rig = Rig::new(seed);
+    let creating = rig.clone();
+    rig.executor.block_on(async move { creating.create(world_id(1)).await.unwrap() });
+    rig
+}
+
+#[test]
+fn a_world_spawns_another_one_that_takes_its_first_message() {
+    let rig = rig_with_parent(1);
+    let _node = start(&rig, 1);
+    tell(&rig, "spawn child hello");
+    rig.executor.run_for(SECOND * 5);
+    assert_eq!(ask(&rig, world_id(1), "receipt/child"), "got");
+    let child: WorldId = ask(&rig, world_id(1), "spawned/child").parse().unwrap();
+    // The first message is no script that the child knows: it took it and said so.
+    let journal = rig.clone();
+    let bodies = rig.executor.block_on(async move { journal.journal(child).await.unwrap() });
+    let failed = |bytes: &bytes::Bytes| {
+        let record: mundi_model::record::Record = mundi_model::cbor::decode(bytes).unwrap();
+        matches!(record.body, Body::StepFailed(failed) if failed.reason.contains("hello"))
+    };
+    assert_eq!(bodies.iter().filter(|bytes| failed(bytes)).count(), 1);
+}
+
+#[test]
+fn a_branch_is_the_world_before_the_step_that_asked_so_that_it_does_not_ask_again() {
+    for policy in ["suppress", "recorded", "live"] {
+        let rig = rig_with_parent(1);
+        let _node = start(&rig, 1);
+        tell(&rig, "put a before");
+        rig.executor.run_for(SECOND);
+        tell(&rig, &format!("put a after\nfork branch {policy}"));
+        rig.executor.run_for(SECOND * 60);
+        assert_eq!(ask(&rig, world_id(1), "receipt/branch"), "got");
+        let ops = ops(&rig);
+        let worlds = rig.executor.block_on(async move { ops.list_worlds(WorldFilter::default(), None, 10).await });
+        let worlds = worlds.unwrap().items;
+        assert_eq!(worlds.len(), 2, "one branch, which makes none of its own");
+        let branch = worlds.iter().find(|world| world.world != world_id(1)).unwrap();
+        assert_eq!(branch.meta.lineage.as_ref().unwrap().parent, world_id(1));
+        assert_eq!(ask(&rig, branch.world, "a"), "before");
+    }
+}
+
+/// The node dies somewhere between the intent and the receipt, many times.
+#[test]
+fn however_often_workers_die_there_is_one_child_of_each_kind() {
+    for seed in 0..30 {
+        let rig = rig_with_parent(seed);
+        tell(&rig, "spawn child hello\nfork branch suppress");
+        for n in 1..=4 {
+            let node = start(&rig, n);
+            for _ in 0..40 + 37 * seed {
+                rig.executor.poll_one();
+            }
+            node.crash();
+            rig.executor.run_for(SECOND * 25); // leases and claims run out
+        }
+        let _node = start(&rig, 9);
+        rig.executor.run_for(SECOND * 60);
+        let ops = ops(&rig);
+        let worlds = rig.executor.block_on(async move { ops.list_worlds(WorldFilter::default(), None, 10).await });
+        assert_eq!(worlds.unwrap().items.len(), 3, "seed {seed}");
+        for label in ["child", "branch"] {
+            assert_eq!(ask(&rig, world_id(1), &format!("receipt/{label}")), "got", "seed {seed}");
+        }
+    }
+}
+
+fn call(rig: &Rig, kind: &str, params: &[(&str, &str)]) -> Call {
+    let params = params.iter().map(|(name, value)| ((*name).to_owned(), Value::Text((*value).to_owned())));
+    Call {
+        universe: rig.universe,
+        world: world_id(1),
+        intent: IntentHash::of(kind.as_bytes()),
+        height: Height::new(1),
+        asked_at_ns: 7,
+        kind: kind.into(),
+        params: Value::Map(params.collect()),
+        attempt: 1,
+        trace: None,
+    }
+}
+
+fn status(answer: &Value) -> &Value {
+    let Value::Map(fields) = answer else { panic!("no map") };
+    &fields["status"]
+}
+
+#[test]
+fn an_attempt_that_dies_at_any_await_is_finished_by_the_next_one() {
+    let child = world_id(2).to_string();
+    for kind in ["world.spawn", "world.fork"] {
+        let attempt = |rig: &Rig| {
+            let manifest = rig.manifest.to_string();
+            let params = [("dest_world", child.as_str()), ("manifest", manifest.as_str())];
+            let call = call(rig, kind, if kind == "world.spawn" { &params } else { &[] });
+            let adapter: Arc<dyn Adapter> = match kind {
+                "world.spawn" => Arc::new(SpawnAdapter::new(rig.plane.clone())),
+                _ => Arc::new(ForkAdapter::new(rig.plane.clone())),
+            };
+            rig.executor.block_on(async move { adapter.call(&call).await })
+        };
+        let whole = rig_with_parent(1);
+        whole.plane.engine.revive();
+        attempt(&whole).unwrap();
+        let operations = whole.plane.engine.operations();
+        assert!(operations >= 4);
+        for operation in 0..operations {
+            for trouble in Trouble::ALL {
+                let rig = rig_with_parent(1);
+                rig.plane.engine.arm(operation, trouble);
+                let _ = attempt(&rig);
+                rig.plane.engine.revive();
+                attempt(&rig).unwrap();
+                let last = attempt(&rig).unwrap();
+                assert_eq!(status(&last), &Value::Text("already_created".into()), "{kind} {trouble:?} at {operation}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_an_error_receipt_at_once() {
+    let rig = rig_with_parent(1);
+    let (spawn, fork) = (SpawnAdapter::new(rig.plane.clone()), ForkAdapter::new(rig.plane.clone()));
+    let nowhere = Hash::of(b"no manifest").to_string();
+    let world = world_id(2).to_string();
+    let spawning = call(&rig, "world.spawn", &[("dest_world", &world), ("manifest", &nowhere)]);
+    let forking = call(&rig, "world.fork", &[("policy", "maybe")]);
+    let unknown = call(&rig, "world.fork", &[("world", &world)]);
+    rig.executor.block_on(async move {
+        let failure = spawn.call(&spawning).await.unwrap_err();
+        assert_eq!((failure.code, failure.repeat), (Code::ObjectMissing, Repeat::Never));
+        let failure = fork.call(&forking).await.unwrap_err();
+        assert_eq!((failure.code, failure.repeat), (Code::EffectParamsInvalid, Repeat::Never));
+        let failure = fork.call(&unknown).await.unwrap_err();
+        assert_eq!((failure.code, failure.repeat), (Code::WorldNotFound, Repeat::Never));
+    });
+    assert_ne!(branch_of(IntentHash::of(b"a")), branch_of(IntentHash::of(b"b")));
+}
