@@ -17,7 +17,7 @@ use mundi_store::{
     Fence,
     keyspace::{Lane, Shard, effect_pending, reply},
     protocol::ReleaseLease,
-    testing::{engine_contents, world_id},
+    testing::{Trouble, engine_contents, world_id},
 };
 use std::{future::Future, time::Duration};
 
@@ -267,4 +267,31 @@ fn the_same_life_leaves_the_same_bytes() {
         rig.executor.block_on(async move { engine_contents(&engine).await.unwrap() })
     };
     assert_eq!(run(), run());
+}
+
+/// A commit is applied and nobody hears of it, or not applied and nobody knows; at every commit of a life.
+#[test]
+fn a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated() {
+    let (world, scripts) = (world_id(1), 4);
+    let operations = {
+        let rig = Rig::new(1);
+        rig.plane.engine.revive();
+        rig.executor.block_on(life(rig.clone(), world, scripts)).unwrap();
+        rig.plane.engine.operations()
+    };
+    assert!(operations > 50);
+    for trouble in Trouble::ALL {
+        for operation in 0..operations {
+            let rig = Rig::new(1);
+            rig.plane.engine.arm(operation, trouble);
+            let _ = rig.executor.block_on(life(rig.clone(), world, scripts));
+            rig.plane.engine.revive();
+            let survivor = rig.clone();
+            rig.executor.block_on(async move {
+                life(survivor.clone(), world, scripts).await.unwrap();
+                let mut host = host(&survivor, world, 1).await;
+                assert_eq!(taken(&mut host).await.unwrap(), scripts, "{trouble:?} at {operation}");
+            });
+        }
+    }
 }

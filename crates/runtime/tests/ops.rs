@@ -26,7 +26,8 @@ use mundi_store::{
     },
     objects::open,
     protocol::{
-        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, ReadTurn, Repeat, WorldFilter,
+        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, ReadTurn, Repeat,
+        WorldFilter,
     },
     segments::SegmentStore,
     testing::world_id,
@@ -153,6 +154,7 @@ async fn claim(rig: &Rig, token: u8) -> Vec<ClaimedEffect> {
         ttl_ns: 30_000_000_000,
         now_ns: mundi_runtime::Plane::now_ns(&rig.plane),
         first: Shard::FIRST,
+        cap: KindCap::default(),
     };
     mundi_runtime::Plane::run(&rig.plane, &claim).await.unwrap().output.effects
 }

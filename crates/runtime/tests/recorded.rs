@@ -17,7 +17,7 @@ use mundi_runtime::{
 use mundi_store::{
     Fence,
     keyspace::Shard,
-    protocol::{Answer, ClaimEffects, complete_effect},
+    protocol::{Answer, ClaimEffects, KindCap, complete_effect},
     testing::world_id,
 };
 use std::future::Future;
@@ -64,6 +64,7 @@ async fn carry_out(rig: &Rig, calls: &mut u64) -> Vec<WorldId> {
             ttl_ns: 30_000_000_000,
             now_ns: rig.plane.now_ns(),
             first: Shard::FIRST,
+            cap: KindCap::default(),
         };
         let claims = rig.plane.run(&claim).await.unwrap().output;
         let Some(claimed) = claims.effects.first() else { return worlds };

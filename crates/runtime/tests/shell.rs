@@ -9,17 +9,24 @@ use mundi_runtime::{
     Plane,
     calls::Calls,
     metrics::Metrics,
+    ops::Ops,
     shell::{
-        Command, Failed, Frame, Handler, LogKind, Policy, ReplayEvent, ReplayKind, Report, Shell, ShellConfig,
-        WorkerCommands, send_commands,
+        Command, Failed, Frame, FrameFlags, Handler, LogKind, Policy, ReplayEvent, ReplayKind, Report, Shell,
+        ShellConfig, WorkerCommands, send_commands,
     },
     testing::{Rig, TestPlane, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
     Clock,
-    keyspace::{dead_letter, queue::Queue, schema_version, schema_version::SchemaVersion},
-    protocol::{ClaimMail, Finish, FinishMail, MailClaimed, MailFinished, SchemaGuarded, SendMail},
+    keyspace::{
+        dead_letter,
+        mail_mark::{self, MailClass},
+        queue::Queue,
+        schema_version,
+        schema_version::SchemaVersion,
+    },
+    protocol::{ClaimMail, Finish, FinishMail, MailClaimed, MailFinished, NewMail, SchemaGuarded, SendMail},
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -59,11 +66,16 @@ impl Handler for Obedient {
 fn send(rig: &Rig, messages: &[(u64, &str)]) {
     let frame = |(due_ns, text): &(u64, &str)| {
         let frame = Frame::command(id(1), text.as_bytes().to_vec(), text.as_bytes().to_vec());
-        (*due_ns, Bytes::from(frame.encode().unwrap()))
+        frame.to_mail(*due_ns).unwrap()
     };
+    send_mail(rig, messages.iter().map(frame).collect());
+}
+
+/// Says how many were sent.
+fn send_mail(rig: &Rig, mail: Vec<NewMail>) -> usize {
     let (plane, universe) = (rig.plane.clone(), rig.universe);
-    let frames = messages.iter().map(frame).collect();
-    rig.executor.block_on(async move { plane.run(&SendMail { universe, worker: id(1), frames }).await.unwrap() });
+    let send = SendMail { universe, worker: id(1), mail, now_ns: rig.executor.now_ns() };
+    rig.executor.block_on(async move { plane.run(&send).await.unwrap().output })
 }
 
 fn config(rig: &Rig) -> ShellConfig {
@@ -159,10 +171,8 @@ fn a_failure_is_retried_with_growing_waits_and_then_becomes_a_dead_letter() {
 fn a_frame_that_is_none_or_for_someone_else_is_a_dead_letter() {
     let rig = Rig::new(1);
     let (_stop, done, _) = start(&rig, Report::new());
-    let (plane, universe) = (rig.plane.clone(), rig.universe);
-    let elsewhere = Frame::command(id(2), b"m".to_vec(), b"fine".to_vec()).encode().unwrap();
-    let frames = vec![(0, Bytes::from_static(b"nonsense")), (0, Bytes::from(elsewhere))];
-    rig.executor.block_on(async move { plane.run(&SendMail { universe, worker: id(1), frames }).await.unwrap() });
+    let elsewhere = Frame::command(id(2), b"m".to_vec(), b"fine".to_vec()).to_mail(0).unwrap();
+    send_mail(&rig, vec![NewMail { frame: Bytes::from_static(b"nonsense"), ..elsewhere.clone() }, elsewhere]);
     rig.executor.run_for(SECOND);
     assert_eq!(*done.lock(), [""; 0]);
     assert!(dead_letters(&rig).iter().all(|letter| letter.code == "FRAME_INVALID") && dead_letters(&rig).len() == 2);
@@ -283,4 +293,94 @@ fn commands_reach_a_world_worker_through_its_mailbox() {
     worker.wake(world_id(1));
     rig.executor.run_for(SECOND);
     assert_eq!(worker.worlds(), [], "a drained worker takes nothing");
+}
+
+fn flagged(text: &str, flags: FrameFlags) -> NewMail {
+    let frame = Frame::command(id(1), text.as_bytes().to_vec(), text.as_bytes().to_vec());
+    Frame { flags, ..frame }.to_mail(0).unwrap()
+}
+
+#[test]
+fn what_has_high_priority_is_done_first_and_a_name_is_taken_once() {
+    let rig = Rig::new(1);
+    let (urgent, named) = (
+        FrameFlags { high_priority: true, ..FrameFlags::default() },
+        FrameFlags { dedupe: true, ..FrameFlags::default() },
+    );
+    let plain = FrameFlags::default();
+    let mail = [("a", plain), ("b", named), ("c", urgent), ("b", named), ("a", plain), ("d", urgent)];
+    assert_eq!(send_mail(&rig, mail.map(|(text, flags)| flagged(text, flags)).into()), 5);
+    assert_eq!(send_mail(&rig, vec![flagged("b", named)]), 0, "also by another send");
+    let (_stop, done, _) = start(&rig, Report::new());
+    rig.executor.run_for(SECOND);
+    assert_eq!(*done.lock(), ["c", "d", "a", "b", "a"]);
+    rig.executor.run_for(SECOND * 3_601);
+    assert_eq!(send_mail(&rig, vec![flagged("b", named), flagged("e", named)]), 2, "until its window is over");
+    rig.executor.run_for(SECOND);
+    assert_eq!(done.lock().len(), 7);
+}
+
+/// In a log-structured tree what was done is a tombstone: a scan of the dead costs more than all other work together.
+#[test]
+fn a_mailbox_is_read_from_its_mark_and_never_from_its_prefix() {
+    let rig = Rig::new(1);
+    let (_stop, done, _) = start(&rig, Report::new());
+    let now_ns = rig.executor.now_ns();
+    for n in 0..50 {
+        send(&rig, &[(0, "x"), (now_ns + n * 3_000_000_000, "t")]);
+        rig.executor.run_for(SECOND * 3);
+    }
+    assert_eq!(done.lock().len(), 100);
+    let looking = rig.clone();
+    let marks = rig.executor.block_on(async move {
+        let mut tx = looking.plane.engine.begin().await.unwrap();
+        let mut marks = Vec::new();
+        for class in [MailClass::AtOnce, MailClass::Timed] {
+            let key = mail_mark::key(looking.universe, id(1), class);
+            let bytes = tx.get(key.as_bytes()).await.unwrap().expect("a mark");
+            marks.push(cbor::decode::<mail_mark::MailMark>(&bytes).unwrap());
+        }
+        marks
+    });
+    assert!(marks[1].due_ns >= now_ns + 48 * 3_000_000_000, "{marks:?}");
+    // What is sent for a time that has passed lies where the next look begins.
+    send(&rig, &[(now_ns, "late")]);
+    rig.executor.run_for(SECOND);
+    assert_eq!(done.lock().last().unwrap(), "late");
+}
+
+#[test]
+fn a_dead_letter_of_a_mailbox_is_inspected_replayed_drained_or_dropped() {
+    let rig = Rig::new(1);
+    let (_stop, done, _) = start(&rig, Report::new());
+    send(&rig, &[(0, "wrong"), (0, "wrong"), (0, "wrong")]);
+    rig.executor.run_for(SECOND);
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let acting = ops.clone();
+    let queue = Queue::Mailboxes;
+    rig.executor.block_on(async move {
+        let letters = acting.list_dead_letters(queue, None, None, 10).await.unwrap().items;
+        assert_eq!(letters.len(), 3);
+        let letter = acting.read_dead_letter(queue, letters[0].seq).await.unwrap();
+        assert_eq!((letter.code.as_str(), letter.attempts, letter.worker), ("COMMAND_INVALID", 1, Some(id(1))));
+        assert_eq!(Frame::decode(&letter.item).unwrap().payload, b"wrong");
+        acting.replay_dead_letter(queue, letters[0].seq).await.unwrap();
+        let again = acting.replay_dead_letter(queue, letters[0].seq).await.unwrap_err();
+        assert_eq!(again.code(), Code::DeadLetterNotFound, "it is replayed once");
+        acting.drop_dead_letter(queue, letters[1].seq).await.unwrap();
+    });
+    rig.executor.run_for(SECOND);
+    assert_eq!(done.lock().len(), 4);
+    assert_eq!(dead_letters(&rig).len(), 2, "the one that was left, and the one that failed again");
+    rig.executor.block_on(async move {
+        let mut seen = 0;
+        let taken = ops
+            .drain_dead_letters(queue, |letter| {
+                seen += 1;
+                std::future::ready(Frame::decode(&letter.letter.item).is_ok() && seen == 2)
+            })
+            .await;
+        assert_eq!((taken.unwrap(), seen), (1, 2), "what is not taken stays");
+        assert_eq!(ops.list_dead_letters(queue, None, None, 10).await.unwrap().items.len(), 1);
+    });
 }

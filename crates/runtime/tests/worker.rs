@@ -342,3 +342,29 @@ fn consumed_items_are_removed_after_their_grace_period() {
     assert!((3..=4).contains(&compacted()), "{}", compacted());
     assert_eq!(taken_of(&rig, 0), 5);
 }
+
+/// Hints stand under the priority of the assignment, one per world, and what waits longest of the best goes first.
+#[test]
+fn a_world_of_higher_priority_is_served_first_and_its_hint_moves_with_its_assignment() {
+    let rig = rig_with(11, 40);
+    (0..40).for_each(|world| send(&rig, world, 1));
+    let assigning = rig.clone();
+    rig.executor.block_on(async move {
+        for n in 30..40 {
+            let assignment = Assignment { desired: None, pinned: false, priority: 1, reason: None };
+            let (universe, world) = (assigning.universe, world_id(n));
+            assigning.plane.run(&AssignWorld { universe, world, assignment }).await.unwrap();
+        }
+    });
+    assert_eq!(hints(&rig), 40, "a hint moves, and is not doubled");
+    let _running = start_with(&rig, 1, |config| config.lanes = 1);
+    let done = |from: u64, to: u64| (from..to).filter(|world| taken_of_any(&rig, *world) == 1).count();
+    while done(30, 40) < 8 {
+        for _ in 0..20 {
+            assert!(rig.executor.poll_one());
+        }
+    }
+    assert!(done(0, 30) <= 8, "{} of thirty others went before", done(0, 30));
+    rig.executor.run_for(SECOND);
+    assert_eq!((done(0, 40), hints(&rig)), (40, 0));
+}

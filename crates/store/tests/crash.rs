@@ -5,9 +5,9 @@
 #![allow(clippy::needless_pass_by_value, reason = "closures are handed over where they are written")]
 
 use bytes::Bytes;
-use mundi_engine::{Engine, Memory};
+use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
-    Code, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
+    Code, Coded, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
     record::{Body, Input, Intent, ManifestChange, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
 };
 use mundi_store::{
@@ -18,14 +18,20 @@ use mundi_store::{
     keyspace::{
         Family, Lane, Shard,
         assignment::Assignment,
+        dead_letter::{self, DeadLetter},
         effect_pending::{EffectItem, EffectTerms, RateTerms},
+        effect_place::{EffectPlace, EffectStage},
+        mailbox::MailPlace,
+        queue::{Claim, Queue, QueueSeq},
         timer_due::TimerItem,
     },
     objects,
     protocol::{
-        Answer, AppendBatch, AssignWorld, ClaimEffects, ClaimedEffect, CommitCursor, CommitTurn, Consumed,
-        CreateUniverse, ExtendClaims, FabricMessage, FailEffect, Failure, FireTimers, ReapEffects, ReleaseLease,
-        RenewLeases, Repeat, SettleWorld, compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
+        Answer, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor,
+        CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish,
+        FinishMail, FireTimers, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail, ReapEffects,
+        ReleaseLease, RenewLeases, Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, compact_inbox,
+        complete_effect, delete_world, expire_dedupe, fabric_send,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, engine_contents, named_event, note_body,
@@ -378,6 +384,7 @@ fn claim_of(store: &Store, token: u8) -> ClaimEffects {
         ttl_ns: 1_000,
         now_ns: store.clock.now_ns(),
         first: Shard::new(0).unwrap(),
+        cap: KindCap::default(),
     }
 }
 
@@ -449,6 +456,145 @@ fn reap_effects() {
         };
         survives(on_the_heap, setup, act, everything);
     }
+}
+
+fn mail(store: &Store) -> SendMail {
+    let new = |name: &str| NewMail {
+        due_ns: u64::from(name == "timed"),
+        urgent: name == "urgent",
+        name: Some(Hash::of(name.as_bytes())),
+        frame: Bytes::copy_from_slice(name.as_bytes()),
+    };
+    let mail = ["plain", "urgent", "timed"].map(new).into();
+    SendMail { universe: store.universe, worker: worker(), mail, now_ns: 5 }
+}
+
+fn worker() -> WorkerId {
+    WorkerId::new(3).unwrap()
+}
+
+fn claim_mail(store: &Store, now_ns: u64) -> ClaimMail {
+    ClaimMail { universe: store.universe, worker: worker(), token: [7; 16], now_ns, ttl_ns: 1_000 }
+}
+
+/// Messages with names are sent once, whatever happens to the sender.
+#[test]
+fn send_mail_with_names() {
+    let act = async |store: &Store, (): &()| store.run(&mail(store)).await.map(drop);
+    survives(on_the_heap, async |_: &Store| (), act, everything);
+}
+
+#[test]
+fn claim_a_message_and_raise_its_mark() {
+    let setup = async |store: &Store| {
+        store.run(&SendMail { mail: mail(store).mail.split_off(2), ..mail(store) }).await.unwrap();
+    };
+    let act = async |store: &Store, (): &()| store.run(&claim_mail(store, 10)).await.map(drop);
+    survives(on_the_heap, setup, act, everything);
+}
+
+async fn claimed_mail(store: &Store) -> (MailPlace, Claim) {
+    store.run(&mail(store)).await.unwrap();
+    let claimed = store.run(&claim_mail(store, 10)).await.unwrap().output;
+    let MailClaimed::Message { place, claim, .. } = claimed else { panic!("nothing to claim") };
+    (place, claim)
+}
+
+#[test]
+fn acknowledge_requeue_and_bury_a_message() {
+    let bury = Finish::DeadLetter { code: "C".into(), reason: "why".into(), now_ns: 9 };
+    for how in [Finish::Acknowledge, Finish::Requeue { not_before_ns: 99 }, bury] {
+        let act = async |store: &Store, (place, claim): &(MailPlace, Claim)| {
+            let (universe, worker, how) = (store.universe, worker(), how.clone());
+            store.run(&FinishMail { universe, worker, place: *place, claim: *claim, how }).await.map(drop)
+        };
+        survives(on_the_heap, claimed_mail, act, everything);
+    }
+}
+
+/// A letter of each queue that letters are replayed to.
+async fn buried(store: &Store) -> Vec<(Queue, QueueSeq)> {
+    let (universe, (place, claim)) = (store.universe, claimed_mail(store).await);
+    let how = Finish::DeadLetter { code: "C".into(), reason: "why".into(), now_ns: 9 };
+    store.run(&FinishMail { universe, worker: worker(), place, claim, how }).await.unwrap();
+    let fence = live(store).await;
+    ask(store, fence, &["a"], TERMS).await.unwrap();
+    set_timers(store, fence, &[5]).await.unwrap();
+    let effect = store.run(&claim_of(store, 1)).await.unwrap().output.effects.remove(0);
+    let timer = store.run(&ListTimers { universe, world: None, after: None, items_max: 1 }).await.unwrap().output;
+    let mut tx = store.engine.begin().await.unwrap();
+    for (queue, item) in [
+        (Queue::Effects, mundi_model::cbor::encode(&effect.item)),
+        (Queue::Timers, mundi_model::cbor::encode(&timer.items[0].item)),
+    ] {
+        let (code, reason) = ("C".into(), "why".into());
+        let letter = DeadLetter { world: None, code, reason, attempts: 1, item, at_ns: 1, worker: None };
+        dead_letter::write(&mut tx, universe, queue, 0, &letter).unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut letters = Vec::new();
+    for queue in [Queue::Mailboxes, Queue::Effects, Queue::Timers] {
+        let list = ListDeadLetters { universe, queue, world: None, after: None, items_max: 10 };
+        letters.extend(store.run(&list).await.unwrap().output.items.iter().map(|letter| (queue, letter.seq)));
+    }
+    assert_eq!(letters.len(), 3);
+    letters
+}
+
+/// A letter that is gone was replayed: that is what a lost answer comes to.
+#[test]
+fn replay_dead_letters_of_every_queue() {
+    let act = async |store: &Store, letters: &Vec<(Queue, QueueSeq)>| {
+        for &(queue, seq) in letters {
+            match store.run(&ReplayDeadLetter { universe: store.universe, queue, seq, now_ns: 9 }).await {
+                Err(error) if error.code() == Code::DeadLetterNotFound => {}
+                replayed => replayed.map(drop)?,
+            }
+        }
+        Ok(())
+    };
+    survives(on_the_heap, buried, act, everything);
+}
+
+#[test]
+fn drop_dead_letters() {
+    let act = async |store: &Store, letters: &Vec<(Queue, QueueSeq)>| {
+        for &(queue, seq) in letters {
+            store.run(&DropDeadLetter { universe: store.universe, queue, seq }).await?;
+        }
+        Ok(())
+    };
+    survives(on_the_heap, buried, act, everything);
+}
+
+/// An operator ends one effect and brings another one forward.
+#[test]
+fn intervene_in_effects() {
+    let setup = async |store: &Store| {
+        let fence = live(store).await;
+        ask(store, fence, &["a"; 2], EffectTerms { rate: Some(RateTerms { per_second: 1, burst: 1 }), ..TERMS })
+            .await
+            .unwrap();
+        store.run(&claim_of(store, 1)).await.unwrap();
+        let (universe, world) = (store.universe, None);
+        let list = ListEffects { universe, world, kind: None, after: None, items_max: 10 };
+        store.run(&list).await.unwrap().output.items.into_iter().map(|effect| effect.place).collect::<Vec<_>>()
+    };
+    let act = async |store: &Store, places: &Vec<EffectPlace>| {
+        for &place in places {
+            let (universe, now_ns) = (store.universe, 9);
+            let done = match place.stage {
+                EffectStage::Waiting => store.run(&RetryEffect { universe, place, now_ns }).await.map(drop),
+                _ => store.run(&CancelEffect { universe, place, reason: "why".into(), now_ns }).await.map(drop),
+            };
+            match done {
+                Err(error) if error.code() == Code::EffectNotFound => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    };
+    survives(on_the_heap, setup, act, everything);
 }
 
 /// Timers of two worlds, one of which is cancelled by then.

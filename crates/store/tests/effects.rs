@@ -18,8 +18,8 @@ use mundi_store::{
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, CommitTurn, Completed, DropDeadLetter, ExtendClaims, FailEffect, Failed,
-        Failure, ListDeadLetters, ReadDeadLetter, ReapEffects, Reaped, Repeat, ReplayDeadLetter, complete_effect,
-        delete_world, expire_dedupe,
+        Failure, KindCap, ListDeadLetters, ReadDeadLetter, ReapEffects, Reaped, Repeat, ReplayDeadLetter,
+        complete_effect, delete_world, expire_dedupe,
     },
     testing::{Fixture, Probe, ask, engine_contents, event, receipts},
 };
@@ -48,6 +48,7 @@ async fn claim(store: &Store, kind: &str, token: u8) -> Vec<ClaimedEffect> {
         ttl_ns: TTL_NS,
         now_ns: store.clock.now_ns(),
         first: Shard::new(token % 16).unwrap(),
+        cap: KindCap::default(),
     };
     store.run(&request).await.unwrap().output.effects
 }
@@ -481,5 +482,66 @@ fn answers_at_the_same_time_give_one_receipt() {
         both.sort_by_key(|completed| *completed as u8);
         assert_eq!(both, [Completed::Delivered, Completed::Before]);
         assert_eq!(receipts(&store, fence).await.unwrap().len(), 1);
+    });
+}
+
+/// Two workers, forty worlds, and a kind of which the universe may have three at a time.
+#[test]
+fn a_kind_that_is_limited_in_the_universe_is_limited_whoever_claims_it() {
+    block_on(async {
+        let (store, first, _) = asked(&["a"; 5], TERMS).await;
+        let second = store.live(2).await.unwrap();
+        ask(&store, second, &["a"; 5], TERMS).await.unwrap();
+        let cap = KindCap { calls_max: Some(3), rate: None };
+        let claim = async |token: u8| {
+            let now_ns = store.clock.now_ns();
+            let claim = ClaimEffects {
+                universe: store.universe,
+                kind: "a".into(),
+                worker: WorkerId::new(u64::from(token)).unwrap(),
+                token: [token; 16],
+                items_max: 2,
+                ttl_ns: 30_000,
+                now_ns,
+                first: Shard::of(&[token]),
+                cap,
+            };
+            store.run(&claim).await.unwrap().output
+        };
+        let held = [claim(1).await, claim(2).await, claim(3).await];
+        let counts = held.each_ref().map(|claims| (claims.effects.len(), claims.capped));
+        assert_eq!(counts, [(2, false), (1, true), (0, true)]);
+        complete(&store, &held[0].effects[0]).await.unwrap();
+        assert_eq!(claim(4).await.effects.len(), 1, "an answer makes room");
+        assert!(first.world != second.world);
+    });
+}
+
+#[test]
+fn a_rate_of_a_kind_spreads_the_effects_of_all_worlds() {
+    block_on(async {
+        let (store, _, _) = asked(&["a"; 2], TERMS).await;
+        let second = store.live(2).await.unwrap();
+        ask(&store, second, &["a"; 2], TERMS).await.unwrap();
+        let cap = KindCap { calls_max: None, rate: Some(RateTerms { per_second: 2, burst: 1 }) };
+        let mut at = Vec::new();
+        for token in 0..80u8 {
+            let claim = ClaimEffects {
+                universe: store.universe,
+                kind: "a".into(),
+                worker: WorkerId::new(1).unwrap(),
+                token: [token; 16],
+                items_max: 10,
+                ttl_ns: u64::MAX / 2,
+                now_ns: store.clock.now_ns(),
+                first: Shard::of(&[token]),
+                cap,
+            };
+            let claims = store.run(&claim).await.unwrap().output;
+            at.extend(claims.effects.iter().map(|_| u64::from(token) / 5));
+            store.clock.advance(Duration::from_millis(100));
+        }
+        assert_eq!(at.len(), 4);
+        assert!(at.windows(2).all(|pair| pair[0] < pair[1]), "half a second apart: {at:?}");
     });
 }

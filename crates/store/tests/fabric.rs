@@ -10,7 +10,7 @@ use mundi_model::{
 use mundi_store::{
     Clock, Fence, StoreError,
     keyspace::{Shard, effect_pending::EffectTerms},
-    protocol::{Answer, ClaimEffects, FabricMessage, ReapEffects, Sent, complete_effect, fabric_send},
+    protocol::{Answer, ClaimEffects, FabricMessage, KindCap, ReapEffects, Sent, complete_effect, fabric_send},
     testing::{Fixture, Probe, ask, receipts, world_id},
 };
 use pollster::block_on;
@@ -86,6 +86,7 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
             ttl_ns: 1,
             now_ns: store.clock.now_ns(),
             first: Shard::FIRST,
+            cap: KindCap::default(),
         };
         let first = store.run(&claim(1)).await.unwrap().output.effects.remove(0);
         assert!(!send(&store, from, to.world, "m").await.unwrap().already_enqueued);

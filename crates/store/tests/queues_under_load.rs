@@ -19,7 +19,7 @@ use mundi_store::{
         effect_pending::{EffectTerms, RateTerms},
     },
     protocol::{
-        Answer, ClaimEffects, FailEffect, Failure, FireTimers, NextTimer, ReapEffects, Repeat, complete_effect,
+        Answer, ClaimEffects, FailEffect, Failure, FireTimers, KindCap, NextTimer, ReapEffects, Repeat, complete_effect,
     },
     testing::{Fixture, Probe, Rng, ask, set_timers},
 };
@@ -46,6 +46,7 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
         ttl_ns: TTL_NS,
         now_ns: store.clock.now_ns(),
         first: Shard::of(&token),
+        cap: KindCap::default(),
     };
     for claimed in store.run(&claim).await.unwrap().output.effects {
         match random.below(4) {

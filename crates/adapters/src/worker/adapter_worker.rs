@@ -17,6 +17,7 @@ use mundi_model::{
     Code, Coded, UniverseId, Value, WorkerId, cbor, limits,
     record::{Payload, ReceiptStatus},
 };
+use mundi_runtime::shell::Report;
 use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
@@ -26,12 +27,15 @@ use mundi_store::{
         queue_notify::{self, Seen},
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failure, NextRetry, ReapEffects,
-        Repeat, complete_effect,
+        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, KindCap,
+        NextRetry, ReapEffects, Repeat, complete_effect,
     },
     run,
 };
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+
+/// How soon a worker looks again when the universe has no room for a kind.
+const CAPPED_NAP_NS: u64 = 50_000_000;
 
 #[derive(Debug, Clone)]
 pub struct AdapterWorkerConfig {
@@ -40,11 +44,18 @@ pub struct AdapterWorkerConfig {
     /// How many calls of one kind run at a time, unless `kind_calls_max` says otherwise.
     pub calls_max: usize,
     pub kind_calls_max: BTreeMap<String, usize>,
+    /// What holds for a kind over all worlds and workers of the universe; every worker must be told the same.
+    pub universe_caps: BTreeMap<String, KindCap>,
 }
 
 impl Default for AdapterWorkerConfig {
     fn default() -> Self {
-        Self { claim_ttl: Duration::from_secs(30), calls_max: 32, kind_calls_max: BTreeMap::new() }
+        Self {
+            claim_ttl: Duration::from_secs(30),
+            calls_max: 32,
+            kind_calls_max: BTreeMap::new(),
+            universe_caps: BTreeMap::new(),
+        }
     }
 }
 
@@ -58,6 +69,7 @@ pub struct AdapterWorker<E, B> {
     worker: WorkerId,
     adapters: BTreeMap<String, Arc<dyn Adapter>>,
     config: AdapterWorkerConfig,
+    report: Arc<Report>,
 }
 
 /// A call that runs.
@@ -74,6 +86,8 @@ struct Round<'a> {
     running: BTreeMap<QueueSeq, Running>,
     /// When claims are to be extended and dead ones reaped.
     upkeep_ns: u64,
+    /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
+    capped: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -86,7 +100,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         worker: WorkerId,
         config: AdapterWorkerConfig,
     ) -> Self {
-        Self { engine, blobs, clock, entropy, universe, worker, adapters: BTreeMap::new(), config }
+        let (adapters, report) = (BTreeMap::new(), Arc::default());
+        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report }
+    }
+
+    /// Counts there, for whoever reads or sinks it.
+    #[must_use]
+    pub fn with_report(self, report: Arc<Report>) -> Self {
+        Self { report, ..self }
     }
 
     /// Serves the kinds of an adapter, in place of one that did before.
@@ -125,7 +146,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         if self.clock.now_ns() >= round.upkeep_ns {
             self.upkeep(round).await?;
         }
-        let until_ns = self.next_ns(&round.running, round.upkeep_ns).await?;
+        let mut until_ns = self.next_ns(&round.running, round.upkeep_ns).await?;
+        if round.capped {
+            until_ns = until_ns.min(self.clock.now_ns().saturating_add(CAPPED_NAP_NS));
+        }
         let watches =
             seen.into_iter().map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
         if stop.is_terminated() {
@@ -154,6 +178,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// Claims what there is room for, of every kind.
     async fn claim<'a>(&'a self, round: &mut Round<'a>) -> Result<(), StoreError> {
+        round.capped = false;
         for (kind, adapter) in &self.adapters {
             loop {
                 let items_max = self.room(&round.running, kind);
@@ -164,6 +189,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 for claimed in claims.effects {
                     self.start(round, adapter, claimed);
                 }
+                round.capped |= claims.capped;
                 if !claims.more {
                     break;
                 }
@@ -191,6 +217,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             ttl_ns: nanos(self.config.claim_ttl),
             now_ns: self.clock.now_ns(),
             first: Shard::of(&token),
+            cap: self.config.universe_caps.get(kind).copied().unwrap_or_default(),
         }
     }
 
@@ -204,7 +231,17 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper.
     async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) {
-        let settled = match self.attempt(adapter, &claimed).await {
+        let started_ns = self.clock.now_ns();
+        let attempted = self.attempt(adapter, &claimed).await;
+        let latency_ms = self.clock.now_ns().saturating_sub(started_ns) / 1_000_000;
+        self.report.count(|counters| {
+            counters.attempted(latency_ms);
+            match &attempted {
+                Ok(_) => counters.successes += 1,
+                Err(failure) => counters.failed(failure.code, failure.repeat != Repeat::Never),
+            }
+        });
+        let settled = match attempted {
             Ok(payload) => self.complete(adapter, &claimed, payload).await,
             Err(failure) => self.fail(adapter, &claimed, failure).await,
         };
@@ -270,6 +307,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let (claim, adapter, now_ns) = (claimed.proof, adapter.name().to_owned(), self.clock.now_ns());
         let fail = FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns: limits::DEDUPE_WINDOW_NS };
         let failed = run(&self.engine, &*self.clock, &fail).await?.output;
+        if let Failed::Retrying { .. } = failed {
+            self.report.count(|counters| counters.requeues += 1);
+        }
         tracing::debug!(intent = %claim.intent, code = %fail.failure.code, reason = %fail.failure.reason, ?failed, "effect");
         Ok(())
     }
@@ -291,7 +331,13 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let universe = self.universe;
         for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
             let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
-            run(&self.engine, &*self.clock, &reap).await?;
+            let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
+            if reaped.retrying + reaped.buried > 0 {
+                self.report.count(|counters| {
+                    counters.requeues += reaped.retrying as u64;
+                    counters.dead_letters += reaped.buried as u64;
+                });
+            }
         }
         round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
         Ok(())

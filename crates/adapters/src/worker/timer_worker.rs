@@ -4,6 +4,7 @@ use super::{Woken, ride_out, wait};
 use futures_util::{FutureExt, future::FusedFuture};
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, limits};
+use mundi_runtime::shell::Report;
 use mundi_store::{
     Clock, StoreError,
     keyspace::{
@@ -35,11 +36,18 @@ pub struct TimerWorker<E> {
     clock: Arc<dyn Clock>,
     universe: UniverseId,
     config: TimerWorkerConfig,
+    report: Arc<Report>,
 }
 
 impl<E: Engine> TimerWorker<E> {
     pub fn new(engine: E, clock: Arc<dyn Clock>, universe: UniverseId, config: TimerWorkerConfig) -> Self {
-        Self { engine, clock, universe, config }
+        Self { engine, clock, universe, config, report: Arc::default() }
+    }
+
+    /// Counts there, for whoever reads or sinks it. Latency is how late the latest timer of a batch was.
+    #[must_use]
+    pub fn with_report(self, report: Arc<Report>) -> Self {
+        Self { report, ..self }
     }
 
     /// Runs until `stop` completes. An error means that the engine was closed.
@@ -79,7 +87,18 @@ impl<E: Engine> TimerWorker<E> {
         let TimerWorkerConfig { batch: items_max, dedupe_window_ns } = self.config;
         let (universe, now_ns) = (self.universe, self.clock.now_ns());
         let fire = FireTimers { universe, shard, items_max, now_ns, dedupe_window_ns };
-        Ok(run(&self.engine, &*self.clock, &fire).await?.output)
+        let fired = run(&self.engine, &*self.clock, &fire).await?.output;
+        let tried = (fired.fired + fired.retrying + fired.buried) as u64;
+        if tried > 0 {
+            self.report.count(|counters| {
+                counters.attempted(fired.lag_ns_max / 1_000_000);
+                counters.attempts += tried - 1;
+                counters.successes += fired.fired as u64;
+                counters.requeues += fired.retrying as u64;
+                counters.dead_letters += fired.buried as u64;
+            });
+        }
+        Ok(fired)
     }
 
     /// One look, one sleep. The counter is read before the look: what is set after it wakes the sleep.

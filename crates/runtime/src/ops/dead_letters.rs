@@ -2,7 +2,7 @@
 
 use super::Ops;
 use crate::{Plane, RuntimeError};
-use mundi_model::WorldId;
+use mundi_model::{WorldId, limits};
 use mundi_store::{
     keyspace::{
         dead_letter::DeadLetter,
@@ -33,6 +33,29 @@ impl<P: Plane> Ops<P> {
         let (universe, now_ns) = (self.universe, self.plane.now_ns());
         self.plane.run(&ReplayDeadLetter { universe, queue, seq, now_ns }).await?;
         Ok(())
+    }
+
+    /// Hands the letters of a queue to someone, oldest first, and forgets each that was taken. Says how many were.
+    pub async fn drain_dead_letters<F: Future<Output = bool> + Send>(
+        &self,
+        queue: Queue,
+        mut take: impl FnMut(StoredLetter) -> F + Send,
+    ) -> Result<u64, RuntimeError> {
+        let (mut taken, mut after) = (0, None);
+        loop {
+            let page = self.list_dead_letters(queue, None, after, limits::LIST_ITEMS_MAX).await?;
+            for letter in page.items {
+                let seq = letter.seq;
+                if take(letter).await {
+                    self.drop_dead_letter(queue, seq).await?;
+                    taken += 1;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(taken);
+            }
+        }
     }
 
     /// Forgets a letter. One that is gone already is forgotten.

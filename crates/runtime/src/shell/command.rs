@@ -33,11 +33,17 @@ pub enum Command {
     Export(#[n(0)] WorldId),
 }
 
-/// A command as it travels.
+fn frame_of<P: Plane>(plane: &P, worker: WorkerId, command: Command) -> Frame {
+    let mut frame = Frame::command(worker, plane.random::<16>().to_vec(), cbor::encode(&command));
+    // What takes something away does not wait behind what gives something.
+    frame.flags.high_priority = matches!(command, Command::Revoke(_) | Command::Drain | Command::Stop);
+    frame
+}
+
+/// A command as it travels with an assignment.
 pub(crate) fn command_frame<P: Plane>(plane: &P, worker: WorkerId, command: Command) -> Option<Bytes> {
-    let frame = Frame::command(worker, plane.random::<16>().to_vec(), cbor::encode(&command));
     // A command is a few bytes: its frame is within every bound.
-    frame.encode().ok().map(Bytes::from)
+    frame_of(plane, worker, command).encode().ok().map(Bytes::from)
 }
 
 /// Sends commands to a worker, together.
@@ -47,8 +53,8 @@ pub async fn send_commands<P: Plane>(
     worker: WorkerId,
     commands: &[Command],
 ) -> Result<(), RuntimeError> {
-    let frames = commands.iter().filter_map(|command| Some((0, command_frame(plane, worker, *command)?))).collect();
-    plane.run(&SendMail { universe, worker, frames }).await?;
+    let mail = commands.iter().filter_map(|command| frame_of(plane, worker, *command).to_mail(0).ok()).collect();
+    plane.run(&SendMail { universe, worker, mail, now_ns: plane.now_ns() }).await?;
     Ok(())
 }
 

@@ -4,7 +4,8 @@
 //! A frame has one encoding: what is reserved is zero, what is absent has its one mark, and nothing follows the
 //! payload. So a decoded frame encodes to the bytes that it came from.
 
-use mundi_model::{Code, Coded, WorkerId, limits};
+use mundi_model::{Code, Coded, Hash, WorkerId, limits};
+use mundi_store::protocol::NewMail;
 
 const MAGIC: &[u8; 4] = b"LMSG";
 const MAJOR: u16 = 0;
@@ -22,7 +23,8 @@ pub enum FrameKind {
     Timer = 2,
 }
 
-/// Flags that the sender chooses; `has from` and `has trace` follow from the frame.
+/// Flags that the sender chooses; `has from` and `has trace` follow from the frame. A mailbox puts what has high priority
+/// before what has not, and takes a message id that asks for it once. All that is in a mailbox is durable, and acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameFlags {
     pub durable: bool,
@@ -92,6 +94,12 @@ impl Frame {
             trace_id: None,
             payload,
         }
+    }
+
+    /// The frame as it is sent, with what its flags ask of the mailbox.
+    pub fn to_mail(&self, due_ns: u64) -> Result<NewMail, FrameError> {
+        let name = self.flags.dedupe.then(|| Hash::of(&self.message_id));
+        Ok(NewMail { due_ns, urgent: self.flags.high_priority, name, frame: self.encode()?.into() })
     }
 
     pub fn encode(&self) -> Result<Vec<u8>, FrameError> {

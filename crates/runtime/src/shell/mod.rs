@@ -177,9 +177,11 @@ impl<P: Plane, H: Handler> Shell<P, H> {
     async fn run(self) {
         while !self.stop.is(Phase::Stopping) {
             let version = self.stop.signal.version();
+            // Asked before the look: what was sent before the word to drain is still done.
+            let draining = self.stop.is(Phase::Draining);
             match self.tick().await {
                 Ok(Ticked { idle: None, .. }) => {}
-                Ok(_) if self.stop.is(Phase::Draining) => break,
+                Ok(_) if draining => break,
                 Ok(Ticked { idle: Some((next_ns, seen)), .. }) => self.rest(next_ns, seen, version).await,
                 Err(error) => {
                     let (worker, code) = (self.config.worker, Some(error.code()));

@@ -1,10 +1,10 @@
 //! What a shell tells about itself: counters, a log, and a record of every step for a postmortem.
 
-use mundi_model::{Code, WorkerId};
+use mundi_model::{Code, Kind, WorkerId};
 use mundi_store::keyspace::mailbox::MailPlace;
 use parking_lot::Mutex;
 
-/// How it went so far (seed 003, reliability counters).
+/// How it went so far (seed 003, reliability counters). Adapter and timer workers count the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     pub attempts: u64,
@@ -17,6 +17,25 @@ pub struct Counters {
     pub latency_samples: u64,
     pub latency_total_ms: u64,
     pub latency_max_ms: u64,
+}
+
+impl Counters {
+    /// An attempt took so long.
+    pub fn attempted(&mut self, latency_ms: u64) {
+        self.attempts += 1;
+        self.latency_samples += 1;
+        self.latency_total_ms += latency_ms;
+        self.latency_max_ms = self.latency_max_ms.max(latency_ms);
+    }
+
+    /// An attempt failed, and how.
+    pub fn failed(&mut self, code: Code, retryable: bool) {
+        match (retryable, code.kind()) {
+            (false, _) => self.non_retryable += 1,
+            (true, Kind::Conflict) => self.conflict_retries += 1,
+            (true, _) => self.busy_retries += 1,
+        }
+    }
 }
 
 /// One line of the log.
@@ -98,7 +117,8 @@ impl Report {
         self.count(|counters| *counters = Counters::default());
     }
 
-    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
+    /// Changes the counters, and tells the sink.
+    pub fn count(&self, change: impl FnOnce(&mut Counters)) {
         let mut counters = self.counters.lock();
         change(&mut counters);
         let copy = *counters;

@@ -41,15 +41,10 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         let code = result.as_ref().err().map(|failed| failed.code);
         self.record(ReplayKind::Result, place, code, frame);
         self.report.count(|counters| {
-            counters.attempts += 1;
-            counters.latency_samples += 1;
-            counters.latency_total_ms += latency_ms;
-            counters.latency_max_ms = counters.latency_max_ms.max(latency_ms);
+            counters.attempted(latency_ms);
             match &result {
                 Ok(()) => counters.successes += 1,
-                Err(failed) if !failed.is_retryable() => counters.non_retryable += 1,
-                Err(failed) if failed.code.kind() == Kind::Conflict => counters.conflict_retries += 1,
-                Err(_) => counters.busy_retries += 1,
+                Err(failed) => counters.failed(failed.code, failed.is_retryable()),
             }
         });
         let how = match result {

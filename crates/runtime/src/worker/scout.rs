@@ -38,8 +38,8 @@ async fn scan<P: Plane>(shared: &Shared<P>, shard: Shard) -> Result<ready_notify
         let mut changed = false;
         {
             let mut table = shared.table.lock();
-            for (_, world) in &page.worlds {
-                changed |= table.wake(*world, now_ns);
+            for (priority, world) in &page.worlds {
+                changed |= table.hint(*world, *priority, now_ns);
             }
         }
         if changed {

@@ -1,16 +1,22 @@
 //! Which worlds a worker knows, and whose turn it is. Pure: no clock, no engine, no task.
 //!
-//! A world stands at most once in the queue and goes back to its end after each cycle, so a hot world waits for all
-//! others that are ready: round robin.
+//! A world stands at most once in the queue of its priority and goes back to its end after each cycle, so a hot world waits
+//! for all others of its kind: round robin. The best priority goes first, but not always: so that no world waits forever,
+//! one pick in a few is for the priority that is served last.
 
 use mundi_model::WorldId;
-use mundi_store::Fence;
+use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One pick in this many is for the priority that is served last.
+const LAST_SERVED_EVERY: u64 = 8;
 
 /// The worlds of a worker; `H` is a world in memory.
 pub(crate) struct Table<H> {
     slots: BTreeMap<WorldId, Slot<H>>,
-    queue: VecDeque<WorldId>,
+    /// By priority, smaller first; none is empty.
+    queues: BTreeMap<u8, VecDeque<WorldId>>,
+    picks: u64,
     /// Worlds that could not be had, and when to try again.
     later: BTreeMap<WorldId, Later>,
 }
@@ -25,6 +31,7 @@ struct Slot<H> {
     host: Option<H>,
     fence: Option<Fence>,
     state: State,
+    priority: u8,
     /// It is to be given back as soon as it is not running.
     release: bool,
     wish: Wish,
@@ -69,7 +76,7 @@ impl std::ops::BitOrAssign for Wish {
 
 impl<H> Default for Table<H> {
     fn default() -> Self {
-        Self { slots: BTreeMap::new(), queue: VecDeque::new(), later: BTreeMap::new() }
+        Self { slots: BTreeMap::new(), queues: BTreeMap::new(), picks: 0, later: BTreeMap::new() }
     }
 }
 
@@ -83,6 +90,7 @@ impl<H> Table<H> {
             host: None,
             fence: None,
             state: State::Idle,
+            priority: PRIORITY_NORMAL,
             release: false,
             wish: Wish::default(),
             used_at_ns: now_ns,
@@ -92,7 +100,7 @@ impl<H> Table<H> {
         match &mut slot.state {
             State::Idle => {
                 slot.state = State::Queued;
-                self.queue.push_back(world);
+                self.queues.entry(slot.priority).or_default().push_back(world);
                 true
             }
             State::Queued => false,
@@ -101,6 +109,21 @@ impl<H> Table<H> {
                 false
             }
         }
+    }
+
+    /// As [`Self::wake`], for a hint that stands under a priority. It counts from the next time on that the world waits.
+    pub(crate) fn hint(&mut self, world: WorldId, priority: u8, now_ns: u64) -> bool {
+        if let Some(slot) = self.slots.get_mut(&world) {
+            slot.priority = priority;
+            return self.wake(world, now_ns);
+        }
+        let woken = self.wake(world, now_ns);
+        if let Some(slot) = self.slots.get_mut(&world) {
+            let before = std::mem::replace(&mut slot.priority, priority);
+            self.unqueue(before, world);
+            self.queues.entry(priority).or_default().push_back(world);
+        }
+        woken
     }
 
     /// As [`Self::wake`], also for a world that could not be had a moment ago.
@@ -137,7 +160,14 @@ impl<H> Table<H> {
     /// The world that has waited longest.
     pub(crate) fn next(&mut self) -> Option<Job<H>> {
         loop {
-            let world = self.queue.pop_front()?;
+            self.picks += 1;
+            let last = self.picks.is_multiple_of(LAST_SERVED_EVERY);
+            let mut queue = if last { self.queues.last_entry()? } else { self.queues.first_entry()? };
+            let world = queue.get_mut().pop_front();
+            if queue.get().is_empty() {
+                queue.remove();
+            }
+            let Some(world) = world else { continue };
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
             let (host, wish) = (slot.host.take(), std::mem::take(&mut slot.wish));
@@ -202,11 +232,21 @@ impl<H> Table<H> {
         match &mut slot.state {
             State::Running { lost, .. } => *lost = true,
             State::Idle | State::Queued => {
-                self.queue.retain(|queued| *queued != world);
+                let priority = slot.priority;
+                self.unqueue(priority, world);
                 self.slots.remove(&world);
             }
         }
         true
+    }
+
+    fn unqueue(&mut self, priority: u8, world: WorldId) {
+        if let Some(queue) = self.queues.get_mut(&priority) {
+            queue.retain(|queued| *queued != world);
+            if queue.is_empty() {
+                self.queues.remove(&priority);
+            }
+        }
     }
 
     /// Wakes what was put off until now.
@@ -319,6 +359,24 @@ mod tests {
         }
         assert_eq!(order[..4], worlds);
         assert_eq!(order[4..], worlds);
+    }
+
+    #[test]
+    fn the_best_priority_goes_first_and_the_last_one_is_never_forgotten() {
+        let mut table = Table::<u8>::default();
+        (0..3).for_each(|n| assert!(table.hint(world_id(n), 128, 0)));
+        (3..5).for_each(|n| assert!(table.hint(world_id(n), 1, 0)));
+        assert!(!table.hint(world_id(0), 1, 0), "it waits already");
+        let mut picked = Vec::new();
+        for _ in 0..32 {
+            let job = table.next().unwrap();
+            picked.push(job.world);
+            table.put_back(job.world, 0, 1, true, 0).unwrap();
+        }
+        assert_eq!(picked[..4], [3, 4, 3, 4].map(world_id));
+        let normal = picked.iter().filter(|world| **world == world_id(1) || **world == world_id(2)).count();
+        assert_eq!(normal, 3, "one pick in eight, and the one that rose went with the others");
+        assert!(picked.contains(&world_id(0)));
     }
 
     #[test]

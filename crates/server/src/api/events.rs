@@ -68,7 +68,7 @@ pub(super) struct WaitParams {
 }
 
 impl WaitParams {
-    fn timeout<E>(&self, api: &Api<E>) -> Result<Duration, Problem> {
+    fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
         let timeout = self.timeout.as_deref().map(duration).transpose()?.unwrap_or(CALL_TIMEOUT);
         Ok(timeout.min(api.limits.wait_max))
     }

@@ -23,20 +23,20 @@ pub(crate) const ADMIN: u32 = 4;
 pub(crate) const WORK: u32 = 8;
 
 /// A universe, and the right to do `VERB` in it.
-pub(crate) struct In<E, const VERB: u32> {
+pub(crate) struct In<E: Engine, const VERB: u32> {
     pub(crate) api: Api<E>,
     pub(crate) universe: Arc<Universe<E>>,
 }
 
 /// A world of a universe, and the right to do `VERB` in it. That it exists is not known yet.
-pub(crate) struct Of<E, const VERB: u32> {
+pub(crate) struct Of<E: Engine, const VERB: u32> {
     pub(crate) api: Api<E>,
     pub(crate) universe: Arc<Universe<E>>,
     pub(crate) world: WorldId,
 }
 
 /// The right to do `VERB` in all universes.
-pub(crate) struct Everywhere<E, const VERB: u32>(pub(crate) Api<E>);
+pub(crate) struct Everywhere<E: Engine, const VERB: u32>(pub(crate) Api<E>);
 
 async fn params(parts: &mut Parts, api: &(impl Sync + ?Sized)) -> Result<RawPathParams, Problem> {
     RawPathParams::from_request_parts(parts, &api).await.map_err(|error| Problem::invalid(error.to_string()))

@@ -26,12 +26,13 @@ pub use problem::Problem;
 pub use routes::{openapi, router};
 
 use crate::node::Node;
+use mundi_engine::Engine;
 use std::{sync::Arc, time::Duration};
 
 /// What every handler has.
-pub struct Api<E>(Arc<ApiState<E>>);
+pub struct Api<E: Engine>(Arc<ApiState<E>>);
 
-pub struct ApiState<E> {
+pub struct ApiState<E: Engine> {
     pub node: Node<E>,
     pub limits: ApiLimits,
     pub access: AccessPolicy,
@@ -61,19 +62,19 @@ pub struct AccessPolicy {
     pub hosts_allowed: Vec<String>,
 }
 
-impl<E> Api<E> {
+impl<E: Engine> Api<E> {
     pub fn new(node: Node<E>, limits: ApiLimits, access: AccessPolicy) -> Self {
         Self(Arc::new(ApiState { node, limits, access }))
     }
 }
 
-impl<E> Clone for Api<E> {
+impl<E: Engine> Clone for Api<E> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<E> std::ops::Deref for Api<E> {
+impl<E: Engine> std::ops::Deref for Api<E> {
     type Target = ApiState<E>;
 
     fn deref(&self) -> &ApiState<E> {

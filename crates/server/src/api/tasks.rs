@@ -182,6 +182,7 @@ async fn claim_now<E: Engine>(
             ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
             now_ns: plane.now_ns(),
             first: Shard::of(&token),
+            cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
         claimed.extend(plane.run(&claim).await?.output.effects);
     }

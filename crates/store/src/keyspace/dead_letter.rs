@@ -9,7 +9,7 @@ use super::{
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{UniverseId, WorldId, cbor};
+use mundi_model::{UniverseId, WorkerId, WorldId, cbor};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct DeadLetter {
@@ -28,6 +28,9 @@ pub struct DeadLetter {
     pub item: Vec<u8>,
     #[n(5)]
     pub at_ns: u64,
+    /// Whose mailbox it lay in, for a message.
+    #[n(6)]
+    pub worker: Option<WorkerId>,
 }
 
 pub fn key(universe: UniverseId, queue: Queue, seq: QueueSeq) -> Key {
@@ -78,7 +81,8 @@ mod tests {
         #[test]
         fn the_value_survives(code: String, attempts: u32, item: Vec<u8>, at_ns: u64, noise: Vec<u8>) {
             let world = (attempts % 2 == 0).then(laws::world);
-            let letter = DeadLetter { world, code, reason: "why".into(), attempts, item, at_ns };
+            let worker = WorkerId::new(at_ns);
+            let letter = DeadLetter { world, code, reason: "why".into(), attempts, item, at_ns, worker };
             laws::value_survives(Family::DeadLetter, &letter, &noise)?;
         }
     }

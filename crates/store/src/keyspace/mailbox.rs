@@ -1,19 +1,26 @@
 //! `u/<u>/mailboxes/<worker>/<due_ns>/<seq>`: messages to a worker (seed 003).
 //!
 //! Written by `send_mail`; removed by `finish_mail`. Immutable: frames as they were sent. A message that is due at once
-//! has the due time 0, so those come first, in the order in which they were sent; later ones wait for their time. The
-//! sequence comes from the order of commits, so it never restarts, not even when a mailbox runs empty.
+//! has the due time 0 if it is urgent and 1 if it is not, so those come first, in the order in which they were sent; later
+//! ones wait for their time. The sequence comes from the order of commits, so it never restarts, not even when a mailbox
+//! runs empty. Scanned from [`mail_mark`](super::mail_mark), class by class.
 
-use super::{Family, Key, KeyBuilder, KeyReader, queue::QueueSeq};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, mail_mark::MailClass, queue::QueueSeq};
 use crate::StoreError;
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{UniverseId, WorkerId};
 
+/// The due time of a message that is due at once and comes before all others.
+pub const URGENT_NS: u64 = 0;
+
+/// The due time of any other message that is due at once.
+pub const AT_ONCE_NS: u64 = 1;
+
 /// Where a message lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MailPlace {
-    /// 0 for a message that is due at once.
+    /// [`URGENT_NS`] or [`AT_ONCE_NS`] for a message that is due at once.
     pub due_ns: u64,
     pub seq: QueueSeq,
 }
@@ -28,6 +35,17 @@ fn from(universe: UniverseId, worker: WorkerId, due_ns: u64) -> KeyBuilder {
 
 pub fn prefix(universe: UniverseId, worker: WorkerId) -> Key {
     KeyBuilder::universe(universe, Family::Mailbox).u64(worker.get()).key()
+}
+
+/// The messages of a class, from a mark on.
+pub(crate) fn of_class(universe: UniverseId, worker: WorkerId, class: MailClass, mark: Option<MailPlace>) -> Span {
+    let (first_ns, end) = match class {
+        MailClass::Urgent => (URGENT_NS, from(universe, worker, AT_ONCE_NS).key()),
+        MailClass::AtOnce => (AT_ONCE_NS, from(universe, worker, AT_ONCE_NS + 1).key()),
+        MailClass::Timed => (AT_ONCE_NS + 1, prefix(universe, worker).span().end),
+    };
+    let start = mark.map_or_else(|| from(universe, worker, first_ns).key(), |mark| key(universe, worker, mark));
+    Span { start, end }
 }
 
 pub fn parse(universe: UniverseId, worker: WorkerId, key: &[u8]) -> Result<MailPlace, StoreError> {

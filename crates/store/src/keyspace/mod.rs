@@ -22,6 +22,7 @@ pub mod dead_letter;
 pub mod dedupe_bucket;
 pub mod effect_attempt;
 pub mod effect_dedupe;
+pub mod effect_gate;
 pub mod effect_inflight;
 pub mod effect_pending;
 pub mod effect_place;
@@ -41,6 +42,8 @@ pub mod lease_term;
 pub mod lineage_child;
 pub mod low_water;
 pub mod mail_attempt;
+pub mod mail_dedupe;
+pub mod mail_mark;
 pub mod mailbox;
 pub mod manifest_at;
 pub mod notify;
@@ -113,6 +116,7 @@ families! {
     EffectAttempt = 0x12, "effects/attempts";
     EffectDedupe = 0x13, "effects/dedupe";
     EffectRetry = 0x14, "effects/retry";
+    EffectGate = 0x15, "effects/gate";
     TimerDue = 0x18, "timers/due";
     TimerDedupe = 0x1a, "timers/dedupe";
     DedupeBucket = 0x1c, "dedupe/bucket";
@@ -128,6 +132,8 @@ families! {
     MailAttempt = 0x26, "mailboxes/attempts";
     MailboxNotify = 0x27, "mailboxes/notify";
     LineageChild = 0x28, "lineage/children";
+    MailMark = 0x29, "mailboxes/low_water";
+    MailDedupe = 0x2a, "mailboxes/dedupe";
     // Of the directory.
     UniverseName = 0x30, "directory/universes";
     Token = 0x31, "directory/tokens";

@@ -1,9 +1,9 @@
 //! `u/<u>/ready/<shard>/<priority>/<world>`: worlds that have something to do.
 //!
-//! Written by `enqueue` and `commit_turn`; removed by `settle_world`, which first makes sure that nothing waits.
+//! Written by `enqueue` and `commit_turn`, moved by `assign_world`; removed by `settle_world`, which first makes sure that nothing waits.
 //! Free: a hint. The truth is in inbox and journal, and a hint too many costs one look.
 
-use super::{Family, Key, KeyBuilder, KeyReader, Shard, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Shard, get, put, ready_notify};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -37,17 +37,41 @@ pub fn parse(universe: UniverseId, shard: Shard, key: &[u8]) -> Result<(u8, Worl
     reader.end(parts)
 }
 
+/// The priority is that of the world's [`meta`](super::world_meta), which whoever writes here has read with a conflict: so
+/// a world has one hint at most, and who changes the priority moves it.
 pub(crate) fn write<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
+    priority: u8,
     hint: &ReadyHint,
 ) -> Result<(), StoreError> {
-    put(tx, &key(universe, PRIORITY_NORMAL, world), hint)
+    put(tx, &key(universe, priority, world), hint)
 }
 
-pub(crate) fn remove<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<(), StoreError> {
-    Ok(tx.delete(key(universe, PRIORITY_NORMAL, world).as_bytes())?)
+pub(crate) fn remove<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    priority: u8,
+) -> Result<(), StoreError> {
+    Ok(tx.delete(key(universe, priority, world).as_bytes())?)
+}
+
+/// Moves a hint, if there is one, to another priority.
+pub(crate) async fn rank<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    (from, to): (u8, u8),
+) -> Result<(), StoreError> {
+    let hint: Option<ReadyHint> = get(tx, Family::Ready, &key(universe, from, world)).await?;
+    if let Some(hint) = hint.filter(|_| from != to) {
+        remove(tx, universe, world, from)?;
+        write(tx, universe, world, to, &hint)?;
+        ready_notify::bump(tx, universe, shard(world))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Written by `create_world`, `archive_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
 //! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
 
-use super::{Family, Key, KeyBuilder, KeyReader, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -25,6 +25,15 @@ pub struct WorldMeta {
     pub lineage: Option<Lineage>,
     #[n(5)]
     pub inbox: InboxBounds,
+    /// Under which priority its ready hint stands; `None` for the normal one. Follows its assignment.
+    #[n(6)]
+    pub priority: Option<u8>,
+}
+
+impl WorldMeta {
+    pub fn ready_priority(&self) -> u8 {
+        self.priority.unwrap_or(PRIORITY_NORMAL)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -116,14 +125,16 @@ mod tests {
             Just(WorldState::Archived)
         ];
         let bounds = any::<(u64, u64)>().prop_map(|(items_max, bytes_max)| InboxBounds { items_max, bytes_max });
-        (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), bounds).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, inbox)| WorldMeta {
+        let priority = any::<Option<u8>>();
+        (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), bounds, priority).prop_map(
+            |(created_at_ns, state, first_record, first_height, lineage, inbox, priority)| WorldMeta {
                 created_at_ns,
                 state,
                 first_record,
                 first_height,
                 lineage,
                 inbox,
+                priority,
             },
         )
     }

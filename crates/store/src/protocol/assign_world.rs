@@ -1,7 +1,7 @@
 //! Assign a world to a worker, or to none (seed 000, section 9: `assign_world`, `unassign_world`).
 //!
 //! Guarantees: the assignment and the worker's own list of worlds agree. It is intent only: whoever holds the lease
-//! keeps it until it lets go.
+//! keeps it until it lets go. A ready hint moves to the priority that is assigned.
 //! Unknown commit: run again; it is idempotent.
 
 use super::require_live;
@@ -10,6 +10,8 @@ use crate::{
     keyspace::{
         assigned_world,
         assignment::{self, Assignment},
+        ready,
+        world_meta::{self, WorldMeta},
     },
 };
 use mundi_engine::Transaction;
@@ -31,7 +33,7 @@ impl Protocol for AssignWorld {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Self { universe, world, assignment } = self;
-        require_live(tx, *universe, *world).await?;
+        let meta = require_live(tx, *universe, *world).await?;
         let before = assignment::read(tx, *universe, *world).await?;
         if before.as_ref() == Some(assignment) {
             return Ok(());
@@ -41,6 +43,11 @@ impl Protocol for AssignWorld {
         }
         if let Some(worker) = assignment.desired {
             assigned_world::write(tx, *universe, worker, *world)?;
+        }
+        let ranks = (meta.ready_priority(), assignment.priority);
+        if ranks.0 != ranks.1 {
+            ready::rank(tx, *universe, *world, ranks).await?;
+            world_meta::write(tx, *universe, *world, &WorldMeta { priority: Some(ranks.1), ..meta })?;
         }
         assignment::write(tx, *universe, *world, assignment)
     }

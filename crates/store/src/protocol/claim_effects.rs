@@ -2,7 +2,7 @@
 //!
 //! Guarantees: an item has at most one holder at a time; the holder's token is new with each claim, so a claim that was
 //! lost is worth nothing. The item keeps its sequence. Nothing is claimed before its not-before time, nor beyond the rate
-//! that its world's manifest allows: an item that must wait for its turn gets the time of it at once, and lies aside
+//! that its world's manifest allows, nor beyond what its kind may have in the whole universe: an item that must wait for its turn gets the time of it at once, and lies aside
 //! until then, so that it is in nobody's way. What was cancelled, and what belongs to a world that is gone, is dropped
 //! here. An item that cannot be read becomes a dead letter and does not stop those behind it.
 //!
@@ -20,6 +20,7 @@ use crate::{
         dead_letter::DeadLetter,
         effect_attempt::{self, EffectAttempts},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_gate,
         effect_inflight::{self, EffectInflight},
         effect_pending::{self, EffectItem, RateTerms},
         effect_rate::{self, EffectRate},
@@ -50,6 +51,16 @@ pub struct ClaimEffects {
     pub now_ns: u64,
     /// Where to begin. Workers that begin at different shards rarely meet.
     pub first: Shard,
+    /// What holds for the kind in the whole universe, whoever claims. All workers must say the same.
+    pub cap: KindCap,
+}
+
+/// Limits of a kind of effect over all worlds and workers of a universe. Without one, claims of it do not meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KindCap {
+    /// How many are in hands at a time.
+    pub calls_max: Option<usize>,
+    pub rate: Option<RateTerms>,
 }
 
 /// What a look into the queue gave.
@@ -58,6 +69,8 @@ pub struct Claims {
     pub effects: Vec<ClaimedEffect>,
     /// Another look may find more, also if this one gave nothing: items may have been put aside or dropped.
     pub more: bool,
+    /// As many are in hands as may be: there is room again when one of them is answered.
+    pub capped: bool,
 }
 
 /// An effect that is ours until its deadline.
@@ -87,8 +100,16 @@ impl Protocol for ClaimEffects {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Claims, StoreError> {
-        let mut taken = Taken { claimed: Vec::new(), buried: 0, more: false };
-        let items_max = self.items_max.min(limits::CLAIMS_MAX);
+        let gate = match self.cap {
+            KindCap { calls_max: None, rate: None } => None,
+            _ => Some(effect_gate::read(tx, self.universe, &self.kind).await?.unwrap_or(EffectRate { even_ns: 0 })),
+        };
+        let mut taken = Taken { claimed: Vec::new(), buried: 0, more: false, gate };
+        let room = self.room(tx).await?;
+        if room == 0 {
+            return Ok(Claims { capped: true, ..Claims::default() });
+        }
+        let items_max = self.items_max.min(limits::CLAIMS_MAX).min(room);
         for lane in Lane::all(&self.kind, self.first) {
             let left = items_max - taken.claimed.len();
             if left > 0 {
@@ -99,8 +120,12 @@ impl Protocol for ClaimEffects {
                 self.take_pending(tx, lane, left, &mut taken).await?;
             }
         }
-        let more = taken.more || taken.claimed.len() == items_max;
-        Ok(Claims { effects: taken.claimed, more })
+        let capped = taken.claimed.len() == room;
+        let more = !capped && (taken.more || taken.claimed.len() == items_max);
+        if let Some(gate) = taken.gate.filter(|after| Some(*after) != gate || !taken.claimed.is_empty()) {
+            effect_gate::write(tx, self.universe, &self.kind, &gate)?;
+        }
+        Ok(Claims { effects: taken.claimed, more, capped })
     }
 }
 
@@ -110,9 +135,22 @@ struct Taken {
     /// Dead letters of one commit are told apart by their index.
     buried: u16,
     more: bool,
+    /// Of a kind that is limited in the whole universe.
+    gate: Option<EffectRate>,
 }
 
 impl ClaimEffects {
+    /// How many more may be in hands. Counted without a conflict: answers only make room, and claims meet at the gate.
+    async fn room<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
+        let Some(mut room) = self.cap.calls_max else { return Ok(usize::MAX) };
+        for lane in Lane::all(&self.kind, self.first) {
+            let mark = low_water::read_snapshot(tx, self.universe, Queue::EffectClaims, lane).await?;
+            let held = effect_inflight::from(self.universe, lane, LowWater::seq(mark));
+            room = room.saturating_sub(tx.range(held.read(room.max(1)).snapshot()).await?.items.len());
+        }
+        Ok(room)
+    }
+
     /// Those whose next attempt is due; they have waited longest.
     async fn take_retries<T: Transaction>(
         &self,
@@ -195,6 +233,7 @@ impl ClaimEffects {
                     attempts: 0,
                     item: bytes.to_vec(),
                     at_ns: self.now_ns,
+                    worker: None,
                 };
                 return bury(tx, universe, Queue::Effects, &mut taken.buried, &letter).map(|()| true);
             }
@@ -206,9 +245,7 @@ impl ClaimEffects {
             return Ok(true);
         }
         let granted = attempts.as_ref().is_some_and(|attempts| attempts.granted);
-        if let (Some(rate), false) = (item.terms.rate, granted)
-            && let Some(turn_ns) = self.turn(tx, &item, rate).await?
-        {
+        if !granted && let Some(turn_ns) = self.turn(tx, &item, &mut taken.gate).await? {
             let EffectAttempts { attempts, last_failure, .. } = attempts.unwrap_or_default();
             let attempts = EffectAttempts { attempts, last_failure, not_before_ns: turn_ns, granted: true };
             defer(tx, universe, lane, seq, &item, &attempts).await?;
@@ -219,16 +256,25 @@ impl ClaimEffects {
         Ok(true)
     }
 
-    /// When the world's rate lets this item begin, if that is not now. The turn is reserved either way.
+    /// When the rates of its world and of its kind let this item begin, if that is not now. The turn is reserved either way.
     async fn turn<T: Transaction>(
         &self,
         tx: &mut T,
         item: &EffectItem,
-        rate: RateTerms,
+        gate: &mut Option<EffectRate>,
     ) -> Result<Option<u64>, StoreError> {
-        let before = effect_rate::read(tx, self.universe, item.world, &item.kind).await?;
-        let (turn_ns, after) = plan_rate(before, rate, self.now_ns);
-        effect_rate::write(tx, self.universe, item.world, &item.kind, &after)?;
+        let mut turn_ns = self.now_ns;
+        if let Some(rate) = item.terms.rate {
+            let before = effect_rate::read(tx, self.universe, item.world, &item.kind).await?;
+            let (of_world_ns, after) = plan_rate(before, rate, self.now_ns);
+            effect_rate::write(tx, self.universe, item.world, &item.kind, &after)?;
+            turn_ns = turn_ns.max(of_world_ns);
+        }
+        if let (Some(rate), Some(gate)) = (self.cap.rate, gate) {
+            let (of_kind_ns, after) = plan_rate(Some(*gate), rate, self.now_ns);
+            *gate = after;
+            turn_ns = turn_ns.max(of_kind_ns);
+        }
         Ok((turn_ns > self.now_ns).then_some(turn_ns))
     }
 

@@ -3,12 +3,17 @@
 //! Guarantees: a message is worked on under one claim at a time. A claim that has not run out is busy even to its own
 //! worker, because two threads of it may ask; one that has run out is taken over under a new token, so whoever held it
 //! cannot acknowledge any more. A message that waits for its next attempt, or for its time, does not hold up the others.
+//! Urgent ones come first, then the others that are due at once, then those whose time has come; each from the mark below
+//! which nothing lies, never from the prefix.
 //! Unknown commit: run again; the first claim, if it was made, runs out by itself.
 
+use super::claim_effects::MARK_STEP_NS;
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
+        Span,
         mail_attempt::{self, MailAttempt},
+        mail_mark::{self, MailClass},
         mailbox::{self, MailPlace},
         queue::Claim,
     },
@@ -53,19 +58,28 @@ impl Protocol for ClaimMail {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailClaimed, StoreError> {
         let Self { universe, worker, now_ns, .. } = *self;
         let seen = mailbox::seen(tx, universe, worker).await?;
-        let page = tx.range(mailbox::prefix(universe, worker).span().read(LOOK_ITEMS).snapshot()).await?;
         let mut next_ns: Option<u64> = None;
-        for (key, frame) in page.items {
-            let place = mailbox::parse(universe, worker, &key)?;
-            let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
-            let free_at_ns = free_at_ns(place, attempt.as_ref());
-            if free_at_ns > now_ns {
-                next_ns = Some(next_ns.map_or(free_at_ns, |next_ns| next_ns.min(free_at_ns)));
-                continue;
-            }
-            // The page was read without a conflict: whether the message is still there is asked with one.
-            if tx.get(&key).await?.is_some() {
-                return self.claim(tx, place, frame, attempt);
+        for class in MailClass::ALL {
+            let mark = mail_mark::read_snapshot(tx, universe, worker, class).await?.map(MailPlace::from);
+            let page = tx.range(mailbox::of_class(universe, worker, class, mark).read(LOOK_ITEMS).snapshot()).await?;
+            let mut first = None;
+            for (key, frame) in page.items {
+                let place = mailbox::parse(universe, worker, &key)?;
+                first = first.or(Some(place));
+                let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
+                let free_at_ns = free_at_ns(place, attempt.as_ref());
+                if free_at_ns > now_ns {
+                    next_ns = Some(next_ns.map_or(free_at_ns, |next_ns| next_ns.min(free_at_ns)));
+                    if place.due_ns > now_ns {
+                        break; // all that follow are due later still
+                    }
+                    continue;
+                }
+                // The page was read without a conflict: whether the message is still there is asked with one.
+                if tx.get(&key).await?.is_some() {
+                    self.raise(tx, class, mark, first).await?;
+                    return self.claim(tx, place, frame, attempt);
+                }
             }
         }
         Ok(MailClaimed::Nothing { next_ns, seen })
@@ -73,6 +87,30 @@ impl Protocol for ClaimMail {
 }
 
 impl ClaimMail {
+    /// Remembers that nothing lies below the first message that was seen.
+    async fn raise<T: Transaction>(
+        &self,
+        tx: &mut T,
+        class: MailClass,
+        mark: Option<MailPlace>,
+        first: Option<MailPlace>,
+    ) -> Result<(), StoreError> {
+        let Self { universe, worker, .. } = *self;
+        let Some(first) = first.filter(|first| mark.is_none_or(|mark| *first > mark)) else { return Ok(()) };
+        if class == MailClass::Timed {
+            // Each move makes those conflict who send something with a time at that moment.
+            if first.due_ns < mark.map_or(0, |mark| mark.due_ns).saturating_add(MARK_STEP_NS) {
+                return Ok(());
+            }
+            let below =
+                Span { end: mailbox::key(universe, worker, first), ..mailbox::of_class(universe, worker, class, mark) };
+            if !tx.range(below.read(1)).await?.items.is_empty() {
+                return Ok(());
+            }
+        }
+        mail_mark::write(tx, universe, worker, class, first.into())
+    }
+
     fn claim<T: Transaction>(
         &self,
         tx: &mut T,

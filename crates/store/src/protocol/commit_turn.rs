@@ -7,7 +7,7 @@
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
-use super::{Enqueue, InboxError, TurnItem};
+use super::{Enqueue, InboxError, TurnItem, require_world};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{
@@ -106,7 +106,8 @@ impl Protocol for CommitTurn {
             reply::write(tx, universe, world, answer.to, &stored)?;
         }
         if self.ready {
-            ready::write(tx, universe, world, &ReadyHint { at_ns: self.now_ns })?;
+            let priority = require_world(tx, universe, world).await?.ready_priority();
+            ready::write(tx, universe, world, priority, &ReadyHint { at_ns: self.now_ns })?;
         }
         Ok(committed)
     }

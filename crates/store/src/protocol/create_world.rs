@@ -228,6 +228,7 @@ impl<B: Blobs> Create<'_, B> {
             first_record: first.end().chain,
             first_height: first.start().height,
             lineage: self.beginning.lineage.clone(),
+            priority: None,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

@@ -18,6 +18,7 @@ use crate::{
         effect_pending::{self, EffectItem},
         get,
         low_water::{self, LowWater},
+        mailbox,
         queue::{Queue, QueueSeq},
         queue_notify::{self, TIMERS},
         timer_dedupe::{self, TimerDedupe, TimerStatus},
@@ -143,6 +144,7 @@ impl Protocol for ReplayDeadLetter {
         match queue {
             Queue::Effects => self.replay_effect(tx, &letter).await?,
             Queue::Timers => self.replay_timer(tx, &letter).await?,
+            Queue::Mailboxes => self.replay_mail(tx, letter)?,
             _ => return Err(self.unusable("letters of this queue are only read and dropped").into()),
         }
         DropDeadLetter { universe, queue, seq }.run(tx).await
@@ -152,6 +154,13 @@ impl Protocol for ReplayDeadLetter {
 impl ReplayDeadLetter {
     fn unusable(&self, reason: &'static str) -> DeadLetterError {
         DeadLetterError::Unusable { queue: self.queue, seq: self.seq, reason }
+    }
+
+    /// Under a new sequence, which cannot exist yet: it is the stamp of this commit.
+    fn replay_mail<T: Transaction>(&self, tx: &mut T, letter: DeadLetter) -> Result<(), StoreError> {
+        let worker = letter.worker.ok_or_else(|| self.unusable("it does not say whose it was"))?;
+        mailbox::write(tx, self.universe, worker, (mailbox::AT_ONCE_NS, 0), letter.item.into())?;
+        mailbox::bump(tx, self.universe, worker)
     }
 
     async fn replay_effect<T: Transaction>(&self, tx: &mut T, letter: &DeadLetter) -> Result<(), StoreError> {

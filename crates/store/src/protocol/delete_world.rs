@@ -71,7 +71,7 @@ impl DeleteWorld {
             }
             tx.delete(assignment::key(universe, world).as_bytes())?;
         }
-        ready::remove(tx, universe, world)?;
+        ready::remove(tx, universe, world, meta.ready_priority())?;
         world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleting, ..meta })
     }
 

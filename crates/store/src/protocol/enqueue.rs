@@ -211,13 +211,13 @@ impl Protocol for Enqueue {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
-        let bounds = self.require_taker(tx).await?.inbox;
+        let meta = self.require_taker(tx).await?;
         let plan = plan(&self.items, &self.known(tx).await?);
         if plan.added.items == 0 {
             return Ok(plan.places);
         }
         if self.bounded {
-            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
+            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, meta.inbox)?;
         }
         for (item, place) in self.items.iter().zip(&plan.places) {
             if let Place::New { index, first: true } = place {
@@ -226,7 +226,7 @@ impl Protocol for Enqueue {
         }
         inbox_depth::add(tx, universe, world, plan.added)?;
         notify::bump(tx, universe, world)?;
-        ready::write(tx, universe, world, &ReadyHint { at_ns: now_ns })?;
+        ready::write(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns })?;
         ready_notify::bump(tx, universe, ready::shard(world))?;
         Ok(plan.places)
     }

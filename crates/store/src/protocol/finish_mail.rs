@@ -69,6 +69,7 @@ impl Protocol for FinishMail {
                     attempts: attempt.claim.attempt,
                     item: frame.to_vec(),
                     at_ns: *now_ns,
+                    worker: Some(worker),
                 };
                 dead_letter::write(tx, universe, Queue::Mailboxes, 0, &letter)?;
             }

@@ -213,7 +213,7 @@ impl FireTimers {
         fired: &mut Fired,
     ) -> Result<(), StoreError> {
         let (code, reason) = (error.code().to_string(), error.to_string());
-        let letter = DeadLetter { world, code, reason, attempts, item, at_ns: self.now_ns };
+        let letter = DeadLetter { world, code, reason, attempts, item, at_ns: self.now_ns, worker: None };
         #[expect(clippy::cast_possible_truncation, reason = "a transaction fires far fewer")]
         let mut index = fired.buried as u16;
         fired.buried += 1;

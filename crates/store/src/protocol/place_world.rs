@@ -63,7 +63,7 @@ impl Protocol for PlaceWorld {
         }
         AssignWorld { universe: *universe, world: *world, assignment: to.clone() }.run(tx).await?;
         for (index, (worker, frame)) in (0u16..).zip(mail) {
-            mailbox::write(tx, *universe, *worker, (0, index), frame.clone())?;
+            mailbox::write(tx, *universe, *worker, (mailbox::AT_ONCE_NS, index), frame.clone())?;
             mailbox::bump(tx, *universe, *worker)?;
         }
         Ok(Placed::Now)

@@ -145,6 +145,7 @@ impl ReapEffects {
             attempts: held.as_ref().map_or(0, |held| held.claim.attempt),
             item: held.map_or_else(|| bytes.to_vec(), |held| cbor::encode(&held.item)),
             at_ns: self.now_ns,
+            worker: None,
         };
         tx.delete(key)?;
         #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]

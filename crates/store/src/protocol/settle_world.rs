@@ -4,6 +4,7 @@
 //! that is enqueued meanwhile makes this commit conflict and keeps its hint.
 //! Unknown commit: run again; it is idempotent.
 
+use super::require_world;
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{inbox_cursor, inbox_entry, ready},
@@ -37,7 +38,8 @@ impl Protocol for SettleWorld {
         if !waiting.items.is_empty() {
             return Ok(Settled::Busy);
         }
-        ready::remove(tx, universe, world)?;
+        let meta = require_world(tx, universe, world).await?;
+        ready::remove(tx, universe, world, meta.ready_priority())?;
         Ok(Settled::Idle)
     }
 }

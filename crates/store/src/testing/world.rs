@@ -37,6 +37,7 @@ impl HandmadeWorld {
             first_record: Record::CHAIN_START,
             first_height: Height::GENESIS,
             lineage: None,
+            priority: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
         world_meta::write(&mut tx, universe, world, &meta)?;
