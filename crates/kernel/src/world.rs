@@ -5,6 +5,7 @@
 //! not happen.
 
 use crate::{
+    cells::Cells,
     host::QueryView,
     intents::OpenIntent,
     manifest::{CompiledManifest, ManifestError},
@@ -118,6 +119,10 @@ impl World {
     /// How many cells were written since the last snapshot: what the next one has to make nodes for.
     pub fn written_cells(&self) -> usize {
         self.state.cells.written()
+    }
+
+    pub fn cells(&self) -> &Cells {
+        &self.state.cells
     }
 
     /// The parent whose receipts answer this fork, while they do.

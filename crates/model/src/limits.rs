@@ -181,3 +181,6 @@ pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
 
 /// The name of a universe: it stands in every address.
 pub const UNIVERSE_NAME_BYTES_MAX: usize = 64;
+
+/// The name of a world: another way to write its id.
+pub const WORLD_NAME_BYTES_MAX: usize = 256;

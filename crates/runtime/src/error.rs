@@ -40,6 +40,8 @@ pub enum RuntimeError {
     ForkMidStep { world: WorldId, height: Height },
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
+    #[error("{0}")]
+    EventInvalid(String),
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
 }
@@ -59,6 +61,7 @@ impl Coded for RuntimeError {
             Self::ObjectLost { .. } => Code::ObjectMissing,
             Self::ForkMidStep { .. } => Code::ForkInvalid,
             Self::Unassigned(_) => Code::WorldUnassigned,
+            Self::EventInvalid(_) => Code::EventInvalid,
             Self::CallTimeout { .. } => Code::CallTimeout,
         }
     }

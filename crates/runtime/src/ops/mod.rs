@@ -3,6 +3,7 @@
 //! All calls are idempotent and return typed errors; the server puts HTTP on it. What only reads takes no lease and stops
 //! no world; what must write to a world that a worker holds is asked of that worker.
 
+mod cells;
 mod dead_letters;
 mod effects;
 mod ingress;
@@ -12,6 +13,7 @@ mod timers;
 mod workers;
 mod worlds;
 
+pub use cells::{At, CellDifference};
 pub use snapshots::Upkeep;
 
 use crate::{Plane, calls::Calls, worker::WorldWorker};

@@ -5,9 +5,11 @@ use futures_util::FutureExt;
 use mundi_adapters::{
     blob::BlobAdapter,
     fabric::FabricAdapter,
+    fork::ForkAdapter,
     http::HttpAdapter,
     llm::LlmAdapter,
     process::ProcessAdapter,
+    spawn::SpawnAdapter,
     worker::{AdapterWorker, TimerWorker, TimerWorkerConfig},
 };
 use mundi_engine::Engine;
@@ -81,6 +83,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         );
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs.clone())));
         worker = worker.serve(Arc::new(FabricAdapter::new(engine, blobs, clock)));
+        worker = worker.serve(Arc::new(SpawnAdapter::new(plane.clone())));
+        worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }
