@@ -1,7 +1,7 @@
 //! What goes into a world, and the replies that come out.
 
 use super::Ops;
-use crate::{Plane, RuntimeError};
+use crate::{Plane, RuntimeError, trace::TraceContext};
 use mundi_model::{
     InboxSeq, WorldId, limits,
     record::{InboxItem, ReplyOutcome},
@@ -28,8 +28,13 @@ impl<P: Plane> Ops<P> {
         })
     }
 
-    /// Puts items into a world's inbox, together and in their order.
-    pub async fn enqueue_batch(&self, world: WorldId, items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+    /// Puts items into a world's inbox, together and in their order. An item that belongs to no trace begins one.
+    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
+    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+        for NewItem { item: InboxItem { origin, .. }, .. } in &mut items {
+            let trace = origin.trace.get_or_insert_with(|| TraceContext::root(self.plane.random()).to_string());
+            tracing::debug!(trace, "ingress");
+        }
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         Ok(enqueue(engine, clock, blobs, self.universe, world, items, limits::DEDUPE_WINDOW_NS).await?)
     }
