@@ -4,7 +4,7 @@
 //! blocks. A thread that sleeps and wakes costs several times what a small commit does, so the two tell
 //! different things.
 
-use crate::machine::Used;
+use crate::{latency::Latencies, machine::Used};
 use std::{
     sync::{
         Arc,
@@ -20,6 +20,8 @@ pub(crate) struct Done {
     pub(crate) per_second: f64,
     pub(crate) cpu_us: f64,
     pub(crate) written_bytes: f64,
+    /// How long an operation took: the median, and what 95 and 99 of 100 stay below.
+    pub(crate) latency_us: [f64; 3],
 }
 
 /// What a client is.
@@ -35,6 +37,7 @@ struct Progress {
     warm: AtomicBool,
     stop: AtomicBool,
     records: AtomicU64,
+    latencies: Latencies,
 }
 
 /// Runs `clients` loops for some time. `operation` gets the number of its client and of its turn, and
@@ -53,9 +56,11 @@ where
                 if progress.stop.load(Relaxed) {
                     return;
                 }
+                let begun = Instant::now();
                 let done = operation(client, turn).await;
                 if progress.warm.load(Relaxed) {
                     progress.records.fetch_add(done, Relaxed);
+                    progress.latencies.note(begun.elapsed());
                 }
             }
         }
@@ -87,5 +92,10 @@ fn watch(progress: &Progress, time: Duration) -> Done {
     progress.stop.store(true, Relaxed);
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let (done, written) = (done.max(1) as f64, after.written_bytes_since(before) as f64);
-    Done { per_second: done / seconds, cpu_us: after.cpu_us_since(before) / done, written_bytes: written / done }
+    Done {
+        per_second: done / seconds,
+        cpu_us: after.cpu_us_since(before) / done,
+        written_bytes: written / done,
+        latency_us: [0.5, 0.95, 0.99].map(|share| progress.latencies.below_us(share)),
+    }
 }

@@ -21,8 +21,10 @@ use tokio::runtime::Runtime;
 /// Record size of the raw limit; a put has a key of 24 bytes and fills the rest.
 const RECORD_BYTES: usize = 300;
 const KEY_BYTES: usize = 24;
-/// How many items a queue's low-water mark lags behind at most.
-const MARK_EVERY: u64 = 64;
+/// What a worker claims at a time when there is enough.
+const CLAIM_BATCH: usize = 16;
+/// Items that a shard is filled with for each second of claiming: more than can be claimed.
+const QUEUED_PER_SECOND: u64 = 2_000;
 /// Worlds that the queue workloads spread over.
 const WORLDS: usize = 64;
 
@@ -174,27 +176,33 @@ impl Bench {
         Ok(())
     }
 
-    /// Items of a queue, claimed from a low-water mark and then acknowledged; early and late.
+    /// Items of a queue, claimed from a low-water mark and then acknowledged one by one; at first, and after many were.
     fn claim_and_acknowledge(&mut self, folder: &Path) -> Outcome {
-        self.report.progress("claim and acknowledge");
-        let (mut early, mut late) = (Vec::new(), Vec::new());
-        for run in 0..self.settings.common.runs {
-            let queue = Arc::new(WorkQueue::new(Embedded::open(folder.join(format!("{run}")))?));
-            let measured = |queue: Arc<WorkQueue>| {
-                measure(&self.runtime, Kind::Tasks, WORLDS, self.time(), move |shard, _| {
-                    let queue = queue.clone();
-                    async move { queue.produce_claim_acknowledge(shard).await }
-                })
-            };
-            early.push(measured(queue.clone()));
-            measured(queue.clone());
-            late.push(measured(queue));
-        }
-        for (name, done) in [("at first", &early), ("after many", &late)] {
-            self.rates(&format!("produce, claim, acknowledge, {name}"), done);
-            let cpu = done.iter().map(|done| done.cpu_us).collect();
-            let goal = Some("<= 30".to_owned());
-            self.report.add(format!("produce, claim, acknowledge, {name}, processor time"), "us/item", cpu).goal = goal;
+        for batch in [1, CLAIM_BATCH] {
+            let (mut early, mut late) = (Vec::new(), Vec::new());
+            for run in 0..self.settings.common.runs {
+                self.report.progress(&format!("claims of {batch}, each item acknowledged"));
+                let queue = Arc::new(WorkQueue::new(Embedded::open(folder.join(format!("{batch}-{run}")))?));
+                let measured = |queue: Arc<WorkQueue>| {
+                    self.runtime.block_on(queue.fill(QUEUED_PER_SECOND * self.settings.common.seconds))?;
+                    let clients = queue.clone();
+                    let done = measure(&self.runtime, Kind::Tasks, WORLDS, self.time(), move |shard, _| {
+                        let queue = clients.clone();
+                        async move { queue.claim_acknowledge(shard, batch).await }
+                    });
+                    Ok::<_, Box<dyn Error>>(done)
+                };
+                early.push(measured(queue.clone())?);
+                measured(queue.clone())?;
+                late.push(measured(queue)?);
+            }
+            for (when, done) in [("at first", &early), ("after many", &late)] {
+                let name = format!("claims of {batch}, acknowledged, {when}");
+                self.rates(&name, done);
+                let cpu = done.iter().map(|done| done.cpu_us).collect();
+                let goal = Some("<= 30".to_owned());
+                self.report.add(format!("{name}, processor time"), "us/item", cpu).goal = goal;
+            }
         }
         Ok(())
     }
@@ -340,7 +348,7 @@ async fn drain_one(engine: &Embedded, world: usize, turn: u64, batch: usize, ite
     counted(drain.await) * batch as u64
 }
 
-/// A sharded queue: items are claimed from a remembered low-water mark.
+/// A sharded queue. The low-water mark of a shard is a key that each claim moves, so that no claim looks at consumed items.
 struct WorkQueue {
     engine: Embedded,
     produced: Vec<AtomicU64>,
@@ -351,34 +359,68 @@ impl WorkQueue {
         Self { engine, produced: (0..WORLDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
+    /// Puts so many items into each shard.
+    async fn fill(&self, items: u64) -> Result<(), Box<dyn Error>> {
+        for (shard, produced) in self.produced.iter().enumerate() {
+            let first = produced.fetch_add(items, Relaxed);
+            for chunk in 0..items.div_ceil(1_000) {
+                let mut tx = self.engine.begin().await?;
+                for number in chunk * 1_000..items.min((chunk + 1) * 1_000) {
+                    tx.put(&key_of(b'q', shard as u64, first + number), vec![7; 200])?;
+                }
+                tx.commit().await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Three durable transactions: produce an item, claim the head of the shard, acknowledge it.
     async fn produce_claim_acknowledge(&self, shard: usize) -> u64 {
         let number = self.produced[shard].fetch_add(1, Relaxed);
-        let (shard, pending) = (shard as u64, key_of(b'q', shard as u64, number));
-        let inflight = key_of(b'f', shard, number);
-        // The mark is moved now and then, so a claim passes over some tombstones, and never over all.
-        let mark = key_of(b'q', shard, number - number % MARK_EVERY);
-        let item = async {
+        let produce = async {
             let mut tx = self.engine.begin().await?;
-            tx.put(&pending, vec![7; 200])?;
-            tx.commit().await?;
-
-            let mut tx = self.engine.begin().await?;
-            let end = key_of(b'q', shard, u64::MAX);
-            let page = tx.range(RangeRead::new(mark.to_vec(), end.to_vec(), 1)).await?;
-            for (key, value) in page.items {
-                tx.delete(&key)?;
-                tx.put(&inflight, value)?;
-            }
-            tx.commit().await?;
-
-            let mut tx = self.engine.begin().await?;
-            tx.get(&inflight).await?;
-            tx.delete(&inflight)?;
-            tx.put(&key_of(b'r', shard, 0), vec![7; 64])?;
+            tx.put(&key_of(b'q', shard as u64, number), vec![7; 200])?;
             tx.commit().await
         };
-        counted(item.await)
+        counted(produce.await).min(self.claim_acknowledge(shard, 1).await)
+    }
+
+    /// Claims some items at the head of the shard in one transaction, and acknowledges each in another.
+    async fn claim_acknowledge(&self, shard: usize, batch: usize) -> u64 {
+        let claimed = match self.claim(shard as u64, batch).await {
+            Ok(claimed) => claimed,
+            Err(error) => return counted(Err(error)),
+        };
+        let mut done = 0;
+        for inflight in claimed {
+            let acknowledge = async {
+                let mut tx = self.engine.begin().await?;
+                tx.get(&inflight).await?;
+                tx.delete(&inflight)?;
+                tx.put(&key_of(b'r', shard as u64, 0), vec![7; 64])?;
+                tx.commit().await
+            };
+            done += counted(acknowledge.await);
+        }
+        done
+    }
+
+    async fn claim(&self, shard: u64, batch: usize) -> Result<Vec<Vec<u8>>, CommitError> {
+        let mut tx = self.engine.begin().await?;
+        let (mark_key, end) = (key_of(b'm', shard, 0), key_of(b'q', shard, u64::MAX));
+        let mark = tx.get_snapshot(&mark_key).await?.unwrap_or_else(|| key_of(b'q', shard, 0).to_vec().into());
+        let page = tx.range(RangeRead::new(mark, end.to_vec(), batch)).await?;
+        let mut claimed = Vec::new();
+        for (key, value) in page.items {
+            let mut inflight = key.to_vec();
+            inflight[..8].fill(b'f');
+            tx.delete(&key)?;
+            tx.put(&inflight, value)?;
+            tx.put(&mark_key, key)?;
+            claimed.push(inflight);
+        }
+        tx.commit().await?;
+        Ok(claimed)
     }
 }
 

@@ -51,3 +51,11 @@ impl Used {
         self.written_bytes - before.written_bytes
     }
 }
+
+/// The memory of this process that is in use, after everything that can be given back was.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
+    1_024 * kib.unwrap_or(0u64)
+}

@@ -8,9 +8,11 @@
 mod clients;
 mod content;
 mod engine;
+mod latency;
 mod machine;
 mod raw;
 mod report;
+mod runtime;
 mod store;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -33,6 +35,8 @@ enum What {
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
     Store(store::Settings),
+    /// The runtime plane: calls through full turns, effects, timers, forks, memory, hand-over; beside a raw synced log.
+    Runtime(runtime::Settings),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.what {
         What::Engine(settings) => engine::run(&settings),
         What::Store(settings) => store::run(&settings),
+        What::Runtime(settings) => runtime::run(&settings),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -68,6 +68,11 @@ macro_rules! codes {
                 match self { $(Self::$variant => Kind::$kind,)* }
             }
 
+            /// The code of this name, if there is one.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == name)
+            }
+
             /// One sentence, as it stands at the head of the code's page.
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)* }
@@ -214,6 +219,20 @@ codes! {
     EffectCancelled = "EFFECT_CANCELLED", Invalid, "An operator ended an effect before it was carried out.";
     DeadLetterNotFound = "DEAD_LETTER_NOT_FOUND", NotFound, "There is no dead letter at this place of the queue.";
     DeadLetterUnusable = "DEAD_LETTER_UNUSABLE", Invalid, "A dead letter cannot be replayed: its item cannot be read, or nobody waits for it any more.";
+
+    // Server.
+    NameInvalid = "NAME_INVALID", Invalid, "A text cannot be the name of what it was given to.";
+    ConfigInvalid = "CONFIG_INVALID", Invalid, "The configuration has a key that is not known, or a value that cannot be used.";
+    RequestInvalid = "REQUEST_INVALID", Invalid, "A request is not what its address takes.";
+    RequestTooLarge = "REQUEST_TOO_LARGE", Invalid, "A request has more bytes, items or headers than the server takes.";
+    RequestTimeout = "REQUEST_TIMEOUT", Unavailable, "A request did not arrive, or was not answered, within its time.";
+    RouteNotFound = "ROUTE_NOT_FOUND", NotFound, "Nothing is served at this address, or not by this method.";
+    TokenMissing = "TOKEN_MISSING", Invalid, "The server asks for a token, and the request carries none that it knows.";
+    TokenDenied = "TOKEN_DENIED", Invalid, "The token is known, and does not allow what is asked for.";
+    TokenNotFound = "TOKEN_NOT_FOUND", NotFound, "No token has this id.";
+    OriginDenied = "ORIGIN_DENIED", Invalid, "A request without a token names another host, or comes from a web page of another one.";
+    ServerBusy = "SERVER_BUSY", Full, "The server handles as many requests as it may.";
+    NodeDraining = "NODE_DRAINING", Unavailable, "The process finishes what it has and takes nothing new.";
 }
 
 impl fmt::Display for Code {

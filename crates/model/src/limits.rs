@@ -178,3 +178,6 @@ pub const UNSETTLED_CELLS_MAX: usize = 10_000;
 
 /// A manifest with its inline schemas.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
+
+/// The name of a universe: it stands in every address.
+pub const UNIVERSE_NAME_BYTES_MAX: usize = 64;

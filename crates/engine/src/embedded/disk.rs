@@ -1,6 +1,8 @@
 //! Every file that the engine itself writes is reached through this trait, so that tests can put a
 //! faulty disk under it. (The tree writes its own files: see `mod.rs` for what guards those.)
 
+use super::direct::Direct;
+use parking_lot::Mutex;
 use std::{
     fs::{self, File, OpenOptions},
     io,
@@ -37,6 +39,9 @@ pub trait DiskFile: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
+    /// Writes behind everything that the file holds, and makes it durable. What was in the file behind the bytes may
+    /// become zeros.
+    fn append(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
 impl dyn DiskFile + '_ {
@@ -92,11 +97,13 @@ impl Disk for Folder {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path(name))?))
+        let path = self.path(name);
+        Ok(Arc::new(FolderFile::new(OpenOptions::new().read(true).write(true).open(&path)?, &path)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).create_new(true).open(self.path(name))?))
+        let path = self.path(name);
+        Ok(Arc::new(FolderFile::new(OpenOptions::new().read(true).write(true).create_new(true).open(&path)?, &path)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -116,20 +123,45 @@ impl Disk for Folder {
     }
 }
 
-impl DiskFile for File {
+/// A file of the operating system, through the page cache; appended to past it, where that can be had.
+struct FolderFile {
+    file: File,
+    direct: Mutex<Option<Direct>>,
+}
+
+impl FolderFile {
+    fn new(file: File, path: &Path) -> Self {
+        Self { file, direct: Mutex::new(Direct::open(path)) }
+    }
+}
+
+impl DiskFile for FolderFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        FileExt::read_at(self, buffer, offset)
+        self.file.read_at(buffer, offset)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
-        FileExt::write_at(self, bytes, offset)
+        self.file.write_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
+    }
+
+    fn append(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut direct = self.direct.lock();
+        match direct.as_mut().map(|direct| direct.append(&self.file, offset, bytes)) {
+            // The file system opened it so, and will not write it so.
+            Some(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => *direct = None,
+            Some(done) => return done,
+            None => {}
+        }
+        drop(direct);
+        self.file.write_all_at(bytes, offset)?;
+        self.sync()
     }
 }

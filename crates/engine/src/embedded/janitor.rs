@@ -87,6 +87,7 @@ impl Janitor {
 
     /// The first thread: files, log segments, watermark.
     pub(super) fn run(&self, shared: &Shared) {
+        yield_to_commits();
         loop {
             let mut state = self.state.lock();
             while !state.committed && !state.sealed && !state.stopped {
@@ -128,6 +129,7 @@ impl Janitor {
 
     /// The second thread: merges files until they are in order.
     pub(super) fn merge(&self, shared: &Shared) {
+        yield_to_commits();
         loop {
             let mut state = self.state.lock();
             while !state.merge && !state.stopped {
@@ -171,4 +173,11 @@ impl Janitor {
             self.done.wait_for(&mut state, PAUSE);
         }
     }
+}
+
+/// Gives this thread a smaller share of a busy processor. It may lag: commits wait for it before it lags too far.
+fn yield_to_commits() {
+    const NICE: i32 = 10;
+    // On Linux a process of its own for this purpose is a thread, and everybody may ask for less.
+    let _as_before = rustix::process::setpriority_process(None, NICE);
 }

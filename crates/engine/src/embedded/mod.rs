@@ -15,10 +15,12 @@
 
 mod backup;
 mod conflicts;
+mod direct;
 pub mod disk;
 mod folder;
 mod janitor;
 mod log;
+mod passage;
 mod queue;
 mod sequencer;
 pub mod sim_disk;
@@ -197,12 +199,12 @@ impl Embedded {
 
     fn start(path: &Path, shared: Arc<Shared>, lock: folder::Lock) -> Result<Self, EngineError> {
         // Two groups: one being applied, one waiting, while the sequencer syncs a third.
-        let (applier, durable) = mpsc::sync_channel(1);
+        let (applier, work) = mpsc::sync_channel(1);
         let sequencer = Sequencer::new(shared.clone(), applier);
         let (for_applier, for_janitor, for_merge) = (shared.clone(), shared.clone(), shared.clone());
         let mut inner = Inner { shared, threads: Vec::new(), path: path.to_owned(), _lock: lock };
         inner.spawn("mundi-sequencer", move || sequencer.run())?;
-        inner.spawn("mundi-applier", move || sequencer::apply(&for_applier, &durable))?;
+        inner.spawn("mundi-applier", move || passage::apply(&for_applier, &work))?;
         inner.spawn("mundi-janitor", move || for_janitor.janitor.run(&for_janitor))?;
         inner.spawn("mundi-merge", move || for_merge.janitor.merge(&for_merge))?;
         Ok(Self(Arc::new(inner)))

@@ -72,10 +72,6 @@ impl Queue {
         true
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.state.lock().waiting.is_empty()
-    }
-
     /// Closes, and lets go of what waits: their commits are answered as unknown.
     pub(super) fn abandon(&self) {
         let mut state = self.state.lock();

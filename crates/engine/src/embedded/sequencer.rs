@@ -2,32 +2,27 @@
 //!
 //! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
 //! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
-//! with the load, and a lone commit never waits for company. The applier then makes the group visible
-//! and only after that answers.
+//! with the load, and a lone commit never waits for company. While a frame is synced, the applier puts it
+//! into the tree; see `passage.rs`.
 
 use super::{
     Shared,
-    conflicts::RecentWrites,
-    log::{
-        AppendError,
-        frame::{FrameBuilder, FramePlace},
-    },
+    conflicts::{RecentWrites, Writes},
+    log::frame::{FrameBuilder, FramePlace},
+    passage::{Callers, Passage, Work, refuse_all},
     queue::{Answer, Proposal},
 };
 use crate::{
-    CommitError, Committed, EngineError,
-    overlay::{Write, added},
+    CommitError, EngineError,
+    overlay::{Overlay, Write, added},
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
 use mundi_model::{Stamp, limits};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::{Arc, mpsc},
 };
-
-/// The writes of a group in order; of two on one key, the later holds.
-type Writes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A group ends before this many bytes, so that a frame stays far below the limit of the log.
 const GROUP_BYTES: usize = 8 << 20;
@@ -36,22 +31,13 @@ const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
 const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
 
-/// A group that is on disk; or none, and only answers that wait for those before.
-pub(super) struct Durable {
-    pub(super) version: u64,
-    pub(super) frame: Bytes,
-    pub(super) answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
-    pub(super) conflicts: Vec<oneshot::Sender<Answer>>,
-}
+/// A group with so few writes is put into the tree before the applier would have woken up.
+const STAGED_HERE_MAX: usize = 8;
 
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
-    applier: mpsc::SyncSender<Durable>,
+    applier: mpsc::SyncSender<Work>,
     recent: RecentWrites,
-    /// Groups that are on disk and perhaps not yet in the tree.
-    unapplied: VecDeque<(u64, Writes)>,
-    /// Counters that the group in the making has added to, and where in it their sums stand.
-    sums: BTreeMap<Bytes, usize>,
 }
 
 /// What the sequencer found out for one commit.
@@ -67,17 +53,16 @@ struct Found {
 #[derive(Default)]
 struct Group {
     writes: Writes,
+    /// Where the last write to each key stands; made for the first commit that depends on what others wrote.
+    places: Option<BTreeMap<Bytes, usize>>,
     bytes: usize,
-    answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
-    /// Commits that lost a race. They are told once the winner is visible: sooner, they would run again on the
-    /// state that they have just lost on.
-    conflicts: Vec<oneshot::Sender<Answer>>,
+    callers: Callers,
 }
 
 impl Sequencer {
-    pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Durable>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Work>) -> Self {
         let recent = RecentWrites::new(shared.snapshots.newest().version);
-        Self { shared, applier, recent, unapplied: VecDeque::new(), sums: BTreeMap::new() }
+        Self { shared, applier, recent }
     }
 
     /// Runs until the queue is closed.
@@ -96,112 +81,76 @@ impl Sequencer {
     }
 
     fn commit_group(&mut self, proposals: &mut impl Iterator<Item = Proposal>) {
-        let oldest = self.shared.oldest_snapshot();
-        self.recent.forget_up_to(oldest.version);
-        self.forget_applied();
-        self.sums.clear();
+        let applied = self.shared.snapshots.newest().version;
+        self.recent.tidy(self.shared.oldest_snapshot().version, applied);
         let version = self.shared.log.next_version();
         let mut group = self.sequence(version, proposals);
-        if group.answers.is_empty() {
-            let newest = self.shared.snapshots.newest().version;
-            self.hand_on(Durable {
-                version: newest,
-                frame: Bytes::new(),
-                answers: Vec::new(),
-                conflicts: group.conflicts,
-            });
-            return;
+        if group.callers.answers.is_empty() {
+            return self.refuse_in_order(applied + 1 == version, group.callers.conflicts);
         }
         // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
         group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let appended = self.shared.log.append(|place| encode(&group, place));
-        match appended {
-            Ok(frame) => {
-                self.recent.keep();
-                self.shared.watermark.note(version);
-                self.shared.janitor.note_commit();
-                let Group { writes, answers, conflicts, .. } = group;
-                self.unapplied.push_back((version, writes));
-                self.hand_on(Durable { version, frame, answers, conflicts });
+        let prepared = match self.shared.log.prepare(|place| encode(&group, place)) {
+            Ok(prepared) => prepared,
+            Err(error) => return group.callers.fail(&error.into()),
+        };
+        let passage = Arc::new(Passage::new(version, prepared.frame.clone()));
+        if group.writes.len() <= STAGED_HERE_MAX && applied + 1 == version {
+            passage.stage(&self.shared);
+        } else if self.applier.send(Work::Group(passage.clone())).is_err() {
+            self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
+            return group.callers.fail(&EngineError::Closed.into());
+        }
+        match self.shared.log.append(prepared) {
+            Ok(()) => {
+                self.recent.note(version, group.writes);
+                passage.settle(&self.shared, group.callers);
             }
-            Err(failure) => {
-                self.recent.take_back(version);
-                let error = match failure {
-                    AppendError::NotWritten(error) => CommitError::Engine(error),
-                    AppendError::Unknown(error) => CommitError::Unknown(error),
-                };
-                fail_all(group.answers, &error);
-                refuse_all(group.conflicts);
+            Err(error) => {
+                if passage.take_back(&self.shared).is_err() {
+                    self.shared.queue.abandon(); // neither the log nor the tree can be used
+                }
+                group.callers.fail(&CommitError::Unknown(error));
             }
+        }
+    }
+
+    fn refuse_in_order(&self, all_shown: bool, conflicts: Vec<oneshot::Sender<Answer>>) {
+        if all_shown {
+            refuse_all(conflicts);
+        } else if self.applier.send(Work::Refuse(conflicts)).is_err() {
+            self.shared.queue.abandon();
         }
     }
 
     /// Puts commits in order until the group is full. Those that lost a race are answered here.
     fn sequence(&mut self, version: u64, proposals: &mut impl Iterator<Item = Proposal>) -> Group {
         let mut group = Group::default();
-        while group.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
+        while group.callers.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
             let Some(proposal) = proposals.next() else { break };
-            if !self.recent.allow(&proposal.overlay, proposal.snapshot.at().version) {
-                group.conflicts.push(proposal.answer);
+            let allowed = self.recent.allow(&proposal.overlay, proposal.snapshot.at().version);
+            if !allowed || !group.allows(&proposal.overlay) {
+                group.callers.conflicts.push(proposal.answer);
                 continue;
             }
             // A group has fewer than 2^16 commits.
-            let order = u16::try_from(group.answers.len()).unwrap_or(u16::MAX);
-            match self.look_up(&proposal, version, &group) {
-                Ok(found) => self.resolve(version, Stamp::new(version, order), proposal, found, &mut group),
+            let order = u16::try_from(group.callers.answers.len()).unwrap_or(u16::MAX);
+            match self.look_up(&proposal, &mut group) {
+                Ok(found) => group.add(Stamp::new(version, order), proposal, found),
                 Err(error) => refuse(proposal, error.into()),
             }
         }
         group
     }
 
-    /// Adds the writes of one commit to the group, with ranges, additions and stamps filled in.
-    fn resolve(&mut self, version: u64, stamp: Stamp, proposal: Proposal, found: Found, group: &mut Group) {
-        let Proposal { overlay, cleared_keys, answer, .. } = proposal;
-        for key in cleared_keys.into_iter().chain(found.cleared_since) {
-            self.write(group, version, key, None);
-        }
-        for (key, write) in overlay.writes.into_writes() {
-            match write {
-                Write::Put(value) => self.write(group, version, key, Some(value)),
-                Write::Delete => self.write(group, version, key, None),
-                Write::Add(_) => {}
-            }
-        }
-        for (key, sum) in found.sums {
-            self.write_sum(group, version, key, sum);
-        }
-        for put in overlay.stamped {
-            self.write(group, version, put.key(stamp), Some(put.value));
-        }
-        group.answers.push((answer, stamp));
-    }
-
-    fn write(&mut self, group: &mut Group, version: u64, key: Bytes, value: Option<Bytes>) {
-        if !self.sums.is_empty() {
-            self.sums.remove(&key);
-        }
-        self.recent.note(&key, version);
-        group.push(key, value);
-    }
-
-    /// A counter stands in the group once, however many commits add to it.
-    fn write_sum(&mut self, group: &mut Group, version: u64, key: Bytes, sum: Bytes) {
-        if let Some(&place) = self.sums.get(&key) {
-            group.writes[place].1 = Some(sum);
-            return;
-        }
-        self.recent.note(&key, version);
-        self.sums.insert(key.clone(), group.writes.len());
-        group.push(key, Some(sum));
-    }
-
     /// What only the sequencer knows of a commit. First of all, because it can fail.
-    fn look_up(&mut self, proposal: &Proposal, version: u64, group: &Group) -> Result<Found, EngineError> {
+    fn look_up(&self, proposal: &Proposal, group: &mut Group) -> Result<Found, EngineError> {
         let mut found = Found::default();
         let (mut bytes, snapshot) = (0, proposal.snapshot.at().version);
         for (start, end) in &proposal.overlay.cleared {
-            for key in self.recent.written_after(snapshot, start, end) {
+            let in_group = group.places().range::<Bytes, _>(start..end.max(start)).map(|(key, _)| key);
+            let written: BTreeSet<&Bytes> = self.recent.written_after(snapshot, start, end).chain(in_group).collect();
+            for key in written {
                 bytes += key.len() + PER_WRITE_BYTES;
                 if bytes > limits::TRANSACTION_BYTES_MAX {
                     return Err(EngineError::TransactionTooLarge);
@@ -211,7 +160,7 @@ impl Sequencer {
         }
         for (key, write) in proposal.overlay.writes.iter() {
             if let Write::Add(delta) = write {
-                let before = self.current(key, version, group)?;
+                let before = self.current(key, group)?;
                 found.sums.push((key.clone(), added(before.as_ref(), *delta)));
             }
         }
@@ -219,38 +168,14 @@ impl Sequencer {
     }
 
     /// The value of a key after all that has been sequenced.
-    fn current(&mut self, key: &Bytes, version: u64, group: &Group) -> Result<Option<Bytes>, EngineError> {
-        if let Some(&place) = self.sums.get(key) {
+    fn current(&self, key: &Bytes, group: &mut Group) -> Result<Option<Bytes>, EngineError> {
+        if let Some(&place) = group.places().get(key) {
             return Ok(group.writes[place].1.clone());
         }
         let newest = self.shared.snapshots.newest();
-        match self.recent.last_written(key) {
-            Some(last) if last == version => Ok(last_write(&group.writes, key)),
-            Some(last) if last > newest.version => {
-                let group = self.unapplied.iter().find(|(version, _)| *version == last);
-                Ok(group.and_then(|(_, writes)| last_write_sorted(writes, key)))
-            }
-            _ => self.shared.tree.get(key, newest.seqno),
-        }
-    }
-
-    /// Lets a group become visible, here or by the applier. When nothing is to be synced meanwhile, and the
-    /// applier, which would have to wake up first, has nothing to do, the answer comes sooner from this thread.
-    /// While the applier still has a group in hand, order demands that it gets this one, too.
-    fn hand_on(&self, durable: Durable) {
-        let all_applied = self.shared.snapshots.newest().version + 1 == self.shared.log.next_version();
-        let only_this = self.shared.snapshots.newest().version + 1 == durable.version;
-        if all_applied || (only_this && self.shared.queue.is_empty()) {
-            durable.make_visible(&self.shared);
-        } else if self.applier.send(durable).is_err() {
-            self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
-        }
-    }
-
-    fn forget_applied(&mut self) {
-        let applied = self.shared.snapshots.newest().version;
-        while self.unapplied.front().is_some_and(|(version, _)| *version <= applied) {
-            self.unapplied.pop_front();
+        match self.recent.value_after(newest.version, key) {
+            Some(value) => Ok(value.clone()),
+            None => self.shared.tree.get(key, newest.seqno),
         }
     }
 }
@@ -263,22 +188,55 @@ impl Drop for Sequencer {
 }
 
 impl Group {
-    fn push(&mut self, key: Bytes, value: Option<Bytes>) {
+    /// Whether a commit depends on nothing that those before it in the group have written.
+    fn allows(&mut self, overlay: &Overlay) -> bool {
+        let reads = &overlay.reads;
+        if reads.keys.is_empty() && reads.ranges.is_empty() {
+            return true;
+        }
+        let places = self.places();
+        !reads.keys.iter().any(|key| places.contains_key(key))
+            && !reads.ranges.iter().any(|(start, end)| places.range::<Bytes, _>(start..end.max(start)).next().is_some())
+    }
+
+    fn places(&mut self) -> &mut BTreeMap<Bytes, usize> {
+        let Self { places, writes, .. } = self;
+        places.get_or_insert_with(|| writes.iter().zip(0..).map(|((key, _), place)| (key.clone(), place)).collect())
+    }
+
+    /// Adds the writes of one commit, with ranges, additions and stamps filled in.
+    fn add(&mut self, stamp: Stamp, proposal: Proposal, found: Found) {
+        let Proposal { overlay, cleared_keys, answer, .. } = proposal;
+        for key in cleared_keys.into_iter().chain(found.cleared_since) {
+            self.write(key, None);
+        }
+        for (key, write) in overlay.writes.into_writes() {
+            match write {
+                Write::Put(value) => self.write(key, Some(value)),
+                Write::Delete => self.write(key, None),
+                Write::Add(_) => {}
+            }
+        }
+        for (key, sum) in found.sums {
+            self.write(key, Some(sum));
+        }
+        for put in overlay.stamped {
+            self.write(put.key(stamp), Some(put.value));
+        }
+        self.callers.answers.push((answer, stamp));
+    }
+
+    /// All writes of a group become visible at once: of several to one key, the last is enough.
+    fn write(&mut self, key: Bytes, value: Option<Bytes>) {
         self.bytes += PER_WRITE_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
+        if let Some(places) = &mut self.places {
+            match places.entry(key.clone()) {
+                Entry::Occupied(place) => return self.writes[*place.get()].1 = value,
+                Entry::Vacant(place) => drop(place.insert(self.writes.len())),
+            }
+        }
         self.writes.push((key, value));
     }
-}
-
-/// In a group that is complete, and so in order of keys.
-fn last_write_sorted(writes: &Writes, key: &Bytes) -> Option<Bytes> {
-    let end = writes.partition_point(|(written, _)| written <= key);
-    let (written, value) = writes.get(end.checked_sub(1)?)?;
-    if written == key { value.clone() } else { None }
-}
-
-fn last_write(writes: &Writes, key: &Bytes) -> Option<Bytes> {
-    let (_, value) = writes.iter().rev().find(|(written, _)| written == key)?;
-    value.clone()
 }
 
 fn encode(group: &Group, place: FramePlace) -> (Bytes, u64) {
@@ -291,39 +249,4 @@ fn encode(group: &Group, place: FramePlace) -> (Bytes, u64) {
 
 fn refuse(proposal: Proposal, error: CommitError) {
     let _gone = proposal.answer.send(Err(error));
-}
-
-fn refuse_all(conflicts: Vec<oneshot::Sender<Answer>>) {
-    for answer in conflicts {
-        let _gone = answer.send(Err(CommitError::Conflict));
-    }
-}
-
-fn fail_all(answers: Vec<(oneshot::Sender<Answer>, Stamp)>, error: &CommitError) {
-    for (answer, _) in answers {
-        let _gone = answer.send(Err(error.clone()));
-    }
-}
-
-/// The applier: makes durable groups visible, in order, while the sequencer syncs the next.
-pub(super) fn apply(shared: &Shared, durable: &mpsc::Receiver<Durable>) {
-    while let Ok(group) = durable.recv() {
-        group.make_visible(shared);
-    }
-}
-
-impl Durable {
-    /// Lets readers see the group, and only then answers.
-    fn make_visible(self, shared: &Shared) {
-        if !self.frame.is_empty() {
-            let snapshot = shared.tree.apply(self.version, &self.frame);
-            shared.snapshots.publish(snapshot);
-            shared.watches.wake_written(&self.frame);
-        }
-        refuse_all(self.conflicts);
-        for (answer, stamp) in self.answers {
-            let _gone = answer.send(Ok(Committed::At(stamp)));
-        }
-        shared.janitor.seal_if_large(&shared.tree);
-    }
 }

@@ -351,4 +351,14 @@ impl DiskFile for SimFile {
         content.sync();
         Ok(())
     }
+
+    /// Zeros to the end of the block, as a write past the page cache does.
+    fn append(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let end = offset + bytes.len() as u64;
+        let room = usize::try_from(end.next_multiple_of(4096).min(self.len()?.max(end)) - end).unwrap_or(0);
+        let padded: Vec<u8> = bytes.iter().copied().chain(std::iter::repeat_n(0, room)).collect();
+        let file: &dyn DiskFile = self;
+        file.write_all_at(offset, &padded)?;
+        self.sync()
+    }
 }

@@ -29,8 +29,10 @@ pub(super) struct Tree {
 
 /// Who holds it decides what comes next: a frame, or a fresh memory table.
 struct Order {
-    /// The last frame that was applied.
+    /// The last frame that was shown.
     version: u64,
+    /// A frame is in the tree that nobody may see yet.
+    staged: bool,
     /// The last frame in a memory table that waits to be written to a file.
     sealed_version: u64,
 }
@@ -47,10 +49,14 @@ impl Tree {
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)));
         let tree = guarded(path, || config.open())?;
         seqno.set(tree.get_highest_persisted_seqno().unwrap_or(0) + 1);
-        let mut opened =
-            Self { tree, path: path.to_owned(), seqno, order: Mutex::new(Order { version: 0, sealed_version: 0 }) };
+        let mut opened = Self {
+            tree,
+            path: path.to_owned(),
+            seqno,
+            order: Mutex::new(Order { version: 0, staged: false, sealed_version: 0 }),
+        };
         let version = opened.persisted_version()?;
-        *opened.order.get_mut() = Order { version, sealed_version: version };
+        *opened.order.get_mut() = Order { version, staged: false, sealed_version: version };
         Ok(opened)
     }
 
@@ -66,18 +72,49 @@ impl Tree {
         Snapshot { version: order.version, seqno: self.seqno.get() }
     }
 
-    /// Applies a frame and returns the state after it.
-    pub(super) fn apply(&self, version: u64, frame: &Bytes) -> Snapshot {
+    /// The newest state, if no frame is in the tree that must not be seen.
+    pub(super) fn newest_unless_staged(&self) -> Option<Snapshot> {
+        let order = self.order.lock();
+        (!order.staged).then(|| Snapshot { version: order.version, seqno: self.seqno.get() })
+    }
+
+    /// Takes in a frame that is not to be seen yet.
+    pub(super) fn stage(&self, frame: &Bytes) {
         let mut order = self.order.lock();
-        let seqno = self.insert(frame).0;
-        order.version = version;
-        Snapshot { version, seqno: seqno + 1 }
+        order.staged = true;
+        self.insert(frame::writes(frame));
+    }
+
+    /// The staged frame is the newest version from now on. Returns the state after it.
+    pub(super) fn show(&self, version: u64) -> Snapshot {
+        let mut order = self.order.lock();
+        (order.version, order.staged) = (version, false);
+        Snapshot { version, seqno: self.seqno.get() }
+    }
+
+    /// Overwrites the staged frame with what its keys held in the state before it.
+    pub(super) fn take_back(&self, frame: &Bytes, before: u64) -> Result<(), EngineError> {
+        let mut order = self.order.lock();
+        let mut old = Vec::new();
+        for (key, _) in frame::writes(frame) {
+            let value = self.get(&key, before)?;
+            old.push((key, value));
+        }
+        self.insert(old);
+        order.staged = false;
+        Ok(())
+    }
+
+    /// Applies a frame.
+    pub(super) fn apply(&self, version: u64, frame: &Bytes) {
+        self.stage(frame);
+        self.show(version);
     }
 
     /// Takes in a part of a state, writes it to files and merges them; counts its keys.
     pub(super) fn fill(&self, part: &Bytes) -> Result<u64, EngineError> {
         let order = self.order.lock();
-        let keys = self.insert(part).1;
+        let keys = self.insert(frame::writes(part));
         self.tree.rotate_memtable();
         drop(order);
         self.flush(self.seqno.get())?;
@@ -98,19 +135,19 @@ impl Tree {
         Ok(())
     }
 
-    /// Only under the lock that decides the order.
-    fn insert(&self, frame: &Bytes) -> (u64, u64) {
+    /// Only under the lock that decides the order. Counts the keys.
+    fn insert(&self, writes: impl IntoIterator<Item = (Bytes, Option<Bytes>)>) -> u64 {
         let seqno = self.seqno.next();
         let memtable = self.tree.active_memtable();
         let mut keys = 0;
-        for (key, value) in frame::writes(frame) {
+        for (key, value) in writes {
             memtable.insert(match value {
                 Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
                 None => InternalValue::new_tombstone(key, seqno),
             });
             keys += 1;
         }
-        (seqno, keys)
+        keys
     }
 
     pub(super) fn get(&self, key: &[u8], seqno: u64) -> Result<Option<Bytes>, EngineError> {

@@ -157,6 +157,11 @@ impl<'a> KeyReader<'a> {
         Ok(QueueSeq::from_bytes(self.take()?))
     }
 
+    /// All that is left, as text.
+    pub(crate) fn text(self) -> Result<String, StoreError> {
+        std::str::from_utf8(self.rest).map(str::to_owned).map_err(|_| self.bad())
+    }
+
     /// What was read so far cannot be.
     pub(crate) fn bad(&self) -> StoreError {
         bad_key(self.family, self.key)

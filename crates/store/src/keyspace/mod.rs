@@ -59,7 +59,9 @@ mod shard;
 pub mod snapshot;
 pub mod timer_dedupe;
 pub mod timer_due;
+pub mod token;
 pub mod universe_meta;
+pub mod universe_name;
 pub mod worker;
 pub mod world_meta;
 
@@ -69,6 +71,9 @@ pub use lane::Lane;
 pub use shard::{SHARDS, Shard};
 
 use mundi_model::UniverseId;
+
+/// Where the keys lie that belong to no universe: the names of universes, and tokens.
+pub(crate) const DIRECTORY: UniverseId = UniverseId::from_bytes([0; 16]);
 
 macro_rules! families {
     ($($(#[$doc:meta])* $name:ident = $ordinal:literal, $text:literal;)*) => {
@@ -129,6 +134,9 @@ families! {
     LineageChild = 0x28, "lineage/children";
     MailMark = 0x29, "mailboxes/low_water";
     MailDedupe = 0x2a, "mailboxes/dedupe";
+    // Of the directory.
+    UniverseName = 0x30, "directory/universes";
+    Token = 0x31, "directory/tokens";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";
 

@@ -59,13 +59,10 @@ impl Active {
     }
 }
 
-/// A frame that could not be made durable.
-#[derive(Debug)]
-pub(super) enum AppendError {
-    /// Nothing of it was written.
-    NotWritten(EngineError),
-    /// It may have been written, wholly or not.
-    Unknown(EngineError),
+/// A frame that knows its place.
+pub(super) struct Prepared {
+    pub(super) frame: Bytes,
+    checksum: u64,
 }
 
 impl Log {
@@ -107,30 +104,34 @@ impl Log {
         self.active.lock().next_version
     }
 
-    /// Writes and syncs one frame. `build` is told where it stands, and returns frame and checksum; it is
-    /// asked again if the frame has to go into another segment.
-    pub(super) fn append(&self, build: impl Fn(FramePlace) -> (Bytes, u64)) -> Result<Bytes, AppendError> {
+    /// Makes room for the next frame. `build` is told where it stands, and returns frame and checksum; it is asked
+    /// again if the frame has to go into another segment. Nothing of it is written.
+    pub(super) fn prepare(&self, build: impl Fn(FramePlace) -> (Bytes, u64)) -> Result<Prepared, EngineError> {
         let mut active = self.active.lock();
         let (mut frame, mut checksum) = build(active.place());
-        let frame_bytes = frame.len() as u64;
         if frame.len() > frame::HEADER_BYTES + frame::PAYLOAD_BYTES_MAX {
-            return Err(AppendError::NotWritten(EngineError::TransactionTooLarge));
+            return Err(EngineError::TransactionTooLarge);
         }
+        let frame_bytes = frame.len() as u64;
         if active.abandoned || active.end + frame_bytes > active.segment.len {
-            self.next_segment(&mut active, frame_bytes).map_err(AppendError::NotWritten)?;
+            self.next_segment(&mut active, frame_bytes)?;
             (frame, checksum) = build(active.place());
         }
-        let file = &active.segment.file;
-        let written = file.write_all_at(active.end, &frame).and_then(|()| file.sync());
-        if let Err(error) = written {
+        Ok(Prepared { frame, checksum })
+    }
+
+    /// Writes and syncs the frame that was just prepared. After an error it may have been written, wholly or not.
+    pub(super) fn append(&self, Prepared { frame, checksum }: Prepared) -> Result<(), EngineError> {
+        let mut active = self.active.lock();
+        if let Err(error) = active.segment.file.append(active.end, &frame) {
             active.abandoned = true;
             let name = segment::name(active.segment.header.number);
-            return Err(AppendError::Unknown(classify(&*self.disk, &name, "writing the log", error)));
+            return Err(classify(&*self.disk, &name, "writing the log", error));
         }
-        active.end += frame_bytes;
+        active.end += frame.len() as u64;
         active.next_version += 1;
         active.chain = checksum;
-        Ok(frame)
+        Ok(())
     }
 
     /// Goes on in another segment, with room for a frame of this size.
@@ -143,7 +144,7 @@ impl Log {
         };
         let name = segment::name(header.number);
         let failed = |error| classify(&*self.disk, &name, "beginning a log segment", error);
-        let len = self.segment_bytes.max(HEADER_BLOCK + frame_bytes);
+        let len = self.segment_bytes.max((HEADER_BLOCK + frame_bytes).next_multiple_of(HEADER_BLOCK));
         let ready = if len == self.segment_bytes { self.take_spare() } else { None };
         let (spare, file) = match ready {
             Some(ready) => ready,

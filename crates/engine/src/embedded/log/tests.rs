@@ -5,7 +5,7 @@
 
 use super::{
     super::sim_disk::{Call, Dice, Fault, SimDisk},
-    AppendError, Log,
+    Log,
     frame::{self, FrameBuilder},
     recover,
 };
@@ -48,18 +48,18 @@ impl Story {
             0 => self.dice.below(3 * SEGMENT_BYTES),
             _ => self.dice.below(600),
         };
-        let appended = self.log.append(|place| {
+        let prepared = self.log.prepare(|place| {
             let mut builder = FrameBuilder::with_capacity(0);
             builder.write(&content.to_be_bytes(), Some(&vec![content as u8; len as usize]));
             builder.finish(place)
         });
-        match appended {
-            Ok(_) => {
+        match prepared.map(|prepared| self.log.append(prepared)) {
+            Ok(Ok(())) => {
                 self.acknowledged.push(content);
                 self.open.clear();
             }
-            Err(AppendError::NotWritten(_)) => {}
-            Err(AppendError::Unknown(_)) => self.open.push(content),
+            Ok(Err(_)) => self.open.push(content),
+            Err(_) => {}
         }
     }
 
@@ -195,13 +195,12 @@ fn a_full_disk_is_named_and_nothing_is_applied() {
     while story.log.active.lock().end + 700 < SEGMENT_BYTES {
         story.append();
     }
-    let refused = story.log.append(|place| {
+    let refused = story.log.prepare(|place| {
         let mut builder = FrameBuilder::with_capacity(0);
         builder.write(b"large", Some(&[0; 4000]));
         builder.finish(place)
     });
-    let Err(AppendError::NotWritten(error)) = refused else { panic!("{refused:?}") };
-    assert_eq!(error.code(), Code::DiskFull);
+    assert_eq!(refused.err().map(|error| error.code()), Some(Code::DiskFull));
     story.reopen().unwrap();
 }
 

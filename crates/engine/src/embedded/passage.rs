@@ -1,0 +1,121 @@
+//! A group on its way: to the disk by the sequencer, and meanwhile into the tree by the applier. Whoever of the two comes
+//! last shows it to readers and then answers.
+//!
+//! What is in the tree and not yet shown is seen by nobody, because no snapshot reaches so far. If the disk fails, it is
+//! overwritten with what was there before, and only then does the sequencer go on. So at most one group is in the tree
+//! without being on disk, and a memory table is closed only between groups: no file ever holds such a group.
+
+use super::{Shared, queue::Answer};
+use crate::{CommitError, Committed, EngineError};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use mundi_model::Stamp;
+use parking_lot::{Condvar, Mutex};
+use std::sync::{Arc, mpsc};
+
+/// What the applier is given, in order.
+pub(super) enum Work {
+    Group(Arc<Passage>),
+    /// Commits that lost a race against a group that was given before.
+    Refuse(Vec<oneshot::Sender<Answer>>),
+}
+
+pub(super) struct Passage {
+    version: u64,
+    frame: Bytes,
+    state: Mutex<State>,
+    staged: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    staged: bool,
+    /// Who is to be told, once it is on disk.
+    durable: Option<Callers>,
+}
+
+/// Those who wait for a group.
+#[derive(Default)]
+pub(super) struct Callers {
+    pub(super) answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
+    /// Commits that lost a race. They are told once the winner is visible: sooner, they would run again on the
+    /// state that they have just lost on.
+    pub(super) conflicts: Vec<oneshot::Sender<Answer>>,
+}
+
+/// The applier's thread.
+pub(super) fn apply(shared: &Shared, work: &mpsc::Receiver<Work>) {
+    while let Ok(work) = work.recv() {
+        match work {
+            Work::Group(passage) => passage.stage(shared),
+            Work::Refuse(conflicts) => refuse_all(conflicts),
+        }
+    }
+}
+
+impl Passage {
+    pub(super) fn new(version: u64, frame: Bytes) -> Self {
+        Self { version, frame, state: Mutex::default(), staged: Condvar::new() }
+    }
+
+    /// Puts it into the tree. All groups before it have been shown or taken back.
+    pub(super) fn stage(&self, shared: &Shared) {
+        shared.janitor.seal_if_large(&shared.tree);
+        shared.tree.stage(&self.frame);
+        let mut state = self.state.lock();
+        state.staged = true;
+        let durable = state.durable.take();
+        drop(state);
+        self.staged.notify_one();
+        if let Some(callers) = durable {
+            self.show(shared, callers);
+        }
+    }
+
+    /// It is on disk.
+    pub(super) fn settle(&self, shared: &Shared, callers: Callers) {
+        let mut state = self.state.lock();
+        if state.staged {
+            drop(state);
+            self.show(shared, callers);
+        } else {
+            state.durable = Some(callers);
+        }
+    }
+
+    /// It did not reach the disk, or nobody knows: as if it had never been in the tree.
+    pub(super) fn take_back(&self, shared: &Shared) -> Result<(), EngineError> {
+        let mut state = self.state.lock();
+        while !state.staged {
+            self.staged.wait(&mut state);
+        }
+        shared.tree.take_back(&self.frame, shared.snapshots.newest().seqno)
+    }
+
+    /// Lets readers see it, and only then answers.
+    fn show(&self, shared: &Shared, callers: Callers) {
+        shared.watermark.note(self.version);
+        shared.janitor.note_commit();
+        shared.snapshots.publish(shared.tree.show(self.version));
+        shared.watches.wake_written(&self.frame);
+        refuse_all(callers.conflicts);
+        for (answer, stamp) in callers.answers {
+            let _gone = answer.send(Ok(Committed::At(stamp)));
+        }
+    }
+}
+
+impl Callers {
+    pub(super) fn fail(self, error: &CommitError) {
+        for (answer, _) in self.answers {
+            let _gone = answer.send(Err(error.clone()));
+        }
+        refuse_all(self.conflicts);
+    }
+}
+
+pub(super) fn refuse_all(conflicts: Vec<oneshot::Sender<Answer>>) {
+    for answer in conflicts {
+        let _gone = answer.send(Err(CommitError::Conflict));
+    }
+}

@@ -1,0 +1,23 @@
+//! Mundi as a library: what a program that embeds it needs, under one name.
+//!
+//! ```no_run
+//! use mundi::{Node, NodeConfig, Programs, Value};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let node = Node::open("mundi-data".as_ref(), Programs::builtin(), NodeConfig::default()).await?;
+//! let universe = node.universe("default").ok_or("it is always there")?;
+//! let world = universe.create("counter").await?;
+//! println!("{:?}", universe.call(world, "add", Value::Null).await?);
+//! node.drain().await;
+//! node.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub use mundi_engine as engine;
+pub use mundi_kernel::{manifest, program};
+pub use mundi_model::{Value, WorldId};
+pub use mundi_server::{
+    node::{Node, NodeConfig, NodeError, Universe},
+    programs::Programs,
+};

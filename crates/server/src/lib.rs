@@ -1,0 +1,9 @@
+//! A node: whole universes in one process, and the HTTP API on it.
+//!
+//! - [`node`]: engine, blobs, segments and the roles that run worlds, as one thing that starts, drains and stops.
+//! - [`programs`]: the programs that a node can run, by name.
+//!
+//! This crate must never know what a protocol writes: it speaks to worlds through the runtime's operations.
+
+pub mod node;
+pub mod programs;

@@ -1,0 +1,62 @@
+//! What a node runs, and with what.
+
+use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig, worker::AdapterWorkerConfig};
+use mundi_model::WorkerId;
+use std::{collections::BTreeSet, time::Duration};
+
+/// What a process can be to a universe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Runs worlds.
+    World,
+    /// Carries out effects.
+    Adapter,
+    /// Fires timers and delivers what was sent with a delay.
+    Timer,
+    /// Places worlds on workers.
+    Orchestrator,
+    /// Answers HTTP.
+    Api,
+}
+
+impl Role {
+    pub const ALL: [Self; 5] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Api];
+}
+
+#[derive(Clone)]
+pub struct NodeConfig {
+    pub roles: BTreeSet<Role>,
+    /// No two living processes may share it. A process that comes back under the same one takes its own leases again
+    /// at once; under another it waits until they run out. Drawn at random if it is not given.
+    pub worker: Option<WorkerId>,
+    /// How many worlds run at the same time.
+    pub lanes: usize,
+    /// Made if they are not there.
+    pub universes: BTreeSet<String>,
+    pub adapters: AdapterWorkerConfig,
+    pub http: HttpConfig,
+    pub llm: Option<LlmConfig>,
+    pub process: Option<ProcessConfig>,
+    /// How long a drain may take before what is left is dropped; leases run out by themselves then.
+    pub drain_timeout: Duration,
+}
+
+/// The universe that is there without being asked for.
+pub const DEFAULT_UNIVERSE: &str = "default";
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            roles: Role::ALL.into(),
+            worker: None,
+            lanes: 4,
+            universes: [DEFAULT_UNIVERSE.to_owned()].into(),
+            adapters: AdapterWorkerConfig::default(),
+            http: HttpConfig::default(),
+            llm: None,
+            process: None,
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A node: engine, content store, segments and roles in one process, as one thing that starts, drains and stops.
+//!
+//! ```
+//! use mundi_server::{node::{Node, NodeConfig}, programs::Programs};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let node = Node::open(folder.path(), Programs::builtin(), NodeConfig::default()).await?;
+//! let universe = node.universe("default").ok_or("it is always there")?;
+//! let world = universe.create("counter").await?;
+//! assert_eq!(universe.call(world, "add", serde_json::json!(2).into()).await?, serde_json::json!(2).into());
+//! assert_eq!(universe.call(world, "add", serde_json::json!(3).into()).await?, serde_json::json!(5).into());
+//! node.drain().await;
+//! node.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod config;
+mod delayed;
+mod edge;
+mod error;
+mod roles;
+mod universe;
+
+pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
+pub use delayed::Delayed;
+pub use edge::{SystemClock, SystemEntropy};
+pub use error::NodeError;
+pub use universe::Universe;
+
+use crate::programs::{NamedProgram, Programs};
+use edge::StopTasks;
+use mundi_engine::{Embedded, Engine};
+use mundi_model::{UniverseId, WorkerId, limits};
+use mundi_runtime::{Plane, Services, metrics::Metrics};
+use mundi_store::{
+    Entropy,
+    blobs::{Cas, CasConfig},
+    objects::{self, Objects},
+    protocol::{ListUniverses, NameUniverse},
+    segments::SegmentStore,
+};
+use parking_lot::RwLock;
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+/// The plane that a node gives to its roles.
+pub type NodePlane<E> = Services<E, Cas<E>, SegmentStore<E>>;
+
+/// How often a node looks for universes that other processes made.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A running node. Clones are handles to the same one; dropping them does not stop it.
+pub struct Node<E: Engine>(Arc<Shared<E>>);
+
+struct Shared<E: Engine> {
+    plane: NodePlane<E>,
+    config: NodeConfig,
+    worker: WorkerId,
+    named: BTreeMap<String, NamedProgram>,
+    /// By name, and by id as text.
+    universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
+    metrics: Arc<Metrics>,
+    /// Held while a universe is opened, so that each is opened once; taken out when the node stops.
+    stop: tokio::sync::Mutex<Option<StopTasks>>,
+    draining: tokio::sync::watch::Sender<bool>,
+}
+
+impl<E: Engine> Clone for Node<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl Node<Embedded> {
+    /// A node on a data folder, which is made if it is not there. The folder belongs to one process at a time.
+    pub async fn open(folder: &Path, programs: Programs, config: NodeConfig) -> Result<Self, NodeError> {
+        std::fs::create_dir_all(folder).map_err(|error| NodeError::folder(folder, &error))?;
+        let folder = folder.canonicalize().map_err(|error| NodeError::folder(folder, &error))?;
+        let at = folder.join("engine");
+        let opening = tokio::task::spawn_blocking(move || Embedded::open(at));
+        let engine = opening.await.map_err(|error| NodeError::Panicked(error.to_string()))??;
+        let objects = objects::open(&folder.join("objects").display().to_string())?;
+        // One process at a time: it takes up its own leases where the last one left them.
+        let worker = config.worker.or_else(|| WorkerId::new(1));
+        Self::start(engine, objects, programs, NodeConfig { worker, ..config }).await
+    }
+}
+
+impl<E: Engine> Node<E> {
+    /// A node on any engine and object store.
+    pub async fn start(engine: E, objects: Objects, programs: Programs, config: NodeConfig) -> Result<Self, NodeError> {
+        let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+        let (tasks, stop) = edge::tasks();
+        let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), CasConfig::default());
+        let plane = Services {
+            segments: SegmentStore::new(engine.clone(), objects),
+            engine,
+            blobs,
+            clock,
+            entropy,
+            registry: Arc::new(programs.registry),
+            spawner: Arc::new(tasks),
+        };
+        let shared = Shared {
+            worker: config.worker.unwrap_or_else(random_worker),
+            named: programs.named,
+            universes: RwLock::default(),
+            metrics: Arc::default(),
+            stop: tokio::sync::Mutex::new(Some(stop)),
+            draining: tokio::sync::watch::Sender::new(false),
+            plane,
+            config,
+        };
+        let node = Self(Arc::new(shared));
+        for name in &node.0.config.universes {
+            node.create_universe(name).await?;
+        }
+        node.look().await?;
+        node.clone().keep_looking();
+        Ok(node)
+    }
+
+    pub fn plane(&self) -> &NodePlane<E> {
+        &self.0.plane
+    }
+
+    pub fn config(&self) -> &NodeConfig {
+        &self.0.config
+    }
+
+    pub fn worker(&self) -> WorkerId {
+        self.0.worker
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The programs that have a name here.
+    pub fn programs(&self) -> &BTreeMap<String, NamedProgram> {
+        &self.0.named
+    }
+
+    pub fn is_draining(&self) -> bool {
+        *self.0.draining.borrow()
+    }
+
+    /// A universe, by its name or by its id.
+    pub fn universe(&self, name: &str) -> Option<Arc<Universe<E>>> {
+        self.0.universes.read().get(name).cloned()
+    }
+
+    /// All universes, by name.
+    pub fn universes(&self) -> Vec<Arc<Universe<E>>> {
+        let known = self.0.universes.read();
+        known.iter().filter(|(name, universe)| **name == universe.name()).map(|(_, known)| known.clone()).collect()
+    }
+
+    /// Makes a universe, or opens the one that has the name already; says whether it was there before.
+    pub async fn create_universe(&self, name: &str) -> Result<(Arc<Universe<E>>, bool), NodeError> {
+        check_name(name)?;
+        let plane = self.plane();
+        let new = UniverseId::from_bytes(plane.random());
+        let named = NameUniverse { name: name.to_owned(), universe: new, now_ns: plane.now_ns() };
+        let named = plane.run(&named).await?.output;
+        Ok((self.open_universe(name, named.universe).await?, named.before))
+    }
+
+    async fn open_universe(&self, name: &str, id: UniverseId) -> Result<Arc<Universe<E>>, NodeError> {
+        let stop = self.0.stop.lock().await;
+        if let Some(universe) = self.universe(name) {
+            return Ok(universe);
+        }
+        if stop.is_none() {
+            return Err(NodeError::Stopped);
+        }
+        let universe = Arc::new(Universe::open(self, name, id).await?);
+        let mut known = self.0.universes.write();
+        known.insert(name.to_owned(), universe.clone());
+        known.insert(id.to_string(), universe.clone());
+        Ok(universe)
+    }
+
+    /// Opens the universes that the directory knows and this process does not.
+    async fn look(&self) -> Result<(), NodeError> {
+        for (name, named) in self.plane().run(&ListUniverses).await?.output {
+            if self.universe(&name).is_none() {
+                self.open_universe(&name, named.universe).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_looking(self) {
+        let plane = self.plane().clone();
+        plane.spawner().spawn(Box::pin(async move {
+            while !self.is_draining() {
+                tokio::time::sleep(LOOK_EVERY).await;
+                if let Err(error) = self.look().await {
+                    tracing::warn!(%error, "the universes could not be listed");
+                }
+            }
+        }));
+    }
+
+    /// Takes nothing new, finishes what is under way, snapshots and gives back all worlds. Bounded in time.
+    pub async fn drain(&self) {
+        self.0.draining.send_replace(true);
+        let drained = async {
+            for universe in self.universes() {
+                universe.drain().await;
+            }
+        };
+        if tokio::time::timeout(self.0.config.drain_timeout, drained).await.is_err() {
+            tracing::warn!("the drain took too long; what is left is taken up again after the leases run out");
+        }
+    }
+
+    /// Ends all tasks at their next await. What was acknowledged is durable; leases run out by themselves.
+    pub async fn stop(&self) {
+        self.0.draining.send_replace(true);
+        let stop = self.0.stop.lock().await.take();
+        if let Some(stop) = stop {
+            stop.stop().await;
+        }
+        self.0.universes.write().clear();
+    }
+}
+
+fn random_worker() -> WorkerId {
+    let mut bytes = [0; 8];
+    SystemEntropy.fill(&mut bytes);
+    let number = u64::from_be_bytes(bytes) >> 2; // the upper ones are reserved for mailboxes that no process owns
+    WorkerId::new(number.max(2)).unwrap_or(Delayed::WORKER)
+}
+
+fn check_name(name: &str) -> Result<(), NodeError> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let parses = name.parse::<UniverseId>().is_ok();
+    if !parses && (1..=limits::UNIVERSE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(fits) {
+        return Ok(());
+    }
+    Err(NodeError::NameInvalid(name.to_owned()))
+}

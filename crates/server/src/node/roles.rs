@@ -1,0 +1,147 @@
+//! The roles of one universe in this process.
+
+use super::{Delayed, Node, NodeError, NodePlane, Role, delayed::Deliver};
+use futures_util::FutureExt;
+use mundi_adapters::{
+    blob::BlobAdapter,
+    fabric::FabricAdapter,
+    http::HttpAdapter,
+    llm::LlmAdapter,
+    process::ProcessAdapter,
+    worker::{AdapterWorker, TimerWorker, TimerWorkerConfig},
+};
+use mundi_engine::Engine;
+use mundi_model::UniverseId;
+use mundi_runtime::{
+    Plane,
+    calls::Calls,
+    orchestrator::{Orchestrator, OrchestratorConfig},
+    shell::{Report, Shell, ShellConfig, Stop, WorkerCommands},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{StoreError, protocol::expire_dedupe};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
+use tokio::sync::oneshot;
+
+/// How often records are removed that were kept to recognize what comes twice.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+pub(super) struct Roles<P: Plane> {
+    worlds: Option<WorldWorker<P>>,
+    shells: Vec<Stop>,
+    /// Each completes when a role has finished what it held.
+    ended: Mutex<Vec<oneshot::Receiver<()>>>,
+}
+
+impl<E: Engine> Roles<NodePlane<E>> {
+    pub(super) async fn start(node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<Self, NodeError> {
+        let mut roles = Self { worlds: None, shells: Vec::new(), ended: Mutex::default() };
+        for role in &node.config().roles {
+            match role {
+                Role::World => roles.run_worlds(node, universe, calls.clone()).await?,
+                Role::Adapter => roles.run_adapters(node, universe)?,
+                Role::Timer => roles.run_timers(node, universe).await?,
+                Role::Orchestrator => {
+                    Orchestrator::new(node.plane().clone(), OrchestratorConfig::new(universe)).start();
+                }
+                Role::Api => {}
+            }
+        }
+        Ok(roles)
+    }
+
+    async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
+        let plane = node.plane().clone();
+        let config = WorkerConfig { lanes: node.config().lanes, ..WorkerConfig::new(universe, node.worker()) };
+        let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
+        let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
+        let shell = ShellConfig::new(universe, node.worker());
+        self.shells.push(Shell::boot(plane, shell, commands, Arc::new(Report::default())).await?.0.start());
+        self.worlds = Some(worker);
+        Ok(())
+    }
+
+    fn run_adapters(&self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+        let (config, plane) = (node.config(), node.plane());
+        let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
+        let http = HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
+        let mut worker = AdapterWorker::new(
+            engine.clone(),
+            blobs.clone(),
+            clock.clone(),
+            plane.entropy.clone(),
+            universe,
+            node.worker(),
+            config.adapters.clone(),
+        );
+        worker = worker.serve(Arc::new(BlobAdapter::new(blobs.clone())));
+        worker = worker.serve(Arc::new(FabricAdapter::new(engine, blobs, clock)));
+        if let Some(llm) = config.llm.clone() {
+            worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
+        }
+        if let Some(process) = config.process.clone() {
+            worker = worker.serve(Arc::new(ProcessAdapter::new(process)));
+        }
+        worker = worker.serve(Arc::new(http));
+        self.run(node, "adapter", |stop| async move { worker.run(stop).await });
+        Ok(())
+    }
+
+    async fn run_timers(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+        let plane = node.plane().clone();
+        let timers =
+            TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, TimerWorkerConfig::default());
+        self.run(node, "timer", |stop| async move { timers.run(stop).await });
+        let deliver = Deliver { plane: plane.clone(), universe };
+        let shell = ShellConfig::new(universe, Delayed::WORKER);
+        self.shells.push(Shell::boot(plane.clone(), shell, deliver, Arc::new(Report::default())).await?.0.start());
+        let tidying = plane.clone();
+        plane.spawner().spawn(Box::pin(async move {
+            loop {
+                tidying.clock.sleep(TIDY_EVERY).await;
+                if let Err(error) = expire_dedupe(&tidying.engine, &*tidying.clock, universe).await {
+                    tracing::warn!(%error, "old dedupe records could not be removed");
+                }
+            }
+        }));
+        Ok(())
+    }
+
+    /// Starts a loop that ends when the node drains.
+    fn run<F>(
+        &self,
+        node: &Node<E>,
+        what: &'static str,
+        body: impl FnOnce(futures_util::future::BoxFuture<'static, ()>) -> F,
+    ) where
+        F: Future<Output = Result<(), StoreError>> + Send + 'static,
+    {
+        let mut draining = node.0.draining.subscribe();
+        let stop = async move { drop(draining.wait_for(|draining| *draining).await) }.boxed();
+        let (ending, ended) = oneshot::channel();
+        let running = body(stop);
+        self.ended.lock().push(ended);
+        node.plane().spawner().spawn(Box::pin(async move {
+            if let Err(error) = running.await {
+                tracing::error!(%error, role = what, "a role ended");
+            }
+            drop(ending);
+        }));
+    }
+
+    /// The node has said that it drains; completes when all is given back.
+    pub(super) async fn drain(&self) {
+        if let Some(worlds) = &self.worlds {
+            worlds.drain().await;
+        }
+        for shell in &self.shells {
+            shell.request_stop();
+            shell.join().await;
+        }
+        let ended = std::mem::take(&mut *self.ended.lock());
+        for ended in ended {
+            let _dropped = ended.await;
+        }
+    }
+}

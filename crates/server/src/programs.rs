@@ -1,0 +1,88 @@
+//! The programs that a node can run, each with a manifest, by the names that people use.
+
+mod counter;
+mod kv;
+
+use mundi_kernel::{
+    Registry,
+    manifest::{Manifest, Schema},
+    program::{Failure, Program},
+    registry::native_descriptor,
+};
+use mundi_model::{Hash, Value, cbor};
+use std::collections::BTreeMap;
+
+/// Programs for a node. What is registered here is put into every universe that the node serves.
+#[derive(Default)]
+pub struct Programs {
+    pub(crate) registry: Registry,
+    pub(crate) named: BTreeMap<String, NamedProgram>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedProgram {
+    /// The canonical bytes of its manifest.
+    pub manifest: Vec<u8>,
+    /// The object that its hash is of.
+    pub program: Vec<u8>,
+}
+
+impl NamedProgram {
+    /// The hash that creates worlds of it.
+    pub fn manifest_hash(&self) -> Hash {
+        Hash::of(&self.manifest)
+    }
+}
+
+impl Programs {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The ones that come with Mundi.
+    pub fn builtin() -> Self {
+        Self::new().native("counter", 1, counter::Counter, counter::declare).native("kv", 1, kv::Kv, kv::declare)
+    }
+
+    /// Adds a native program; `declare` says what it takes in and may ask for.
+    pub fn native(
+        mut self,
+        name: &str,
+        version: u32,
+        program: impl Program + 'static,
+        declare: impl FnOnce(&mut Manifest),
+    ) -> Self {
+        let mut manifest = Manifest::new(self.registry.register_native(name, version, program));
+        declare(&mut manifest);
+        let program = native_descriptor(name, version).into_bytes();
+        self.named.insert(name.to_owned(), NamedProgram { manifest: manifest.to_bytes(), program });
+        self
+    }
+}
+
+/// What an event or a query carries, as a value.
+fn value(bytes: &[u8]) -> Result<Value, Failure> {
+    cbor::decode(bytes).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn declare_all(manifest: &mut Manifest, events: &[(&str, serde_json::Value)], queries: &[(&str, serde_json::Value)]) {
+    let declared = |list: &[(&str, serde_json::Value)]| -> BTreeMap<String, Schema> {
+        list.iter().map(|(name, schema)| ((*name).to_owned(), Schema(schema.clone()))).collect()
+    };
+    manifest.events = declared(events);
+    manifest.queries = declared(queries);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hashes_of_what_comes_with_mundi_are_pinned() {
+        // Worlds in people's folders name them: a change needs a new version beside the old one.
+        let hash = |name: &str| Programs::builtin().named[name].manifest_hash().to_string();
+        assert_eq!(hash("counter"), "h_91d5f834e1adf617b79cf613e29e35d12fab16adec07917805ed60b8f8e79ff8");
+        assert_eq!(hash("kv"), "h_3c843ed9778a340c25af73ddf0b358dd886ad9061c426cd22f29159ffac0b5a8");
+    }
+}
