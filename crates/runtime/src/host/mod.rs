@@ -8,7 +8,7 @@ mod snapshot;
 mod turn;
 
 pub use snapshot::SnapshotPolicy;
-pub use turn::{CycleBudget, Progress};
+pub use turn::{CycleBudget, Cycled, Progress, Waited};
 
 use crate::{
     Plane, RuntimeError,

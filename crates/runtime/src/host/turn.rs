@@ -7,6 +7,7 @@ use crate::{
     objects::{AtHand, fetch},
     recording::Answers,
     terms::effect_terms,
+    trace::child_of,
 };
 use mundi_kernel::{
     World,
@@ -73,11 +74,33 @@ pub enum Progress {
         replies: Vec<Reply>,
         /// There is more to do.
         more: bool,
+        /// How long the items had waited.
+        waited: Waited,
     },
 }
 
+/// How long items waited in an inbox, as far as their senders said when they sent them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waited {
+    pub ns: u64,
+    pub ns_max: u64,
+}
+
+impl Waited {
+    fn of(items: &[TurnItem], now_ns: u64) -> Self {
+        let sent = items.iter().map(|item| item.item.origin.enqueued_at_ns).filter(|sent_ns| *sent_ns > 0);
+        let each = sent.map(|sent_ns| now_ns.saturating_sub(sent_ns));
+        each.fold(Self::default(), |sum, ns| sum.and(Self { ns, ns_max: ns }))
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { ns: self.ns.saturating_add(other.ns), ns_max: self.ns_max.max(other.ns_max) }
+    }
+}
+
 impl<P: Plane> WorldHost<P> {
-    /// One turn. After an error the host must be dropped: what the journal says is not known any more.
+    /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
+    #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head()))]
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let (items_max, bytes_max) = (budget.items_max, limits::TURN_BYTES_MAX);
         let mut input = self.plane.run(&ReadTurn { fence: self.fence, items_max, bytes_max }).await?.output;
@@ -122,7 +145,13 @@ impl<P: Plane> WorldHost<P> {
         self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
         self.at_hand.trim();
         let (items, records) = (output.consumed, output.records.len());
-        Ok(Progress::Moved { items, records, replies: output.replies, more })
+        let taken = &input.items[..items];
+        for item in taken {
+            let trace = item.item.origin.trace.as_deref();
+            tracing::debug!(seq = %item.seq, trace, "taken in");
+        }
+        let waited = Waited::of(taken, self.plane.now_ns());
+        Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
     }
 
     /// Turns until there is nothing to do or the budget is spent; `replies` hears of each turn's answers.
@@ -134,7 +163,7 @@ impl<P: Plane> WorldHost<P> {
         let started_ns = self.plane.now_ns();
         let mut cycled = Cycled::default();
         loop {
-            let Progress::Moved { items, records, replies: answers, more } = self.turn(budget).await? else {
+            let Progress::Moved { items, records, replies: answers, more, waited } = self.turn(budget).await? else {
                 cycled.more = false;
                 return Ok(cycled);
             };
@@ -142,6 +171,7 @@ impl<P: Plane> WorldHost<P> {
             cycled.turns += 1;
             cycled.items += items;
             cycled.records += records;
+            cycled.waited = cycled.waited.and(waited);
             let spent_ns = self.plane.now_ns().saturating_sub(started_ns);
             cycled.more = more;
             if !more || spent_ns >= budget.wall_ms_max.saturating_mul(1_000_000) {
@@ -194,6 +224,7 @@ pub struct Cycled {
     pub items: usize,
     pub records: usize,
     pub more: bool,
+    pub waited: Waited,
 }
 
 /// Brings the object to hand that a turn stopped for. An item that refers to what does not exist is marked as unusable.
@@ -300,7 +331,8 @@ impl Announced {
             match &record.body {
                 Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
                 Body::Intent(intent) => {
-                    intents.insert(intent.hash, (record.height, trace.clone()));
+                    let trace = child_of(trace.as_ref(), intent.hash.as_bytes());
+                    intents.insert(intent.hash, (record.height, trace));
                 }
                 _ => {}
             }
@@ -326,11 +358,12 @@ impl Announced {
     }
 
     fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
-        let (height, _) = self.intents.get(&timer.timer)?;
+        let (height, trace) = self.intents.get(&timer.timer)?.clone();
         Some(TimerItem {
             world: fence.world,
             intent: timer.timer,
-            height: *height,
+            height,
+            trace,
             deliver_at_ns: timer.set.due_ns,
             payload: timer.set.payload.clone(),
             published_at_ns: now_ns,

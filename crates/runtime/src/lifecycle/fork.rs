@@ -152,6 +152,7 @@ fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
         deliver_at_ns: timer.set.due_ns,
         payload: timer.set.payload.clone(),
         published_at_ns: now_ns,
+        trace: None,
     };
     fork.timers.iter().map(item).collect()
 }

@@ -4,6 +4,7 @@ use super::Ops;
 use crate::{
     Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    trace::TraceContext,
 };
 use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
@@ -56,8 +57,13 @@ impl<P: Plane> Ops<P> {
         })
     }
 
-    /// Puts items into a world's inbox, together and in their order.
-    pub async fn enqueue_batch(&self, world: WorldId, items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+    /// Puts items into a world's inbox, together and in their order. An item that belongs to no trace begins one.
+    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
+    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+        for NewItem { item: InboxItem { origin, .. }, .. } in &mut items {
+            let trace = origin.trace.get_or_insert_with(|| TraceContext::root(self.plane.random()).to_string());
+            tracing::debug!(trace, "ingress");
+        }
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
         match self.worker.as_ref().filter(|worker| worker.holds(world)) {

@@ -28,6 +28,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             renew(&shared).await;
             renew_at_ns = now_ns.saturating_add(shared.config.renew_every_ns);
         }
+        shared.note_residents();
         if tidy(&shared, now_ns) {
             shared.work.notify();
         }

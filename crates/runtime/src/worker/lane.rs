@@ -15,7 +15,7 @@ use mundi_model::{Code, Coded, WorkerId, WorldId};
 use mundi_store::{
     Fence, StoreError,
     journal::Segments,
-    keyspace::assignment,
+    keyspace::{assignment, inbox_depth},
     protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
@@ -82,6 +82,8 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
     shared.metrics.add(Metric::Turns, cycled.turns);
     shared.metrics.add(Metric::TurnItems, cycled.items as u64);
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
+    shared.metrics.add(Metric::InboxAgeNs, cycled.waited.ns);
+    shared.metrics.raise(Metric::InboxAgeNsMax, cycled.waited.ns_max);
     let snapshot = match wish.snapshot {
         true => host.snapshot().await?,
         false => host.snapshot_if_due(&shared.config.snapshots).await?,
@@ -94,6 +96,9 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
         export(shared, host.fence()).await?;
     }
     if cycled.more {
+        let mut tx = shared.plane.engine().begin().await?;
+        let depth = inbox_depth::read(&mut tx, host.fence().universe, world).await?;
+        shared.metrics.raise(Metric::InboxDepthMax, depth.items);
         return Ok((host, After::More));
     }
     if cycled.turns > 0 {
@@ -151,6 +156,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
     shared.note_residents();
     let host = WorldHost::restore(shared.plane.clone(), fence).await?;
     shared.metrics.add(Metric::Restores, 1);
+    shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
     Ok(Box::new(host))
 }
 

@@ -157,6 +157,7 @@ impl<P: Plane> Shared<P> {
 
     fn note_residents(&self) {
         let residents = self.table.lock().residents();
+        self.metrics.set(Metric::ResidentWorlds, residents as u64);
         self.metrics.raise(Metric::ResidentWorldsMax, residents as u64);
     }
 }

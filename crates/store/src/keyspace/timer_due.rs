@@ -32,6 +32,9 @@ pub struct TimerItem {
     pub payload: Payload,
     #[n(5)]
     pub published_at_ns: u64,
+    /// W3C `traceparent`.
+    #[n(6)]
+    pub trace: Option<String>,
 }
 
 /// Where in a shard a timer lies.
@@ -140,7 +143,7 @@ mod tests {
             noise: Vec<u8>,
         ) {
             let (deliver_at_ns, published_at_ns) = times;
-            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns };
+            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None };
             laws::value_survives(Family::TimerDue, &item, &noise)?;
         }
     }

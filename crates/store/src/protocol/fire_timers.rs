@@ -166,8 +166,8 @@ impl FireTimers {
     }
 
     fn firing(&self, item: &TimerItem) -> NewItem {
-        let origin =
-            Origin { enqueued_at_ns: self.now_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let (enqueued_at_ns, trace) = (self.now_ns, item.trace.clone());
+        let origin = Origin { enqueued_at_ns, correlation_id: None, trace, wants_reply: false, sender: None };
         let input = Input::TimerFired { timer: item.intent, payload: item.payload.clone() };
         NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::timer(item.intent)) }
     }
