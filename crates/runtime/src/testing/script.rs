@@ -3,10 +3,11 @@
 use mundi_kernel::{
     Registry,
     manifest::{EffectRule, Manifest, Schema},
-    program::{Cause, Event, Failure, Host, Program, View},
+    program::{Cause, Event, Failure, Host, Outgoing, Program, View},
     registry::native_descriptor,
 };
 use mundi_model::{Hash, InboxSeq, Value, cbor};
+use std::collections::BTreeMap;
 
 /// The program. It counts what it takes in `taken`, keeps a running hash of it in `trail`, and answers queries by key.
 pub struct Script;
@@ -63,6 +64,21 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         ["put", key, value] => Ok(host.put(key, value.as_bytes())?),
         ["fill", key, len] => Ok(host.put(key, &vec![b'x'; len.parse().unwrap_or(0)])?),
         ["add", key] => add(host, key),
+        // A name for people and checkers.
+        ["#", _] => Ok(()),
+        ["ask", kind, label] => Ok(host.emit(kind, &cbor::encode(&Value::Text((*label).into())), label)?),
+        ["cancel", label] => Ok(host.cancel(label).map(drop)?),
+        ["later", label, wait_ms] => {
+            let wait_ns = wait_ms.parse::<u64>().unwrap_or(0).saturating_mul(1_000_000);
+            Ok(host.set_timer(label, host.logical_now_ns().saturating_add(wait_ns), b"")?)
+        }
+        ["cancel_timer", label] => Ok(host.cancel_timer(label).map(drop)?),
+        ["send", to, label, text] => {
+            let to = to.parse().map_err(|_| Failure::new("no such world"))?;
+            let (inbox, payload, headers) = ("script", text.as_bytes(), &BTreeMap::new());
+            Ok(host.send(to, &Outgoing::Message { inbox, payload, headers }, label)?)
+        }
+        ["fail"] => Err(Failure::new("as it was told")),
         ["emit", label] => Ok(host.emit("http", &cbor::encode(&Value::Text("params".into())), label)?),
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),

@@ -1,0 +1,27 @@
+//! A deterministic simulator: the very code of `store`, `runtime` and the workers of `adapters`, on one thread, under a
+//! seed that decides the order of everything and what goes wrong.
+
+mod archivist;
+pub mod checkers;
+mod client;
+mod cluster;
+mod coverage;
+mod director;
+mod engine;
+mod faults;
+mod link;
+pub mod log;
+mod notes;
+mod outside;
+mod protocol;
+mod quiet;
+mod run;
+mod stage;
+mod trace;
+
+pub use coverage::Coverage;
+pub use faults::{Fault, Faults};
+pub use notes::Notes;
+pub use protocol::Protocol;
+pub use run::{Failure, Outcome, run_seed};
+pub use stage::Tally;
