@@ -13,6 +13,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, WorldId,
+    mutants::{Mutant, planted},
     record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
 };
 use std::sync::Arc;
@@ -101,7 +102,9 @@ fn rewrite(parent: &KernelSnapshot, request: ForkRequest) -> KernelSnapshot {
     let recorded = request.policy == EffectPolicy::Recorded;
     rename(&mut child.intents, request.child, recorded);
     // Timers are the world's own clock and touch nothing outside: they run on in every branch.
-    rename(&mut child.timers, request.child, false);
+    if !planted(Mutant::ForkKeepsNames) {
+        rename(&mut child.timers, request.child, false);
+    }
     child.with_roots()
 }
 

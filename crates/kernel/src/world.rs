@@ -18,7 +18,7 @@ use crate::{
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, UniverseId, WorldId,
     record::{Body, Custom, Genesis, SnapshotNote},
 };
 use std::{
@@ -113,6 +113,11 @@ impl World {
     /// A paused world takes nothing but control commands; the host looks for those further up the inbox.
     pub fn is_paused(&self) -> bool {
         self.state.position.paused
+    }
+
+    /// Whether it has not taken this inbox item yet.
+    pub fn expects(&self, seq: InboxSeq) -> bool {
+        self.state.expects(seq)
     }
 
     /// How many cells were written since the last snapshot: what the next one has to make nodes for.

@@ -51,7 +51,7 @@ impl Client {
     /// Does what is left, with pauses between.
     pub(crate) async fn run(self, work: Arc<Vec<AtomicU64>>, place: usize) {
         while work[place].load(Ordering::SeqCst) > 0 {
-            self.stage.sleep_ms(self.stage.below(400)).await;
+            self.stage.sleep_ms(self.stage.below(1_200)).await;
             let number = work[place].fetch_sub(1, Ordering::SeqCst);
             self.act(number).await;
         }

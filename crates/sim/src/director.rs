@@ -3,8 +3,10 @@
 use crate::{
     archivist,
     client::{Client, Setting, create_world},
-    cluster::{Ground, LEASE_TTL_MS, Role, Slot, offset_ns},
+    cluster::{Ground, LEASE_TTL_MS, Role, SimPlane, Slot, offset_ns},
     faults::Fault,
+    link::Link,
+    log::Author,
     notes::Notes,
     outside::{CALL, Outside},
     quiet,
@@ -127,9 +129,8 @@ impl Director {
     }
 
     /// A node that nothing happens to.
-    fn operator(&self) -> crate::cluster::SimPlane {
-        let author = crate::log::Author { node: u32::MAX, life: 0 };
-        let link = crate::link::Link::new(&self.stage, author);
+    pub(crate) fn operator(&self) -> SimPlane {
+        let link = Link::new(&self.stage, Author { node: u32::MAX, life: 0 });
         self.ground.plane(&link, &self.stage.executor().node(), &self.ground.objects)
     }
 
@@ -268,13 +269,18 @@ impl Director {
         let mut left = Vec::new();
         for _ in 0..REST_SECONDS_MAX {
             self.stage.sleep_ms(1_000).await;
-            left = quiet::unrest(&self.ground.memory).await.map_err(|error| error.to_string())?;
+            left = quiet::unrest(&self.ground.memory, self.stage.now_ns()).await.map_err(|error| error.to_string())?;
             if left.is_empty() {
                 return Ok(());
             }
         }
         left.truncate(8);
         Err(format!("after {REST_SECONDS_MAX} healthy seconds: {}", left.join("; ")))
+    }
+
+    /// Nobody writes any more.
+    pub(crate) fn stop(&self) {
+        self.slots.lock().iter_mut().for_each(|slot| slot.crash(&self.stage));
     }
 
     /// A worker that was told to drain runs nothing any more.

@@ -89,8 +89,8 @@ impl SimEngine {
                 let writes = resolve(&writes, *stamp);
                 self.stage.note(format_args!("{author} {protocol} applied {}", digest(&writes)));
                 self.stage.count(|tally| tally.commits += 1);
-                let (at_ns, clock_ns_max) = (self.stage.now_ns(), self.link.clock().shown_ns_max());
-                self.stage.committed(Commit { stamp: *stamp, at_ns, author, clock_ns_max, protocol, writes });
+                let clock_ns_max = self.link.clock().shown_ns_max();
+                self.stage.committed(Commit { author, clock_ns_max, protocol, writes });
             }
             Ok(Committed::ReadOnly) => {}
             Err(error) => {

@@ -2,7 +2,7 @@
 //! seed that decides the order of everything and what goes wrong.
 
 mod archivist;
-pub mod checkers;
+mod checkers;
 mod client;
 mod cluster;
 mod coverage;
@@ -10,18 +10,18 @@ mod director;
 mod engine;
 mod faults;
 mod link;
-pub mod log;
+mod log;
 mod notes;
 mod outside;
 mod protocol;
 mod quiet;
 mod run;
 mod stage;
+mod story;
 mod trace;
 
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
-pub use notes::Notes;
 pub use protocol::Protocol;
 pub use run::{Failure, Outcome, run_seed};
 pub use stage::Tally;

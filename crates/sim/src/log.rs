@@ -2,14 +2,13 @@
 
 use crate::protocol::Protocol;
 use bytes::Bytes;
-use mundi_model::Stamp;
 use std::fmt;
 
 /// One life of one node. A restart is another author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Author {
-    pub node: u32,
-    pub life: u32,
+pub(crate) struct Author {
+    pub(crate) node: u32,
+    pub(crate) life: u32,
 }
 
 impl fmt::Display for Author {
@@ -20,20 +19,17 @@ impl fmt::Display for Author {
 
 /// A transaction that was applied.
 #[derive(Debug, Clone)]
-pub struct Commit {
-    pub stamp: Stamp,
-    /// True time.
-    pub at_ns: u64,
-    pub author: Author,
+pub(crate) struct Commit {
+    pub(crate) author: Author,
     /// The latest time that the author's own clock ever showed.
-    pub clock_ns_max: u64,
-    pub protocol: Protocol,
-    pub writes: Vec<Write>,
+    pub(crate) clock_ns_max: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) writes: Vec<Write>,
 }
 
 /// A write, with its stamp filled in.
 #[derive(Debug, Clone)]
-pub enum Write {
+pub(crate) enum Write {
     Put(Bytes, Bytes),
     Add(Bytes, i64),
     Delete(Bytes),
@@ -42,7 +38,7 @@ pub enum Write {
 }
 
 impl Write {
-    pub fn key(&self) -> &Bytes {
+    pub(crate) fn key(&self) -> &Bytes {
         match self {
             Self::Put(key, _) | Self::Add(key, _) | Self::Delete(key) | Self::Clear(key, _) => key,
         }

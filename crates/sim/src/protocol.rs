@@ -97,7 +97,7 @@ fn family_of(key: &[u8]) -> Option<Family> {
 }
 
 impl Protocol {
-    pub fn of(writes: &[Write]) -> Self {
+    pub(crate) fn of(writes: &[Write]) -> Self {
         let written = Written(writes);
         if written.puts(Family::WorldMeta) {
             return if written.puts(Family::JournalHead) { Self::CreateWorld } else { Self::EndWorld };

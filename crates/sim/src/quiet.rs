@@ -6,6 +6,7 @@ use mundi_store::{
     keyspace::{
         Family, Parts, inbox_cursor,
         lease::Lease,
+        lease_term::LeaseTerm,
         world_meta::{WorldMeta, WorldState},
     },
     testing::engine_contents,
@@ -15,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 type Place = (UniverseId, WorldId);
 
 /// What is still under way, each as a sentence; empty when all is quiet.
-pub(crate) async fn unrest(memory: &Memory) -> Result<Vec<String>, EngineError> {
+pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, EngineError> {
     let contents = engine_contents(memory).await?;
     let mut found = Vec::new();
     let (mut last, mut cursors) = (BTreeMap::new(), BTreeMap::new());
-    let (mut live, mut held) = (BTreeSet::new(), BTreeMap::new());
+    let (mut live, mut held, mut run_out) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
     for (key, value) in &contents {
         let Some(Parts { universe, world, family, rest }) = Parts::of(key) else { continue };
         let place = world.map(|world| (universe, world));
@@ -30,6 +31,8 @@ pub(crate) async fn unrest(memory: &Memory) -> Result<Vec<String>, EngineError> 
             (Family::Lease, Some(place)) => {
                 held.extend(cbor::decode::<Lease>(value).ok().and_then(|lease| lease.holder).map(|it| (place, it)));
             }
+            // One that a crashed worker left runs out, and nobody needs to know.
+            (Family::LeaseTerm, Some(place)) if has_run_out(value, now_ns) => drop(run_out.insert(place)),
             (Family::EffectPending | Family::EffectInflight | Family::EffectRetry, _) => {
                 found.push(format!("an effect is not answered ({})", family.as_str()));
             }
@@ -39,10 +42,14 @@ pub(crate) async fn unrest(memory: &Memory) -> Result<Vec<String>, EngineError> 
         }
     }
     // A deleted world keeps its last epoch, and whoever deleted it.
-    held.retain(|place, _| live.contains(place));
+    held.retain(|place, _| live.contains(place) && !run_out.contains(place));
     found.extend(held.iter().map(|((_, world), holder)| format!("the lease of {world} is held by {holder}")));
     found.extend(live.iter().filter_map(|place| waiting(*place, &last, &cursors)));
     Ok(found)
+}
+
+fn has_run_out(value: &[u8], now_ns: u64) -> bool {
+    cbor::decode::<LeaseTerm>(value).is_ok_and(|term| term.expires_at_ns <= now_ns)
 }
 
 fn is_live(value: &[u8]) -> bool {

@@ -89,8 +89,10 @@ async fn play(stage: Stage) -> Result<(), Failure> {
     let director = Director::set_up(stage.clone()).await.map_err(liveness)?;
     director.traffic().await;
     let rested = director.heal().await;
-    let evidence = Evidence::gather(&stage, director.ground(), director.notes(), rested.is_ok()).await;
+    director.stop();
+    let (ground, plane, notes) = (director.ground(), director.operator(), director.notes());
+    let evidence = Evidence::gather(&stage, ground, &plane, notes, rested.is_ok()).await?;
     // What was broken tells more than that something hangs because of it.
-    checkers::check(&evidence.map_err(liveness)?)?;
+    checkers::check(&evidence)?;
     rested.map_err(liveness)
 }

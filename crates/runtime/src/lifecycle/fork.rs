@@ -102,11 +102,15 @@ async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNo
         ForkAt::Height(height) => height,
     };
     let mut tx = plane.engine().begin().await?;
-    mundi_store::protocol::require_live(&mut tx, universe, parent).await?;
+    let first_height = mundi_store::protocol::require_live(&mut tx, universe, parent).await?.first_height;
     let note = snapshot::newest_at(&mut tx, universe, parent, upto).await?;
     let note = note.ok_or(SnapshotError::NotFound { world: parent, height: upto })?;
+    // Without its parent's first record a branch could not be replayed: nothing would say what it is a branch of.
     Ok(match at {
-        ForkAt::Newest => (note.clone(), note.height),
+        ForkAt::Newest => (note.clone(), note.height.max(first_height.next())),
+        ForkAt::Height(height) if height <= first_height => {
+            return Err(RuntimeError::ForkAtBirth { world: parent, height });
+        }
         ForkAt::Height(height) => (note, height),
     })
 }

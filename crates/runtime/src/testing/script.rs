@@ -75,7 +75,8 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         ["cancel_timer", label] => Ok(host.cancel_timer(label).map(drop)?),
         ["send", to, label, text] => {
             let to = to.parse().map_err(|_| Failure::new("no such world"))?;
-            let (inbox, payload, headers) = ("script", text.as_bytes(), &BTreeMap::new());
+            let payload = format!("# {text}\nadd got");
+            let (inbox, payload, headers) = ("script", payload.as_bytes(), &BTreeMap::new());
             Ok(host.send(to, &Outgoing::Message { inbox, payload, headers }, label)?)
         }
         ["fail"] => Err(Failure::new("as it was told")),

@@ -5,6 +5,8 @@
 //! other. An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
 //! one is returned.
 //!
+//! A full inbox has some room left for commands: the one that empties it may be among them.
+//!
 //! The bounds of the inbox are checked against counters read without a conflict. So writers that run at the same
 //! time may overshoot a bound, together, by at most what they have in flight: one batch each.
 //!
@@ -30,6 +32,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
+    mutants::{Mutant, planted},
     record::{InboxItem, Input, Payload},
 };
 use std::collections::BTreeMap;
@@ -51,6 +54,8 @@ pub struct Enqueue {
     now_ns: u64,
     dedupe_window_ns: u64,
     bounded: bool,
+    /// Nothing but commands.
+    commands: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -131,8 +136,9 @@ impl Enqueue {
             }
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
+        let commands = items.iter().all(|new| matches!(new.item.input, Input::Control { .. }));
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true })
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true, commands })
     }
 
     /// For what the world itself asked for: receipts and timers. The bounds on open intents and timers bound them
@@ -157,7 +163,8 @@ impl Enqueue {
     async fn known<T: Transaction>(&self, tx: &mut T) -> Result<BTreeMap<DedupeId, InboxSeq>, StoreError> {
         let mut known = BTreeMap::new();
         for id in self.items.iter().filter_map(|item| item.dedupe) {
-            if let Some(seq) = inbox_dedupe::read(tx, self.universe, self.world, id).await? {
+            let seq = inbox_dedupe::read(tx, self.universe, self.world, id).await?;
+            if let Some(seq) = seq.filter(|_| !planted(Mutant::DedupeSkipped)) {
                 known.insert(id, seq);
             }
         }
@@ -190,6 +197,7 @@ impl Protocol for Enqueue {
             return Ok(plan.places);
         }
         if self.bounded {
+            let bounds = if self.commands { with_room_for_commands(bounds) } else { bounds };
             check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
         }
         for (item, place) in self.items.iter().zip(&plan.places) {
@@ -243,6 +251,14 @@ fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>) -> Plan {
         plan.places.push(place);
     }
     plan
+}
+
+fn with_room_for_commands(bounds: InboxBounds) -> InboxBounds {
+    let bytes = limits::INBOX_COMMANDS_MAX * limits::INBOX_ITEM_BYTES_MAX as u64;
+    InboxBounds {
+        items_max: bounds.items_max.saturating_add(limits::INBOX_COMMANDS_MAX),
+        bytes_max: bounds.bytes_max.saturating_add(bytes),
+    }
 }
 
 fn check_bounds(world: WorldId, depth: Depth, added: Depth, bounds: InboxBounds) -> Result<(), InboxError> {
