@@ -96,15 +96,13 @@ fn rewrite(parent: &KernelSnapshot, request: ForkRequest) -> KernelSnapshot {
         EffectPolicy::Recorded => Some(Recording { parent: parent.world(), heights_ahead: 1 }),
         EffectPolicy::Suppress | EffectPolicy::Live => None,
     };
-    if request.policy == EffectPolicy::Suppress {
+    if request.policy == EffectPolicy::Suppress && !planted(Mutant::ForkRepeats) {
         child.intents = Vec::new();
     }
     let recorded = request.policy == EffectPolicy::Recorded;
     rename(&mut child.intents, request.child, recorded);
     // Timers are the world's own clock and touch nothing outside: they run on in every branch.
-    if !planted(Mutant::ForkKeepsNames) {
-        rename(&mut child.timers, request.child, false);
-    }
+    rename(&mut child.timers, request.child, false);
     child.with_roots()
 }
 

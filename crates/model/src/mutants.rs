@@ -11,6 +11,8 @@ pub enum Mutant {
     FenceDropped = 1,
     /// A turn appends in one transaction and moves the cursor in another.
     TurnSplit,
+    /// Intents are journaled, and their publishing is left to a transaction that never comes.
+    PublishApart,
     /// A name under which something was enqueued is not looked up.
     DedupeSkipped,
     /// Whoever has an item's number may end it: the attempt's token is not compared.
@@ -29,16 +31,17 @@ pub enum Mutant {
     HeadLeftBehind,
     /// A restored world forgets how late it was.
     TimeForgotten,
-    /// A fork's timers keep their parent's names.
-    ForkKeepsNames,
+    /// A fork goes on with its parent's effects although it was not asked to.
+    ForkRepeats,
     /// All timers lie in the queue of one universe.
     UniverseCrossed,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::FenceDropped,
         Self::TurnSplit,
+        Self::PublishApart,
         Self::DedupeSkipped,
         Self::AckWithoutToken,
         Self::CursorEarly,
@@ -48,7 +51,7 @@ impl Mutant {
         Self::SegmentUnindexed,
         Self::HeadLeftBehind,
         Self::TimeForgotten,
-        Self::ForkKeepsNames,
+        Self::ForkRepeats,
         Self::UniverseCrossed,
     ];
 }

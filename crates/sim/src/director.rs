@@ -162,6 +162,8 @@ impl Director {
         for place in 0..places {
             self.work[place].store(self.stage.between(5, 20), Ordering::SeqCst);
         }
+        let striker = self.clone();
+        self.stage.set_ambush(Some(Arc::new(move |node, fault| striker.hit(fault, node as usize))));
         self.stage.set_striking(true);
         (0..places).for_each(|place| self.start(place));
         let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
@@ -195,7 +197,7 @@ impl Director {
     fn hit(&self, blow: Fault, place: usize) {
         let stage = &self.stage;
         let mut slots = self.slots.lock();
-        let slot = &mut slots[place];
+        let Some(slot) = slots.get_mut(place) else { return };
         let Some(life) = &slot.life else { return };
         let author = life.link.author();
         // Some last longer than leases and claims do.
@@ -252,6 +254,7 @@ impl Director {
     pub(crate) async fn heal(&self) -> Result<(), String> {
         self.stage.note(format_args!("healed"));
         self.stage.set_striking(false);
+        self.stage.set_ambush(None); // it holds the stage that holds it
         let places = self.slots.lock().len();
         for place in 0..places {
             // A paused node's wall clock is right again, too, when it goes on.
@@ -280,7 +283,7 @@ impl Director {
 
     /// Nobody writes any more.
     pub(crate) fn stop(&self) {
-        self.slots.lock().iter_mut().for_each(|slot| slot.crash(&self.stage));
+        self.slots.lock().iter_mut().filter_map(|slot| slot.life.take()).for_each(|life| life.node.crash());
     }
 
     /// A worker that was told to drain runs nothing any more.
@@ -331,20 +334,16 @@ impl Director {
 
 /// The nodes of each universe. The second universe is small; half of the runs have none.
 fn casts(stage: &Stage) -> Vec<Vec<Role>> {
-    let mut first = vec![Role::Worlds, Role::Worlds, Role::Adapters, Role::Timers, Role::Archivist, Role::Client];
-    first.extend(match stage.below(4) {
-        0 => vec![Role::Worlds, Role::Client],
-        1 => vec![Role::Adapters, Role::Client],
-        2 => vec![Role::Timers, Role::Client],
-        _ => vec![Role::Client, Role::Client],
-    });
+    use Role::{Adapters, Archivist, Client, Orchestrator, Timers, Worlds};
+    let mut first = vec![Worlds, Worlds, Adapters, Adapters, Timers, Archivist, Client, Client];
+    first.extend([Worlds, Timers, Client].get(usize::try_from(stage.below(4)).unwrap_or(0)));
     if stage.faults().has(Fault::Moves) {
-        first.push(Role::Orchestrator);
+        first.push(Orchestrator);
     }
     let mut casts = vec![first];
     if stage.below(2) == 0 {
-        let mut second = vec![Role::Worlds, Role::Adapters, Role::Timers, Role::Client];
-        second.extend(stage.faults().has(Fault::Moves).then_some(Role::Orchestrator));
+        let mut second = vec![Worlds, Adapters, Timers, Client];
+        second.extend(stage.faults().has(Fault::Moves).then_some(Orchestrator));
         casts.push(second);
     }
     casts

@@ -104,6 +104,8 @@ impl SimEngine {
     async fn commit(&self, tx: MemoryTransaction, writes: Vec<Pending>) -> Result<Committed, CommitError> {
         let protocol = Protocol::of(&resolve(&writes, Stamp::new(0, 0)));
         let flight = Flight::begin(self, protocol);
+        self.stage.ambush(self.link.author().node);
+        others_first().await;
         let fate = self.fate();
         self.dawdle().await;
         flight.met(fate);
@@ -137,6 +139,7 @@ impl SimEngine {
             }
             Fate::Answered => {
                 let committed = self.apply(tx, writes).await?;
+                self.stage.ambush(self.link.author().node);
                 self.dawdle().await;
                 Ok(committed)
             }

@@ -117,6 +117,11 @@ impl Faults {
         self.0.contains(&fault)
     }
 
+    #[must_use]
+    pub fn without(&self, fault: Fault) -> Self {
+        self.iter().filter(|other| *other != fault).collect()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Fault> + '_ {
         self.0.iter().copied()
     }

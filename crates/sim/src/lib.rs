@@ -3,6 +3,7 @@
 
 mod archivist;
 mod checkers;
+pub mod cli;
 mod client;
 mod cluster;
 mod coverage;
@@ -15,13 +16,16 @@ mod notes;
 mod outside;
 mod protocol;
 mod quiet;
+mod report;
 mod run;
 mod stage;
 mod story;
 mod trace;
 
+pub use checkers::names as checkers;
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
 pub use protocol::Protocol;
-pub use run::{Failure, Outcome, run_seed};
+pub use report::Summary;
+pub use run::{Failure, Outcome, run_exactly, run_seed};
 pub use stage::Tally;

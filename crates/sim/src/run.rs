@@ -45,9 +45,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a seed with about half of these faults.
+/// Runs a seed with about half of these faults: those that it chooses.
 pub fn run_seed(seed: u64, allowed: &Faults, keep_trace: bool) -> Outcome {
-    let faults = allowed.swarm(seed);
+    run_exactly(seed, allowed.swarm(seed), keep_trace)
+}
+
+/// Runs a seed with exactly these faults.
+pub fn run_exactly(seed: u64, faults: Faults, keep_trace: bool) -> Outcome {
     let stage = Stage::new(seed, faults.clone(), keep_trace);
     let began_ns = stage.now_ns();
     let result: Arc<Mutex<Option<Result<(), Failure>>>> = Arc::default();

@@ -34,7 +34,11 @@ struct Shared {
     commits: Mutex<Vec<Commit>>,
     coverage: Mutex<Coverage>,
     tally: Mutex<Tally>,
+    ambush: Mutex<Option<Ambush>>,
 }
+
+/// Strikes a node, by its number, in the middle of what it does.
+pub(crate) type Ambush = Arc<dyn Fn(u32, Fault) + Send + Sync>;
 
 /// How much happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,6 +85,7 @@ impl Stage {
             commits: Mutex::default(),
             coverage: Mutex::default(),
             tally: Mutex::default(),
+            ambush: Mutex::default(),
         }))
     }
 
@@ -117,6 +122,21 @@ impl Stage {
     /// Whether a fault strikes now, so often in a thousand.
     pub(crate) fn strikes(&self, fault: Fault, in_thousand: u64) -> bool {
         self.has(fault) && self.below(1_000) < in_thousand
+    }
+
+    /// Who strikes nodes; without one, nobody does.
+    pub(crate) fn set_ambush(&self, ambush: Option<Ambush>) {
+        *self.0.ambush.lock() = ambush;
+    }
+
+    /// Perhaps strikes a node right here: it notices at its next await.
+    pub(crate) fn ambush(&self, node: u32) {
+        for fault in [Fault::Crashes, Fault::Pauses, Fault::Partitions] {
+            if self.strikes(fault, 4) {
+                let ambush = self.0.ambush.lock().clone();
+                ambush.iter().for_each(|strike| strike(node, fault));
+            }
+        }
     }
 
     /// A number below `end`, which is not 0.

@@ -20,6 +20,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Hash, Height, UniverseId, WorldId,
+    mutants::{Mutant, planted},
     record::{Body, EffectPolicy, Record, SnapshotNote},
 };
 use mundi_store::{
@@ -70,7 +71,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
     let fork = branch(&snapshot, ForkRequest { child, policy, now_ns })?;
     let parent_snapshot = fork.genesis.parent_snapshot;
-    let effects = match policy {
+    let effects = match if planted(Mutant::ForkRepeats) { EffectPolicy::Live } else { policy } {
         EffectPolicy::Live => {
             let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
             let manifest = with_objects(plane, (universe, parent), &mut AtHand::default(), load).await?;

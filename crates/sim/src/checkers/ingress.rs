@@ -75,16 +75,20 @@ fn one(evidence: &Evidence, story: &WorldStory, sent: &[&Sent]) -> Result<(), St
     })
 }
 
-/// Who heard before another began stands before it.
+/// Who heard before another began stands before it. What was sent again began with its first try.
 fn in_order(sent: &[&Sent]) -> Result<(), String> {
-    let placed = |sent: &&Sent| match sent.fate {
-        Fate::Acknowledged(seq) => Some((sent.began, sent.ended, seq, sent.id.clone())),
+    let mut began: BTreeMap<&str, u64> = BTreeMap::new();
+    for sent in sent {
+        let first = began.entry(&sent.id).or_insert(sent.began);
+        *first = sent.began.min(*first);
+    }
+    let placed = |sent: &&'_ Sent| match sent.fate {
+        Fate::Acknowledged(seq) => Some((began[&sent.id[..]], sent.ended, seq, sent.id.clone())),
         _ => None,
     };
     let placed: Vec<_> = sent.iter().filter_map(placed).collect();
     for (_, ended, before, one) in &placed {
-        let later = placed.iter().find(|(began, _, after, id)| began > ended && after < before && id != one);
-        if let Some((_, _, _, other)) = later {
+        if let Some((.., other)) = placed.iter().find(|(began, _, after, _)| began > ended && after < before) {
             return Err(format!("{one} was acknowledged before {other} was sent, and stands behind it"));
         }
     }

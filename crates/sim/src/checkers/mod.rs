@@ -73,6 +73,11 @@ impl Evidence {
     }
 }
 
+/// Their names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CHECKERS.iter().map(|(name, _)| *name)
+}
+
 /// The first promise that was not kept.
 pub(crate) fn check(evidence: &Evidence) -> Result<(), Failure> {
     CHECKERS.iter().try_for_each(|(checker, check)| check(evidence).map_err(|what| Failure { checker, what }))
