@@ -168,6 +168,11 @@ impl World {
         Ok(turn)
     }
 
+    /// What a cell holds, past the program: for tools and tests.
+    pub fn cell(&self, objects: &dyn Objects, key: &str) -> Result<Option<Vec<u8>>, LoadError> {
+        self.state.cells.get(objects, key)
+    }
+
     /// Asks the program. It sees the world as the last kept turn left it, and cannot change it.
     pub fn query(&self, objects: &dyn Objects, name: &str, params: &[u8]) -> Result<Vec<u8>, QueryError> {
         let active = &self.state.active;

@@ -74,32 +74,45 @@ impl Director {
     /// Sets up universes, worlds and nodes, while nothing goes wrong.
     pub(crate) async fn set_up(stage: Stage) -> Result<Self, String> {
         let (registry, stored) = manifests();
-        let (ground, notes) = (Ground::new(stage.clone(), registry), Notes::default());
-        let outside: Arc<dyn Adapter> = Arc::new(Outside { stage: stage.clone(), notes: notes.clone() });
+        let (notes, casts) = (Notes::default(), casts(&stage));
+        let outside = Arc::new(Outside { stage: stage.clone(), notes: notes.clone() });
+        let manifests: Vec<Hash> = stored.iter().map(|(manifest, _)| Hash::of(manifest)).collect();
+        let director = Self::new(stage, registry, casts, &manifests, vec![outside], notes);
+        director.create_all(&stored).await.map_err(|error| format!("setting up failed: {error}"))?;
+        Ok(director)
+    }
+
+    /// The nodes of some universes, none of which has started.
+    pub(crate) fn new(
+        stage: Stage,
+        registry: Registry,
+        casts: Vec<Vec<Role>>,
+        manifests: &[Hash],
+        adapters: Vec<Arc<dyn Adapter>>,
+        notes: Notes,
+    ) -> Self {
+        let ground = Ground::new(stage.clone(), registry);
         let mut slots = Vec::new();
         let mut settings = Vec::new();
-        for (number, roles) in (1..).zip(casts(&stage)) {
+        for (number, roles) in (1..).zip(casts) {
             let universe = UniverseId::from_bytes([number; 16]);
             let first = slots.len();
             for role in roles {
                 slots.push(Slot::new(u32::try_from(slots.len()).unwrap_or(0), universe, role));
             }
             let workers = slots[first..].iter().filter(|slot| slot.role == Role::Worlds).map(Slot::worker_id).collect();
-            let manifests = stored.iter().map(|(manifest, _)| Hash::of(manifest)).collect();
-            settings.push(Setting { universe, manifests, workers });
+            settings.push(Setting { universe, manifests: manifests.to_vec(), workers });
         }
         let work = slots.iter().map(|_| AtomicU64::new(0)).collect();
-        let director = Self {
+        Self {
             stage,
             ground,
             notes,
             settings,
-            adapters: Arc::new(vec![outside]),
+            adapters: Arc::new(adapters),
             slots: Arc::new(Mutex::new(slots)),
             work: Arc::new(work),
-        };
-        director.create_all(&stored).await.map_err(|error| format!("setting up failed: {error}"))?;
-        Ok(director)
+        }
     }
 
     pub(crate) fn notes(&self) -> &Notes {
@@ -158,19 +171,29 @@ impl Director {
 
     /// Clients work, faults strike.
     pub(crate) async fn traffic(&self) {
-        let places = self.slots.lock().len();
-        for place in 0..places {
-            self.work[place].store(self.stage.between(5, 20), Ordering::SeqCst);
+        for left in &*self.work {
+            left.store(self.stage.between(5, 20), Ordering::SeqCst);
         }
+        self.start_all();
+        let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
+        while self.stage.now_ns() < end_ns {
+            self.trouble().await;
+        }
+    }
+
+    /// Everybody starts, and from now on faults strike.
+    pub(crate) fn start_all(&self) {
         let striker = self.clone();
         self.stage.set_ambush(Some(Arc::new(move |node, fault| striker.hit(fault, node as usize))));
         self.stage.set_striking(true);
+        let places = self.slots.lock().len();
         (0..places).for_each(|place| self.start(place));
-        let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
-        while self.stage.now_ns() < end_ns {
-            self.stage.sleep_ms(self.stage.between(20, 500)).await;
-            self.strike();
-        }
+    }
+
+    /// A moment of peace, and then a blow.
+    pub(crate) async fn trouble(&self) {
+        self.stage.sleep_ms(self.stage.between(20, 500)).await;
+        self.strike();
     }
 
     /// One blow to one node, if the seed has any such fault; rarely to all at once.
@@ -283,7 +306,13 @@ impl Director {
 
     /// Nobody writes any more.
     pub(crate) fn stop(&self) {
-        self.slots.lock().iter_mut().filter_map(|slot| slot.life.take()).for_each(|life| life.node.crash());
+        self.stop_those(|_| true);
+    }
+
+    fn stop_those(&self, which: impl Fn(&Slot) -> bool) {
+        let mut slots = self.slots.lock();
+        let lives = slots.iter_mut().filter(|slot| which(slot)).filter_map(|slot| slot.life.take());
+        lives.for_each(|life| life.node.crash());
     }
 
     /// A worker that was told to drain runs nothing any more.
@@ -307,8 +336,7 @@ impl Director {
             let busy = |slot: &Slot| slot.life.as_ref().is_some_and(|life| life.node.is_running());
             if !self.slots.lock().iter().any(|slot| is_client(slot) && (left(slot) > 0 || busy(slot))) {
                 // The archivist would take leases forever.
-                let mut slots = self.slots.lock();
-                slots.iter_mut().filter(|slot| slot.role == Role::Archivist).for_each(|slot| slot.crash(&self.stage));
+                self.stop_those(|slot| slot.role == Role::Archivist);
                 return Ok(());
             }
         }

@@ -45,6 +45,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
 /// Runs a seed with about half of these faults: those that it chooses.
 pub fn run_seed(seed: u64, allowed: &Faults, keep_trace: bool) -> Outcome {
     run_exactly(seed, allowed.swarm(seed), keep_trace)
