@@ -11,11 +11,14 @@ use crate::{
     shell::{Command, send_commands},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Coded, WorkerId, WorldId};
+use mundi_model::{Code, Coded, WorldId};
 use mundi_store::{
     Fence, StoreError,
     journal::Segments,
-    keyspace::{assignment, inbox_depth},
+    keyspace::{
+        assignment::{self, Assignment},
+        inbox_depth,
+    },
     protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
@@ -144,7 +147,8 @@ async fn export<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), Runtim
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
     let config = &shared.config;
-    if !config.takes_unassigned && assigned_to(shared, world).await?.is_none() {
+    // An assignment to nobody in particular lets every worker: only one that is missing is waited for.
+    if !config.takes_unassigned && assignment_of(shared, world).await?.is_none() {
         return Err(RuntimeError::Unassigned(world));
     }
     let now_ns = shared.plane.now_ns();
@@ -227,9 +231,9 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
     shared.table.lock().forget(world, None);
 }
 
-async fn assigned_to<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Option<WorkerId>, RuntimeError> {
+async fn assignment_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Option<Assignment>, RuntimeError> {
     let mut tx = shared.plane.engine().begin().await?;
-    Ok(assignment::read(&mut tx, shared.config.universe, world).await?.and_then(|assigned| assigned.desired))
+    Ok(assignment::read(&mut tx, shared.config.universe, world).await?)
 }
 
 /// Tells the worker that the world is assigned to: it may have found the lease still held. Without the word it tries
@@ -237,7 +241,8 @@ async fn assigned_to<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Opt
 async fn pass_on<P: Plane>(shared: &Shared<P>, world: WorldId) {
     let WorkerConfig { universe, worker, .. } = shared.config;
     let told = async {
-        match assigned_to(shared, world).await?.filter(|assigned| *assigned != worker) {
+        let assigned = assignment_of(shared, world).await?.and_then(|assigned| assigned.desired);
+        match assigned.filter(|assigned| *assigned != worker) {
             Some(assigned) => send_commands(&shared.plane, universe, assigned, &[Command::Assign(world)]).await,
             None => Ok(()),
         }

@@ -5,6 +5,8 @@
 //! other. (Those who tell the holder themselves look at the world's hint, and so conflict with who settles it.) An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
 //! one is returned.
 //!
+//! A full inbox has some room left for commands: the one that empties it may be among them.
+//!
 //! The bounds of the inbox are checked against counters read without a conflict. So writers that run at the same
 //! time may overshoot a bound, together, by at most what they have in flight: one batch each.
 //!
@@ -30,6 +32,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
+    mutants::{Mutant, planted},
     record::{InboxItem, Input, Origin, Payload, Receipt},
 };
 use std::collections::BTreeMap;
@@ -52,6 +55,8 @@ pub struct Enqueue {
     dedupe_window_ns: u64,
     bounded: bool,
     holder_is_told: bool,
+    /// Nothing but commands.
+    commands: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -177,8 +182,9 @@ impl Enqueue {
             }
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
+        let commands = items.iter().all(|new| matches!(new.item.input, Input::Control { .. }));
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true, holder_is_told: false })
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true, holder_is_told: false, commands })
     }
 
     async fn commit<E: Engine>(&self, engine: &E, clock: &dyn Clock) -> Result<Vec<Enqueued>, StoreError> {
@@ -208,7 +214,8 @@ impl Enqueue {
     async fn known<T: Transaction>(&self, tx: &mut T) -> Result<BTreeMap<DedupeId, InboxSeq>, StoreError> {
         let mut known = BTreeMap::new();
         for id in self.items.iter().filter_map(|item| item.dedupe) {
-            if let Some(seq) = inbox_dedupe::read(tx, self.universe, self.world, id).await? {
+            let seq = inbox_dedupe::read(tx, self.universe, self.world, id).await?;
+            if let Some(seq) = seq.filter(|_| !planted(Mutant::DedupeSkipped)) {
                 known.insert(id, seq);
             }
         }
@@ -241,7 +248,8 @@ impl Protocol for Enqueue {
             return Ok(plan.places);
         }
         if self.bounded {
-            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, meta.inbox)?;
+            let bounds = if self.commands { with_room_for_commands(meta.inbox) } else { meta.inbox };
+            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
         }
         for (item, place) in self.items.iter().zip(&plan.places) {
             if let Place::New { index, first: true } = place {
@@ -299,6 +307,14 @@ fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>) -> Plan {
         plan.places.push(place);
     }
     plan
+}
+
+fn with_room_for_commands(bounds: InboxBounds) -> InboxBounds {
+    let bytes = limits::INBOX_COMMANDS_MAX * limits::INBOX_ITEM_BYTES_MAX as u64;
+    InboxBounds {
+        items_max: bounds.items_max.saturating_add(limits::INBOX_COMMANDS_MAX),
+        bytes_max: bounds.bytes_max.saturating_add(bytes),
+    }
 }
 
 fn check_bounds(world: WorldId, depth: Depth, added: Depth, bounds: InboxBounds) -> Result<(), InboxError> {
