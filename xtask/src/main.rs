@@ -63,7 +63,7 @@ fn soak() -> bool {
 fn bench() -> bool {
     let layer = |name| run("cargo", &["run", "--release", "--package", "mundi-bench", "--", name], &[]);
     let kernel = ["run", "--release", "--package", "mundi-kernel", "--example", "kernel_bench"];
-    layer("engine") && layer("store") && run("cargo", &kernel, &[])
+    layer("engine") && layer("store") && layer("runtime") && run("cargo", &kernel, &[])
 }
 
 fn has(subcommand: &str) -> bool {
