@@ -42,6 +42,10 @@ impl Registry {
         self.programs.insert(hash, program);
     }
 
+    pub fn has_program(&self, hash: &Hash) -> bool {
+        self.programs.contains_key(hash)
+    }
+
     pub(crate) fn program(&self, hash: &Hash) -> Result<Arc<dyn Program>, ManifestError> {
         self.programs.get(hash).cloned().ok_or(ManifestError::ProgramUnknown(*hash))
     }

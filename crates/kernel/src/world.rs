@@ -5,6 +5,7 @@
 //! not happen.
 
 use crate::{
+    cells::Cells,
     host::QueryView,
     intents::OpenIntent,
     manifest::{CompiledManifest, ManifestError},
@@ -18,7 +19,7 @@ use crate::{
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, UniverseId, WorldId,
     record::{Body, Custom, Genesis, SnapshotNote},
 };
 use std::{
@@ -115,9 +116,18 @@ impl World {
         self.state.position.paused
     }
 
+    /// Whether it has not taken this inbox item yet.
+    pub fn expects(&self, seq: InboxSeq) -> bool {
+        self.state.expects(seq)
+    }
+
     /// How many cells were written since the last snapshot: what the next one has to make nodes for.
     pub fn written_cells(&self) -> usize {
         self.state.cells.written()
+    }
+
+    pub fn cells(&self) -> &Cells {
+        &self.state.cells
     }
 
     /// The parent whose receipts answer this fork, while they do.
@@ -166,6 +176,11 @@ impl World {
             Note::Custom(custom) => Body::Custom(custom),
         });
         Ok(turn)
+    }
+
+    /// What a cell holds, past the program: for tools and tests.
+    pub fn cell(&self, objects: &dyn Objects, key: &str) -> Result<Option<Vec<u8>>, LoadError> {
+        self.state.cells.get(objects, key)
     }
 
     /// Asks the program. It sees the world as the last kept turn left it, and cannot change it.

@@ -227,6 +227,7 @@ codes! {
     RequestTooLarge = "REQUEST_TOO_LARGE", Invalid, "A request has more bytes, items or headers than the server takes.";
     RequestTimeout = "REQUEST_TIMEOUT", Unavailable, "A request did not arrive, or was not answered, within its time.";
     RouteNotFound = "ROUTE_NOT_FOUND", NotFound, "Nothing is served at this address, or not by this method.";
+    CellNotFound = "CELL_NOT_FOUND", NotFound, "A world has no cell under this key, at this height.";
     TokenMissing = "TOKEN_MISSING", Invalid, "The server asks for a token, and the request carries none that it knows.";
     TokenDenied = "TOKEN_DENIED", Invalid, "The token is known, and does not allow what is asked for.";
     TokenNotFound = "TOKEN_NOT_FOUND", NotFound, "No token has this id.";

@@ -42,6 +42,9 @@ pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
 /// The same in bytes.
 pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
+/// Room that a full inbox still has for commands: a paused world with a full inbox must hear that it may go on.
+pub const INBOX_COMMANDS_MAX: u64 = 16;
+
 /// What one turn takes from an inbox at most.
 pub const TURN_ITEMS_MAX: usize = 4_096;
 
@@ -181,3 +184,6 @@ pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
 
 /// The name of a universe: it stands in every address.
 pub const UNIVERSE_NAME_BYTES_MAX: usize = 64;
+
+/// The name of a world: another way to write its id.
+pub const WORLD_NAME_BYTES_MAX: usize = 256;

@@ -92,6 +92,13 @@ impl<P: Plane> WorldHost<P> {
         with_objects(&self.plane, place, &mut self.at_hand, ask).await
     }
 
+    /// What a cell holds, past the program: for tools and tests.
+    pub async fn cell(&mut self, key: &str) -> Result<Option<Vec<u8>>, RuntimeError> {
+        let (place, world) = (self.place(), &mut self.world);
+        let ask = move |objects: &AtHand| world.cell(objects, key);
+        with_objects(&self.plane, place, &mut self.at_hand, ask).await
+    }
+
     fn place(&self) -> (UniverseId, WorldId) {
         (self.fence.universe, self.fence.world)
     }

@@ -15,6 +15,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Code, Hash, Height, IntentHash, cbor, limits,
+    mutants::{Mutant, planted},
     record::{Body, InboxItem, Input, Payload, Record, Reply},
 };
 use mundi_store::{
@@ -22,7 +23,7 @@ use mundi_store::{
     blob::Blobs,
     journal::{Batch, JournalError},
     keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
-    protocol::{CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    protocol::{CommitCursor, CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
 };
 use std::collections::BTreeMap;
 
@@ -124,11 +125,17 @@ impl<P: Plane> WorldHost<P> {
             };
             supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
         };
-        if turn.output().records.is_empty() && turn.output().consumed == 0 {
-            return Ok(Progress::Idle);
+        let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
+        if turn.output().records.is_empty() {
+            // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
+            let items = turn.keep().consumed;
+            let Some(Consumed { through: new, .. }) = Consumed::of(&input.items[..items]) else {
+                return Ok(Progress::Idle);
+            };
+            plane.run(&CommitCursor { fence: *fence, old: input.cursor, new }).await?;
+            return Ok(Progress::Moved { items, records: 0, replies: Vec::new(), more, waited: Waited::default() });
         }
         store_objects(plane, *fence, turn.output()).await?;
-        let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
         let answers = match recording {
             Some(recording) => recording.answer(plane, &turn.output().publish).await?,
             None => Answers::default(),
@@ -138,8 +145,12 @@ impl<P: Plane> WorldHost<P> {
             turn.end_recording(intent);
             *recording = None;
         }
-        let commit = commit(plane, *fence, &input, &turn, answers, more)?;
+        let mut commit = commit(plane, *fence, &input, &turn, answers, more)?;
+        let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         plane.run(&commit).await?;
+        if let Some(Consumed { through: new, .. }) = apart {
+            plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new }).await?;
+        }
         let output = turn.keep();
         let bytes = output.records.iter().map(|record| record.len() as u64).sum();
         self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
@@ -188,18 +199,18 @@ impl<P: Plane> WorldHost<P> {
         Err(RuntimeError::MemoryStale { world: self.fence.world, journal, memory })
     }
 
-    /// A paused world takes only control commands: they are looked for beyond the items that wait.
+    /// A paused world takes only control commands: they are looked for beyond the items that wait. Those that it has
+    /// taken ahead stay where they are until their turn comes, and must not hide the ones behind them.
     async fn look_ahead(&mut self, input: &mut TurnInput, items_max: usize) -> Result<(), RuntimeError> {
-        let is_control = |item: &TurnItem| matches!(item.item.input, Input::Control { .. });
         let (mut last, mut more) = (input.items.last().map(|item| item.seq), true);
-        while more && !input.items.iter().any(is_control) {
+        while more && !input.items.iter().any(|item| is_new_command(&self.world, item)) {
             let Some(after) = last else { return Ok(()) };
             let ahead = ReadAhead { fence: self.fence, after, items_max, bytes_max: limits::TURN_BYTES_MAX };
             let page = self.plane.run(&ahead).await?.output;
             (last, more) = (page.items.last().map(|item| item.seq), page.more);
             // One item that waits is enough to tell the kernel that the commands come out of order.
             input.items.truncate(1);
-            input.items.extend(page.items.into_iter().filter(is_control));
+            input.items.extend(page.items.into_iter().filter(|item| is_new_command(&self.world, item)));
         }
         input.more = false;
         Ok(())
@@ -215,6 +226,10 @@ impl<P: Plane> WorldHost<P> {
         };
         items.iter().map(arrival).collect()
     }
+}
+
+fn is_new_command(world: &World, item: &TurnItem) -> bool {
+    matches!(item.item.input, Input::Control { .. }) && world.expects(item.seq)
 }
 
 /// What a cycle did.
@@ -303,7 +318,8 @@ fn commit<P: Plane>(
     let publish = output.publish.iter().filter(|publish| !answers.contains(publish.intent.hash));
     let effects = publish.filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
-    let consumed = Consumed::of(&input.items[..output.consumed]);
+    let taken = if planted(Mutant::CursorEarly) { input.items.len() } else { output.consumed };
+    let consumed = Consumed::of(&input.items[..taken]);
     let records = Batch::from_records(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);

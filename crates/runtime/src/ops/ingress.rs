@@ -1,18 +1,47 @@
 //! What goes into a world, and the replies that come out.
 
 use super::Ops;
-use crate::{Plane, RuntimeError, trace::TraceContext};
+use crate::{
+    Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+    trace::TraceContext,
+};
+use mundi_engine::Engine;
+use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
-    InboxSeq, WorldId, limits,
+    Hash, Height, InboxSeq, WorldId, limits,
     record::{InboxItem, ReplyOutcome},
 };
 use mundi_store::{
-    keyspace::inbox_dedupe::DedupeId,
-    protocol::{Enqueued, InboxError, NewItem, enqueue},
+    keyspace::{inbox_dedupe::DedupeId, manifest_at},
+    protocol::{Enqueued, InboxError, NewItem, enqueue, enqueue_and_tell, require_live},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 impl<P: Plane> Ops<P> {
+    /// Whether a world's manifest takes an event, so that a sender hears of it at once. The world checks again.
+    pub async fn check_event(&self, world: WorldId, schema: &str, value: &[u8]) -> Result<(), RuntimeError> {
+        let mut tx = self.plane.engine().begin().await?;
+        let newest = Height::new(u64::MAX);
+        let Some(manifest) = manifest_at::read(&mut tx, self.universe, world, newest).await? else {
+            require_live(&mut tx, self.universe, world).await?;
+            return Ok(());
+        };
+        drop(tx);
+        let manifest = self.manifest(world, manifest).await?;
+        manifest.check_event(schema, value).map_err(RuntimeError::EventInvalid)
+    }
+
+    /// Whether a stored manifest can be used: it and its schemas are there and compile.
+    pub async fn check_manifest(&self, manifest: Hash) -> Result<(), RuntimeError> {
+        self.manifest(WorldId::from_bytes([0; 16]), manifest).await.map(drop)
+    }
+
+    async fn manifest(&self, world: WorldId, manifest: Hash) -> Result<Arc<CompiledManifest>, RuntimeError> {
+        let load = |objects: &AtHand| self.plane.registry().manifest(objects, manifest);
+        with_objects(&self.plane, (self.universe, world), &mut AtHand::default(), load).await
+    }
+
     /// Puts an item into a world's inbox; under the same key at most once.
     pub async fn enqueue_ingress(
         &self,
@@ -36,7 +65,15 @@ impl<P: Plane> Ops<P> {
             tracing::debug!(trace, "ingress");
         }
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        Ok(enqueue(engine, clock, blobs, self.universe, world, items, limits::DEDUPE_WINDOW_NS).await?)
+        let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
+        match self.worker.as_ref().filter(|worker| worker.holds(world)) {
+            None => Ok(enqueue(engine, clock, blobs, universe, world, items, window_ns).await?),
+            Some(holder) => {
+                let placed = enqueue_and_tell(engine, clock, blobs, universe, world, items, window_ns).await;
+                holder.wake(world); // also if nobody knows whether it was enqueued
+                Ok(placed?)
+            }
+        }
     }
 
     /// Sends an event and waits for the reply. On a timeout, [`Self::reply`] finds it under the place in the error.

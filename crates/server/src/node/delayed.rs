@@ -4,14 +4,14 @@
 //! a process that dies between the enqueue and the acknowledgement enqueues nothing twice.
 
 use minicbor::{Decode, Encode};
-use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor, limits, record::InboxItem};
+use mundi_model::{Code, Hash, UniverseId, WorkerId, WorldId, cbor, hex, limits, record::InboxItem};
 use mundi_runtime::{
     Plane, RuntimeError,
     shell::{Failed, Frame, FrameKind, Handler},
 };
 use mundi_store::{
     keyspace::inbox_dedupe::DedupeId,
-    protocol::{InboxError, NewItem, SendMail, enqueue},
+    protocol::{InboxError, NewItem, NewMail, SendMail, enqueue},
 };
 
 /// An item for a world, for later.
@@ -43,8 +43,11 @@ impl Delayed {
         let mut frame = Frame::command(Self::WORKER, plane.random::<16>().to_vec(), payload);
         frame.kind = FrameKind::Timer;
         let too_large = |_| InboxError::ItemTooLarge { index: 0, len, max };
-        let mail = vec![frame.to_mail(due_ns).map_err(too_large)?];
-        plane.run(&SendMail { universe, worker: Self::WORKER, mail, now_ns: plane.now_ns() }).await?;
+        let of = |key: &String| Hash::of_parts([&self.world.as_bytes()[..], key.as_bytes()]);
+        let name = self.idempotency_key.as_ref().map(of);
+        let mail = NewMail { due_ns, urgent: false, name, frame: frame.encode().map_err(too_large)?.into() };
+        let send = SendMail { universe, worker: Self::WORKER, mail: vec![mail], now_ns: plane.now_ns() };
+        plane.run(&send).await?;
         Ok(())
     }
 }
@@ -69,8 +72,4 @@ impl<P: Plane> Handler for Deliver<P> {
         let placed = enqueue(engine, clock, blobs, self.universe, delayed.world, new, window_ns).await;
         placed.map(drop).map_err(|error| Failed::from(&error))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,9 +5,11 @@ use futures_util::FutureExt;
 use mundi_adapters::{
     blob::BlobAdapter,
     fabric::FabricAdapter,
+    fork::ForkAdapter,
     http::HttpAdapter,
     llm::LlmAdapter,
     process::ProcessAdapter,
+    spawn::SpawnAdapter,
     worker::{AdapterWorker, TimerWorker, TimerWorkerConfig},
 };
 use mundi_engine::Engine;
@@ -51,6 +53,10 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(roles)
     }
 
+    pub(super) fn worlds(&self) -> Option<&WorldWorker<NodePlane<E>>> {
+        self.worlds.as_ref()
+    }
+
     async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
         let plane = node.plane().clone();
         let config = WorkerConfig { lanes: node.config().lanes, ..WorkerConfig::new(universe, node.worker()) };
@@ -77,6 +83,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         );
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs.clone())));
         worker = worker.serve(Arc::new(FabricAdapter::new(engine, blobs, clock)));
+        worker = worker.serve(Arc::new(SpawnAdapter::new(plane.clone())));
+        worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }

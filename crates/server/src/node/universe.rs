@@ -39,8 +39,12 @@ impl<E: Engine> Universe<E> {
             manifests.insert(name.clone(), manifest);
         }
         let calls = Calls::default();
-        let ops = Ops::new(plane.clone(), id, calls.clone());
-        let roles = Roles::start(node, id, calls).await?;
+        let roles = Roles::start(node, id, calls.clone()).await?;
+        let ops = Ops::new(plane.clone(), id, calls);
+        let ops = match roles.worlds() {
+            Some(worker) => ops.beside(worker.clone()),
+            None => ops,
+        };
         Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles })
     }
 
@@ -65,7 +69,14 @@ impl<E: Engine> Universe<E> {
         &self.manifests
     }
 
-    /// Says that a world has something to do, without waiting for the hint to be found.
+    /// The world that a name of someone's choosing stands for. Names are not kept: they are another way to write an id.
+    pub fn named_world(&self, name: &str) -> WorldId {
+        let hash = Hash::of_parts([b"mundi.world.1\0", &self.id.as_bytes()[..], name.as_bytes()]);
+        let mut id = [0; WorldId::LEN];
+        id.copy_from_slice(&hash.as_bytes()[..WorldId::LEN]);
+        WorldId::from_bytes(id)
+    }
+
     pub(crate) async fn drain(&self) {
         self.roles.drain().await;
     }

@@ -31,7 +31,7 @@ pub(crate) fn write<T: Transaction>(
 }
 
 /// The manifest that holds at a height: the last one set at or below it.
-pub(crate) async fn read<T: Transaction>(
+pub async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,

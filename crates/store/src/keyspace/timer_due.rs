@@ -11,7 +11,11 @@ use super::{Family, Key, KeyBuilder, KeyReader, Lane, Shard, Span, decode_value,
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Height, IntentHash, UniverseId, WorldId, record::Payload};
+use mundi_model::{
+    Height, IntentHash, UniverseId, WorldId,
+    mutants::{Mutant, planted},
+    record::Payload,
+};
 
 /// How much time lies in one bucket: long enough to hold many timers, short enough to drop soon.
 pub const BUCKET_NS: u64 = 10_000_000_000;
@@ -60,6 +64,7 @@ pub fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: u64) -> Timer
 }
 
 pub fn key(universe: UniverseId, shard: Shard, place: TimerPlace) -> Key {
+    let universe = if planted(Mutant::UniverseCrossed) { UniverseId::from_bytes([1; 16]) } else { universe };
     let bucket = KeyBuilder::universe(universe, Family::TimerDue).u8(shard.get()).u64(place.place_ns / BUCKET_NS);
     bucket.u64(place.place_ns).bytes(place.intent.as_bytes()).key()
 }

@@ -1,0 +1,78 @@
+//! `mundi dev` and `mundi server`: a node and its API, until a signal. The first one drains, the second one stops.
+
+use super::Outcome;
+use mundi_server::{
+    api::{Api, router},
+    config::Config,
+    node::{Node, Role},
+    programs::Programs,
+    serve::{Server, tls},
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+pub(super) async fn run(config: &Config) -> Outcome {
+    let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let mut signals = Signals::new()?;
+    let node = Node::open(&config.data.folder, Programs::builtin(), config.node()?).await?;
+    let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &node).await?) } else { None };
+    match &server {
+        Some(server) => {
+            let scheme = if config.api.tls.is_some() { "https" } else { "http" };
+            eprintln!("mundi: data in {}", config.data.folder.display());
+            eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
+        }
+        None => eprintln!("mundi: running without an API"),
+    }
+    signals.next().await;
+    eprintln!("mundi: draining; a second signal stops at once");
+    tokio::select! {
+        () = drain(&node, server.as_ref()) => {}
+        () = signals.next() => eprintln!("mundi: stopping"),
+    }
+    // What was acknowledged is durable, drained or not.
+    let stopped = tokio::time::timeout(std::time::Duration::from_secs(5), node.stop());
+    let _in_time = stopped.await;
+    Ok(())
+}
+
+async fn start(
+    config: &Config,
+    node: &Node<mundi_engine::Embedded>,
+) -> Result<Server, Box<dyn std::error::Error + Send + Sync>> {
+    let tls = config.api.tls.as_ref().map(tls).transpose()?;
+    let api = Api::new(node.clone(), config.api_limits(), config.access());
+    if config.access().tokens_required {
+        eprintln!("mundi: tokens are required; make one with `mundi token create`");
+    }
+    let started = Server::start(config.api.bind, router(api), tls, config.serve_limits()).await;
+    Ok(started.map_err(|error| format!("{}: {error}", config.api.bind))?)
+}
+
+/// Worlds are handed over while the last answers go out.
+async fn drain(node: &Node<mundi_engine::Embedded>, server: Option<&Server>) {
+    if let Some(server) = server {
+        // Calls that wait need their worlds: requests end before the worlds do, or are given up on.
+        let _in_time = tokio::time::timeout(std::time::Duration::from_secs(5), server.drain()).await;
+    }
+    node.drain().await;
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The process: start, drain, stop, kill.
+
+use crate::process::Server;
+use serde_json::{Value, json};
+use std::process::Command;
+
+const U: &str = "/v1/u/default/worlds";
+
+#[tokio::test]
+async fn sigterm_drains_and_nothing_is_lost_by_it_or_by_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.post(U, &json!({ "world": "c", "program": "counter" })).await.ok(201);
+    assert_eq!(server.post(&format!("{U}/c/call/add"), &json!(1)).await.ok(200), 1);
+    server.signal("-TERM");
+    assert!(server.wait().success());
+
+    let server = Server::start(folder.path());
+    let described = server.get(&format!("{U}/c")).await.ok(200);
+    assert!(described["baseline"]["height"].as_u64().unwrap() > 0, "a drain takes a snapshot");
+    assert_eq!(server.post(&format!("{U}/c/call/add"), &json!(1)).await.ok(200), 2);
+    server.signal("-KILL");
+    assert!(!server.wait().success());
+
+    let server = Server::start(folder.path());
+    assert_eq!(server.post(&format!("{U}/c/call/add"), &json!(1)).await.ok(200), 3);
+}
+
+#[tokio::test]
+async fn a_second_signal_stops_a_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    server.post(U, &json!({ "world": "c", "program": "counter" })).await.ok(201);
+    server.post(&format!("{U}/c/pause"), &Value::Null).await.ok(202);
+    // A call that is never answered holds the drain.
+    let call = server.request(reqwest::Method::POST, &format!("{U}/c/call/add")).body("1").send();
+    let waiting = tokio::spawn(call);
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    server.signal("-TERM");
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert!(server.is_running(), "it drains");
+    server.signal("-TERM");
+    assert!(server.wait().success());
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn one_folder_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let _server = Server::start(folder.path());
+    let mut second = Command::new(env!("CARGO_BIN_EXE_mundi"));
+    let second = second.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.path().join("data")).output();
+    let second = second.unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("error: "));
+}
+
+#[tokio::test]
+async fn the_server_says_how_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    assert_eq!(server.get("/livez").await.text, "ok\n");
+    assert_eq!(server.get("/readyz").await.text, "ok\n");
+    let metrics = server.get("/metrics").await;
+    assert!(metrics.text.contains("# TYPE mundi_turns_total counter"), "{}", metrics.text);
+    let document = server.get("/openapi.json").await.ok(200);
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    assert!(document["paths"].as_object().unwrap().len() > 40);
+}
+
+#[test]
+fn the_configuration_that_holds_can_be_shown_and_a_wrong_one_is_refused() {
+    let show = |variable: (&str, &str)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mundi"));
+        command.args(["config", "show", "--bind", "127.0.0.1:9"]).env(variable.0, variable.1).output().unwrap()
+    };
+    let shown = show(("MUNDI_LLM__API_KEY", "hush"));
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.status.success() && text.contains("127.0.0.1:9") && !text.contains("hush"), "{text}");
+    let wrong = show(("MUNDI_API__NOPE", "1"));
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("MUNDI_API__NOPE"));
+}

@@ -1,0 +1,12 @@
+//! The API of the real server process: every noun, every kind of refusal.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod access;
+mod events;
+mod hostile;
+mod lifecycle;
+mod nouns;
+mod process;
+mod soak;
+mod tasks;

@@ -1,0 +1,93 @@
+//! External adapter workers: the protocol step by step, and the example in Python.
+
+use crate::process::Server;
+use serde_json::{Value, json};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+const T: &str = "/v1/u/default/tasks";
+const W: &str = "/v1/u/default/worlds";
+
+async fn ask(server: &Server, key: &str, params: Value) {
+    server.post(W, &json!({ "world": "k", "program": "kv" })).await;
+    let ask = json!({ "key": key, "kind": "external.task", "params": params });
+    server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
+}
+
+async fn answered(server: &Server, key: &str) -> Value {
+    for _ in 0..750 {
+        let found = server.post(&format!("{W}/k/query/get"), &json!(key)).await.ok(200);
+        if found != Value::Null {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("no answer under {key}");
+}
+
+async fn claim(server: &Server, wait: &str, ttl: &str) -> Value {
+    let form = json!({ "kinds": ["external.task"], "wait": wait, "ttl": ttl });
+    server.post(&format!("{T}/claim"), &form).await.ok(200)
+}
+
+#[tokio::test]
+async fn a_task_is_claimed_kept_completed_and_its_world_answered_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    assert_eq!(claim(&server, "0s", "30s").await, json!([]));
+    let (tasks, ()) = tokio::join!(claim(&server, "20s", "30s"), async {
+        tokio::time::sleep(Duration::from_millis(100)).await; // it waits by now, and is woken
+        ask(&server, "a", json!({ "n": 4 })).await;
+    });
+    let task = &tasks[0];
+    assert_eq!((&task["params"], &task["attempt"]), (&json!({ "n": 4 }), &json!(1)));
+    assert_eq!(claim(&server, "0s", "30s").await, json!([]), "nobody else gets it");
+    let kept = server.post(&format!("{T}/heartbeat"), &json!({ "claims": [task["claim"]] })).await.ok(200);
+    assert_eq!(kept, json!({ "lost": [], "withdrawn": [] }));
+    let done = json!({ "claim": task["claim"], "result": { "it": 8 } });
+    server.post(&format!("{T}/complete"), &done).await.ok(204);
+    assert_eq!(answered(&server, "a").await, json!({ "it": 8 }));
+    server.post(&format!("{T}/complete"), &done).await.ok(204); // the answer was lost on its way: harmless
+    server.post(&format!("{T}/complete"), &json!({ "claim": "c_00" })).await.refused(400, "ID_INVALID");
+    server.post(&format!("{T}/claim"), &json!({ "kinds": [] })).await.refused(400, "REQUEST_INVALID");
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_loses_its_claim_to_the_next_and_a_failure_without_retry_is_final() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    ask(&server, "a", json!({})).await;
+    let dead = claim(&server, "5s", "1s").await[0].clone();
+    let next = claim(&server, "20s", "30s").await[0].clone();
+    assert_eq!((&next["intent"], &next["attempt"]), (&dead["intent"], &json!(2)));
+    let late = json!({ "claim": dead["claim"], "result": "late" });
+    server.post(&format!("{T}/complete"), &late).await.refused(409, "EFFECT_CLAIM_LOST");
+    let lost = server.post(&format!("{T}/heartbeat"), &json!({ "claims": [dead["claim"]] })).await.ok(200);
+    assert_eq!(lost["lost"], json!([dead["claim"]]));
+    let failed = json!({ "claim": next["claim"], "reason": "no such thing", "retryable": false });
+    server.post(&format!("{T}/fail"), &failed).await.ok(204);
+    assert!(answered(&server, "a").await.to_string().contains("no such thing"));
+}
+
+#[tokio::test]
+async fn the_example_in_python_carries_out_effects() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("python3 is not installed: the example was not run");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/external-adapter/worker.py");
+    let worker = Command::new("python3").arg(example).env("MUNDI_URL", &server.url).stderr(Stdio::inherit()).spawn();
+    let mut worker = worker.unwrap();
+    ask(&server, "a", json!({ "n": 21, "succeeds_at": 2 })).await;
+    ask(&server, "b", json!({ "no": "n" })).await;
+    let (first, second) = (answered(&server, "a").await, answered(&server, "b").await);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert_eq!(first, json!({ "doubled": 42 }));
+    assert!(second.to_string().contains('n'), "{second}");
+}

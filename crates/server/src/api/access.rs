@@ -1,0 +1,192 @@
+//! Who may do what: tokens, and for a server without them the check that no web page drives it.
+
+use super::{
+    Api, Problem,
+    extract::{ADMIN, READ, SEND, WORK, text_header},
+};
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use mundi_engine::Engine;
+use mundi_model::{Code, Hash, UniverseId, hex, parse_hex};
+use mundi_runtime::Plane;
+use mundi_store::{
+    StoreError,
+    keyspace::token::{self, TokenId, TokenRecord},
+};
+use subtle::ConstantTimeEq;
+
+/// What a request may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// `None` for all.
+    universe: Option<UniverseId>,
+    verbs: u32,
+}
+
+const VERBS: [(&str, u32); 4] = [("read", READ), ("send", SEND), ("admin", ADMIN), ("work", WORK)];
+
+/// The bits of verbs by name.
+pub fn verbs_of(names: &[String]) -> Result<u32, Problem> {
+    names.iter().try_fold(0, |verbs, name| {
+        let verb = VERBS.iter().find(|(verb, _)| verb == name);
+        let unknown = || Problem::invalid(format!("`{name}` is no verb: expected read, send, admin or work"));
+        Ok(verbs | verb.ok_or_else(unknown)?.1)
+    })
+}
+
+/// The names of verbs by their bits.
+pub fn names_of(verbs: u32) -> Vec<String> {
+    VERBS.iter().filter(|(_, verb)| verbs & verb != 0).map(|(name, _)| (*name).to_owned()).collect()
+}
+
+impl Access {
+    const EVERYTHING: Self = Self { universe: None, verbs: READ | SEND | ADMIN | WORK };
+    const NOTHING: Self = Self { universe: None, verbs: 0 };
+
+    pub(crate) fn of(parts: &Parts) -> Self {
+        parts.extensions.get().copied().unwrap_or(Self::NOTHING)
+    }
+
+    /// `universe` is `None` if there is none of that name: who is bound to another one is told the same.
+    pub(crate) fn require(self, verb: u32, universe: Option<UniverseId>) -> Result<(), Problem> {
+        self.require_verb(verb)?;
+        if self.universe.is_some() && self.universe != universe {
+            return Err(Problem::new(Code::TokenDenied, "the token is for another universe"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn require_everywhere(self, verb: u32) -> Result<(), Problem> {
+        self.require_verb(verb)?;
+        if self.universe.is_some() {
+            return Err(Problem::new(
+                Code::TokenDenied,
+                "the token is for one universe, and this is about all of them",
+            ));
+        }
+        Ok(())
+    }
+
+    fn require_verb(self, verb: u32) -> Result<(), Problem> {
+        if self.verbs & verb == verb {
+            return Ok(());
+        }
+        let missing = names_of(verb & !self.verbs).join(", ");
+        Err(Problem::new(Code::TokenDenied, format!("the token does not allow to {missing}")))
+    }
+
+    pub(crate) fn sees(self, universe: UniverseId) -> bool {
+        self.universe.is_none_or(|own| own == universe)
+    }
+}
+
+/// A new token: its text, which is shown once, and what is kept of it.
+pub struct NewToken {
+    pub text: String,
+    pub id: TokenId,
+    pub record: TokenRecord,
+}
+
+impl NewToken {
+    pub fn new<P: Plane>(plane: &P, universe: Option<UniverseId>, verbs: u32, label: String) -> Self {
+        let (id, secret) = (u64::from_be_bytes(plane.random()), plane.random::<32>());
+        let record = TokenRecord { secret: Hash::of(&secret), universe, verbs, created_at_ns: plane.now_ns(), label };
+        Self { text: format!("mundi_{}_{}", hex(&id.to_be_bytes()), hex(&secret)), id, record }
+    }
+}
+
+fn parse(text: &str) -> Option<(TokenId, Hash)> {
+    let (id, secret) = text.strip_prefix("mundi_")?.split_once('_')?;
+    Some((u64::from_be_bytes(parse_hex(id)?), Hash::of(&parse_hex::<32>(secret)?)))
+}
+
+async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<Access>, StoreError> {
+    let Some((id, secret)) = parse(text) else { return Ok(None) };
+    let mut tx = api.node.plane().engine().begin().await?;
+    let record = token::read(&mut tx, id).await?;
+    // Also a token that is not there is compared, so that the time says nothing.
+    let stored = record.as_ref().map_or(Hash::of(b""), |record| record.secret);
+    let same = bool::from(stored.as_bytes().ct_eq(secret.as_bytes()));
+    Ok(record.filter(|_| same).map(|record| Access { universe: record.universe, verbs: record.verbs }))
+}
+
+/// Puts what a request may do beside it, or refuses it.
+pub(super) async fn guard<E: Engine>(State(api): State<Api<E>>, mut request: Request, next: Next) -> Response {
+    match decide(&api, request.headers()).await {
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn decide<E: Engine>(api: &Api<E>, headers: &HeaderMap) -> Result<Access, Problem> {
+    if let Some(given) = headers.get(header::AUTHORIZATION) {
+        let token = given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
+        let access = access_of_token(api, token).await?;
+        return access.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"));
+    }
+    if api.access.tokens_required {
+        return Err(Problem::new(Code::TokenMissing, "send `Authorization: Bearer TOKEN`"));
+    }
+    check_origin(headers, &api.access.hosts_allowed)?;
+    Ok(Access::EVERYTHING)
+}
+
+/// A page of another site can make a browser send requests here, by a name that resolves to this machine or across
+/// origins. It cannot forge `Host` and `Origin`.
+fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
+    let host = text_header(headers, "host").unwrap_or_default();
+    let name =
+        host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |it| it.0);
+    if !["localhost", "127.0.0.1", "[::1]"].contains(&name) && !allowed.iter().any(|allowed| allowed == name) {
+        return Err(Problem::new(Code::OriginDenied, format!("the host `{name}` is not this server's")));
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|it| it.1);
+    if authority == Some(host) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::OriginDenied, "the request comes from a page of another origin"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_loopback_names_and_their_own_pages_are_answered() {
+        let check = |host, origin| check_origin(&headers(host, origin), &["box.lan".to_owned()]).is_ok();
+        assert!(check("localhost:7600", None) && check("127.0.0.1", None) && check("[::1]:7600", None));
+        assert!(check("box.lan:7600", None) && check("localhost:7600", Some("http://localhost:7600")));
+        assert!(!check("evil.example:7600", None) && !check("localhost.evil.example", None) && !check("", None));
+        assert!(!check("localhost:7600", Some("http://evil.example")) && !check("localhost:7600", Some("null")));
+        assert!(!check("localhost:7600", Some("http://localhost:3000")));
+    }
+
+    #[test]
+    fn a_token_is_bound_to_its_universe_and_verbs() {
+        let (own, other) = (UniverseId::from_bytes([1; 16]), UniverseId::from_bytes([2; 16]));
+        let access = Access { universe: Some(own), verbs: READ | SEND };
+        assert!(access.require(READ, Some(own)).is_ok() && access.require(SEND, Some(own)).is_ok());
+        for refused in [access.require(ADMIN, Some(own)), access.require(READ, Some(other)), access.require(READ, None)]
+        {
+            assert_eq!(refused.unwrap_err().code, Code::TokenDenied);
+        }
+        assert!(access.require_everywhere(READ).is_err() && Access::EVERYTHING.require_everywhere(ADMIN).is_ok());
+    }
+}

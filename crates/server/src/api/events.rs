@@ -1,0 +1,345 @@
+//! What goes into worlds: `send`, `call`, batches and CloudEvents; and the replies that come out.
+
+use super::{
+    Api, Problem,
+    extract::{Given, Name, Of, Params, READ, SEND, Whole, duration, is, text_header, value_of_json},
+    json,
+};
+use crate::node::{Delayed, Universe};
+use axum::{
+    Json,
+    http::{HeaderMap, HeaderName, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use mundi_engine::Engine;
+use mundi_model::{
+    Code, InboxSeq, WorldId, limits,
+    record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
+};
+use mundi_runtime::Plane;
+use mundi_store::{
+    blob::Blobs,
+    keyspace::inbox_dedupe::DedupeId,
+    protocol::{Enqueued, NewItem},
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::{IntoParams, ToSchema};
+
+/// How long a call waits for its reply unless it says so itself.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The place of a call, on its answer: where the reply can be had again.
+const CALL: HeaderName = HeaderName::from_static("mundi-call");
+
+/// Where an event came to stand.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Sent {
+    /// Its place in the inbox; null for one that is sent later.
+    seq: Option<String>,
+    /// It was there already, under the same key.
+    before: bool,
+}
+
+impl From<Enqueued> for Sent {
+    fn from(enqueued: Enqueued) -> Self {
+        Self { seq: Some(enqueued.seq.to_string()), before: enqueued.before }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendParams {
+    /// Sends it so much later: `10s`, `5m`, `2h`.
+    #[param(example = "10s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    delay: Option<String>,
+    /// A key of the sender's own, which the program sees.
+    key: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitParams {
+    /// How long to wait for the reply: `30s` if nothing is said.
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+impl WaitParams {
+    fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
+        let timeout = self.timeout.as_deref().map(duration).transpose()?.unwrap_or(CALL_TIMEOUT);
+        Ok(timeout.min(api.limits.wait_max))
+    }
+}
+
+/// One event of a batch.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BatchEvent {
+    event: String,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    value: serde_json::Value,
+    key: Option<String>,
+    idempotency_key: Option<String>,
+}
+
+/// A CloudEvent in its JSON form. Its type names the event; source and id make it idempotent.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(super) struct CloudEvent {
+    specversion: String,
+    id: String,
+    source: String,
+    #[serde(rename = "type")]
+    event: String,
+    subject: Option<String>,
+    traceparent: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    data: serde_json::Value,
+}
+
+/// An event, on its way in.
+struct Incoming {
+    event: String,
+    value: Vec<u8>,
+    key: Option<String>,
+    idempotency_key: Option<String>,
+    correlation_id: Option<String>,
+    trace: Option<String>,
+}
+
+impl Incoming {
+    fn new(headers: &HeaderMap, event: String, value: Vec<u8>, key: Option<String>) -> Result<Self, Problem> {
+        Ok(Self {
+            event,
+            value,
+            key,
+            idempotency_key: idempotency_key(headers)?,
+            correlation_id: text_header(headers, "correlation-id").map(str::to_owned),
+            trace: traceparent(text_header(headers, "traceparent")),
+        })
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let texts = [&self.key, &self.idempotency_key, &self.correlation_id];
+        let long = texts.into_iter().flatten().chain([&self.event]).any(|text| text.len() > limits::NAME_BYTES_MAX);
+        match long {
+            true => Err(Problem::invalid(format!("names and keys have at most {} bytes", limits::NAME_BYTES_MAX))),
+            false => Ok(()),
+        }
+    }
+
+    fn into_item(self, now_ns: u64, wants_reply: bool) -> (InboxItem, Option<String>) {
+        let Self { event: schema, value, key, idempotency_key, correlation_id, trace } = self;
+        let origin = Origin { enqueued_at_ns: now_ns, correlation_id, trace, wants_reply, sender: None };
+        (InboxItem { input: Input::Event { schema, value: Payload::Inline(value), key }, origin }, idempotency_key)
+    }
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= limits::NAME_BYTES_MAX);
+    let invalid =
+        || Problem::invalid(format!("an Idempotency-Key has 1 to {} visible characters", limits::NAME_BYTES_MAX));
+    key.map(|key| Some(key.to_owned())).ok_or_else(invalid)
+}
+
+/// What is not a W3C `traceparent` is ignored, as the standard asks.
+fn traceparent(text: Option<&str>) -> Option<String> {
+    text.filter(|text| text.len() == 55 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')).map(str::to_owned)
+}
+
+/// Sends an event to a world. When it is answered, the event is durable; what the program makes of it is not waited for.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/send/{event}", tag = "events", params(SendParams,
+        ("Idempotency-Key" = Option<String>, Header, description = "Under the same key an event is sent at most once")),
+    request_body(content = Object, description = "The value of the event: JSON, or canonical CBOR"),
+    responses((status = 202, body = Sent)),
+)]
+pub(super) async fn send<E: Engine>(
+    Of { universe, world, .. }: Of<E, SEND>,
+    Name(event): Name,
+    Params(params): Params<SendParams>,
+    Given { cbor, headers }: Given,
+) -> Result<Response, Problem> {
+    let incoming = Incoming::new(&headers, event, cbor, params.key)?;
+    let delay = params.delay.as_deref().map(duration).transpose()?;
+    let sent = take(&universe, world, incoming, delay).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
+}
+
+async fn take<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    incoming: Incoming,
+    delay: Option<Duration>,
+) -> Result<Sent, Problem> {
+    incoming.check()?;
+    universe.ops().check_event(world, &incoming.event, &incoming.value).await?;
+    let plane = universe.plane();
+    let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
+    let Some(delay) = delay else {
+        return Ok(universe.ops().enqueue_ingress(world, item, idempotency_key.as_deref()).await?.into());
+    };
+    let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+    Delayed { world, item, idempotency_key }.send(plane, universe.id(), due_ns).await?;
+    Ok(Sent { seq: None, before: false })
+}
+
+/// Sends an event and answers with the program's reply to it. `mundi-call` names the call: with it the reply can be asked
+/// for again, also after this answer was lost or timed out.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/call/{event}", tag = "events", params(WaitParams,
+        ("Idempotency-Key" = Option<String>, Header, description = "Under the same key the event is sent at most once, and each call gets its reply")),
+    request_body(content = Object, description = "The value of the event: JSON, or canonical CBOR"),
+    responses((status = 200, description = "The reply", body = Object)),
+)]
+pub(super) async fn call<E: Engine>(
+    Of { api, universe, world }: Of<E, SEND>,
+    Name(event): Name,
+    Params(params): Params<WaitParams>,
+    Given { cbor, headers }: Given,
+) -> Result<Response, Problem> {
+    let timeout = params.timeout(&api)?;
+    let incoming = Incoming::new(&headers, event, cbor, None)?;
+    incoming.check()?;
+    let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
+    let placed = universe.ops().enqueue_ingress(world, item, key.as_deref()).await?;
+    answer(&universe, world, placed.seq, timeout, &headers).await
+}
+
+/// The reply to a call that was made before.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/worlds/{world}/calls/{call}", tag = "events", params(WaitParams),
+    responses((status = 200, description = "The reply", body = Object)),
+)]
+pub(super) async fn reply<E: Engine>(
+    Of { api, universe, world }: Of<E, READ>,
+    name: Name,
+    Params(params): Params<WaitParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (call, timeout) = (name.parse()?, params.timeout(&api)?);
+    universe.ops().describe_world(world).await?; // else a world that is not there would be waited for
+    answer(&universe, world, call, timeout, &headers).await
+}
+
+async fn answer<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    call: InboxSeq,
+    timeout: Duration,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let payload = match universe.ops().reply(world, call, timeout).await? {
+        ReplyOutcome::Ok(payload) => payload,
+        ReplyOutcome::Failed(code, reason) => {
+            let code = Code::from_name(&code).unwrap_or(Code::ProgramFailed);
+            return Err(Problem { call: Some(call), ..Problem::new(code, reason) });
+        }
+    };
+    let bytes = match payload {
+        Payload::Inline(bytes) => bytes,
+        Payload::Blob(hash, _) => Blobs::get(universe.plane().blobs(), universe.id(), hash).await?.to_vec(),
+    };
+    let call = [(CALL, call.to_string())];
+    if text_header(headers, "accept") == Some("application/cbor") {
+        return Ok((call, [(header::CONTENT_TYPE, "application/cbor")], bytes).into_response());
+    }
+    Ok((call, Json(json::bytes(&bytes))).into_response())
+}
+
+/// Sends several events together and in their order, or none of them: a list of events, a list of CloudEvents
+/// (`application/cloudevents-batch+json`), or one CloudEvent (`application/cloudevents+json`, or `ce-` headers).
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/events", tag = "events",
+    request_body(content = Vec<BatchEvent>),
+    responses((status = 202, body = Vec<Sent>)),
+)]
+pub(super) async fn batch<E: Engine>(
+    Of { universe, world, .. }: Of<E, SEND>,
+    headers: HeaderMap,
+    Whole(body): Whole,
+) -> Result<Response, Problem> {
+    let incoming = incoming(&headers, &body)?;
+    let (count, max) = (incoming.len(), limits::INBOX_BATCH_ITEMS_MAX);
+    if count > max {
+        return Err(Problem::new(Code::RequestTooLarge, format!("{count} events: a batch has at most {max}")));
+    }
+    let now_ns = universe.plane().now_ns();
+    let mut items = Vec::with_capacity(count);
+    for incoming in incoming {
+        incoming.check()?;
+        universe.ops().check_event(world, &incoming.event, &incoming.value).await?;
+        let (item, key) = incoming.into_item(now_ns, false);
+        items.push(NewItem { item, dedupe: key.as_deref().map(DedupeId::idempotency_key) });
+    }
+    let sent: Vec<Sent> = universe.ops().enqueue_batch(world, items).await?.into_iter().map(Sent::from).collect();
+    Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
+}
+
+fn incoming(headers: &HeaderMap, body: &[u8]) -> Result<Vec<Incoming>, Problem> {
+    if is(headers, "application/cloudevents-batch+json") {
+        return parsed::<Vec<CloudEvent>>(body)?.into_iter().map(Incoming::try_from).collect();
+    }
+    if is(headers, "application/cloudevents+json") {
+        return Ok(vec![parsed::<CloudEvent>(body)?.try_into()?]);
+    }
+    if headers.contains_key("ce-id") {
+        return Ok(vec![binary_cloud_event(headers, body)?]);
+    }
+    let trace = traceparent(text_header(headers, "traceparent"));
+    let one = |event: BatchEvent| {
+        let value = mundi_model::cbor::encode(&mundi_model::Value::from(event.value));
+        let BatchEvent { event, key, idempotency_key, .. } = event;
+        Incoming { event, value, key, idempotency_key, correlation_id: None, trace: trace.clone() }
+    };
+    Ok(parsed::<Vec<BatchEvent>>(body)?.into_iter().map(one).collect())
+}
+
+fn parsed<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| Problem::invalid(format!("the body: {error}")))
+}
+
+impl TryFrom<CloudEvent> for Incoming {
+    type Error = Problem;
+
+    fn try_from(cloud: CloudEvent) -> Result<Self, Problem> {
+        if cloud.specversion != "1.0" {
+            return Err(Problem::invalid(format!("specversion `{}`: expected `1.0`", cloud.specversion)));
+        }
+        Ok(Self {
+            value: mundi_model::cbor::encode(&mundi_model::Value::from(cloud.data)),
+            event: cloud.event,
+            key: cloud.subject,
+            idempotency_key: Some(cloud_key(&cloud.source, &cloud.id)),
+            correlation_id: Some(cloud.id),
+            trace: traceparent(cloud.traceparent.as_deref()),
+        })
+    }
+}
+
+/// Source and id together are what is unique. They may be long, so their hash stands for them.
+fn cloud_key(source: &str, id: &str) -> String {
+    format!("cloudevents/{}", mundi_model::Hash::of_parts([source.as_bytes(), b"\0", id.as_bytes()]))
+}
+
+fn binary_cloud_event(headers: &HeaderMap, body: &[u8]) -> Result<Incoming, Problem> {
+    let need = |name: &str| {
+        let missing = || Problem::invalid(format!("a CloudEvent in binary form needs the header `{name}`"));
+        text_header(headers, name).map(str::to_owned).ok_or_else(missing)
+    };
+    let cloud = CloudEvent {
+        specversion: need("ce-specversion")?,
+        id: need("ce-id")?,
+        source: need("ce-source")?,
+        event: need("ce-type")?,
+        subject: text_header(headers, "ce-subject").map(str::to_owned),
+        traceparent: text_header(headers, "traceparent").map(str::to_owned),
+        data: serde_json::Value::Null,
+    };
+    Ok(Incoming { value: value_of_json(body)?, ..cloud.try_into()? })
+}

@@ -1,0 +1,283 @@
+//! What handlers take out of a request: the universe and the world that the address names, with the right to use them;
+//! parameters; bodies within their bounds and their time.
+
+use super::{Api, Problem, access::Access};
+use crate::node::Universe;
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    http::{HeaderMap, header, request::Parts},
+};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use mundi_engine::Engine;
+use mundi_model::{Code, Hash, Value, WorldId, cbor, limits};
+use serde::de::DeserializeOwned;
+use std::{sync::Arc, time::Duration};
+
+/// What a token may allow. Their bits are persisted in tokens.
+pub(crate) const READ: u32 = 1;
+pub(crate) const SEND: u32 = 2;
+pub(crate) const ADMIN: u32 = 4;
+pub(crate) const WORK: u32 = 8;
+
+/// A universe, and the right to do `VERB` in it.
+pub(crate) struct In<E: Engine, const VERB: u32> {
+    pub(crate) api: Api<E>,
+    pub(crate) universe: Arc<Universe<E>>,
+}
+
+/// A world of a universe, and the right to do `VERB` in it. That it exists is not known yet.
+pub(crate) struct Of<E: Engine, const VERB: u32> {
+    pub(crate) api: Api<E>,
+    pub(crate) universe: Arc<Universe<E>>,
+    pub(crate) world: WorldId,
+}
+
+/// The right to do `VERB` in all universes.
+pub(crate) struct Everywhere<E: Engine, const VERB: u32>(pub(crate) Api<E>);
+
+async fn params(parts: &mut Parts, api: &(impl Sync + ?Sized)) -> Result<RawPathParams, Problem> {
+    RawPathParams::from_request_parts(parts, &api).await.map_err(|error| Problem::invalid(error.to_string()))
+}
+
+pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
+    params.iter().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
+}
+
+/// Access first, existence second: who may not see a universe does not learn whether it is there.
+fn enter<E: Engine>(
+    api: &Api<E>,
+    parts: &Parts,
+    params: &RawPathParams,
+    verb: u32,
+) -> Result<Arc<Universe<E>>, Problem> {
+    let name = param(params, "universe");
+    let universe = api.node.universe(name);
+    let id = universe.as_ref().map(|universe| universe.id());
+    Access::of(parts).require(verb, id)?;
+    universe.ok_or_else(|| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`")))
+}
+
+impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        let params = params(parts, api).await?;
+        Ok(Self { universe: enter(api, parts, &params, VERB)?, api: api.clone() })
+    }
+}
+
+impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        let params = params(parts, api).await?;
+        let universe = enter(api, parts, &params, VERB)?;
+        let world = world_of(&universe, param(&params, "world"))?;
+        Ok(Self { universe, world, api: api.clone() })
+    }
+}
+
+impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Everywhere<E, VERB> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        Access::of(parts).require_everywhere(VERB)?;
+        Ok(Self(api.clone()))
+    }
+}
+
+/// A world by its id, or by a name of someone's choosing, which is another way to write an id.
+pub(crate) fn world_of<E: Engine>(universe: &Universe<E>, name: &str) -> Result<WorldId, Problem> {
+    if let Ok(world) = name.parse() {
+        return Ok(world);
+    }
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
+    if name.is_empty() || name.len() > limits::WORLD_NAME_BYTES_MAX || name.starts_with("w_") || !name.bytes().all(fits)
+    {
+        let expected = "an id (`w_…`), or a name of letters, digits and -_.:@ that does not begin with `w_`";
+        return Err(Problem::new(Code::NameInvalid, format!("`{name}` names no world: expected {expected}")));
+    }
+    Ok(universe.named_world(name))
+}
+
+/// The last part of the address.
+pub(crate) struct Name(pub(crate) String);
+
+impl<E: Engine> FromRequestParts<Api<E>> for Name {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        let params = params(parts, api).await?;
+        let last = params.iter().last().map_or("", |(_, value)| value);
+        if last.is_empty() || last.len() > limits::CELL_KEY_BYTES_MAX {
+            return Err(Problem::invalid("the last part of the address is empty or too long"));
+        }
+        Ok(Self(last.to_owned()))
+    }
+}
+
+impl Name {
+    pub(crate) fn parse<T: std::str::FromStr<Err = mundi_model::ParseIdError>>(&self) -> Result<T, Problem> {
+        Ok(self.0.parse()?)
+    }
+}
+
+/// Query parameters; one that is not known is an error.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<E: Engine, T: DeserializeOwned> FromRequestParts<Api<E>> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api<E>) -> Result<Self, Problem> {
+        let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
+        query.map(|query| Self(query.0)).map_err(|error| Problem::invalid(error.body_text()))
+    }
+}
+
+/// The whole body, within the bound of the configuration and the time that a body may take.
+pub(crate) struct Whole(pub(crate) Bytes);
+
+impl<E: Engine> FromRequest<Api<E>> for Whole {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+        whole(request.into_body(), api.limits.body_bytes_max, api.limits.body_timeout).await.map(Self)
+    }
+}
+
+async fn whole(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Problem> {
+    let large = || Problem::new(Code::RequestTooLarge, format!("a body has at most {max} bytes here"));
+    if body.size_hint().lower() > DISCARDED_BYTES_MAX {
+        return Err(large());
+    }
+    let collected = tokio::time::timeout(timeout, collect(body, max)).await;
+    let late = |_| Problem::new(Code::RequestTimeout, format!("the body did not arrive within {timeout:?}"));
+    collected
+        .map_err(late)?
+        .map_err(|error| Problem::invalid(format!("the body could not be read: {error}")))?
+        .ok_or_else(large)
+}
+
+/// What is read of a body that is too large, and thrown away: a client that is cut off while it sends never sees why.
+const DISCARDED_BYTES_MAX: u64 = 64 << 20;
+
+/// The bytes of a body; `None` if there are more.
+async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+    let (mut bytes, mut first, mut len) = (Vec::new(), Bytes::new(), 0u64);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        len += data.len() as u64;
+        if len > DISCARDED_BYTES_MAX {
+            return Ok(None);
+        }
+        if len > max as u64 {
+            continue;
+        }
+        // Nearly every body is one piece, which is taken as it is.
+        if first.is_empty() && bytes.is_empty() {
+            first = data;
+        } else {
+            bytes.extend_from_slice(&std::mem::take(&mut first));
+            bytes.extend_from_slice(&data);
+        }
+    }
+    let all = if bytes.is_empty() { first } else { bytes.into() };
+    Ok((len <= max as u64).then_some(all))
+}
+
+/// A body of a known shape.
+pub(crate) struct Form<T>(pub(crate) T);
+
+impl<E: Engine, T: DeserializeOwned> FromRequest<Api<E>> for Form<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+        let Whole(body) = Whole::from_request(request, api).await?;
+        let body = if body.is_empty() { &b"{}"[..] } else { &body };
+        serde_json::from_slice(body).map(Self).map_err(|error| Problem::invalid(format!("the body: {error}")))
+    }
+}
+
+/// A value of any shape, as canonical CBOR: from JSON, or from CBOR as it is.
+pub(crate) struct Given {
+    pub(crate) cbor: Vec<u8>,
+    pub(crate) headers: HeaderMap,
+}
+
+impl<E: Engine> FromRequest<Api<E>> for Given {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let body = whole(body, api.limits.body_bytes_max, api.limits.body_timeout).await?;
+        Ok(Self { cbor: canonical(&parts.headers, &body)?, headers: parts.headers })
+    }
+}
+
+fn canonical(headers: &HeaderMap, body: &[u8]) -> Result<Vec<u8>, Problem> {
+    if is(headers, "application/cbor") {
+        let value: Result<Value, _> = cbor::decode(body);
+        let Err(error) = value else { return Ok(body.to_vec()) };
+        return Err(Problem::new(mundi_model::Coded::code(&error), error.to_string()));
+    }
+    value_of_json(body)
+}
+
+/// The canonical CBOR of a JSON text; of no text, null.
+pub(crate) fn value_of_json(body: &[u8]) -> Result<Vec<u8>, Problem> {
+    if body.is_empty() {
+        return Ok(cbor::encode(&Value::Null));
+    }
+    let json: Result<serde_json::Value, _> = serde_json::from_slice(body);
+    let json = json.map_err(|error| Problem::new(Code::JsonMalformed, error.to_string()))?;
+    Ok(cbor::encode(&Value::from(json)))
+}
+
+/// Whether the body is of this type.
+pub(crate) fn is(headers: &HeaderMap, content_type: &str) -> bool {
+    let found = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    found.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(content_type)
+}
+
+/// A header that is text.
+pub(crate) fn text_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// A hash in an address.
+pub(crate) fn hash(name: &Name) -> Result<Hash, Problem> {
+    name.parse()
+}
+
+/// `10s`, `250ms`, `5m`, `2h`, `1d`: a number and its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, Problem> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit_ms: Option<u64> = match &text[digits..] {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
+        _ => None,
+    };
+    let ms = unit_ms.and_then(|unit| text[..digits].parse::<u64>().ok()?.checked_mul(unit));
+    let invalid = || Problem::invalid(format!("`{text}` is no duration: expected a number and one of ms, s, m, h, d"));
+    ms.map(Duration::from_millis).ok_or_else(invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_a_number_and_a_unit() {
+        assert_eq!(duration("250ms").unwrap(), Duration::from_millis(250));
+        assert_eq!(duration("2h").unwrap(), Duration::from_secs(7_200));
+        for bad in ["", "s", "10", "-1s", "1w", "1.5s", "99999999999999999999s", "18446744073709551615d"] {
+            assert_eq!(duration(bad).unwrap_err().code, Code::RequestInvalid, "{bad}");
+        }
+    }
+}

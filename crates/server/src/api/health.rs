@@ -1,0 +1,44 @@
+//! Whether the process lives, whether it takes work, and what it has counted.
+
+use super::{Api, Problem};
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use mundi_engine::Engine;
+use mundi_model::Code;
+use mundi_runtime::{Plane, metrics::Metric};
+use std::fmt::Write;
+
+/// The process lives.
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = String)))]
+pub(super) async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// The process takes work: it does not drain, and its engine answers.
+#[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, body = String)))]
+pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'static str, Problem> {
+    if api.node.is_draining() {
+        return Err(Problem::new(Code::NodeDraining, "it finishes what it has"));
+    }
+    let begun = api.node.plane().engine().begin().await;
+    begun.map(|_| "ok\n").map_err(|error| mundi_store::StoreError::from(error).into())
+}
+
+/// What was counted, as Prometheus reads it.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
+pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>) -> Response {
+    let mut text = String::new();
+    for (metric, value) in api.node.metrics().snapshot() {
+        let (name, meaning, kind) = (metric.name(), metric.meaning(), kind(metric));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name} {value}\n");
+    }
+    (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+fn kind(metric: Metric) -> &'static str {
+    if metric.name().ends_with("_total") { "counter" } else { "gauge" }
+}

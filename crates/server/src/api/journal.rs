@@ -1,0 +1,110 @@
+//! The journal of a world: ranges, and a live tail by server-sent events.
+
+use super::{
+    Api, ListPage, Problem,
+    extract::{Of, Params, READ, text_header},
+    json, limit,
+};
+use crate::node::Universe;
+use axum::{
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures_util::{Stream, StreamExt, stream};
+use mundi_engine::Engine;
+use mundi_model::{Height, WorldId};
+use mundi_runtime::Plane;
+use mundi_store::{journal::StoredRecord, keyspace::journal_head};
+use serde::Deserialize;
+use std::{convert::Infallible, sync::Arc};
+use utoipa::IntoParams;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JournalParams {
+    /// The first height.
+    #[serde(default)]
+    from: u64,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Records from a height on, with every link of the chain checked. Asked for `text/event-stream`, it goes on with each
+/// record that is appended; `Last-Event-ID` takes it up where it broke off.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/worlds/{world}/journal", tag = "journal", params(JournalParams),
+    responses((status = 200, content(
+        (ListPage<Object> = "application/json"),
+        (String = "text/event-stream"),
+    ))),
+)]
+pub(super) async fn journal<E: Engine>(
+    Of { api, universe, world }: Of<E, READ>,
+    Params(params): Params<JournalParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let (from, items_max) = (Height::new(params.from), limit(params.limit)?);
+    if text_header(&headers, "accept").is_some_and(|accept| accept.contains("text/event-stream")) {
+        let seen = text_header(&headers, "last-event-id").and_then(|id| id.parse().ok()).map(Height::new);
+        let from = seen.map_or(from, Height::next);
+        universe.ops().describe_world(world).await?;
+        return Ok(tail(&api, universe, world, from));
+    }
+    let page = universe.ops().world_journal(world, from, items_max).await?;
+    Ok(ListPage::of(mundi_store::protocol::Page { items: page.items, next: page.next.map(Height::get) }, |record| {
+        json::record(&record)
+    })
+    .into_response())
+}
+
+/// Ends after the longest time that a request is held open; a client comes back with the id of the last event.
+fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, from: Height) -> Response {
+    let pages = stream::unfold(from, move |from| {
+        let universe = universe.clone();
+        async move {
+            let page = next_records(&universe, world, from).await;
+            let next = page.as_ref().ok().and_then(|records| records.last()).map(|record| record.height.next());
+            page.ok().map(|records| (records, next.unwrap_or(from)))
+        }
+    });
+    let events = pages.flat_map(|records| stream::iter(records.into_iter().map(|record| Ok(event(&record)))));
+    let ending = Box::pin(tokio::time::sleep(api.limits.wait_max));
+    Sse::new(until(events, ending)).keep_alive(KeepAlive::default()).into_response()
+}
+
+fn until(
+    events: impl Stream<Item = Result<Event, Infallible>>,
+    ending: impl Future<Output = ()>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    events.take_until(ending)
+}
+
+fn event(record: &StoredRecord) -> Event {
+    Event::default().id(record.height.get().to_string()).event("record").data(json::record(record).to_string())
+}
+
+/// The records from a height on, as soon as there are any.
+async fn next_records<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    from: Height,
+) -> Result<Vec<StoredRecord>, Problem> {
+    let key = journal_head::key(universe.id(), world);
+    let engine = universe.plane().engine();
+    loop {
+        let mut tx = engine.begin().await.map_err(mundi_store::StoreError::from)?;
+        let seen = mundi_engine::Transaction::get(&mut tx, key.as_bytes()).await;
+        let seen = seen.map_err(mundi_store::StoreError::from)?;
+        drop(tx);
+        // Beyond the head there is nothing yet, which is no error for who waits.
+        let head = universe.ops().describe_world(world).await?.head.map(|head| head.height);
+        if head.is_some_and(|head| head > from) {
+            return Ok(universe.ops().world_journal(world, from, super::PAGE_ITEMS).await?.items);
+        }
+        engine.watch(key.as_bytes(), seen).await.map_err(mundi_store::StoreError::from)?;
+    }
+}

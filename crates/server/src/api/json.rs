@@ -1,0 +1,135 @@
+//! How stored things look in JSON.
+
+use mundi_model::{
+    Height, Value, cbor, hex,
+    record::{Body, EffectPolicy, InboxItem, Input, Payload, ReceiptStatus, ReplyOutcome, SnapshotNote},
+};
+use mundi_store::journal::StoredRecord;
+use serde_json::{Map, Value as Json, json};
+
+/// A value, always: what JSON has no form for is shown as an object with one `$` key.
+pub(crate) fn value(value: &Value) -> Json {
+    match value {
+        Value::Bytes(bytes) => json!({ "$bytes": hex(bytes) }),
+        Value::Array(items) => items.iter().map(self::value).collect(),
+        Value::Map(entries) => {
+            Json::Object(entries.iter().map(|(key, entry)| (key.clone(), self::value(entry))).collect::<Map<_, _>>())
+        }
+        plain => plain.to_json().unwrap_or_else(|_| json!({ "$number": format!("{plain:?}") })),
+    }
+}
+
+/// Bytes that are usually CBOR.
+pub(crate) fn bytes(bytes: &[u8]) -> Json {
+    match cbor::decode::<Value>(bytes) {
+        Ok(found) => value(&found),
+        Err(_) => json!({ "$bytes": hex(bytes) }),
+    }
+}
+
+pub(crate) fn payload(payload: &Payload) -> Json {
+    match payload {
+        Payload::Inline(inline) => bytes(inline),
+        Payload::Blob(hash, len) => json!({ "$blob": hash, "bytes": len }),
+    }
+}
+
+pub(crate) fn policy(policy: EffectPolicy) -> &'static str {
+    match policy {
+        EffectPolicy::Suppress => "suppress",
+        EffectPolicy::Recorded => "recorded",
+        EffectPolicy::Live => "live",
+    }
+}
+
+fn status(status: ReceiptStatus) -> &'static str {
+    match status {
+        ReceiptStatus::Ok => "ok",
+        ReceiptStatus::Error => "error",
+        ReceiptStatus::Timeout => "timeout",
+    }
+}
+
+pub(crate) fn record(record: &StoredRecord) -> Json {
+    let mut json = match record.decode() {
+        Ok(decoded) => body(&decoded.body),
+        Err(error) => json!({ "type": "unreadable", "reason": error.to_string() }),
+    };
+    json["height"] = json!(record.height);
+    json["hash"] = json!(record.hash);
+    json
+}
+
+fn body(body: &Body) -> Json {
+    match body {
+        Body::Genesis(genesis) => {
+            json!({ "type": "genesis", "manifest": genesis.manifest, "now_ns": genesis.now_ns })
+        }
+        Body::ForkGenesis(fork) => json!({
+            "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
+            "policy": policy(fork.policy), "now_ns": fork.now_ns,
+        }),
+        Body::Ingress(ingress) => {
+            let mut json = item(&ingress.item);
+            json["type"] = json!("ingress");
+            json["seq"] = json!(ingress.seq);
+            json["now_ns"] = json!(ingress.stamps.now_ns);
+            json["logical_now_ns"] = json!(ingress.stamps.logical_now_ns);
+            json["manifest"] = json!(ingress.stamps.manifest);
+            json
+        }
+        Body::Intent(intent) => json!({
+            "type": "intent", "intent": intent.hash, "kind": intent.kind, "params": payload(&intent.params),
+            "label": intent.label,
+        }),
+        Body::Cancel(intent) => json!({ "type": "cancel", "intent": intent }),
+        Body::Reply(reply) => {
+            let outcome = match &reply.outcome {
+                ReplyOutcome::Ok(found) => json!({ "ok": payload(found) }),
+                ReplyOutcome::Failed(code, reason) => json!({ "code": code, "reason": reason }),
+            };
+            json!({ "type": "reply", "to": reply.to, "outcome": outcome })
+        }
+        Body::ManifestChange(change) => {
+            json!({ "type": "manifest_change", "from": change.from, "to": change.to, "forced": change.forced })
+        }
+        Body::Snapshot(note) => json!({ "type": "snapshot", "snapshot": snapshot(note) }),
+        Body::BaselineSnapshot(note) => json!({ "type": "baseline_snapshot", "snapshot": snapshot(note) }),
+        Body::Rejected(rejected) => json!({
+            "type": "rejected", "seq": rejected.seq, "code": rejected.code, "reason": rejected.reason,
+            "item": rejected.item,
+        }),
+        Body::OutcomeDigest(digest) => json!({ "type": "outcome_digest", "digest": digest }),
+        Body::Custom(custom) => json!({ "type": "custom", "kind": custom.kind, "payload": payload(&custom.payload) }),
+        Body::RecordingEnded(intent) => json!({ "type": "recording_ended", "intent": intent }),
+        Body::StepFailed(failed) => json!({ "type": "step_failed", "code": failed.code, "reason": failed.reason }),
+    }
+}
+
+fn item(item: &InboxItem) -> Json {
+    let input = match &item.input {
+        Input::Event { schema, value, key } => json!({ "event": schema, "value": payload(value), "key": key }),
+        Input::Receipt(receipt) => json!({
+            "receipt": receipt.intent, "kind": receipt.kind, "status": status(receipt.status),
+            "payload": payload(&receipt.payload), "adapter": receipt.adapter,
+        }),
+        Input::Message { inbox, payload: sent, headers } => {
+            json!({ "message": inbox, "payload": payload(sent), "headers": headers })
+        }
+        Input::TimerFired { timer, payload: set } => json!({ "timer": timer, "payload": payload(set) }),
+        Input::Control { command, payload: given } => json!({ "control": command, "payload": payload(given) }),
+    };
+    let origin = &item.origin;
+    let sender = origin.sender.as_ref().map(|sender| json!({ "world": sender.world, "height": sender.height }));
+    json!({
+        "input": input, "enqueued_at_ns": origin.enqueued_at_ns, "correlation_id": origin.correlation_id,
+        "trace": origin.trace, "wants_reply": origin.wants_reply, "sender": sender,
+    })
+}
+
+pub(crate) fn snapshot(note: &SnapshotNote) -> Json {
+    json!({
+        "snapshot": note.snapshot, "height": note.height, "logical_time_ns": note.logical_time_ns,
+        "receipt_horizon": note.receipt_horizon.map(Height::get), "manifest": note.manifest, "chain": note.chain,
+    })
+}

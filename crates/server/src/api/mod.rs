@@ -1,0 +1,134 @@
+//! The HTTP API: one file per noun. The same document that describes it is served at `/openapi.json`.
+
+mod access;
+mod blobs;
+mod dead_letters;
+mod effects;
+mod events;
+mod extract;
+mod health;
+mod journal;
+mod json;
+mod problem;
+mod programs;
+mod routes;
+mod snapshots;
+mod state;
+mod tasks;
+mod timers;
+mod tokens;
+mod universes;
+mod workers;
+mod worlds;
+
+pub use access::{NewToken, names_of, verbs_of};
+pub use problem::Problem;
+pub use routes::{openapi, router};
+
+use crate::node::Node;
+use mundi_engine::Engine;
+use std::{sync::Arc, time::Duration};
+
+/// What every handler has.
+pub struct Api<E: Engine>(Arc<ApiState<E>>);
+
+pub struct ApiState<E: Engine> {
+    pub node: Node<E>,
+    pub limits: ApiLimits,
+    pub access: AccessPolicy,
+}
+
+/// Bounds that the configuration may set.
+#[derive(Debug, Clone)]
+pub struct ApiLimits {
+    pub body_bytes_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+    /// The longest that a call, a claim or a tail is held open.
+    pub wait_max: Duration,
+}
+
+impl Default for ApiLimits {
+    fn default() -> Self {
+        Self { body_bytes_max: 4 << 20, body_timeout: Duration::from_secs(30), wait_max: Duration::from_secs(300) }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct AccessPolicy {
+    /// Off only on loopback.
+    pub tokens_required: bool,
+    /// Names by which a server without tokens may be called, beside the loopback ones.
+    pub hosts_allowed: Vec<String>,
+}
+
+impl<E: Engine> Api<E> {
+    pub fn new(node: Node<E>, limits: ApiLimits, access: AccessPolicy) -> Self {
+        Self(Arc::new(ApiState { node, limits, access }))
+    }
+}
+
+impl<E: Engine> Clone for Api<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<E: Engine> std::ops::Deref for Api<E> {
+    type Target = ApiState<E>;
+
+    fn deref(&self) -> &ApiState<E> {
+        &self.0
+    }
+}
+
+/// How many items a page has when nobody says.
+const PAGE_ITEMS: usize = 100;
+
+/// What a list is asked for.
+#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageParams {
+    /// Where the page before ended: its `next`.
+    after: Option<String>,
+    /// At most 1000.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+impl PageParams {
+    fn limit(&self) -> Result<usize, Problem> {
+        limit(self.limit)
+    }
+
+    fn after<T: std::str::FromStr<Err = mundi_model::ParseIdError>>(&self) -> Result<Option<T>, Problem> {
+        Ok(self.after.as_deref().map(str::parse).transpose()?)
+    }
+}
+
+fn limit(limit: Option<usize>) -> Result<usize, Problem> {
+    match limit {
+        None => Ok(PAGE_ITEMS),
+        Some(limit) if (1..=mundi_model::limits::LIST_ITEMS_MAX).contains(&limit) => Ok(limit),
+        Some(limit) => {
+            let max = mundi_model::limits::LIST_ITEMS_MAX;
+            Err(Problem::invalid(format!("a limit of {limit}: expected 1 to {max}")))
+        }
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub(crate) struct ListPage<T> {
+    items: Vec<T>,
+    /// Given as `after`, it asks for the next page; null at the end.
+    next: Option<String>,
+}
+
+impl<T> ListPage<T> {
+    fn of<I, C: ToString>(page: mundi_store::protocol::Page<I, C>, item: impl Fn(I) -> T) -> axum::Json<Self> {
+        let items = page.items.into_iter().map(item).collect();
+        axum::Json(Self { items, next: page.next.map(|next| next.to_string()) })
+    }
+}

@@ -1,0 +1,140 @@
+//! Every refusal: `application/problem+json` with our code (RFC 9457).
+
+use crate::node::NodeError;
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use mundi_model::{Code, Coded, InboxSeq, Kind, ParseIdError};
+use mundi_runtime::RuntimeError;
+use mundi_store::StoreError;
+use serde::Serialize;
+
+/// Why a request was refused.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    pub code: Code,
+    /// What happened this time.
+    pub detail: String,
+    /// Where the reply to a call will be, if it was not waited for to its end.
+    pub(crate) call: Option<InboxSeq>,
+}
+
+/// A problem as it is sent.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Body<'a> {
+    /// `urn:mundi:error:CODE`.
+    #[serde(rename = "type")]
+    uri: String,
+    /// What the code means.
+    title: &'a str,
+    status: u16,
+    /// What happened this time.
+    detail: &'a str,
+    /// Stable; each has a page in `docs/errors/`.
+    code: &'a str,
+    /// What a caller can do: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`.
+    kind: &'a str,
+    /// Under what the reply to the call can be asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<String>,
+}
+
+/// After how long what is full or unavailable may be tried again.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), call: None }
+    }
+
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(Code::RequestInvalid, detail)
+    }
+
+    fn of(error: &(impl Coded + ToString)) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+fn status(code: Code) -> StatusCode {
+    match code {
+        Code::TokenMissing => StatusCode::UNAUTHORIZED,
+        Code::TokenDenied | Code::OriginDenied => StatusCode::FORBIDDEN,
+        Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+        Code::CallTimeout => StatusCode::GATEWAY_TIMEOUT,
+        Code::RequestTooLarge
+        | Code::InboxItemTooLarge
+        | Code::BlobTooLarge
+        | Code::ItemTooLarge
+        | Code::ValueTooLarge
+        | Code::TransactionTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        // The world took it in, and its program could not do it.
+        Code::ProgramFailed | Code::ProgramPanicked | Code::BudgetExhausted | Code::OutputRefused => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        code => match code.kind() {
+            Kind::Conflict | Kind::Fenced => StatusCode::CONFLICT,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::Full => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Corrupt => StatusCode::INTERNAL_SERVER_ERROR,
+        },
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self { code, detail, call } = self;
+        let status = status(code);
+        if status.is_server_error() && status != StatusCode::GATEWAY_TIMEOUT {
+            tracing::warn!(%code, detail, "a request failed");
+        }
+        let body = Body {
+            uri: format!("urn:mundi:error:{code}"),
+            title: code.meaning(),
+            status: status.as_u16(),
+            detail: &detail,
+            code: code.as_str(),
+            kind: code.kind().as_str(),
+            call: call.map(|call| call.to_string()),
+        };
+        let mut response = (status, Json(&body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+        ) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+macro_rules! problems {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Problem {
+            fn from(error: $error) -> Self {
+                Self::of(&error)
+            }
+        }
+    )*};
+}
+problems!(NodeError, StoreError, ParseIdError);
+
+impl From<RuntimeError> for Problem {
+    fn from(error: RuntimeError) -> Self {
+        let call = match &error {
+            RuntimeError::CallTimeout { call, .. } => Some(*call),
+            _ => None,
+        };
+        Self { call, ..Self::of(&error) }
+    }
+}

@@ -1,0 +1,340 @@
+//! External adapter workers: claim effects by kind, keep them by heartbeats, complete or fail them (`docs/adapters.md`).
+//!
+//! A claim is a text that proves the right to answer; it holds all that is needed to do so, so any server of a fleet takes
+//! it. What was claimed and not kept is given to the next one who asks.
+
+use super::{
+    Api, Problem,
+    extract::{Form, In, WORK, duration},
+    json,
+};
+use crate::node::Universe;
+use axum::{Json, http::StatusCode};
+use futures_util::{FutureExt, future::select_all};
+use minicbor::{Decode, Encode};
+use mundi_engine::Engine;
+use mundi_model::{
+    Code, IntentHash, UniverseId, Value, WorldId, cbor, hex, limits,
+    record::{Payload, ReceiptStatus},
+};
+use mundi_runtime::Plane;
+use mundi_store::{
+    blob::Blobs,
+    keyspace::{
+        Lane, Shard,
+        queue::QueueSeq,
+        queue_notify::{self, Seen},
+    },
+    protocol::{
+        Answer, ClaimEffects, ClaimedEffect, CompleteEffect, EffectClaim, ExtendClaims, FailEffect, Failure,
+        ReapEffects, Repeat,
+    },
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// How long a claim lives without a heartbeat, unless the worker says so.
+const TTL: Duration = Duration::from_secs(30);
+
+/// What waits for its next attempt becomes due without anyone saying so: a long poll looks again after this long.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Kinds that one claim may name: each is watched while it waits.
+const KINDS_MAX: usize = 32;
+
+/// What a worker is ready to do.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClaimForm {
+    kinds: Vec<String>,
+    /// At most so many; 1 if nothing is said.
+    #[schema(minimum = 1, maximum = 256)]
+    limit: Option<usize>,
+    /// How long the claims live without a heartbeat: `30s` if nothing is said.
+    ttl: Option<String>,
+    /// How long to wait for something to do: not at all if nothing is said.
+    wait: Option<String>,
+}
+
+/// An effect to be carried out.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Task {
+    /// The right to answer it.
+    claim: String,
+    /// The same for each attempt: the idempotency key to hand to the other side.
+    intent: String,
+    world: String,
+    kind: String,
+    #[schema(value_type = Object)]
+    params: serde_json::Value,
+    /// The first one is 1.
+    attempt: u32,
+    attempts_max: u32,
+    deadline_ns: u64,
+    traceparent: Option<String>,
+}
+
+/// A claim as it travels: what the store needs to check it.
+#[derive(Debug, Encode, Decode)]
+struct Ticket {
+    #[n(0)]
+    kind: String,
+    #[n(1)]
+    seq: QueueSeq,
+    #[n(2)]
+    #[cbor(with = "minicbor::bytes")]
+    token: [u8; 16],
+    #[n(3)]
+    world: WorldId,
+    #[n(4)]
+    intent: IntentHash,
+}
+
+impl Ticket {
+    fn to_text(&self) -> String {
+        format!("c_{}", hex(&cbor::encode(self)))
+    }
+
+    fn claim(text: &str, universe: UniverseId) -> Result<EffectClaim, Problem> {
+        let invalid = || Problem::new(Code::IdInvalid, "that is no claim");
+        let digits = text.strip_prefix("c_").filter(|digits| digits.len() <= 2 * limits::NAME_BYTES_MAX + 400);
+        let bytes = digits.and_then(bytes_of_hex).ok_or_else(invalid)?;
+        let Self { kind, seq, token, world, intent } = cbor::decode(&bytes).map_err(|_| invalid())?;
+        Ok(EffectClaim { universe, lane: Lane::of(&kind, intent), seq, token, world, intent })
+    }
+}
+
+fn bytes_of_hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// Claims effects of these kinds. Without any it answers with an empty list, after the time that it was asked to wait.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/tasks/claim", tag = "tasks", request_body = ClaimForm,
+    responses((status = 200, body = Vec<Task>)),
+)]
+pub(super) async fn claim<E: Engine>(
+    In { api, universe }: In<E, WORK>,
+    Form(form): Form<ClaimForm>,
+) -> Result<Json<Vec<Task>>, Problem> {
+    let items_max = form.limit.unwrap_or(1);
+    if form.kinds.is_empty() || form.kinds.len() > KINDS_MAX || !(1..=limits::CLAIMS_MAX).contains(&items_max) {
+        let bounds = format!("name 1 to {KINDS_MAX} kinds, and a limit of 1 to {}", limits::CLAIMS_MAX);
+        return Err(Problem::invalid(bounds));
+    }
+    let ttl = form.ttl.as_deref().map(duration).transpose()?.unwrap_or(TTL).max(Duration::from_secs(1));
+    let wait = form.wait.as_deref().map(duration).transpose()?.unwrap_or_default().min(api.limits.wait_max);
+    let waiting = tokio::time::sleep(wait);
+    tokio::pin!(waiting);
+    loop {
+        let seen = seen(&universe, &form.kinds).await?; // before the look: what is queued after it ends the wait
+        let claimed = claim_now(&api, &universe, &form.kinds, items_max, ttl).await?;
+        if !claimed.is_empty() || api.node.is_draining() {
+            return Ok(Json(tasks(&universe, claimed).await?));
+        }
+        let (engine, id) = (universe.plane().engine(), universe.id());
+        let watches =
+            form.kinds.iter().zip(seen).map(|(kind, seen)| queue_notify::changed(engine, id, kind, seen).boxed());
+        tokio::select! {
+            () = &mut waiting => return Ok(Json(Vec::new())),
+            _ = select_all(watches) => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+async fn seen<E: Engine>(universe: &Universe<E>, kinds: &[String]) -> Result<Vec<Seen>, Problem> {
+    let mut tx = universe.plane().engine().begin().await.map_err(mundi_store::StoreError::from)?;
+    let mut seen = Vec::with_capacity(kinds.len());
+    for kind in kinds {
+        seen.push(queue_notify::read(&mut tx, universe.id(), kind).await?);
+    }
+    Ok(seen)
+}
+
+async fn claim_now<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    kinds: &[String],
+    items_max: usize,
+    ttl: Duration,
+) -> Result<Vec<ClaimedEffect>, Problem> {
+    let (plane, id) = (universe.plane(), universe.id());
+    let mut claimed = Vec::new();
+    for kind in kinds {
+        for lane in Shard::all().map(|shard| Lane::new(kind, shard)) {
+            let reap = ReapEffects { universe: id, lane, items_max: limits::CLAIMS_MAX, now_ns: plane.now_ns() };
+            plane.run(&reap).await?;
+        }
+        let left = items_max - claimed.len();
+        if left == 0 {
+            break;
+        }
+        let token: [u8; 16] = plane.random();
+        let claim = ClaimEffects {
+            universe: id,
+            kind: kind.clone(),
+            worker: api.node.worker(),
+            token,
+            items_max: left,
+            ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
+            now_ns: plane.now_ns(),
+            first: Shard::of(&token),
+            cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
+        };
+        claimed.extend(plane.run(&claim).await?.output.effects);
+    }
+    Ok(claimed)
+}
+
+async fn tasks<E: Engine>(universe: &Universe<E>, claimed: Vec<ClaimedEffect>) -> Result<Vec<Task>, Problem> {
+    let mut tasks = Vec::with_capacity(claimed.len());
+    for ClaimedEffect { proof, claim, item } in claimed {
+        let ticket = Ticket {
+            kind: item.kind.clone(),
+            seq: proof.seq,
+            token: proof.token,
+            world: proof.world,
+            intent: proof.intent,
+        };
+        let params = match &item.params {
+            Payload::Inline(bytes) => json::bytes(bytes),
+            Payload::Blob(hash, _) => json::bytes(&Blobs::get(&universe.plane().blobs, universe.id(), *hash).await?),
+        };
+        tasks.push(Task {
+            claim: ticket.to_text(),
+            intent: item.intent.to_string(),
+            world: item.world.to_string(),
+            kind: item.kind,
+            params,
+            attempt: claim.attempt,
+            attempts_max: item.terms.attempts_max,
+            deadline_ns: claim.deadline_ns,
+            traceparent: item.trace,
+        });
+    }
+    Ok(tasks)
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeepForm {
+    claims: Vec<String>,
+    ttl: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct KeptClaims {
+    /// Not held any more: whatever comes out of the work, nobody takes it.
+    lost: Vec<String>,
+    /// Held, and withdrawn by the world: the work may stop.
+    withdrawn: Vec<String>,
+}
+
+/// A heartbeat: the claims live on.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/tasks/heartbeat", tag = "tasks", request_body = KeepForm,
+    responses((status = 200, body = KeptClaims)),
+)]
+pub(super) async fn heartbeat<E: Engine>(
+    In { universe, .. }: In<E, WORK>,
+    Form(form): Form<KeepForm>,
+) -> Result<Json<KeptClaims>, Problem> {
+    if form.claims.len() > limits::CLAIMS_MAX {
+        return Err(Problem::new(Code::RequestTooLarge, format!("at most {} claims at a time", limits::CLAIMS_MAX)));
+    }
+    let ttl = form.ttl.as_deref().map(duration).transpose()?.unwrap_or(TTL);
+    let claims: Vec<_> = form.claims.iter().map(|text| Ticket::claim(text, universe.id())).collect::<Result<_, _>>()?;
+    let plane = universe.plane();
+    let deadline_ns = plane.now_ns().saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+    let extended = plane.run(&ExtendClaims { claims: claims.clone(), deadline_ns }).await?.output;
+    let named = |wanted: &[EffectClaim]| {
+        let found = form.claims.iter().zip(&claims).filter(|(_, claim)| wanted.contains(claim));
+        found.map(|(text, _)| text.clone()).collect()
+    };
+    Ok(Json(KeptClaims { lost: named(&extended.lost), withdrawn: named(&extended.withdrawn) }))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CompleteForm {
+    claim: String,
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    result: serde_json::Value,
+    /// Who answers: stands in the receipt. `external` if nothing is said.
+    adapter: Option<String>,
+}
+
+fn adapter(name: Option<String>) -> Result<String, Problem> {
+    let name = name.unwrap_or_else(|| "external".to_owned());
+    if name.is_empty() || name.len() > limits::NAME_BYTES_MAX {
+        return Err(Problem::invalid("the name of the adapter is empty or too long"));
+    }
+    Ok(name)
+}
+
+/// Answers an effect: its world gets an `ok` receipt with the result.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/tasks/complete", tag = "tasks", request_body = CompleteForm,
+    responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
+)]
+pub(super) async fn complete<E: Engine>(
+    In { universe, .. }: In<E, WORK>,
+    Form(form): Form<CompleteForm>,
+) -> Result<StatusCode, Problem> {
+    let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
+    let plane = universe.plane();
+    let mut payload = Payload::Inline(cbor::encode(&Value::from(form.result)));
+    if let Payload::Inline(bytes) = &payload
+        && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
+    {
+        let len = bytes.len() as u64;
+        if bytes.len() > limits::PAYLOAD_BYTES_MAX {
+            return Err(Problem::new(Code::EffectAnswerTooLarge, format!("the result has {len} bytes")));
+        }
+        payload = Payload::Blob(Blobs::put(&plane.blobs, universe.id(), bytes.clone().into(), &[]).await?, len);
+    }
+    let answer = Answer { status: ReceiptStatus::Ok, payload, adapter };
+    let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
+    plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FailForm {
+    claim: String,
+    reason: String,
+    /// Whether another attempt makes sense; it does if nothing is said.
+    retryable: Option<bool>,
+    /// The other side says when.
+    retry_after_ms: Option<u64>,
+    adapter: Option<String>,
+}
+
+/// Ends an attempt. One that may be repeated is, under the manifest's budget; else its world gets an `error` receipt.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/tasks/fail", tag = "tasks", request_body = FailForm,
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn fail<E: Engine>(
+    In { universe, .. }: In<E, WORK>,
+    Form(form): Form<FailForm>,
+) -> Result<StatusCode, Problem> {
+    let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
+    if form.reason.len() > limits::REASON_BYTES_MAX {
+        return Err(Problem::invalid("the reason is too long"));
+    }
+    let repeat = match (form.retryable.unwrap_or(true), form.retry_after_ms) {
+        (false, _) => Repeat::Never,
+        (true, Some(ms)) => Repeat::AfterMs(ms),
+        (true, None) => Repeat::Backoff,
+    };
+    let failure = Failure { code: Code::EffectFailed, reason: form.reason, repeat };
+    let (now_ns, dedupe_window_ns) = (universe.plane().now_ns(), limits::DEDUPE_WINDOW_NS);
+    universe.plane().run(&FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

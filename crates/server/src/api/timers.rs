@@ -1,0 +1,71 @@
+//! Timers that wait.
+
+use super::{
+    ListPage, Problem,
+    extract::{In, Params, READ, world_of},
+    json, limit,
+};
+use axum::Json;
+use mundi_engine::Engine;
+use mundi_store::{
+    keyspace::timer_due::TimerPlace,
+    protocol::{Page, QueuedTimer},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Timer {
+    timer: String,
+    world: String,
+    height: u64,
+    deliver_at_ns: u64,
+    #[schema(value_type = Object)]
+    payload: serde_json::Value,
+}
+
+impl From<QueuedTimer> for Timer {
+    fn from(found: QueuedTimer) -> Self {
+        Self {
+            timer: found.item.intent.to_string(),
+            world: found.item.world.to_string(),
+            height: found.item.height.get(),
+            deliver_at_ns: found.item.deliver_at_ns,
+            payload: json::payload(&found.item.payload),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimersParams {
+    world: Option<String>,
+    /// Where the page before ended: its `next`.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// The timers of a universe, or of one world.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/timers", tag = "timers", params(TimersParams),
+    responses((status = 200, body = ListPage<Timer>)),
+)]
+pub(super) async fn list<E: Engine>(
+    In { universe, .. }: In<E, READ>,
+    Params(params): Params<TimersParams>,
+) -> Result<Json<ListPage<Timer>>, Problem> {
+    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let after = params.after.as_deref().map(place).transpose()?;
+    let Page { items, next } = universe.ops().list_timers(world, after, limit(params.limit)?).await?;
+    let next = next.map(|place| format!("{}.{}", place.place_ns, place.intent));
+    Ok(ListPage::of(Page { items, next }, Timer::from))
+}
+
+fn place(text: &str) -> Result<TimerPlace, Problem> {
+    let parsed = text.split_once('.').and_then(|(place_ns, intent)| {
+        Some(TimerPlace { place_ns: place_ns.parse().ok()?, intent: intent.parse().ok()? })
+    });
+    parsed.ok_or_else(|| Problem::invalid(format!("after: `{text}` is not the `next` of a page")))
+}

@@ -1,0 +1,97 @@
+//! Tokens: who may do what. Their secrets are shown once.
+
+use super::{
+    Problem,
+    access::{NewToken, names_of, verbs_of},
+    extract::{ADMIN, Everywhere, Form, Name},
+};
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use mundi_engine::Engine;
+use mundi_model::{Code, hex, limits, parse_hex};
+use mundi_runtime::Plane;
+use mundi_store::{
+    keyspace::token::{TokenId, TokenRecord},
+    protocol::{ListTokens, WriteToken},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Token {
+    id: String,
+    /// Null for all.
+    universe: Option<String>,
+    can: Vec<String>,
+    label: String,
+    created_at_ns: u64,
+    /// Only in the answer to its creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+impl Token {
+    fn new(id: TokenId, record: TokenRecord, token: Option<String>) -> Self {
+        let TokenRecord { universe, verbs, created_at_ns, label, .. } = record;
+        let universe = universe.map(|universe| universe.to_string());
+        Self { id: hex(&id.to_be_bytes()), universe, can: names_of(verbs), label, created_at_ns, token }
+    }
+}
+
+/// A new token.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewTokenForm {
+    /// The name or the id of the only universe that it is for; all if it is not given.
+    universe: Option<String>,
+    /// Of `read`, `send`, `admin`, `work`.
+    can: Vec<String>,
+    #[serde(default)]
+    label: String,
+}
+
+/// Makes a token, and shows it this once.
+#[utoipa::path(
+    post, path = "/v1/tokens", tag = "tokens", request_body = NewTokenForm, responses((status = 201, body = Token)),
+)]
+pub(super) async fn create<E: Engine>(
+    Everywhere(api): Everywhere<E, ADMIN>,
+    Form(new): Form<NewTokenForm>,
+) -> Result<Response, Problem> {
+    let verbs = verbs_of(&new.can)?;
+    if verbs == 0 || new.label.len() > limits::NAME_BYTES_MAX {
+        return Err(Problem::invalid("`can` is empty, or the label too long"));
+    }
+    let unknown = |name: &str| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
+    let find = |name: String| api.node.universe(&name).map(|found| found.id()).ok_or_else(|| unknown(&name));
+    let universe = new.universe.map(find).transpose()?;
+    let NewToken { text, id, record } = NewToken::new(api.node.plane(), universe, verbs, new.label);
+    api.node.plane().run(&WriteToken { id, record: Some(record.clone()) }).await?;
+    Ok((StatusCode::CREATED, Json(Token::new(id, record, Some(text)))).into_response())
+}
+
+/// All tokens, without their secrets.
+#[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, body = Vec<Token>)))]
+pub(super) async fn list<E: Engine>(Everywhere(api): Everywhere<E, ADMIN>) -> Result<Json<Vec<Token>>, Problem> {
+    let tokens = api.node.plane().run(&ListTokens).await?.output;
+    Ok(Json(tokens.into_iter().map(|(id, record)| Token::new(id, record, None)).collect()))
+}
+
+/// Revokes a token: from now on it is not known.
+#[utoipa::path(
+    delete, path = "/v1/tokens/{token}", tag = "tokens", responses((status = 204, description = "Done")),
+)]
+pub(super) async fn revoke<E: Engine>(
+    Everywhere(api): Everywhere<E, ADMIN>,
+    Name(name): Name,
+) -> Result<StatusCode, Problem> {
+    let missing = || Problem::new(Code::TokenNotFound, format!("no token has the id `{name}`"));
+    let id = u64::from_be_bytes(parse_hex(&name).ok_or_else(missing)?);
+    match api.node.plane().run(&WriteToken { id, record: None }).await?.output {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(missing()),
+    }
+}

@@ -1,0 +1,138 @@
+//! Workers, leases and assignments.
+
+use super::{
+    ListPage, PageParams, Problem,
+    extract::{ADMIN, Form, In, Name, Of, Params, READ},
+};
+use axum::{Json, http::StatusCode};
+use mundi_engine::Engine;
+use mundi_model::{WorkerId, WorldId};
+use mundi_store::{keyspace::ready::PRIORITY_NORMAL, protocol::HeldLease};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Worker {
+    worker: String,
+    started_at_ns: u64,
+    expires_at_ns: u64,
+    worlds_max: u32,
+    draining: bool,
+    address: Option<String>,
+}
+
+/// The workers that have said that they live.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/workers", tag = "workers", responses((status = 200, body = Vec<Worker>)),
+)]
+pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<Vec<Worker>>, Problem> {
+    let workers = universe.ops().workers().await?.into_iter().map(|(worker, record)| Worker {
+        worker: worker.to_string(),
+        started_at_ns: record.started_at_ns,
+        expires_at_ns: record.expires_at_ns,
+        worlds_max: record.worlds_max,
+        draining: record.draining,
+        address: record.address,
+    });
+    Ok(Json(workers.collect()))
+}
+
+/// The worlds that a worker should run.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/assignments/{worker}", tag = "workers", params(PageParams),
+    responses((status = 200, body = ListPage<String>)),
+)]
+pub(super) async fn assignments<E: Engine>(
+    In { universe, .. }: In<E, READ>,
+    name: Name,
+    Params(page): Params<PageParams>,
+) -> Result<Json<ListPage<String>>, Problem> {
+    let (worker, after, limit) = (name.parse::<WorkerId>()?, page.after::<WorldId>()?, page.limit()?);
+    let worlds = universe.ops().list_worker_worlds(worker, after, limit).await?;
+    let next = worlds.last().filter(|_| worlds.len() == limit).map(WorldId::to_string);
+    Ok(Json(ListPage { items: worlds.iter().map(WorldId::to_string).collect(), next }))
+}
+
+/// Asks a worker to snapshot and release everything, and to end.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/workers/drain/{worker}", tag = "workers",
+    responses((status = 202, description = "It was told")),
+)]
+pub(super) async fn drain<E: Engine>(In { universe, .. }: In<E, ADMIN>, name: Name) -> Result<StatusCode, Problem> {
+    universe.ops().drain_worker(name.parse()?).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Lease {
+    world: String,
+    holder: String,
+    epoch: u64,
+    expires_at_ns: u64,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeasesParams {
+    worker: Option<String>,
+    /// Where the page before ended: its `next`.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// The leases that were given and not given back.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/leases", tag = "workers", params(LeasesParams),
+    responses((status = 200, body = ListPage<Lease>)),
+)]
+pub(super) async fn leases<E: Engine>(
+    In { universe, .. }: In<E, READ>,
+    Params(params): Params<LeasesParams>,
+) -> Result<Json<ListPage<Lease>>, Problem> {
+    let worker = params.worker.as_deref().map(str::parse).transpose()?;
+    let after = params.after.as_deref().map(str::parse).transpose()?;
+    let page = universe.ops().list_leases(worker, after, super::limit(params.limit)?).await?;
+    Ok(ListPage::of(page, |(world, HeldLease { holder, epoch, expires_at_ns })| Lease {
+        world: world.to_string(),
+        holder: holder.to_string(),
+        epoch: epoch.get(),
+        expires_at_ns,
+    }))
+}
+
+/// Where a world should run.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pin {
+    worker: String,
+    /// The smaller, the more urgent.
+    priority: Option<u8>,
+}
+
+/// Pins a world to a worker.
+#[utoipa::path(
+    put, path = "/v1/u/{universe}/worlds/{world}/assignment", tag = "workers", request_body = Pin,
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn assign<E: Engine>(
+    Of { universe, world, .. }: Of<E, ADMIN>,
+    Form(pin): Form<Pin>,
+) -> Result<StatusCode, Problem> {
+    let worker = pin.worker.parse()?;
+    universe.ops().describe_world(world).await?;
+    universe.ops().assign_world(world, worker, pin.priority.unwrap_or(PRIORITY_NORMAL)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Lets any worker run a world.
+#[utoipa::path(
+    delete, path = "/v1/u/{universe}/worlds/{world}/assignment", tag = "workers",
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn unassign<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+    universe.ops().describe_world(world).await?;
+    universe.ops().unassign_world(world).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

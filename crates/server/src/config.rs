@@ -1,0 +1,348 @@
+//! The configuration: defaults < TOML file < environment (`MUNDI_SECTION__KEY`) < flags. Unknown keys are errors.
+
+use crate::{
+    api::{AccessPolicy, ApiLimits},
+    node::{DEFAULT_UNIVERSE, NodeConfig, Role},
+    serve::ServeLimits,
+};
+use mundi_adapters::{http::HttpConfig, llm::LlmConfig};
+use mundi_model::{Code, Coded, WorkerId};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use toml::{Table, Value};
+
+/// Everything that can be set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    pub data: DataConfig,
+    pub node: NodeSection,
+    pub api: ApiConfig,
+    pub http: HttpSection,
+    pub llm: LlmSection,
+}
+
+/// Where things are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataConfig {
+    pub folder: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NodeSection {
+    pub roles: BTreeSet<Role>,
+    pub worker: Option<u64>,
+    pub lanes: usize,
+    pub universes: BTreeSet<String>,
+    pub drain_timeout_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApiConfig {
+    pub bind: SocketAddr,
+    /// `None` asks for tokens unless the address is loopback.
+    pub tokens_required: Option<bool>,
+    pub hosts_allowed: Vec<String>,
+    pub body_bytes_max: usize,
+    pub body_timeout_ms: u64,
+    pub head_bytes_max: usize,
+    pub head_timeout_ms: u64,
+    pub wait_ms_max: u64,
+    pub connections_max: usize,
+    pub tls: Option<TlsConfig>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsConfig {
+    /// PEM, the server's own first.
+    pub certificates: PathBuf,
+    pub key: PathBuf,
+}
+
+/// The adapter `http.request`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpSection {
+    pub private_hosts_allowed: BTreeSet<String>,
+}
+
+/// The adapter `llm.chat`, which is there once it has a base URL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct LlmSection {
+    pub base_url: Option<String>,
+    /// A secret: `config show` masks it.
+    pub api_key: Option<String>,
+    pub model: String,
+    pub models_allowed: BTreeSet<String>,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self { folder: PathBuf::from("mundi-data") }
+    }
+}
+
+impl Default for NodeSection {
+    fn default() -> Self {
+        let NodeConfig { roles, lanes, drain_timeout, .. } = NodeConfig::default();
+        let universes = [DEFAULT_UNIVERSE.to_owned()].into();
+        Self { roles, worker: None, lanes, universes, drain_timeout_ms: millis(drain_timeout) }
+    }
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        let (api, serve) = (ApiLimits::default(), ServeLimits::default());
+        Self {
+            bind: SocketAddr::from(([127, 0, 0, 1], 7600)),
+            tokens_required: None,
+            hosts_allowed: Vec::new(),
+            body_bytes_max: api.body_bytes_max,
+            body_timeout_ms: millis(api.body_timeout),
+            head_bytes_max: serve.head_bytes_max,
+            head_timeout_ms: millis(serve.head_timeout),
+            wait_ms_max: millis(api.wait_max),
+            connections_max: serve.connections_max,
+            tls: None,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{from}: {cause}")]
+pub struct ConfigError {
+    from: String,
+    cause: String,
+}
+
+impl ConfigError {
+    #[expect(clippy::needless_pass_by_value, reason = "errors are handed over by `map_err`")]
+    pub fn new(from: impl Into<String>, cause: impl ToString) -> Self {
+        Self { from: from.into(), cause: cause.to_string() }
+    }
+}
+
+impl Coded for ConfigError {
+    fn code(&self) -> Code {
+        Code::ConfigInvalid
+    }
+}
+
+/// Keys are few levels deep; what is masked stands here.
+const SECRETS: [(&str, &str); 1] = [("llm", "api_key")];
+
+impl Config {
+    /// `flags` are paths such as `api.bind`, with what they were given as.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+        flags: &[(&str, Value)],
+    ) -> Result<Self, ConfigError> {
+        let mut layers = Table::new();
+        if let Some(path) = file {
+            let from = path.display().to_string();
+            let text = std::fs::read_to_string(path).map_err(|error| ConfigError::new(&from, error))?;
+            let table: Table = text.parse().map_err(|error| ConfigError::new(&from, error))?;
+            check(&table).map_err(|cause| ConfigError::new(&from, cause))?;
+            merge(&mut layers, table);
+        }
+        for (name, text) in environment {
+            let Some(path) = name.strip_prefix("MUNDI_").filter(|path| path.contains("__")) else { continue };
+            let path = path.to_lowercase().replace("__", ".");
+            let layer =
+                check_layer(&path, |path| nested(path, parse(&text)), || nested(&path, Value::String(text.clone())));
+            merge(&mut layers, layer.map_err(|cause| ConfigError::new(&name, cause))?);
+        }
+        for (path, value) in flags {
+            let layer = nested(path, value.clone());
+            check(&layer).map_err(|cause| ConfigError::new(format!("--{path}"), cause))?;
+            merge(&mut layers, layer);
+        }
+        let config: Self = layers.try_into().map_err(|error| ConfigError::new("configuration", error))?;
+        config.check_access()?;
+        Ok(config)
+    }
+
+    fn check_access(&self) -> Result<(), ConfigError> {
+        if self.api.tokens_required == Some(false) && !self.api.bind.ip().is_loopback() {
+            let cause = format!("{} is not loopback: a server that others reach needs tokens", self.api.bind);
+            return Err(ConfigError::new("api.tokens_required", cause));
+        }
+        Ok(())
+    }
+
+    /// The effective configuration as TOML, with secrets masked.
+    pub fn show(&self) -> Result<String, ConfigError> {
+        let failed = |error: &dyn ToString| ConfigError::new("configuration", error.to_string());
+        let mut table = Table::try_from(self).map_err(|error| failed(&error))?;
+        for (section, key) in SECRETS {
+            if let Some(secret) = table.get_mut(section).and_then(|section| section.get_mut(key)) {
+                *secret = Value::String("********".to_owned());
+            }
+        }
+        toml::to_string_pretty(&table).map_err(|error| failed(&error))
+    }
+
+    pub fn node(&self) -> Result<NodeConfig, ConfigError> {
+        let worker = self.node.worker.map(|number| {
+            WorkerId::new(number).ok_or_else(|| ConfigError::new("node.worker", "a worker's number is above zero"))
+        });
+        let llm = self.llm.base_url.as_ref().map(|url| {
+            let base_url = url.parse().map_err(|error| ConfigError::new("llm.base_url", format!("{error}")))?;
+            let LlmSection { api_key, model, models_allowed, .. } = self.llm.clone();
+            Ok(LlmConfig { base_url, api_key, model, models_allowed })
+        });
+        Ok(NodeConfig {
+            roles: self.node.roles.clone(),
+            worker: worker.transpose()?,
+            lanes: self.node.lanes,
+            universes: self.node.universes.clone(),
+            http: HttpConfig {
+                private_hosts_allowed: self.http.private_hosts_allowed.clone(),
+                ..HttpConfig::default()
+            },
+            llm: llm.transpose()?,
+            drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
+            ..NodeConfig::default()
+        })
+    }
+
+    pub fn access(&self) -> AccessPolicy {
+        let tokens_required = self.api.tokens_required.unwrap_or(!self.api.bind.ip().is_loopback());
+        AccessPolicy { tokens_required, hosts_allowed: self.api.hosts_allowed.clone() }
+    }
+
+    pub fn api_limits(&self) -> ApiLimits {
+        ApiLimits {
+            body_bytes_max: self.api.body_bytes_max,
+            body_timeout: Duration::from_millis(self.api.body_timeout_ms),
+            wait_max: Duration::from_millis(self.api.wait_ms_max),
+        }
+    }
+
+    pub fn serve_limits(&self) -> ServeLimits {
+        ServeLimits {
+            connections_max: self.api.connections_max,
+            head_timeout: Duration::from_millis(self.api.head_timeout_ms),
+            head_bytes_max: self.api.head_bytes_max,
+        }
+    }
+}
+
+/// One layer alone must make sense: so an error names where it comes from.
+fn check(layer: &Table) -> Result<(), String> {
+    layer.clone().try_into::<Config>().map(drop).map_err(|error| error.to_string().trim().to_owned())
+}
+
+/// A variable is TOML where that fits, else text: `MUNDI_LLM__API_KEY=123` is a text, `MUNDI_NODE__LANES=8` a number.
+fn check_layer(path: &str, typed: impl FnOnce(&str) -> Table, text: impl FnOnce() -> Table) -> Result<Table, String> {
+    let typed = typed(path);
+    let Err(cause) = check(&typed) else { return Ok(typed) };
+    let text = text();
+    check(&text).map(|()| text).map_err(|_| cause)
+}
+
+fn parse(text: &str) -> Value {
+    let parsed = format!("it = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("it"));
+    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn nested(path: &str, value: Value) -> Table {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let value = rest.map_or(value.clone(), |rest| Value::Table(nested(rest, value)));
+    [(first.to_owned(), value)].into_iter().collect()
+}
+
+fn merge(into: &mut Table, from: Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Table(into)), Value::Table(from)) => merge(into, from),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// The variables of this process.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_which_wins_over_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mundi.toml");
+        std::fs::write(&file, "[node]\nlanes = 1\nworker = 7\n[api]\nbind = \"127.0.0.1:1\"\nbody_bytes_max = 5")
+            .unwrap();
+        let vars = env(&[("MUNDI_NODE__LANES", "2"), ("MUNDI_API__BIND", "127.0.0.1:2"), ("MUNDI_SEEDS", "not ours")]);
+        let config = Config::load(Some(&file), vars, &[("api.bind", "127.0.0.1:3".into())]).unwrap();
+        assert_eq!((config.node.lanes, config.node.worker, config.api.body_bytes_max), (2, Some(7), 5));
+        assert_eq!(config.api.bind.port(), 3);
+        assert_eq!(config.api.connections_max, ApiConfig::default().connections_max);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_says_where_it_comes_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mundi.toml");
+        std::fs::write(&file, "[node]\nlanez = 1\n").unwrap();
+        let error = Config::load(Some(&file), [], &[]).unwrap_err().to_string();
+        assert!(error.contains("mundi.toml") && error.contains("lanez"), "{error}");
+        let error = Config::load(None, env(&[("MUNDI_API__BINT", "x")]), &[]).unwrap_err().to_string();
+        assert!(error.contains("MUNDI_API__BINT") && error.contains("bint"), "{error}");
+        assert!(Config::load(None, [], &[("api.nope", 1.into())]).is_err());
+    }
+
+    #[test]
+    fn a_value_that_looks_like_a_number_can_be_a_text() {
+        let config = Config::load(None, env(&[("MUNDI_LLM__API_KEY", "123")]), &[]).unwrap();
+        assert_eq!(config.llm.api_key.as_deref(), Some("123"));
+    }
+
+    #[test]
+    fn secrets_are_masked_and_what_is_shown_can_be_loaded() {
+        let config = Config::load(None, env(&[("MUNDI_LLM__API_KEY", "hush")]), &[]).unwrap();
+        let shown = config.show().unwrap();
+        assert!(!shown.contains("hush") && shown.contains("********"));
+        let again: Config = toml::from_str(&shown).unwrap();
+        assert_eq!(again.api, config.api);
+    }
+
+    #[test]
+    fn a_server_that_others_reach_needs_tokens() {
+        let open = |bind: &str| Config::load(None, env(&[("MUNDI_API__BIND", bind)]), &[]).unwrap().access();
+        assert!(
+            open("0.0.0.0:1").tokens_required
+                && !open("127.0.0.1:1").tokens_required
+                && !open("[::1]:1").tokens_required
+        );
+        let vars = env(&[("MUNDI_API__BIND", "0.0.0.0:1"), ("MUNDI_API__TOKENS_REQUIRED", "false")]);
+        assert!(Config::load(None, vars, &[]).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+"""An adapter worker in Python, with nothing but the standard library: carries out effects of the kind `external.task`.
+
+    MUNDI_URL=http://127.0.0.1:7600 python3 worker.py
+"""
+import json, os, threading, urllib.request
+
+URL = os.environ.get("MUNDI_URL", "http://127.0.0.1:7600") + "/v1/u/default/tasks/"
+TOKEN = os.environ.get("MUNDI_TOKEN")
+
+
+def ask(what, body):
+    headers = {"authorization": f"Bearer {TOKEN}"} if TOKEN else {}
+    request = urllib.request.Request(URL + what, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read() or "null")
+
+
+def carry_out(task):
+    # `intent` is the same for each attempt: hand it on as the idempotency key of whatever is done here.
+    if task["attempt"] < task["params"].get("succeeds_at", 1):
+        raise RuntimeError("not yet")
+    return {"doubled": task["params"]["n"] * 2}
+
+
+def keep(claim, done):
+    while not done.wait(10):  # well within the ttl of the claim
+        ask("heartbeat", {"claims": [claim], "ttl": "30s"})
+
+
+while True:
+    for task in ask("claim", {"kinds": ["external.task"], "wait": "30s", "ttl": "30s"}):
+        done = threading.Event()
+        threading.Thread(target=keep, args=(task["claim"], done), daemon=True).start()
+        try:
+            ask("complete", {"claim": task["claim"], "result": carry_out(task), "adapter": "python"})
+        except (RuntimeError, KeyError, TypeError) as error:
+            retryable = isinstance(error, RuntimeError)
+            ask("fail", {"claim": task["claim"], "reason": str(error), "retryable": retryable})
+        finally:
+            done.set()
