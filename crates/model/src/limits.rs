@@ -73,7 +73,7 @@ pub const DEDUPE_WINDOW_NS: u64 = 3_600_000_000_000;
 pub const LIST_ITEMS_MAX: usize = 1_000;
 
 /// What one call of a listing looks at to fill its page; a filter that fits little gives short pages, not long waits.
-pub const LIST_LOOKS_MAX: usize = 4_000;
+pub const LIST_LOOKS_MAX: usize = 1_000;
 
 /// Effects that one transaction claims, and claims that one extends.
 pub const CLAIMS_MAX: usize = 256;

@@ -20,7 +20,7 @@ use mundi_store::{
     protocol::WorldCreated,
     testing::world_id,
 };
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 fn id(n: u64) -> WorkerId {
     WorkerId::new(n).unwrap()
@@ -30,26 +30,16 @@ fn ops(rig: &Rig) -> Ops<TestPlane> {
     Ops::new(rig.plane.clone(), rig.universe, Calls::default())
 }
 
-fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Rig) -> F) -> V {
-    let rig = Rig::new(1);
-    let executor = rig.executor.clone();
-    executor.block_on(test(rig))
-}
-
 fn code<V>(result: Result<V, RuntimeError>) -> Code {
     result.err().expect("refused").code()
 }
 
 async fn host(rig: &Rig, world: WorldId) -> WorldHost<TestPlane> {
-    let fence = rig.acquire(world, id(1)).await.unwrap();
-    WorldHost::restore(rig.plane.clone(), fence).await.unwrap()
+    rig.host(world, id(1)).await.unwrap()
 }
 
 async fn run_scripts(rig: &Rig, host: &mut WorldHost<TestPlane>, scripts: &[&str]) {
-    for script in scripts {
-        rig.send(host.id(), vec![script_event(script)]).await.unwrap();
-        while host.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
-    }
+    rig.tell(host, scripts).await.unwrap();
 }
 
 fn item(script: &str) -> InboxItem {
@@ -78,7 +68,7 @@ async fn queued(rig: &Rig, world: WorldId) -> (usize, usize) {
 
 #[test]
 fn a_world_is_created_once_and_only_with_a_manifest() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let ops = ops(&rig);
         assert_eq!(ops.world_create(world_id(1), rig.manifest, 7).await.unwrap(), WorldCreated::Now);
         assert_eq!(ops.world_create(world_id(1), rig.manifest, 7).await.unwrap(), WorldCreated::Before);
@@ -91,7 +81,7 @@ fn a_world_is_created_once_and_only_with_a_manifest() {
 /// Seed 000, integration test 5.
 #[test]
 fn a_fork_boots_at_the_snapshot_and_goes_its_own_way() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, parent, child) = (ops(&rig), world_id(1), world_id(2));
         rig.create(parent).await.unwrap();
         let mut original = host(&rig, parent).await;
@@ -119,7 +109,7 @@ fn a_fork_boots_at_the_snapshot_and_goes_its_own_way() {
 
 #[test]
 fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, parent) = (ops(&rig), world_id(1));
         rig.create(parent).await.unwrap();
         let mut original = host(&rig, parent).await;
@@ -155,7 +145,7 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
 /// Found by the simulator: such a branch shared no record, so nothing could replay it from genesis.
 #[test]
 fn a_branch_of_a_world_without_history_shares_its_first_record() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, parent) = (ops(&rig), world_id(1));
         rig.create(parent).await.unwrap();
         let forked = ops.world_fork(parent, world_id(2), ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
@@ -214,7 +204,7 @@ fn a_fork_dies_at_every_await_and_is_made_whole_by_the_next_try() {
 
 #[test]
 fn pause_archive_and_delete_are_idempotent_and_typed() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, world) = (ops(&rig), world_id(1));
         rig.create(world).await.unwrap();
         ops.world_pause(world).await.unwrap();
@@ -249,7 +239,7 @@ fn pause_archive_and_delete_are_idempotent_and_typed() {
 
 #[test]
 fn leases_through_the_control_surface_are_fenced() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, world, ttl) = (ops(&rig), world_id(1), Duration::from_secs(20));
         rig.create(world).await.unwrap();
         ops.assign_world(world, id(1), 3).await.unwrap();

@@ -9,7 +9,7 @@ use mundi_model::{
 use mundi_runtime::{
     RuntimeError, Services,
     calls::Calls,
-    host::{CycleBudget, Progress, WorldHost},
+    host::WorldHost,
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
     ops::{Ops, Upkeep},
@@ -32,7 +32,7 @@ use mundi_store::{
     segments::SegmentStore,
     testing::world_id,
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,31 +44,21 @@ fn ops(rig: &Rig) -> Ops<TestPlane> {
     Ops::new(rig.plane.clone(), rig.universe, Calls::default())
 }
 
-fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Rig) -> F) -> V {
-    let rig = Rig::new(1);
-    let executor = rig.executor.clone();
-    executor.block_on(test(rig))
-}
-
 fn code<V>(result: Result<V, RuntimeError>) -> Code {
     result.err().expect("refused").code()
 }
 
 async fn host(rig: &Rig, world: WorldId) -> WorldHost<TestPlane> {
-    let fence = rig.acquire(world, id(1)).await.unwrap();
-    WorldHost::restore(rig.plane.clone(), fence).await.unwrap()
+    rig.host(world, id(1)).await.unwrap()
 }
 
 async fn run_scripts(rig: &Rig, host: &mut WorldHost<TestPlane>, scripts: &[&str]) {
-    for script in scripts {
-        rig.send(host.id(), vec![script_event(script)]).await.unwrap();
-        while host.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
-    }
+    rig.tell(host, scripts).await.unwrap();
 }
 
 #[test]
 fn worlds_are_listed_in_pages_by_state_parent_and_holder() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let ops = ops(&rig);
         for n in 1..=5 {
             rig.create(world_id(n)).await.unwrap();
@@ -110,7 +100,7 @@ fn worlds_are_listed_in_pages_by_state_parent_and_holder() {
 
 #[test]
 fn a_world_is_described_asked_and_read_without_its_lease() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, world) = (ops(&rig), world_id(1));
         assert_eq!(code(ops.describe_world(world).await), Code::WorldNotFound);
         rig.create(world).await.unwrap();
@@ -161,7 +151,7 @@ async fn claim(rig: &Rig, token: u8) -> Vec<ClaimedEffect> {
 
 #[test]
 fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, world) = (ops(&rig), world_id(1));
         rig.create(world).await.unwrap();
         rig.create(world_id(2)).await.unwrap();
@@ -174,6 +164,8 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         let fail = FailEffect { claim: failing.proof, failure, adapter: "a".into(), now_ns, dedupe_window_ns: 1 };
         mundi_runtime::Plane::run(&rig.plane, &fail).await.unwrap();
 
+        let depths = ops.queue_depths().await.unwrap();
+        assert_eq!((depths.effects, depths.timers, depths.dead_letters), ([1, 1, 1], 0, [0; 3]));
         let list = async |world| ops.list_effects(world, None, None, 10).await.unwrap().items;
         let all = list(None).await;
         let stages: Vec<_> = all.iter().map(|effect| effect.place.stage).collect();
@@ -219,7 +211,7 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
 
 #[test]
 fn timers_and_dead_letters_are_listed_in_pages() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let ops = ops(&rig);
         for n in 1..=2 {
             rig.create(world_id(n)).await.unwrap();

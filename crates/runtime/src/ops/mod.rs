@@ -8,6 +8,7 @@ mod dead_letters;
 mod effects;
 mod ingress;
 mod leases;
+mod queues;
 mod snapshots;
 mod timers;
 mod workers;

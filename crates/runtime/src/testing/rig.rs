@@ -3,7 +3,7 @@
 use super::{Executor, Node, manifest, register};
 use crate::{
     Plane, RuntimeError, Services,
-    host::WorldHost,
+    host::{CycleBudget, Progress, WorldHost},
     lifecycle::{NewWorld, create},
 };
 use bytes::Bytes;
@@ -83,6 +83,27 @@ impl Rig {
         let (universe, now_ns) = (self.universe, self.plane.now_ns());
         let request = AcquireLease { universe, world, worker, now_ns, ttl_ns: 20_000_000_000 };
         Ok(self.plane.run(&request).await?.output)
+    }
+
+    /// Runs a test in the executor.
+    pub fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Self) -> F) -> V {
+        let rig = Self::new(1);
+        let executor = rig.executor.clone();
+        executor.block_on(test(rig))
+    }
+
+    /// The world in memory, under a new lease of this worker.
+    pub async fn host(&self, world: WorldId, worker: WorkerId) -> Result<WorldHost<TestPlane>, RuntimeError> {
+        WorldHost::restore(self.plane.clone(), self.acquire(world, worker).await?).await
+    }
+
+    /// Hands scripts to a hosted world, one by one, and takes turns until nothing is left.
+    pub async fn tell(&self, host: &mut WorldHost<TestPlane>, scripts: &[&str]) -> Result<(), RuntimeError> {
+        for script in scripts {
+            self.send(host.id(), vec![script_event(script)]).await?;
+            while host.turn(&CycleBudget::default()).await? != Progress::Idle {}
+        }
+        Ok(())
     }
 
     pub async fn send(&self, world: WorldId, inputs: Vec<Input>) -> Result<Vec<Enqueued>, StoreError> {

@@ -59,24 +59,19 @@ impl Protocol for ListDeadLetters {
         if let Some(seq) = self.after {
             span = span.after(&dead_letter::key(self.universe, self.queue, seq));
         }
-        loop {
-            let found = tx.range(span.read(room.looks()).snapshot()).await?;
-            for (key, bytes) in &found.items {
-                let (_, seq) = dead_letter::parse(self.universe, key)?;
-                let letter: DeadLetter = decode_value(Family::DeadLetter, key, bytes)?;
-                let taken = self.world.is_none_or(|world| letter.world == Some(world));
-                page.items.extend(taken.then_some(StoredLetter { seq, letter }));
-                room.spend(taken);
-                if room.is_spent() {
-                    page.next = Some(seq);
-                    return Ok(page);
-                }
-            }
-            match found.items.last() {
-                Some((key, _)) if found.more => span = span.after_bytes(key),
-                _ => return Ok(page),
+        let found = tx.range(span.read(room.looks()).snapshot()).await?;
+        for (index, (key, bytes)) in (1..).zip(&found.items) {
+            let (_, seq) = dead_letter::parse(self.universe, key)?;
+            let letter: DeadLetter = decode_value(Family::DeadLetter, key, bytes)?;
+            let taken = self.world.is_none_or(|world| letter.world == Some(world));
+            page.items.extend(taken.then_some(StoredLetter { seq, letter }));
+            room.spend(taken);
+            if room.is_spent() || found.more && index == found.items.len() {
+                page.next = Some(seq);
+                break;
             }
         }
+        Ok(page)
     }
 }
 

@@ -76,22 +76,16 @@ impl Protocol for ListEffects {
             if let Some(after) = self.after.filter(|after| after.stage == stage) {
                 span = span.after(&effect_place::key(self.universe, after));
             }
-            loop {
-                let found = tx.range(span.read(room.looks()).snapshot()).await?;
-                for (key, bytes) in &found.items {
-                    let place = effect_place::parse(self.universe, stage, key)?;
-                    let effect = QueuedEffect::read(tx, self.universe, place, key, bytes).await?;
-                    let taken = self.takes(&effect.item);
-                    page.items.extend(taken.then_some(effect));
-                    room.spend(taken);
-                    if room.is_spent() {
-                        page.next = Some(place);
-                        return Ok(page);
-                    }
-                }
-                match found.items.last() {
-                    Some((key, _)) if found.more => span = span.after_bytes(key),
-                    _ => break,
+            let found = tx.range(span.read(room.looks()).snapshot()).await?;
+            for (index, (key, bytes)) in (1..).zip(&found.items) {
+                let place = effect_place::parse(self.universe, stage, key)?;
+                let effect = QueuedEffect::read(tx, self.universe, place, key, bytes).await?;
+                let taken = self.takes(&effect.item);
+                page.items.extend(taken.then_some(effect));
+                room.spend(taken);
+                if room.is_spent() || found.more && index == found.items.len() {
+                    page.next = Some(place);
+                    return Ok(page);
                 }
             }
         }

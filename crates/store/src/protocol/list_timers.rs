@@ -55,20 +55,14 @@ impl ListTimers {
             if let Some(after) = self.after.filter(|_| shard == first) {
                 span = span.after(&timer_due::key(self.universe, shard, after));
             }
-            loop {
-                let found = tx.range(span.read(room.looks()).snapshot()).await?;
-                for (key, bytes) in &found.items {
-                    let place = timer_due::parse(self.universe, shard, key)?;
-                    page.items.push(QueuedTimer { place, item: timer_due::decode(key, bytes)? });
-                    room.spend(true);
-                    if room.is_spent() {
-                        page.next = Some(place);
-                        return Ok(page);
-                    }
-                }
-                match found.items.last() {
-                    Some((key, _)) if found.more => span = span.after_bytes(key),
-                    _ => break,
+            let found = tx.range(span.read(room.looks()).snapshot()).await?;
+            for (index, (key, bytes)) in (1..).zip(&found.items) {
+                let place = timer_due::parse(self.universe, shard, key)?;
+                page.items.push(QueuedTimer { place, item: timer_due::decode(key, bytes)? });
+                room.spend(true);
+                if room.is_spent() || found.more && index == found.items.len() {
+                    page.next = Some(place);
+                    return Ok(page);
                 }
             }
         }

@@ -27,9 +27,9 @@ impl Room {
         Self { items: items_max.clamp(1, limits::LIST_ITEMS_MAX), looks: limits::LIST_LOOKS_MAX }
     }
 
-    /// How many are read by the next range.
+    /// How many are read by the next range. What it leaves over is for the next page.
     pub(super) fn looks(&self) -> usize {
-        self.looks.min(limits::LIST_ITEMS_MAX)
+        self.looks
     }
 
     /// One was looked at.

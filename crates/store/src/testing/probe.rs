@@ -21,12 +21,14 @@ pub enum Trouble {
     DieAfter,
     /// A commit is applied and its answer is lost; the process lives. Other operations are left alone.
     LoseAnswer,
+    /// A commit is not applied, and nobody says so; the process lives. Other operations are left alone.
+    LoseCommit,
     /// A commit is surely not applied; the process lives. Other operations are left alone.
     Conflict,
 }
 
 impl Trouble {
-    pub const ALL: [Self; 4] = [Self::DieBefore, Self::DieAfter, Self::LoseAnswer, Self::Conflict];
+    pub const ALL: [Self; 5] = [Self::DieBefore, Self::DieAfter, Self::LoseAnswer, Self::LoseCommit, Self::Conflict];
 }
 
 /// What was asked of the engine.
@@ -191,8 +193,10 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         others_first().await;
         let trouble = next(&self.state, true)?;
         self.count(|counts| counts.commits += 1);
-        if trouble == Some(Trouble::Conflict) {
-            return Err(CommitError::Conflict);
+        match trouble {
+            Some(Trouble::Conflict) => return Err(CommitError::Conflict),
+            Some(Trouble::LoseCommit) => return Err(CommitError::Unknown(EngineError::Closed)),
+            _ => {}
         }
         let committed = self.inner.commit().await?;
         match trouble {
