@@ -142,6 +142,18 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
     });
 }
 
+/// Found by the simulator: a world whose deletion was refused stood still for a minute.
+#[test]
+fn a_refused_deletion_gives_the_world_back() {
+    run(|rig| async move {
+        let (ops, parent) = (ops(&rig), world_id(1));
+        rig.create(parent).await.unwrap();
+        ops.world_fork(parent, world_id(2), ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
+        assert_eq!(code(ops.world_delete(parent, id(7)).await), Code::WorldHasForks);
+        rig.acquire(parent, id(1)).await.unwrap();
+    });
+}
+
 /// Found by the simulator: such a branch shared no record, so nothing could replay it from genesis.
 #[test]
 fn a_branch_of_a_world_without_history_shares_its_first_record() {

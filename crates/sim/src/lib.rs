@@ -18,6 +18,7 @@ pub mod cli;
 mod client;
 mod cluster;
 mod coverage;
+pub mod decoders;
 mod director;
 mod engine;
 mod faults;

@@ -109,6 +109,20 @@ async fn asked(kinds: &[&str], terms: EffectTerms) -> (Store, Fence, Vec<IntentH
     (store, fence, intents)
 }
 
+/// Found by the simulator: the receipts of one commit overwrote each other, and a world waited forever.
+#[test]
+fn claims_of_one_world_that_run_out_together_are_all_answered() {
+    block_on(async {
+        let (store, fence, intents) = asked(&["flaky"; 40], EffectTerms { attempts_max: 1, ..TERMS }).await;
+        assert_eq!(claim(&store, "flaky", 1).await.len(), 40);
+        store.clock.advance(Duration::from_nanos(TTL_NS + 1));
+        assert_eq!(reap(&store, "flaky").await.answered, 40);
+        let found = receipts(&store, fence).await.unwrap();
+        assert_eq!(found.len(), 40);
+        assert!(intents.iter().all(|intent| found.iter().filter(|receipt| receipt.intent == *intent).count() == 1));
+    });
+}
+
 #[test]
 fn an_effect_is_claimed_once_and_answered_once() {
     block_on(async {

@@ -2,7 +2,7 @@
 
 use crate::{Plane, RuntimeError};
 use mundi_model::{Code, Coded, UniverseId, WorkerId, WorldId};
-use mundi_store::protocol::{AcquireLease, delete_world};
+use mundi_store::protocol::{AcquireLease, ReleaseLease, delete_world};
 
 /// Long enough for a deletion in bounded chunks; whoever dies in the middle of it is succeeded then.
 const TTL_NS: u64 = 60_000_000_000;
@@ -19,5 +19,10 @@ pub async fn delete<P: Plane>(
         Err(error) if error.code() == Code::WorldDeleted => return Ok(()),
         acquired => acquired?.output,
     };
-    Ok(delete_world(plane.engine(), &**plane.clock(), fence).await?)
+    let deleted = delete_world(plane.engine(), &**plane.clock(), fence).await;
+    if deleted.is_err() {
+        // Whoever was refused gives the world back at once; if that fails too, the lease runs out.
+        let _released = plane.run(&ReleaseLease { fence }).await;
+    }
+    Ok(deleted?)
 }

@@ -6,16 +6,16 @@
 use super::Evidence;
 use crate::story::{Fact, Place, WorldStory};
 use mundi_model::{
-    IntentHash,
+    IntentHash, UniverseId,
     record::{Body, EffectPolicy, ForkGenesis},
 };
 use std::collections::BTreeMap;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut owners: BTreeMap<IntentHash, Place> = BTreeMap::new();
+    let mut owners: BTreeMap<(UniverseId, IntentHash), Place> = BTreeMap::new();
     for (place, story) in &evidence.story.worlds {
         for intent in story.facts.iter().filter_map(published) {
-            let owner = *owners.entry(intent).or_insert(*place);
+            let owner = *owners.entry((place.0, intent)).or_insert(*place);
             if owner != *place {
                 return Err(format!("{} and {} share the intent {intent}", owner.1, place.1));
             }

@@ -30,7 +30,12 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 
 fn one(evidence: &Evidence, story: &WorldStory, sent: &[&Sent]) -> Result<(), String> {
     let known: BTreeSet<&str> = sent.iter().map(|sent| &sent.id[..]).collect();
-    let enqueued: BTreeMap<InboxSeq, Option<String>> = story.items().map(|(_, seq, item)| (seq, id_of(item))).collect();
+    let mut enqueued: BTreeMap<InboxSeq, Option<String>> = BTreeMap::new();
+    for (number, seq, item) in story.items() {
+        if enqueued.insert(seq, id_of(item)).is_some() {
+            return Err(format!("two items were enqueued at {seq}: one is lost (commit {number})"));
+        }
+    }
     let (mut taken, mut ids, mut last) = (BTreeSet::new(), BTreeSet::new(), None);
     for (height, body) in story.journal() {
         let (seq, event) = match body {

@@ -48,7 +48,10 @@ fn one(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
     }
     let withdrawn: BTreeSet<IntentHash> = cancelled(story).into_iter().collect();
     let mut open = announced(story).filter(|intent| !withdrawn.contains(intent) && !answered.contains_key(intent));
-    open.next().map_or(Ok(()), |intent| Err(format!("the intent {intent} never got its receipt")))
+    open.next().map_or(Ok(()), |intent| {
+        let arrived = if enqueued.contains(&intent) { "which was enqueued" } else { "which was never enqueued" };
+        Err(format!("the intent {intent} never got its receipt, {arrived}"))
+    })
 }
 
 /// The effects of a world: what its journal announces, and what it inherited.

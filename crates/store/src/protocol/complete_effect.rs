@@ -72,7 +72,7 @@ impl Protocol for CompleteEffect {
             Held::Mine(held) => {
                 let Answer { status, payload, adapter } = self.answer.clone();
                 let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
-                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns };
+                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before: 0 };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }

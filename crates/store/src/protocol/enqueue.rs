@@ -57,6 +57,8 @@ pub struct Enqueue {
     holder_is_told: bool,
     /// Nothing but commands.
     commands: bool,
+    /// The index of the first item among those of the commit.
+    first_index: u16,
 }
 
 #[derive(Debug, Clone)]
@@ -184,7 +186,8 @@ impl Enqueue {
         };
         let commands = items.iter().all(|new| matches!(new.item.input, Input::Control { .. }));
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true, holder_is_told: false, commands })
+        let (bounded, holder_is_told, first_index) = (true, false, 0);
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded, holder_is_told, commands, first_index })
     }
 
     async fn commit<E: Engine>(&self, engine: &E, clock: &dyn Clock) -> Result<Vec<Enqueued>, StoreError> {
@@ -196,6 +199,12 @@ impl Enqueue {
     /// already, and a full inbox must not cost an answer for which the outside has acted.
     pub(super) fn beyond_bounds(self) -> Self {
         Self { bounded: false, ..self }
+    }
+
+    /// For a transaction that enqueues more than once: so many items come before these. Two items of one commit with the
+    /// same index would be one.
+    pub(super) fn after(self, items: u16) -> Self {
+        Self { first_index: items, ..self }
     }
 
     /// What the world itself asked for reaches it in any state but one from which it never returns.
@@ -243,7 +252,7 @@ impl Protocol for Enqueue {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
         let meta = self.require_taker(tx).await?;
-        let plan = plan(&self.items, &self.known(tx).await?);
+        let plan = plan(&self.items, &self.known(tx).await?, self.first_index);
         if plan.added.items == 0 {
             return Ok(plan.places);
         }
@@ -286,10 +295,10 @@ struct Plan {
     added: Depth,
 }
 
-fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>) -> Plan {
+fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>, first_index: u16) -> Plan {
     let mut in_batch: BTreeMap<DedupeId, u16> = BTreeMap::new();
     let mut plan = Plan { places: Vec::with_capacity(items.len()), added: Depth::default() };
-    let mut next = 0u16; // a batch is bounded below 16 bits: by its own bound, or by that of open intents
+    let mut next = first_index; // a batch is bounded far below 16 bits
     for item in items {
         let place = match item.dedupe.and_then(|id| known.get(&id)) {
             Some(seq) => Place::Known(*seq),
@@ -349,7 +358,7 @@ mod tests {
 
     #[test]
     fn unnamed_items_are_always_new() {
-        let plan = plan(&[encoded(None), encoded(None)], &BTreeMap::new());
+        let plan = plan(&[encoded(None), encoded(None)], &BTreeMap::new(), 0);
         assert_eq!(plan.places, [0, 1].map(|index| Place::New { index, first: true }));
         assert_eq!(plan.added, Depth { items: 2, bytes: 20 });
     }
@@ -359,7 +368,7 @@ mod tests {
         let seq = InboxSeq::new(Stamp::new(3, 0), 4);
         let known = BTreeMap::from([(DedupeId::idempotency_key("known"), seq)]);
         let items = [encoded(Some("known")), encoded(Some("a")), encoded(None), encoded(Some("a"))];
-        let plan = plan(&items, &known);
+        let plan = plan(&items, &known, 0);
         let new = |index, first| Place::New { index, first };
         assert_eq!(plan.places, [Place::Known(seq), new(0, true), new(1, true), new(0, false)]);
         assert_eq!(plan.added.items, 2);

@@ -75,7 +75,7 @@ impl Protocol for FailEffect {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Failed, StoreError> {
         match self.claim.held(tx).await? {
-            Held::Mine(held) => self.end_attempt(tx, &held).await,
+            Held::Mine(held) => self.end_attempt(tx, &held, 0).await,
             Held::Withdrawn => remove(tx, &self.claim).map(|()| Failed::Dropped),
             Held::Answered | Held::Lost => Ok(Failed::Over),
         }
@@ -83,11 +83,12 @@ impl Protocol for FailEffect {
 }
 
 impl FailEffect {
-    /// What follows from a failure of an attempt that is held.
+    /// What follows from a failure of an attempt that is held, in a transaction with so many receipts before.
     pub(super) async fn end_attempt<T: Transaction>(
         &self,
         tx: &mut T,
         held: &EffectInflight,
+        receipts_before: u16,
     ) -> Result<Failed, StoreError> {
         let EffectClaim { universe, lane, seq, .. } = self.claim;
         match plan(&held.item.terms, held.claim.attempt, &self.failure, self.now_ns) {
@@ -106,7 +107,7 @@ impl FailEffect {
                 let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
                 let payload = describe(&self.failure, held.claim.attempt);
                 let adapter = self.adapter.clone();
-                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns };
+                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Failed::Answered(status) } else { Failed::Dropped })
             }

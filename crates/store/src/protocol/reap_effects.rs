@@ -95,7 +95,7 @@ impl ReapEffects {
         }
         tx.get(key).await?; // a holder that extends, answers or fails meanwhile conflicts
         let ended = match &held {
-            Ok(held) => self.end(tx, seq, held).await,
+            Ok(held) => self.end(tx, seq, held, reaped).await,
             Err(damage) => Err(damage.clone()),
         };
         match ended {
@@ -115,6 +115,7 @@ impl ReapEffects {
         tx: &mut T,
         seq: QueueSeq,
         held: &EffectInflight,
+        reaped: &Reaped,
     ) -> Result<Failed, StoreError> {
         let (universe, world, intent) = (self.universe, held.item.world, held.item.intent);
         let claim = EffectClaim { universe, lane: self.lane, seq, token: held.claim.token, world, intent };
@@ -126,7 +127,9 @@ impl ReapEffects {
         let failure = Failure { code: Code::EffectClaimExpired, reason, repeat: Repeat::Backoff };
         let (now_ns, dedupe_window_ns) = (self.now_ns, limits::DEDUPE_WINDOW_NS);
         let fail = FailEffect { claim, failure, adapter: "reaper".to_owned(), now_ns, dedupe_window_ns };
-        fail.end_attempt(tx, held).await
+        #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
+        let receipts_before = reaped.answered as u16;
+        fail.end_attempt(tx, held, receipts_before).await
     }
 
     fn bury<T: Transaction>(

@@ -64,6 +64,8 @@ pub(super) struct Terminal {
     pub(super) adapter: String,
     pub(super) now_ns: u64,
     pub(super) dedupe_window_ns: u64,
+    /// How many receipts this transaction has enqueued before.
+    pub(super) receipts_before: u16,
 }
 
 /// Gives the world its receipt. `false` if the world is gone; then the item is dropped.
@@ -73,7 +75,7 @@ pub(super) async fn answer<T: Transaction>(
     item: &EffectItem,
     terminal: Terminal,
 ) -> Result<bool, StoreError> {
-    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns } = terminal;
+    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before } = terminal;
     let kind = item.kind.clone();
     let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature: None };
     let origin = Origin {
@@ -85,7 +87,8 @@ pub(super) async fn answer<T: Transaction>(
     };
     let item_in = InboxItem { input: Input::Receipt(receipt), origin };
     let new = NewItem { item: item_in, dedupe: Some(DedupeId::receipt(item.intent)) };
-    let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?.beyond_bounds();
+    let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
+    let enqueue = enqueue.beyond_bounds().after(receipts_before);
     match crate::Protocol::run(&enqueue, tx).await {
         Ok(_) => {}
         Err(StoreError::World(WorldError::Deleted(_) | WorldError::NotFound { .. })) => {
