@@ -72,6 +72,9 @@ async fn an_idempotency_key_makes_a_repeated_send_harmless_also_over_a_restart()
     let again = server.send(Method::POST, &path, &key, &json!(2)).await.ok(202);
     assert_eq!((&again["before"], &again["seq"]), (&json!(true), &first["seq"]));
     until(&server, "c", 2).await;
+    // A call of the same key is another one, else it would wait for a reply that nobody was asked for.
+    let call = server.send(Method::POST, &format!("{U}/c/call/add"), &key, &json!(2)).await;
+    assert_eq!(call.ok(200), 4);
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ pub(super) struct JournalParams {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/journal", tag = "journal", params(JournalParams),
     responses((status = 200, content(
-        (ListPage<Object> = "application/json"),
+        (ListPage<serde_json::Value> = "application/json"),
         (String = "text/event-stream"),
     ))),
 )]

@@ -66,7 +66,6 @@ pub(super) struct Task {
     intent: String,
     world: String,
     kind: String,
-    #[schema(value_type = Object)]
     params: serde_json::Value,
     /// The first one is 1.
     attempt: u32,
@@ -262,7 +261,6 @@ pub(super) async fn heartbeat<E: Engine>(
 pub(super) struct CompleteForm {
     claim: String,
     #[serde(default)]
-    #[schema(value_type = Object)]
     result: serde_json::Value,
     /// Who answers: stands in the receipt. `external` if nothing is said.
     adapter: Option<String>,
