@@ -52,6 +52,7 @@ async fn start(
 
 /// Worlds are handed over while the last answers go out.
 async fn drain(node: &Node<mundi_engine::Embedded>, server: Option<&Server>) {
+    node.leave();
     if let Some(server) = server {
         // Calls that wait need their worlds: requests end before the worlds do, or are given up on.
         let _in_time = tokio::time::timeout(std::time::Duration::from_secs(5), server.drain()).await;

@@ -130,7 +130,7 @@ pub(super) async fn claim<E: Engine>(
     loop {
         let seen = seen(&universe, &form.kinds).await?; // before the look: what is queued after it ends the wait
         let claimed = claim_now(&api, &universe, &form.kinds, items_max, ttl).await?;
-        if !claimed.is_empty() || api.node.is_draining() {
+        if !claimed.is_empty() || api.node.is_leaving() {
             return Ok(Json(tasks(&universe, claimed).await?));
         }
         let (engine, id) = (universe.plane().engine(), universe.id());
@@ -140,6 +140,7 @@ pub(super) async fn claim<E: Engine>(
             () = &mut waiting => return Ok(Json(Vec::new())),
             _ = select_all(watches) => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = api.node.left() => {}
         }
     }
 }
