@@ -4,7 +4,7 @@
 //! whatever the status: what it means is the program's business. Only a server that asks for another try (429, 502, 503,
 //! 504) is given one, after the time that its `retry-after` names.
 //!
-//! Every request carries `idempotency-key: <intent hash>`, the same for each attempt.
+//! Every request carries `idempotency-key: <intent hash>`, the same for each attempt, and the `traceparent` of the intent.
 //!
 //! Addresses that are not public (loopback, private, link-local, and what a cloud keeps there) are denied unless they are
 //! allowed by name. The check is made on what a name resolves to, at the moment of the connection, and on each redirect:
@@ -191,6 +191,9 @@ fn with_key(headers: &HeaderMap, call: &Call) -> Result<HeaderMap, Failure> {
     let mut headers = headers.clone();
     let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
     headers.insert(HeaderName::from_static("idempotency-key"), key);
+    if let Some(trace) = call.trace.as_deref().and_then(|trace| HeaderValue::from_str(trace).ok()) {
+        headers.insert(HeaderName::from_static("traceparent"), trace);
+    }
     Ok(headers)
 }
 

@@ -13,6 +13,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, WorldId,
+    mutants::{Mutant, planted},
     record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
 };
 use std::sync::Arc;
@@ -99,7 +100,7 @@ fn rewrite(parent: &KernelSnapshot, request: ForkRequest) -> KernelSnapshot {
         EffectPolicy::Recorded => Some(Recording { parent: parent.world(), since: parent.height(), asked: 0 }),
         EffectPolicy::Suppress | EffectPolicy::Live => None,
     };
-    if request.policy == EffectPolicy::Suppress {
+    if request.policy == EffectPolicy::Suppress && !planted(Mutant::ForkRepeats) {
         child.intents = Vec::new();
     }
     rename(&mut child.intents, request.child);

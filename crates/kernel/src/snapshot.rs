@@ -14,7 +14,11 @@ use crate::{
     world::World,
 };
 use minicbor::{Decode, Encode};
-use mundi_model::{Code, Coded, Hash, Height, InboxSeq, IntentHash, WorldId, cbor, limits, record::SnapshotNote};
+use mundi_model::{
+    Code, Coded, Hash, Height, InboxSeq, IntentHash, WorldId, cbor, limits,
+    mutants::{Mutant, planted},
+    record::SnapshotNote,
+};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The form that this version writes.
@@ -258,8 +262,12 @@ impl State {
     pub(crate) fn from_snapshot(snapshot: KernelSnapshot, active: Active) -> Self {
         let first_closed = snapshot.position.closed_count - snapshot.closed.len() as u64;
         let closed = (first_closed..).zip(snapshot.closed).collect();
+        let mut position = snapshot.position;
+        if planted(Mutant::TimeForgotten) && position.height > Height::GENESIS {
+            position.logical_now_ns = 0;
+        }
         Self {
-            position: snapshot.position,
+            position,
             active,
             cells: Cells::open(snapshot.cells),
             intents: Register::new(snapshot.intents),

@@ -19,7 +19,7 @@ use crate::{
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, UniverseId, WorldId,
     record::{Body, Custom, Genesis, SnapshotNote},
 };
 use std::{
@@ -116,6 +116,11 @@ impl World {
         self.state.position.paused
     }
 
+    /// Whether it has not taken this inbox item yet.
+    pub fn expects(&self, seq: InboxSeq) -> bool {
+        self.state.expects(seq)
+    }
+
     /// How many cells were written since the last snapshot: what the next one has to make nodes for.
     pub fn written_cells(&self) -> usize {
         self.state.cells.written()
@@ -171,6 +176,11 @@ impl World {
             Note::Custom(custom) => Body::Custom(custom),
         });
         Ok(turn)
+    }
+
+    /// What a cell holds, past the program: for tools and tests.
+    pub fn cell(&self, objects: &dyn Objects, key: &str) -> Result<Option<Vec<u8>>, LoadError> {
+        self.state.cells.get(objects, key)
     }
 
     /// Asks the program. It sees the world as the last kept turn left it, and cannot change it.

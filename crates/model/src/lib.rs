@@ -10,6 +10,8 @@ mod hash;
 mod ids;
 pub mod json;
 pub mod limits;
+#[doc(hidden)]
+pub mod mutants;
 pub mod record;
 pub mod schedule;
 mod text;

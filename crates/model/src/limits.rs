@@ -42,6 +42,9 @@ pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
 /// The same in bytes.
 pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
+/// Room that a full inbox still has for commands: a paused world with a full inbox must hear that it may go on.
+pub const INBOX_COMMANDS_MAX: u64 = 16;
+
 /// What one turn takes from an inbox at most.
 pub const TURN_ITEMS_MAX: usize = 4_096;
 

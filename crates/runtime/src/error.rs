@@ -38,6 +38,8 @@ pub enum RuntimeError {
     ObjectLost { world: WorldId, hash: Hash },
     #[error("{world} cannot be forked at {height}: it lies in the middle of what follows from a step")]
     ForkMidStep { world: WorldId, height: Height },
+    #[error("{world} cannot be forked at {height}, where it begins: a branch shares at least the first record")]
+    ForkAtBirth { world: WorldId, height: Height },
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
     #[error("{0}")]
@@ -59,7 +61,7 @@ impl Coded for RuntimeError {
             Self::Fork(error) => error.code(),
             Self::MemoryStale { .. } => Code::MemoryStale,
             Self::ObjectLost { .. } => Code::ObjectMissing,
-            Self::ForkMidStep { .. } => Code::ForkInvalid,
+            Self::ForkMidStep { .. } | Self::ForkAtBirth { .. } => Code::ForkInvalid,
             Self::Unassigned(_) => Code::WorldUnassigned,
             Self::EventInvalid(_) => Code::EventInvalid,
             Self::CallTimeout { .. } => Code::CallTimeout,

@@ -8,6 +8,7 @@
 //! - [`shell`]: what every role runs in: boot guard, mailbox, retries, counters, stop.
 //! - [`calls`]: who waits for which reply.
 //! - [`metrics`]: every metric, with its name and unit.
+//! - [`trace`]: one trace from an input to the receipts of all that followed from it.
 //! - [`testing`]: an executor with its own time, in which a crash drops tasks at an await.
 //!
 //! This crate must never know an async runtime, a wall clock, a socket, or which engine it stands on: all that comes
@@ -28,6 +29,7 @@ mod signal;
 mod snapshots;
 mod terms;
 pub mod testing;
+pub mod trace;
 pub mod worker;
 
 pub use error::RuntimeError;

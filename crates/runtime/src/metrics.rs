@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! metrics {
     ($($variant:ident = $name:literal, $unit:literal, $meaning:literal;)*) => {
-        /// What is counted. Counters only rise; those whose name ends in `_max` keep the largest value seen.
+        /// What is counted. Counters end in `_total` and only rise; those whose name ends in `_max` keep the largest value
+        /// seen; all others say how it is now.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Metric {
             $(#[doc = $meaning] $variant,)*
@@ -36,9 +37,13 @@ metrics! {
     Turns = "mundi_turns_total", "turns", "Turns that were committed.";
     TurnItems = "mundi_turn_items_total", "items", "Inbox items that turns took in or rejected.";
     TurnRecords = "mundi_turn_records_total", "records", "Journal records that turns appended.";
+    InboxAgeNs = "mundi_inbox_age_ns_total", "nanoseconds", "How long the items that turns took had waited, together.";
+    InboxAgeNsMax = "mundi_inbox_age_ns_max", "nanoseconds", "The longest that an item had waited when a turn took it.";
+    InboxDepthMax = "mundi_inbox_depth_max", "items", "The most items that were seen to wait in one inbox after a cycle.";
     CycleNs = "mundi_cycle_ns_total", "nanoseconds", "Time spent in cycles of turns.";
     CycleNsMax = "mundi_cycle_ns_max", "nanoseconds", "The longest cycle of turns.";
     Restores = "mundi_restores_total", "worlds", "Worlds restored from their journal.";
+    RecordsReplayed = "mundi_records_replayed_total", "records", "Journal records that restores replayed.";
     Snapshots = "mundi_snapshots_total", "snapshots", "Snapshots that became baselines.";
     InboxItemsCompacted = "mundi_inbox_items_compacted_total", "items", "Consumed inbox items that were removed after their grace period.";
     SegmentsExported = "mundi_segments_exported_total", "segments", "Segments that old journal records were moved into.";
@@ -46,7 +51,18 @@ metrics! {
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into a shard of the ready queue.";
+    ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";
     ResidentWorldsMax = "mundi_resident_worlds_max", "worlds", "The most worlds that were in memory at a time.";
+    EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts at effects.";
+    EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts at effects that failed.";
+    EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts at effects.";
+    EffectNsMax = "mundi_effect_ns_max", "nanoseconds", "The longest attempt at an effect.";
+    EffectAgeNs = "mundi_effect_queue_age_ns_total", "nanoseconds", "How long effects had waited when they were first claimed, together.";
+    EffectAgeNsMax = "mundi_effect_queue_age_ns_max", "nanoseconds", "The longest that an effect had waited when it was first claimed.";
+    EffectsInHands = "mundi_effects_in_hands", "effects", "Effects that this worker carries out now.";
+    TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
+    TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";
+    DeadLetters = "mundi_dead_letters_total", "letters", "Items that a queue gave up on.";
 }
 
 /// The values of all metrics.
@@ -69,6 +85,11 @@ impl Metrics {
         self.0[metric as usize].fetch_max(value, Ordering::Relaxed);
     }
 
+    /// How it is now.
+    pub fn set(&self, metric: Metric, value: u64) {
+        self.0[metric as usize].store(value, Ordering::Relaxed);
+    }
+
     pub fn get(&self, metric: Metric) -> u64 {
         self.0[metric as usize].load(Ordering::Relaxed)
     }
@@ -87,7 +108,8 @@ mod tests {
     fn names_are_unique_and_end_in_what_they_are() {
         let names: BTreeSet<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
         assert_eq!(names.len(), Metric::ALL.len());
-        assert!(names.iter().all(|name| name.ends_with("_total") || name.ends_with("_max")));
+        let now = names.iter().filter(|name| !name.ends_with("_total") && !name.ends_with("_max"));
+        assert_eq!(now.collect::<Vec<_>>(), [&"mundi_effects_in_hands", &"mundi_resident_worlds"]);
     }
 
     #[test]

@@ -34,6 +34,17 @@ impl Signal {
         waiting.into_values().for_each(Waker::wake);
     }
 
+    /// As [`Self::notify`], but of those who wait already only one is woken.
+    pub(crate) fn notify_one(&self) {
+        let mut state = self.0.lock();
+        state.version += 1;
+        let first = state.waiting.pop_first();
+        drop(state);
+        if let Some((_, waker)) = first {
+            waker.wake();
+        }
+    }
+
     /// Completes once the version is another one.
     pub(crate) fn changed(&self, seen: u64) -> Changed {
         let mut state = self.0.lock();

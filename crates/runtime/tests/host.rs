@@ -172,6 +172,23 @@ fn a_paused_world_finds_its_resume_behind_everything_that_waits() {
     });
 }
 
+/// Found by the simulator: a command that was taken ahead hid those behind it, and the world slept forever.
+#[test]
+fn a_paused_world_finds_its_resume_behind_commands_that_it_has_taken() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let few = CycleBudget { items_max: 2, ..budget() };
+        rig.send(world, vec![control("pause")]).await.unwrap();
+        host.turn(&few).await.unwrap();
+        rig.send(world, vec![script_event("add n"), control("pause"), control("pause")]).await.unwrap();
+        while host.turn(&few).await.unwrap() != Progress::Idle {}
+        rig.send(world, vec![script_event("add n"), control("resume")]).await.unwrap();
+        while host.turn(&few).await.unwrap() != Progress::Idle {}
+        assert!(!host.is_paused());
+        assert_eq!(taken(&mut host).await.unwrap(), 2);
+    });
+}
+
 #[test]
 fn a_large_payload_is_fetched_when_the_kernel_asks_for_it() {
     with_world(|rig, world| async move {

@@ -144,11 +144,30 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
                 }
             }
         }
-        assert_eq!(refused, 2, "after the ingress of the steps that gave a reply and an intent");
+        assert_eq!(refused, 3, "at birth, and after the ingress of the steps that gave a reply and an intent");
         assert!(counts.is_sorted() && counts.first() == Some(&0) && counts.last() == Some(&4), "{counts:?}");
         let beyond = ForkAt::Height(Height::new(head + 1));
         let beyond = ops.world_fork(parent, world_id(99), beyond, EffectPolicy::Suppress, 5).await;
         assert_eq!(code(beyond), Code::SnapshotBeyondHead);
+    });
+}
+
+/// Found by the simulator: such a branch shared no record, so nothing could replay it from genesis.
+#[test]
+fn a_branch_of_a_world_without_history_shares_its_first_record() {
+    run(|rig| async move {
+        let (ops, parent) = (ops(&rig), world_id(1));
+        rig.create(parent).await.unwrap();
+        let forked = ops.world_fork(parent, world_id(2), ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
+        assert_eq!(forked.forked_at, Height::new(1));
+        let again = ops.world_fork(world_id(2), world_id(3), ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
+        assert_eq!(again.forked_at, Height::new(2));
+        let journal = rig.journal(world_id(3)).await.unwrap();
+        let registry = rig.plane.registry.clone();
+        let mut objects = mundi_kernel::MemoryObjects::new();
+        objects.put(mundi_runtime::testing::manifest().to_bytes());
+        let mut replay = mundi_kernel::replay::Replay::from_genesis(&objects, registry, &journal[0]).unwrap();
+        assert_eq!(replay.run(&objects, &journal[1..], None).unwrap(), 2);
     });
 }
 

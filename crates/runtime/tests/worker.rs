@@ -64,12 +64,19 @@ fn send(rig: &Rig, world: u64, scripts: u64) {
 /// What a world has come to, whoever holds it: replayed from its journal.
 fn taken_of(rig: &Rig, world: u64) -> u64 {
     let looking = rig.clone();
+    let held = rig.executor.block_on(async move {
+        let mut tx = looking.plane.engine.begin().await.unwrap();
+        tx.get(lease::key(looking.universe, world_id(world)).as_bytes()).await.unwrap()
+    });
+    assert!(held.is_some());
+    taken_of_unleased(rig, world)
+}
+
+/// The same for a world that perhaps nobody ever held.
+fn taken_of_unleased(rig: &Rig, world: u64) -> u64 {
+    let looking = rig.clone();
     rig.executor.block_on(async move {
         let world = world_id(world);
-        let mut tx = looking.plane.engine.begin().await.unwrap();
-        let held = tx.get(lease::key(looking.universe, world).as_bytes()).await.unwrap();
-        assert!(held.is_some());
-        drop(tx);
         let epoch = mundi_model::Epoch::INITIAL;
         let fence = mundi_store::Fence { universe: looking.universe, world, epoch };
         let mut host = WorldHost::restore(looking.plane.clone(), fence).await.unwrap();
@@ -244,6 +251,22 @@ fn a_world_runs_only_where_it_is_assigned() {
         expected.sort();
         assert_eq!(worlds, expected);
     }
+}
+
+/// Found by the simulator: the orchestrator leaves such a world alone, so a worker that waited for it waited forever.
+#[test]
+fn a_world_that_was_assigned_to_nobody_runs_also_where_assignments_are_waited_for() {
+    let rig = rig_with(9, 2);
+    let assigning = rig.clone();
+    rig.executor.block_on(async move {
+        let assignment = Assignment { desired: None, pinned: false, priority: 0, reason: None };
+        let (universe, world) = (assigning.universe, world_id(0));
+        assigning.plane.run(&AssignWorld { universe, world, assignment }).await.unwrap();
+    });
+    let _running = start_with(&rig, 1, |config| config.takes_unassigned = false);
+    (0..2).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    assert_eq!((taken_of_unleased(&rig, 0), taken_of_unleased(&rig, 1)), (1, 0));
 }
 
 /// Two workers, fifty worlds, and an operator who moves worlds about at random.

@@ -2,7 +2,10 @@
 
 use crate::{StoreError, keyspace::lease, protocol::require_world};
 use mundi_engine::Transaction;
-use mundi_model::{Code, Coded, Epoch, UniverseId, WorldId};
+use mundi_model::{
+    Code, Coded, Epoch, UniverseId, WorldId,
+    mutants::{Mutant, planted},
+};
 
 /// A world, and the epoch of the lease under which its holder writes.
 ///
@@ -23,6 +26,7 @@ impl Fence {
     pub async fn check<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let lease = lease::read(tx, self.universe, self.world).await?;
         match lease {
+            _ if planted(Mutant::FenceDropped) => Ok(()),
             Some(lease) if lease.epoch == self.epoch && lease.holder.is_some() => Ok(()),
             None => Err(self.never_leased(tx).await?),
             Some(lease) => Err(Fenced { fence: *self, current: Some(lease.epoch) }.into()),

@@ -287,6 +287,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         deliver_at_ns: 1_000,
         payload: Payload::Inline(vec![]),
         published_at_ns: 3,
+        trace: None,
     };
     Ok(Some(CommitTurn {
         fence,

@@ -258,6 +258,26 @@ fn expiry_goes_on_from_a_mark_and_finds_what_ends_above_it() {
     });
 }
 
+/// Found by the simulator: a paused world whose inbox was full could never be resumed.
+#[test]
+fn a_full_inbox_takes_some_commands_more_and_no_events() {
+    block_on(async {
+        let store = store().await;
+        let world = world_id(1);
+        let inbox = Some(world_meta::InboxBounds { items_max: 2, bytes_max: 200_000 });
+        store.create(world, inbox).await.unwrap();
+        store.send(world, vec![event("x"), event("y")]).await.unwrap();
+        let payload = Payload::Inline(Vec::new());
+        let mut resume = event("");
+        resume.item.input = mundi_model::record::Input::Control { command: "resume".into(), payload };
+        for _ in 0..limits::INBOX_COMMANDS_MAX {
+            assert_eq!(code(store.send(world, vec![event("z")]).await), Code::InboxFull);
+            store.send(world, vec![resume.clone()]).await.unwrap();
+        }
+        assert_eq!(code(store.send(world, vec![resume]).await), Code::InboxFull, "commands are bounded, too");
+    });
+}
+
 #[test]
 fn large_payloads_go_to_the_content_store_and_still_count() {
     block_on(async {

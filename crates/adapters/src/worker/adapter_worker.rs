@@ -17,7 +17,10 @@ use mundi_model::{
     Code, Coded, UniverseId, Value, WorkerId, cbor, limits,
     record::{Payload, ReceiptStatus},
 };
-use mundi_runtime::shell::Report;
+use mundi_runtime::{
+    metrics::{Metric, Metrics},
+    shell::Report,
+};
 use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
@@ -70,6 +73,7 @@ pub struct AdapterWorker<E, B> {
     adapters: BTreeMap<String, Arc<dyn Adapter>>,
     config: AdapterWorkerConfig,
     report: Arc<Report>,
+    metrics: Arc<Metrics>,
 }
 
 /// A call that runs.
@@ -100,8 +104,13 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         worker: WorkerId,
         config: AdapterWorkerConfig,
     ) -> Self {
-        let (adapters, report) = (BTreeMap::new(), Arc::default());
-        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report }
+        let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
+        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics }
+    }
+
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Counts there, for whoever reads or sinks it.
@@ -155,6 +164,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         if stop.is_terminated() {
             return self.drain(round, until_ns).await;
         }
+        self.metrics.set(Metric::EffectsInHands, round.running.len() as u64);
         let Round { calls, running, .. } = round;
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
         finished_or(calls, running, woken).await.transpose().map(drop)
@@ -223,6 +233,11 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     fn start<'a>(&'a self, round: &mut Round<'a>, adapter: &'a Arc<dyn Adapter>, claimed: ClaimedEffect) {
         let seq = claimed.proof.seq;
+        if claimed.claim.attempt == 1 {
+            let age_ns = self.clock.now_ns().saturating_sub(claimed.item.published_at_ns);
+            self.metrics.add(Metric::EffectAgeNs, age_ns);
+            self.metrics.raise(Metric::EffectAgeNsMax, age_ns);
+        }
         let (abort, registration) = AbortHandle::new_pair();
         round.running.insert(seq, Running { claim: claimed.proof, kind: claimed.item.kind.clone(), abort });
         let call = Abortable::new(self.carry_out(adapter, claimed), registration);
@@ -230,10 +245,22 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper.
+    #[tracing::instrument(name = "effect", skip_all, fields(
+        world = %claimed.item.world,
+        intent = %claimed.item.intent,
+        kind = claimed.item.kind,
+        attempt = claimed.claim.attempt,
+        trace = claimed.item.trace,
+    ))]
     async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) {
         let started_ns = self.clock.now_ns();
         let attempted = self.attempt(adapter, &claimed).await;
-        let latency_ms = self.clock.now_ns().saturating_sub(started_ns) / 1_000_000;
+        let took_ns = self.clock.now_ns().saturating_sub(started_ns);
+        let latency_ms = took_ns / 1_000_000;
+        self.metrics.add(Metric::EffectAttempts, 1);
+        self.metrics.add(Metric::EffectFailures, u64::from(attempted.is_err()));
+        self.metrics.add(Metric::EffectNs, took_ns);
+        self.metrics.raise(Metric::EffectNsMax, took_ns);
         self.report.count(|counters| {
             counters.attempted(latency_ms);
             match &attempted {
@@ -337,6 +364,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     counters.requeues += reaped.retrying as u64;
                     counters.dead_letters += reaped.buried as u64;
                 });
+                self.metrics.add(Metric::DeadLetters, reaped.buried as u64);
             }
         }
         round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);

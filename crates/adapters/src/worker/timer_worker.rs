@@ -4,7 +4,10 @@ use super::{Woken, ride_out, wait};
 use futures_util::{FutureExt, future::FusedFuture};
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, limits};
-use mundi_runtime::shell::Report;
+use mundi_runtime::{
+    metrics::{Metric, Metrics},
+    shell::Report,
+};
 use mundi_store::{
     Clock, StoreError,
     keyspace::{
@@ -37,11 +40,17 @@ pub struct TimerWorker<E> {
     universe: UniverseId,
     config: TimerWorkerConfig,
     report: Arc<Report>,
+    metrics: Arc<Metrics>,
 }
 
 impl<E: Engine> TimerWorker<E> {
     pub fn new(engine: E, clock: Arc<dyn Clock>, universe: UniverseId, config: TimerWorkerConfig) -> Self {
-        Self { engine, clock, universe, config, report: Arc::default() }
+        Self { engine, clock, universe, config, report: Arc::default(), metrics: Arc::default() }
+    }
+
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Counts there, for whoever reads or sinks it. Latency is how late the latest timer of a batch was.
@@ -90,6 +99,9 @@ impl<E: Engine> TimerWorker<E> {
         let fired = run(&self.engine, &*self.clock, &fire).await?.output;
         let tried = (fired.fired + fired.retrying + fired.buried) as u64;
         if tried > 0 {
+            self.metrics.add(Metric::TimersFired, fired.fired as u64);
+            self.metrics.raise(Metric::TimerLagNsMax, fired.lag_ns_max);
+            self.metrics.add(Metric::DeadLetters, fired.buried as u64);
             self.report.count(|counters| {
                 counters.attempted(fired.lag_ns_max / 1_000_000);
                 counters.attempts += tried - 1;

@@ -8,4 +8,6 @@ mod fight;
 mod kill;
 mod rig;
 mod stories;
+mod timers;
+mod trace;
 mod worlds;

@@ -18,6 +18,7 @@ use mundi_runtime::{
     calls::Calls,
     metrics::Metrics,
     ops::Ops,
+    shell::Report,
     testing::{Node, Rig, TestPlane, manifest, register, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
@@ -76,16 +77,29 @@ pub(crate) fn start(rig: &Rig, n: u64) -> Node {
 }
 
 pub(crate) fn start_with(rig: &Rig, n: u64, outside: &Outside) -> Node {
+    start_measured(rig, n, outside, &Arc::default(), &Default::default())
+}
+
+/// With the reports of its adapter worker and its timer worker.
+pub(crate) fn start_measured(
+    rig: &Rig,
+    n: u64,
+    outside: &Outside,
+    metrics: &Arc<Metrics>,
+    reports: &[Arc<Report>; 2],
+) -> Node {
     let node = rig.executor.node();
     let plane = rig.on(&node);
     let config = WorkerConfig::new(rig.universe, id(n));
-    WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
+    WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
     let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..AdapterWorkerConfig::default() };
     let adapters = adapter_worker(&plane, rig.universe, id(100 + n), config, plane.entropy.clone())
         .serve(Arc::new(outside.clone()));
+    let adapters = adapters.with_report(reports[0].clone()).with_metrics(metrics.clone());
     node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
     let (engine, clock) = (plane.engine.clone(), plane.clock.clone());
     let timers = TimerWorker::new(engine, clock, rig.universe, TimerWorkerConfig::default());
+    let timers = timers.with_report(reports[1].clone()).with_metrics(metrics.clone());
     node.spawn(Box::pin(async move { drop(timers.run(std::future::pending()).await) }));
     node
 }

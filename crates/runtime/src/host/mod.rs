@@ -8,7 +8,7 @@ mod snapshot;
 mod turn;
 
 pub use snapshot::SnapshotPolicy;
-pub use turn::{CycleBudget, Progress};
+pub use turn::{CycleBudget, Cycled, Progress, Waited};
 
 use crate::{
     Plane, RuntimeError,
@@ -89,6 +89,13 @@ impl<P: Plane> WorldHost<P> {
         // A mutable borrow, because a world may be sent to another thread and not shared with one.
         let (place, world) = (self.place(), &mut self.world);
         let ask = move |objects: &AtHand| world.query(objects, name, params);
+        with_objects(&self.plane, place, &mut self.at_hand, ask).await
+    }
+
+    /// What a cell holds, past the program: for tools and tests.
+    pub async fn cell(&mut self, key: &str) -> Result<Option<Vec<u8>>, RuntimeError> {
+        let (place, world) = (self.place(), &mut self.world);
+        let ask = move |objects: &AtHand| world.cell(objects, key);
         with_objects(&self.plane, place, &mut self.at_hand, ask).await
     }
 

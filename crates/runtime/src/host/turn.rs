@@ -7,6 +7,7 @@ use crate::{
     objects::{AtHand, fetch},
     recording::Answers,
     terms::effect_terms,
+    trace::child_of,
 };
 use mundi_kernel::{
     World,
@@ -14,6 +15,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Code, Hash, Height, IntentHash, cbor, limits,
+    mutants::{Mutant, planted},
     record::{Body, InboxItem, Input, Payload, Record, Reply},
 };
 use mundi_store::{
@@ -21,7 +23,7 @@ use mundi_store::{
     blob::Blobs,
     journal::{Batch, JournalError},
     keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
-    protocol::{CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    protocol::{CommitCursor, CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
 };
 use std::collections::BTreeMap;
 
@@ -73,11 +75,33 @@ pub enum Progress {
         replies: Vec<Reply>,
         /// There is more to do.
         more: bool,
+        /// How long the items had waited.
+        waited: Waited,
     },
 }
 
+/// How long items waited in an inbox, as far as their senders said when they sent them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waited {
+    pub ns: u64,
+    pub ns_max: u64,
+}
+
+impl Waited {
+    fn of(items: &[TurnItem], now_ns: u64) -> Self {
+        let sent = items.iter().map(|item| item.item.origin.enqueued_at_ns).filter(|sent_ns| *sent_ns > 0);
+        let each = sent.map(|sent_ns| now_ns.saturating_sub(sent_ns));
+        each.fold(Self::default(), |sum, ns| sum.and(Self { ns, ns_max: ns }))
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { ns: self.ns.saturating_add(other.ns), ns_max: self.ns_max.max(other.ns_max) }
+    }
+}
+
 impl<P: Plane> WorldHost<P> {
-    /// One turn. After an error the host must be dropped: what the journal says is not known any more.
+    /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
+    #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head()))]
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let (items_max, bytes_max) = (budget.items_max, limits::TURN_BYTES_MAX);
         let mut input = self.plane.run(&ReadTurn { fence: self.fence, items_max, bytes_max }).await?.output;
@@ -101,11 +125,17 @@ impl<P: Plane> WorldHost<P> {
             };
             supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
         };
-        if turn.output().records.is_empty() && turn.output().consumed == 0 {
-            return Ok(Progress::Idle);
+        let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
+        if turn.output().records.is_empty() {
+            // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
+            let items = turn.keep().consumed;
+            let Some(Consumed { through: new, .. }) = Consumed::of(&input.items[..items]) else {
+                return Ok(Progress::Idle);
+            };
+            plane.run(&CommitCursor { fence: *fence, old: input.cursor, new }).await?;
+            return Ok(Progress::Moved { items, records: 0, replies: Vec::new(), more, waited: Waited::default() });
         }
         store_objects(plane, *fence, turn.output()).await?;
-        let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
         let answers = match recording {
             Some(recording) => recording.answer(plane, &turn.output().publish).await?,
             None => Answers::default(),
@@ -115,14 +145,24 @@ impl<P: Plane> WorldHost<P> {
             turn.end_recording(intent);
             *recording = None;
         }
-        let commit = commit(plane, *fence, &input, &turn, answers, more)?;
+        let mut commit = commit(plane, *fence, &input, &turn, answers, more)?;
+        let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         plane.run(&commit).await?;
+        if let Some(Consumed { through: new, .. }) = apart {
+            plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new }).await?;
+        }
         let output = turn.keep();
         let bytes = output.records.iter().map(|record| record.len() as u64).sum();
         self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
         self.at_hand.trim();
         let (items, records) = (output.consumed, output.records.len());
-        Ok(Progress::Moved { items, records, replies: output.replies, more })
+        let taken = &input.items[..items];
+        for item in taken {
+            let trace = item.item.origin.trace.as_deref();
+            tracing::debug!(seq = %item.seq, trace, "taken in");
+        }
+        let waited = Waited::of(taken, self.plane.now_ns());
+        Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
     }
 
     /// Turns until there is nothing to do or the budget is spent; `replies` hears of each turn's answers.
@@ -134,7 +174,7 @@ impl<P: Plane> WorldHost<P> {
         let started_ns = self.plane.now_ns();
         let mut cycled = Cycled::default();
         loop {
-            let Progress::Moved { items, records, replies: answers, more } = self.turn(budget).await? else {
+            let Progress::Moved { items, records, replies: answers, more, waited } = self.turn(budget).await? else {
                 cycled.more = false;
                 return Ok(cycled);
             };
@@ -142,6 +182,7 @@ impl<P: Plane> WorldHost<P> {
             cycled.turns += 1;
             cycled.items += items;
             cycled.records += records;
+            cycled.waited = cycled.waited.and(waited);
             let spent_ns = self.plane.now_ns().saturating_sub(started_ns);
             cycled.more = more;
             if !more || spent_ns >= budget.wall_ms_max.saturating_mul(1_000_000) {
@@ -158,18 +199,18 @@ impl<P: Plane> WorldHost<P> {
         Err(RuntimeError::MemoryStale { world: self.fence.world, journal, memory })
     }
 
-    /// A paused world takes only control commands: they are looked for beyond the items that wait.
+    /// A paused world takes only control commands: they are looked for beyond the items that wait. Those that it has
+    /// taken ahead stay where they are until their turn comes, and must not hide the ones behind them.
     async fn look_ahead(&mut self, input: &mut TurnInput, items_max: usize) -> Result<(), RuntimeError> {
-        let is_control = |item: &TurnItem| matches!(item.item.input, Input::Control { .. });
         let (mut last, mut more) = (input.items.last().map(|item| item.seq), true);
-        while more && !input.items.iter().any(is_control) {
+        while more && !input.items.iter().any(|item| is_new_command(&self.world, item)) {
             let Some(after) = last else { return Ok(()) };
             let ahead = ReadAhead { fence: self.fence, after, items_max, bytes_max: limits::TURN_BYTES_MAX };
             let page = self.plane.run(&ahead).await?.output;
             (last, more) = (page.items.last().map(|item| item.seq), page.more);
             // One item that waits is enough to tell the kernel that the commands come out of order.
             input.items.truncate(1);
-            input.items.extend(page.items.into_iter().filter(is_control));
+            input.items.extend(page.items.into_iter().filter(|item| is_new_command(&self.world, item)));
         }
         input.more = false;
         Ok(())
@@ -187,6 +228,10 @@ impl<P: Plane> WorldHost<P> {
     }
 }
 
+fn is_new_command(world: &World, item: &TurnItem) -> bool {
+    matches!(item.item.input, Input::Control { .. }) && world.expects(item.seq)
+}
+
 /// What a cycle did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cycled {
@@ -194,6 +239,7 @@ pub struct Cycled {
     pub items: usize,
     pub records: usize,
     pub more: bool,
+    pub waited: Waited,
 }
 
 /// Brings the object to hand that a turn stopped for. An item that refers to what does not exist is marked as unusable.
@@ -272,7 +318,8 @@ fn commit<P: Plane>(
     let publish = output.publish.iter().filter(|publish| !answers.contains(publish.intent.hash));
     let effects = publish.filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
-    let consumed = Consumed::of(&input.items[..output.consumed]);
+    let taken = if planted(Mutant::CursorEarly) { input.items.len() } else { output.consumed };
+    let consumed = Consumed::of(&input.items[..taken]);
     let records = Batch::from_records(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);
@@ -300,7 +347,8 @@ impl Announced {
             match &record.body {
                 Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
                 Body::Intent(intent) => {
-                    intents.insert(intent.hash, (record.height, trace.clone()));
+                    let trace = child_of(trace.as_ref(), intent.hash.as_bytes());
+                    intents.insert(intent.hash, (record.height, trace));
                 }
                 _ => {}
             }
@@ -326,11 +374,12 @@ impl Announced {
     }
 
     fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
-        let (height, _) = self.intents.get(&timer.timer)?;
+        let (height, trace) = self.intents.get(&timer.timer)?.clone();
         Some(TimerItem {
             world: fence.world,
             intent: timer.timer,
-            height: *height,
+            height,
+            trace,
             deliver_at_ns: timer.set.due_ns,
             payload: timer.set.payload.clone(),
             published_at_ns: now_ns,

@@ -12,6 +12,7 @@ use crate::{
     terms::effect_terms,
 };
 use bytes::Bytes;
+use mundi_engine::Engine;
 use mundi_kernel::{
     LoadError,
     fork::{Fork, ForkRequest, fork as branch},
@@ -21,6 +22,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Hash, Height, UniverseId, WorldId,
+    mutants::{Mutant, planted},
     record::{Body, EffectPolicy, Record, SnapshotNote},
 };
 use mundi_store::{
@@ -68,7 +70,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
     let fork = branch(&snapshot, ForkRequest { child, policy, now_ns })?;
     let parent_snapshot = fork.genesis.parent_snapshot;
-    let effects = match policy {
+    let effects = match if planted(Mutant::ForkRepeats) { EffectPolicy::Live } else { policy } {
         EffectPolicy::Live => {
             let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
             let manifest = with_objects(plane, (universe, parent), &mut AtHand::default(), load).await?;
@@ -96,13 +98,22 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
 
 /// The snapshot to start from, and the height to reach.
 async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNote, Height), RuntimeError> {
-    let place = (request.universe, request.parent);
-    Ok(match request.at {
-        ForkAt::Newest => {
-            let note = past::snapshot_below(plane, place, Height::new(u64::MAX)).await?;
-            (note.clone(), note.height)
+    let ForkWorld { universe, parent, at, .. } = *request;
+    let upto = match at {
+        ForkAt::Newest => Height::new(u64::MAX),
+        ForkAt::Height(height) => height,
+    };
+    let mut tx = plane.engine().begin().await?;
+    let first_height = mundi_store::protocol::require_live(&mut tx, universe, parent).await?.first_height;
+    drop(tx);
+    let note = past::snapshot_below(plane, (universe, parent), upto).await?;
+    // Without its parent's first record a branch could not be replayed: nothing would say what it is a branch of.
+    Ok(match at {
+        ForkAt::Newest => (note.clone(), note.height.max(first_height.next())),
+        ForkAt::Height(height) if height <= first_height => {
+            return Err(RuntimeError::ForkAtBirth { world: parent, height });
         }
-        ForkAt::Height(height) => (past::snapshot_below(plane, place, height).await?, height),
+        ForkAt::Height(height) => (note, height),
     })
 }
 
@@ -152,6 +163,7 @@ fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
         deliver_at_ns: timer.set.due_ns,
         payload: timer.set.payload.clone(),
         published_at_ns: now_ns,
+        trace: None,
     };
     fork.timers.iter().map(item).collect()
 }

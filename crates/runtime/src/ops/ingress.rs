@@ -4,6 +4,7 @@ use super::Ops;
 use crate::{
     Plane, RuntimeError,
     objects::{AtHand, with_objects},
+    trace::TraceContext,
 };
 use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
@@ -13,7 +14,7 @@ use mundi_model::{
 };
 use mundi_store::{
     keyspace::{inbox_dedupe::DedupeId, manifest_at},
-    protocol::{Enqueued, InboxError, NewItem, enqueue, require_live},
+    protocol::{Enqueued, InboxError, NewItem, enqueue, enqueue_and_tell, require_live},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -56,10 +57,23 @@ impl<P: Plane> Ops<P> {
         })
     }
 
-    /// Puts items into a world's inbox, together and in their order.
-    pub async fn enqueue_batch(&self, world: WorldId, items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+    /// Puts items into a world's inbox, together and in their order. An item that belongs to no trace begins one.
+    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
+    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+        for NewItem { item: InboxItem { origin, .. }, .. } in &mut items {
+            let trace = origin.trace.get_or_insert_with(|| TraceContext::root(self.plane.random()).to_string());
+            tracing::debug!(trace, "ingress");
+        }
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        Ok(enqueue(engine, clock, blobs, self.universe, world, items, limits::DEDUPE_WINDOW_NS).await?)
+        let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
+        match self.worker.as_ref().filter(|worker| worker.holds(world)) {
+            None => Ok(enqueue(engine, clock, blobs, universe, world, items, window_ns).await?),
+            Some(holder) => {
+                let placed = enqueue_and_tell(engine, clock, blobs, universe, world, items, window_ns).await;
+                holder.wake(world); // also if nobody knows whether it was enqueued
+                Ok(placed?)
+            }
+        }
     }
 
     /// Sends an event and waits for the reply. On a timeout, [`Self::reply`] finds it under the place in the error.

@@ -16,21 +16,27 @@ mod worlds;
 pub use cells::{At, CellDifference};
 pub use snapshots::Upkeep;
 
-use crate::{Plane, calls::Calls};
+use crate::{Plane, calls::Calls, worker::WorldWorker};
 use mundi_model::UniverseId;
 
 /// Control over one universe. Cheap to clone if the plane is.
 #[derive(Clone)]
-pub struct Ops<P> {
+pub struct Ops<P: Plane> {
     plane: P,
     universe: UniverseId,
     calls: Calls,
+    worker: Option<WorldWorker<P>>,
 }
 
 impl<P: Plane> Ops<P> {
     /// `calls` is shared with the world workers of this process, if there are any.
     pub fn new(plane: P, universe: UniverseId, calls: Calls) -> Self {
-        Self { plane, universe, calls }
+        Self { plane, universe, calls, worker: None }
+    }
+
+    /// What goes into a world that this worker holds is told to it at once, and to no other.
+    pub fn beside(self, worker: WorldWorker<P>) -> Self {
+        Self { worker: Some(worker), ..self }
     }
 
     pub fn universe(&self) -> UniverseId {

@@ -31,6 +31,8 @@ struct State {
     /// `None` while a task is being polled.
     tasks: BTreeMap<u64, (u64, Option<Task>)>,
     ready: BTreeSet<u64>,
+    /// Nodes that stand still, with their tasks that could go on.
+    paused: BTreeMap<u64, BTreeSet<u64>>,
     sleepers: BTreeMap<(u64, u64), Waker>,
     polls: u64,
 }
@@ -75,8 +77,13 @@ impl Executor {
             if let Some(value) = result.lock().take() {
                 return value;
             }
-            assert!(self.poll_one() || self.pass_time(), "everything waits, and nothing will come");
+            assert!(self.step(), "everything waits, and nothing will come");
         }
+    }
+
+    /// Polls one task, or lets time pass if none can go on. `false` when everything waits for what never comes.
+    pub fn step(&self) -> bool {
+        self.poll_one() || self.pass_time()
     }
 
     /// Runs everything for a stretch of time.
@@ -140,10 +147,38 @@ impl Executor {
     }
 }
 
+impl State {
+    fn make_ready(&mut self, id: u64) {
+        let Some((node, _)) = self.tasks.get(&id) else { return };
+        match self.paused.get_mut(node) {
+            Some(held) => held.insert(id),
+            None => self.ready.insert(id),
+        };
+    }
+}
+
 impl Node {
+    /// Its tasks stand still while time goes on, as those of a machine that swaps or is suspended.
+    pub fn pause(&self) {
+        let mut guard = self.executor.0.state.lock();
+        let state = &mut *guard;
+        let of_node = |id: &u64| state.tasks.get(id).is_some_and(|(node, _)| *node == self.number);
+        let (held, ready) = std::mem::take(&mut state.ready).into_iter().partition(of_node);
+        state.ready = ready;
+        state.paused.entry(self.number).or_insert(held);
+    }
+
+    /// They go on, and may find that much has changed.
+    pub fn resume(&self) {
+        let mut state = self.executor.0.state.lock();
+        let held = state.paused.remove(&self.number).unwrap_or_default();
+        held.into_iter().for_each(|id| state.make_ready(id));
+    }
+
     /// Drops all its tasks where they stand.
     pub fn crash(&self) {
         let mut state = self.executor.0.state.lock();
+        state.paused.remove(&self.number);
         let of_node = |(_, (node, _)): &(&u64, &mut (u64, Option<Task>))| *node == self.number;
         let ids: Vec<u64> = state.tasks.iter_mut().filter(of_node).map(|(id, _)| *id).collect();
         let dropped: Vec<_> = ids.iter().filter_map(|id| state.tasks.remove(id)).collect();
@@ -163,7 +198,7 @@ impl Spawn for Node {
         state.next += 1;
         let id = state.next;
         state.tasks.insert(id, (self.number, Some(task)));
-        state.ready.insert(id);
+        state.make_ready(id);
     }
 }
 
@@ -174,7 +209,7 @@ struct Ready {
 
 impl Wake for Ready {
     fn wake(self: Arc<Self>) {
-        self.executor.0.state.lock().ready.insert(self.id);
+        self.executor.0.state.lock().make_ready(self.id);
     }
 }
 
@@ -252,6 +287,25 @@ mod tests {
         executor.run_for(Duration::from_secs(1));
         assert_eq!(*done.lock(), ["lives"]);
         assert!(!dies.is_running());
+    }
+
+    #[test]
+    fn a_paused_node_stands_still_and_then_goes_on() {
+        let executor = Executor::new(1);
+        let (sleepy, done) = (executor.node(), Arc::new(Mutex::new(0)));
+        for pause_ms in [0, 200] {
+            let (clock, done) = (executor.clone(), done.clone());
+            sleepy.spawn(Box::pin(async move {
+                clock.sleep(Duration::from_millis(pause_ms)).await;
+                *done.lock() += 1;
+            }));
+        }
+        sleepy.pause();
+        executor.run_for(Duration::from_secs(1));
+        assert_eq!(*done.lock(), 0);
+        sleepy.resume();
+        executor.run_for(Duration::from_secs(1));
+        assert_eq!(*done.lock(), 2);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //! an await, and a program that is told what to do. The simulator grows from here.
 
 mod executor;
+mod node_clock;
 mod rig;
 mod script;
 
 pub use executor::{Executor, Node};
+pub use node_clock::NodeClock;
 pub use rig::{Rig, TestPlane, call, cell, control, message, script_event, taken};
 pub use script::{Script, manifest, register};

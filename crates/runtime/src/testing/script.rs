@@ -87,6 +87,21 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
             let message = Outgoing::Message { inbox: "script", payload: text.as_bytes(), headers: &BTreeMap::new() };
             Ok(host.send(to, &message, label)?)
         }
+        // A name for people and checkers.
+        ["#", _] => Ok(()),
+        ["ask", kind, label] => Ok(host.emit(kind, &cbor::encode(&Value::Text((*label).into())), label)?),
+        ["later", label, wait_ms] => {
+            let wait_ns = wait_ms.parse::<u64>().unwrap_or(0).saturating_mul(1_000_000);
+            Ok(host.set_timer(label, host.logical_now_ns().saturating_add(wait_ns), b"")?)
+        }
+        ["cancel_timer", label] => Ok(host.cancel_timer(label).map(drop)?),
+        ["tell", to, label, text] => {
+            let to = to.parse().map_err(|_| Failure::new("no such world"))?;
+            let payload = format!("# {text}\nadd got");
+            let (inbox, payload, headers) = ("script", payload.as_bytes(), &BTreeMap::new());
+            Ok(host.send(to, &Outgoing::Message { inbox, payload, headers }, label)?)
+        }
+        ["fail"] => Err(Failure::new("as it was told")),
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),
         _ => Err(Failure::new(format!("no such line: {line}"))),

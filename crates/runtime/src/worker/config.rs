@@ -42,6 +42,8 @@ pub struct WorkerConfig {
     pub segments: SegmentPolicy,
     pub lease_ttl_ns: u64,
     pub renew_every_ns: u64,
+    /// A world that did nothing for so long is taken from the ready queue. Until then, who enqueues need not put it there.
+    pub settle_after_ns: u64,
     /// A world that did nothing for so long is released.
     pub idle_release_ns: u64,
     /// A world that is released with a longer tail is snapshotted first, so that its next restore is short.
@@ -63,12 +65,13 @@ impl WorkerConfig {
             worker,
             worlds_max: 10_000,
             takes_unassigned: true,
-            lanes: 4,
+            lanes: 64,
             cycle: CycleBudget::default(),
             snapshots: SnapshotPolicy::default(),
             segments: SegmentPolicy::default(),
             lease_ttl_ns: 20_000_000_000,
             renew_every_ns: 5_000_000_000,
+            settle_after_ns: 250_000_000,
             idle_release_ns: 30_000_000_000,
             release_tail_records: 100,
             inbox_grace_ns: 3_600_000_000_000,

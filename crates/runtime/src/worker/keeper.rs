@@ -28,15 +28,24 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             renew(&shared).await;
             renew_at_ns = now_ns.saturating_add(shared.config.renew_every_ns);
         }
+        shared.note_residents();
         if tidy(&shared, now_ns) {
-            shared.signal.notify();
+            shared.work.notify();
         }
-        // Who drains tries nothing later: what is due then must not keep it awake.
-        let later_ns = shared.table.lock().next_later_ns().filter(|_| shared.phase() == Phase::Running);
-        let next_ns = later_ns.map_or(renew_at_ns, |later_ns| later_ns.min(renew_at_ns));
+        let next_ns = next_ns(&shared, now_ns).map_or(renew_at_ns, |next_ns| next_ns.min(renew_at_ns));
         let pause = Duration::from_nanos(next_ns.saturating_sub(shared.plane.now_ns()).max(1));
         select(shared.plane.clock().sleep(pause), shared.signal.changed(seen)).await;
     }
+}
+
+/// When something is due. Who drains tries nothing later: what is due then must not keep it awake.
+fn next_ns<P: Plane>(shared: &Shared<P>, now_ns: u64) -> Option<u64> {
+    if shared.phase() != Phase::Running {
+        return None;
+    }
+    let table = shared.table.lock();
+    let settle_ns = table.has_unsettled().then(|| now_ns.saturating_add(shared.config.settle_after_ns));
+    table.next_later_ns().into_iter().chain(settle_ns).min()
 }
 
 /// Says that the worker lives, and whether it takes more; or that it is gone.
@@ -58,8 +67,9 @@ async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
 
 fn tidy<P: Plane>(shared: &Shared<P>, now_ns: u64) -> bool {
     let mut table = shared.table.lock();
-    let woken = shared.phase() == Phase::Running && table.wake_later(now_ns);
     let config = &shared.config;
+    let running = shared.phase() == Phase::Running;
+    let woken = running && (table.wake_later(now_ns) | table.settle(now_ns, config.settle_after_ns));
     woken | (table.release_surplus(now_ns, config.idle_release_ns, config.resident_bytes_max) > 0)
 }
 

@@ -1,6 +1,9 @@
 //! A lane: takes the world that has waited longest, and runs one cycle of it.
 
-use super::{Phase, SegmentPolicy, Shared, WorkerConfig, table::Job};
+use super::{
+    Phase, SegmentPolicy, Shared, WorkerConfig,
+    table::{After, Job},
+};
 use crate::{
     Plane, RuntimeError,
     host::WorldHost,
@@ -8,12 +11,15 @@ use crate::{
     shell::{Command, send_commands},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Coded, WorkerId, WorldId};
+use mundi_model::{Code, Coded, WorldId};
 use mundi_store::{
     Fence, StoreError,
     journal::Segments,
-    keyspace::assignment,
-    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, Settled, compact_inbox},
+    keyspace::{
+        assignment::{self, Assignment},
+        inbox_depth,
+    },
+    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
 use std::sync::Arc;
@@ -22,20 +28,19 @@ type Host<P> = Box<WorldHost<P>>;
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
-        let seen = shared.signal.version();
+        let seen = shared.work.version();
         if shared.phase() == Phase::Over {
             return;
         }
         let job = shared.table.lock().next();
         match job {
-            Some(Job { world, host, release: true, .. }) => release(&shared, world, host).await,
-            Some(job) => cycle(&shared, job).await,
-            None => {
-                shared.signal.changed(seen).await;
-                continue;
+            Some(Job { world, host, release: true, .. }) => {
+                release(&shared, world, host).await;
+                shared.signal.notify();
             }
+            Some(job) => cycle(&shared, job).await,
+            None => shared.work.changed(seen).await,
         }
-        shared.signal.notify();
     }
 }
 
@@ -47,23 +52,30 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     shared.metrics.add(Metric::CycleNs, now_ns.saturating_sub(started_ns));
     shared.metrics.raise(Metric::CycleNsMax, now_ns.saturating_sub(started_ns));
     match result {
-        Ok((host, more)) => {
+        Ok((host, after)) => {
             let bytes = host.resident_bytes();
             let mut table = shared.table.lock();
-            let lost = table.put_back(world, host, bytes, more, now_ns).is_err();
-            table.release_surplus(now_ns, shared.config.idle_release_ns, shared.config.resident_bytes_max);
+            let first_to_settle = matches!(after, After::More | After::Active) && !table.has_unsettled();
+            let lost = table.put_back(world, host, bytes, after, now_ns).is_err();
+            let too_much = table.resident_bytes() > shared.config.resident_bytes_max;
             drop(table);
             if lost {
                 shared.metrics.add(Metric::LeasesLost, 1);
             }
+            if lost || first_to_settle || too_much {
+                shared.signal.notify();
+            }
         }
-        Err(error) => failed(shared, world, &error).await,
+        Err(error) => {
+            failed(shared, world, &error).await;
+            shared.signal.notify();
+        }
     }
 }
 
-/// One cycle of a world that is held, or can be. The second value says whether it has more to do.
-async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, bool), RuntimeError> {
-    let Job { world, wish, .. } = job;
+/// One cycle of a world that is held, or can be.
+async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, After), RuntimeError> {
+    let Job { world, wish, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
         None => open(shared, world).await?,
@@ -73,6 +85,8 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
     shared.metrics.add(Metric::Turns, cycled.turns);
     shared.metrics.add(Metric::TurnItems, cycled.items as u64);
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
+    shared.metrics.add(Metric::InboxAgeNs, cycled.waited.ns);
+    shared.metrics.raise(Metric::InboxAgeNsMax, cycled.waited.ns_max);
     let snapshot = match wish.snapshot {
         true => host.snapshot().await?,
         false => host.snapshot_if_due(&shared.config.snapshots).await?,
@@ -85,11 +99,20 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
         export(shared, host.fence()).await?;
     }
     if cycled.more {
-        return Ok((host, true));
+        let mut tx = shared.plane.engine().begin().await?;
+        let depth = inbox_depth::read(&mut tx, host.fence().universe, world).await?;
+        shared.metrics.raise(Metric::InboxDepthMax, depth.items);
+        return Ok((host, After::More));
     }
-    let settled = shared.plane.run(&SettleWorld { fence: host.fence() }).await?.output;
+    if cycled.turns > 0 {
+        return Ok((host, After::Active));
+    }
+    if shared.plane.now_ns().saturating_sub(active_at_ns) < shared.config.settle_after_ns {
+        return Ok((host, After::Resting));
+    }
+    shared.plane.run(&SettleWorld { fence: host.fence() }).await?;
     // What waits for a paused world is no work; its resume will come with a hint of its own.
-    Ok((host, settled == Settled::Busy && cycled.turns > 0))
+    Ok((host, After::Settled))
 }
 
 /// Removes what was consumed long ago. Done with snapshots: both bound what a world leaves behind.
@@ -124,7 +147,8 @@ async fn export<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), Runtim
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
     let config = &shared.config;
-    if !config.takes_unassigned && assigned_to(shared, world).await?.is_none() {
+    // An assignment to nobody in particular lets every worker: only one that is missing is waited for.
+    if !config.takes_unassigned && assignment_of(shared, world).await?.is_none() {
         return Err(RuntimeError::Unassigned(world));
     }
     let now_ns = shared.plane.now_ns();
@@ -136,6 +160,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
     shared.note_residents();
     let host = WorldHost::restore(shared.plane.clone(), fence).await?;
     shared.metrics.add(Metric::Restores, 1);
+    shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
     Ok(Box::new(host))
 }
 
@@ -195,17 +220,20 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
             }
         }
     }
-    let fences = shared.table.lock().fences();
-    if let Some((fence, _)) = fences.into_iter().find(|(fence, _)| fence.world == world) {
+    let fence = shared.table.lock().fence(world);
+    if let Some(fence) = fence {
+        if let Err(error) = shared.plane.run(&SettleWorld { fence }).await {
+            tracing::debug!(%error, %world, "a hint stays behind");
+        }
         give_back(shared, fence).await;
         pass_on(shared, world).await;
     }
     shared.table.lock().forget(world, None);
 }
 
-async fn assigned_to<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Option<WorkerId>, RuntimeError> {
+async fn assignment_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Option<Assignment>, RuntimeError> {
     let mut tx = shared.plane.engine().begin().await?;
-    Ok(assignment::read(&mut tx, shared.config.universe, world).await?.and_then(|assigned| assigned.desired))
+    Ok(assignment::read(&mut tx, shared.config.universe, world).await?)
 }
 
 /// Tells the worker that the world is assigned to: it may have found the lease still held. Without the word it tries
@@ -213,7 +241,8 @@ async fn assigned_to<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Opt
 async fn pass_on<P: Plane>(shared: &Shared<P>, world: WorldId) {
     let WorkerConfig { universe, worker, .. } = shared.config;
     let told = async {
-        match assigned_to(shared, world).await?.filter(|assigned| *assigned != worker) {
+        let assigned = assignment_of(shared, world).await?.and_then(|assigned| assigned.desired);
+        match assigned.filter(|assigned| *assigned != worker) {
             Some(assigned) => send_commands(&shared.plane, universe, assigned, &[Command::Assign(world)]).await,
             None => Ok(()),
         }

@@ -35,7 +35,9 @@ struct Shared<P: Plane> {
     /// Never locked across an await.
     table: Mutex<Table<Box<WorldHost<P>>>>,
     phase: Mutex<Phase>,
-    /// Something in table or phase changed.
+    /// A world waits for a lane.
+    work: Signal,
+    /// The phase changed, or what is due later, or a world is gone.
     signal: Signal,
     calls: Calls,
     metrics: Arc<Metrics>,
@@ -63,6 +65,7 @@ impl<P: Plane> WorldWorker<P> {
             config,
             table: Mutex::default(),
             phase: Mutex::new(Phase::Running),
+            work: Signal::default(),
             signal: Signal::default(),
             calls,
             metrics,
@@ -82,22 +85,27 @@ impl<P: Plane> WorldWorker<P> {
     pub fn wake(&self, world: WorldId) {
         let now_ns = self.0.plane.now_ns();
         if self.0.phase() == Phase::Running && self.0.table.lock().insist(world, now_ns) {
-            self.0.signal.notify();
+            self.0.work.notify_one();
         }
+    }
+
+    /// Whether it holds the world's lease, as far as it knows.
+    pub fn holds(&self, world: WorldId) -> bool {
+        self.0.phase() == Phase::Running && self.0.table.lock().holds(world)
     }
 
     /// The world's next cycle takes a snapshot or exports segments.
     pub fn keep_up(&self, world: WorldId, wish: Wish) {
         let now_ns = self.0.plane.now_ns();
         if self.0.phase() == Phase::Running && self.0.table.lock().keep_up(world, wish, now_ns) {
-            self.0.signal.notify();
+            self.0.work.notify_one();
         }
     }
 
     /// Gives a world back: it was revoked. Its state is in the journal already.
     pub fn revoke(&self, world: WorldId) {
         self.0.table.lock().release(world, self.0.plane.now_ns());
-        self.0.signal.notify();
+        self.0.work.notify_one();
     }
 
     /// The worlds whose leases it holds.
@@ -119,6 +127,7 @@ impl<P: Plane> WorldWorker<P> {
             table.release_all(shared.plane.now_ns());
         }
         shared.signal.notify();
+        shared.work.notify();
         loop {
             let seen = shared.signal.version();
             if shared.table.lock().is_empty() {
@@ -143,10 +152,12 @@ impl<P: Plane> Shared<P> {
     fn end(&self) {
         *self.phase.lock() = Phase::Over;
         self.signal.notify();
+        self.work.notify();
     }
 
     fn note_residents(&self) {
         let residents = self.table.lock().residents();
+        self.metrics.set(Metric::ResidentWorlds, residents as u64);
         self.metrics.raise(Metric::ResidentWorldsMax, residents as u64);
     }
 }

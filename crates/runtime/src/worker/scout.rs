@@ -35,16 +35,11 @@ async fn scan<P: Plane>(shared: &Shared<P>, shard: Shard) -> Result<ready_notify
         let page = shared.plane.run(&read).await?.output;
         shared.metrics.add(Metric::ReadyScans, 1);
         let now_ns = shared.plane.now_ns();
-        let mut changed = false;
-        {
+        let woken = {
             let mut table = shared.table.lock();
-            for (priority, world) in &page.worlds {
-                changed |= table.hint(*world, *priority, now_ns);
-            }
-        }
-        if changed {
-            shared.signal.notify();
-        }
+            page.worlds.iter().filter(|(priority, world)| table.hint(*world, *priority, now_ns)).count()
+        };
+        (0..woken).for_each(|_| shared.work.notify_one());
         let seen = first.get_or_insert(page.seen).clone();
         after = page.worlds.last().copied();
         if !page.more || after.is_none() {

@@ -19,6 +19,10 @@ pub(crate) struct Table<H> {
     picks: u64,
     /// Worlds that could not be had, and when to try again.
     later: BTreeMap<WorldId, Later>,
+    /// Worlds that rest, and have a hint still.
+    unsettled: BTreeSet<WorldId>,
+    /// Of all worlds in memory.
+    bytes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +40,23 @@ struct Slot<H> {
     release: bool,
     wish: Wish,
     used_at_ns: u64,
+    /// When it last did something.
+    active_at_ns: u64,
     renewed_at_ns: u64,
     bytes: usize,
+}
+
+/// How a world comes back from a cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It has more to do.
+    More,
+    /// It did something, and will probably do more soon: its hint stays.
+    Active,
+    /// There was nothing to do; its hint stays, because it did something a moment ago.
+    Resting,
+    /// There was nothing to do, and it has no hint any more.
+    Settled,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +77,8 @@ pub(crate) struct Job<H> {
     pub(crate) host: Option<H>,
     pub(crate) release: bool,
     pub(crate) wish: Wish,
+    /// When it last did something.
+    pub(crate) active_at_ns: u64,
 }
 
 /// What an operator wants of a world's next cycle, whatever the policies say.
@@ -76,7 +97,8 @@ impl std::ops::BitOrAssign for Wish {
 
 impl<H> Default for Table<H> {
     fn default() -> Self {
-        Self { slots: BTreeMap::new(), queues: BTreeMap::new(), picks: 0, later: BTreeMap::new() }
+        let (slots, queues, later) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { slots, queues, picks: 0, later, unsettled: BTreeSet::new(), bytes: 0 }
     }
 }
 
@@ -94,6 +116,7 @@ impl<H> Table<H> {
             release: false,
             wish: Wish::default(),
             used_at_ns: now_ns,
+            active_at_ns: 0,
             renewed_at_ns: now_ns,
             bytes: 0,
         });
@@ -118,7 +141,7 @@ impl<H> Table<H> {
             return self.wake(world, now_ns);
         }
         let woken = self.wake(world, now_ns);
-        if let Some(slot) = self.slots.get_mut(&world) {
+        if let Some(slot) = self.slots.get_mut(&world).filter(|slot| slot.priority != priority) {
             let before = std::mem::replace(&mut slot.priority, priority);
             self.unqueue(before, world);
             self.queues.entry(priority).or_default().push_back(world);
@@ -171,7 +194,7 @@ impl<H> Table<H> {
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
             let (host, wish) = (slot.host.take(), std::mem::take(&mut slot.wish));
-            return Some(Job { world, host, release: slot.release, wish });
+            return Some(Job { world, host, release: slot.release, wish, active_at_ns: slot.active_at_ns });
         }
     }
 
@@ -183,7 +206,14 @@ impl<H> Table<H> {
     }
 
     /// A cycle is over. The host comes back in `Err` if its lease was lost meanwhile.
-    pub(crate) fn put_back(&mut self, world: WorldId, host: H, bytes: usize, more: bool, now_ns: u64) -> Result<(), H> {
+    pub(crate) fn put_back(
+        &mut self,
+        world: WorldId,
+        host: H,
+        bytes: usize,
+        after: After,
+        now_ns: u64,
+    ) -> Result<(), H> {
         self.later.remove(&world);
         let Some(slot) = self.slots.get_mut(&world) else { return Err(host) };
         let State::Running { again, lost } = slot.state else { return Err(host) };
@@ -191,8 +221,19 @@ impl<H> Table<H> {
             self.forget(world, again.then_some(now_ns));
             return Err(host);
         }
+        self.bytes = self.bytes - slot.bytes + bytes;
         (slot.host, slot.bytes, slot.used_at_ns, slot.state) = (Some(host), bytes, now_ns, State::Idle);
-        if more || again || slot.release {
+        match after {
+            After::More | After::Active => {
+                slot.active_at_ns = now_ns;
+                self.unsettled.insert(world);
+            }
+            After::Resting => {}
+            After::Settled => {
+                self.unsettled.remove(&world);
+            }
+        }
+        if after == After::More || again || slot.release {
             self.wake(world, now_ns);
         }
         Ok(())
@@ -200,7 +241,7 @@ impl<H> Table<H> {
 
     /// The world is out of memory and not ours any more; `retry_at_ns` when to try again, if at all.
     pub(crate) fn forget(&mut self, world: WorldId, retry_at_ns: Option<u64>) -> Option<Fence> {
-        let slot = self.slots.remove(&world)?;
+        let slot = self.remove(world)?;
         let again = matches!(slot.state, State::Running { again: true, .. });
         let failures = self.failures(world).saturating_add(1);
         match retry_at_ns {
@@ -234,10 +275,17 @@ impl<H> Table<H> {
             State::Idle | State::Queued => {
                 let priority = slot.priority;
                 self.unqueue(priority, world);
-                self.slots.remove(&world);
+                self.remove(world);
             }
         }
         true
+    }
+
+    fn remove(&mut self, world: WorldId) -> Option<Slot<H>> {
+        let slot = self.slots.remove(&world)?;
+        self.bytes -= slot.bytes;
+        self.unsettled.remove(&world);
+        Some(slot)
     }
 
     fn unqueue(&mut self, priority: u8, world: WorldId) {
@@ -260,6 +308,18 @@ impl<H> Table<H> {
             }
         }
         woken
+    }
+
+    /// Wakes those that did nothing for so long that their hint should go.
+    pub(crate) fn settle(&mut self, now_ns: u64, after_ns: u64) -> bool {
+        let rests = |slot: &Slot<H>| slot.state == State::Idle && now_ns.saturating_sub(slot.active_at_ns) >= after_ns;
+        let resting = |world: &&WorldId| self.slots.get(*world).is_some_and(rests);
+        let resting: Vec<WorldId> = self.unsettled.iter().filter(resting).copied().collect();
+        resting.into_iter().fold(false, |woken, world| self.insist(world, now_ns) | woken)
+    }
+
+    pub(crate) fn has_unsettled(&self) -> bool {
+        !self.unsettled.is_empty()
     }
 
     /// When the next one that was put off is due.
@@ -297,7 +357,7 @@ impl<H> Table<H> {
 
     /// Gives back what was idle for too long, and the least recently used of what is too much.
     pub(crate) fn release_surplus(&mut self, now_ns: u64, idle_ns: u64, bytes_max: usize) -> usize {
-        let mut bytes: usize = self.slots.values().map(|slot| slot.bytes).sum();
+        let mut bytes = self.bytes;
         let mut released = 0;
         for (used_at_ns, world, size) in self.idle() {
             if now_ns.saturating_sub(used_at_ns) < idle_ns && bytes <= bytes_max {
@@ -313,6 +373,19 @@ impl<H> Table<H> {
     pub(crate) fn release_all(&mut self, now_ns: u64) {
         let worlds: Vec<WorldId> = self.slots.keys().copied().collect();
         worlds.into_iter().for_each(|world| self.release(world, now_ns));
+    }
+
+    pub(crate) fn holds(&self, world: WorldId) -> bool {
+        self.fence(world).is_some()
+    }
+
+    pub(crate) fn fence(&self, world: WorldId) -> Option<Fence> {
+        self.slots.get(&world)?.fence
+    }
+
+    /// Estimated memory of the worlds that are kept.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn worlds(&self) -> Vec<WorldId> {
@@ -342,7 +415,7 @@ mod tests {
         table.wake(world, now_ns);
         while table.next().is_some_and(|job| job.world != world) {}
         table.leased(fence(world, 1), now_ns);
-        table.put_back(world, 0, bytes, false, now_ns).unwrap();
+        table.put_back(world, 0, bytes, After::Settled, now_ns).unwrap();
     }
 
     #[test]
@@ -355,7 +428,7 @@ mod tests {
         for _ in 0..8 {
             let job = table.next().unwrap();
             order.push(job.world);
-            table.put_back(job.world, 0, 1, true, 0).unwrap();
+            table.put_back(job.world, 0, 1, After::More, 0).unwrap();
         }
         assert_eq!(order[..4], worlds);
         assert_eq!(order[4..], worlds);
@@ -371,7 +444,7 @@ mod tests {
         for _ in 0..32 {
             let job = table.next().unwrap();
             picked.push(job.world);
-            table.put_back(job.world, 0, 1, true, 0).unwrap();
+            table.put_back(job.world, 0, 1, After::More, 0).unwrap();
         }
         assert_eq!(picked[..4], [3, 4, 3, 4].map(world_id));
         let normal = picked.iter().filter(|world| **world == world_id(1) || **world == world_id(2)).count();
@@ -386,7 +459,7 @@ mod tests {
         let job = table.next().unwrap();
         table.wake(job.world, 0);
         assert!(table.next().is_none(), "a world runs in one lane only");
-        table.put_back(job.world, 0, 1, false, 0).unwrap();
+        table.put_back(job.world, 0, 1, After::Settled, 0).unwrap();
         assert_eq!(table.next().unwrap().world, job.world);
     }
 
@@ -400,7 +473,7 @@ mod tests {
         table.next().unwrap();
         table.leased(fence(world, 3), 0);
         assert!(table.lose(fence(world, 3)));
-        assert_eq!(table.put_back(world, 7, 1, false, 0), Err(7));
+        assert_eq!(table.put_back(world, 7, 1, After::Settled, 0), Err(7));
         assert!(table.is_empty());
     }
 
@@ -428,7 +501,7 @@ mod tests {
         assert_eq!(table.failures(world), 2);
         assert!(table.insist(world, 101));
         table.next().unwrap();
-        table.put_back(world, 0, 1, false, 0).unwrap();
+        table.put_back(world, 0, 1, After::Settled, 0).unwrap();
         assert_eq!(table.failures(world), 0);
     }
 }

@@ -50,7 +50,7 @@ impl Default for NodeConfig {
         Self {
             roles: Role::ALL.into(),
             worker: None,
-            lanes: 4,
+            lanes: 64,
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
             adapters: AdapterWorkerConfig::default(),
             http: HttpConfig::default(),

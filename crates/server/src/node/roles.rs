@@ -53,6 +53,10 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(roles)
     }
 
+    pub(super) fn worlds(&self) -> Option<&WorldWorker<NodePlane<E>>> {
+        self.worlds.as_ref()
+    }
+
     async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
         let plane = node.plane().clone();
         let config = WorkerConfig { lanes: node.config().lanes, ..WorkerConfig::new(universe, node.worker()) };

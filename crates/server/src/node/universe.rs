@@ -39,8 +39,12 @@ impl<E: Engine> Universe<E> {
             manifests.insert(name.clone(), manifest);
         }
         let calls = Calls::default();
-        let ops = Ops::new(plane.clone(), id, calls.clone());
-        let roles = Roles::start(node, id, calls).await?;
+        let roles = Roles::start(node, id, calls.clone()).await?;
+        let ops = Ops::new(plane.clone(), id, calls);
+        let ops = match roles.worlds() {
+            Some(worker) => ops.beside(worker.clone()),
+            None => ops,
+        };
         Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Written by `commit_turn`, `drain_inbox` and `commit_cursor`. Monotonic. Absent until the first item was taken.
 
-use super::{Family, Key, KeyBuilder, get, put};
+use super::{Family, Key, KeyBuilder, decode_value, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -16,6 +16,10 @@ struct InboxCursor {
 
 pub fn key(universe: UniverseId, world: WorldId) -> Key {
     KeyBuilder::world(universe, world, Family::InboxCursor).key()
+}
+
+pub fn decode(key: &[u8], bytes: &[u8]) -> Result<InboxSeq, StoreError> {
+    decode_value(Family::InboxCursor, key, bytes).map(|cursor: InboxCursor| cursor.seq)
 }
 
 pub(crate) async fn read<T: Transaction>(

@@ -47,6 +47,7 @@ pub mod mail_mark;
 pub mod mailbox;
 pub mod manifest_at;
 pub mod notify;
+mod parts;
 pub mod queue;
 pub mod queue_notify;
 pub mod ready;
@@ -68,6 +69,7 @@ pub mod world_meta;
 pub use codec::{Key, Span};
 pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, put};
 pub use lane::Lane;
+pub use parts::Parts;
 pub use shard::{SHARDS, Shard};
 
 use mundi_model::UniverseId;

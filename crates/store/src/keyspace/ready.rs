@@ -49,6 +49,22 @@ pub(crate) fn write<T: Transaction>(
     put(tx, &key(universe, priority, world), hint)
 }
 
+/// As [`write`], if there is none. Says whether there was one; it is read with a conflict, so it is still there.
+pub(crate) async fn ensure<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    priority: u8,
+    hint: &ReadyHint,
+) -> Result<bool, StoreError> {
+    let key = key(universe, priority, world);
+    let there = tx.get(key.as_bytes()).await?.is_some();
+    if !there {
+        put(tx, &key, hint)?;
+    }
+    Ok(there)
+}
+
 pub(crate) fn remove<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,

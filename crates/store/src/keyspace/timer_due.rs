@@ -11,7 +11,11 @@ use super::{Family, Key, KeyBuilder, KeyReader, Lane, Shard, Span, decode_value,
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Height, IntentHash, UniverseId, WorldId, record::Payload};
+use mundi_model::{
+    Height, IntentHash, UniverseId, WorldId,
+    mutants::{Mutant, planted},
+    record::Payload,
+};
 
 /// How much time lies in one bucket: long enough to hold many timers, short enough to drop soon.
 pub const BUCKET_NS: u64 = 10_000_000_000;
@@ -32,6 +36,9 @@ pub struct TimerItem {
     pub payload: Payload,
     #[n(5)]
     pub published_at_ns: u64,
+    /// W3C `traceparent`.
+    #[n(6)]
+    pub trace: Option<String>,
 }
 
 /// Where in a shard a timer lies.
@@ -57,6 +64,7 @@ pub fn place(intent: IntentHash, deliver_at_ns: u64, low_water_ns: u64) -> Timer
 }
 
 pub fn key(universe: UniverseId, shard: Shard, place: TimerPlace) -> Key {
+    let universe = if planted(Mutant::UniverseCrossed) { UniverseId::from_bytes([1; 16]) } else { universe };
     let bucket = KeyBuilder::universe(universe, Family::TimerDue).u8(shard.get()).u64(place.place_ns / BUCKET_NS);
     bucket.u64(place.place_ns).bytes(place.intent.as_bytes()).key()
 }
@@ -140,7 +148,7 @@ mod tests {
             noise: Vec<u8>,
         ) {
             let (deliver_at_ns, published_at_ns) = times;
-            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns };
+            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None };
             laws::value_survives(Family::TimerDue, &item, &noise)?;
         }
     }

@@ -1,7 +1,8 @@
 //! Move an inbox cursor without journaling (seed 001, section 1; fenced, where the seed forgot it).
 //!
 //! Guarantees: only the holder of the lease moves it, from where it was seen, forward. The counters of the inbox
-//! follow. It loses what it skips, so nothing but an operator's "drop these" has a use for it.
+//! follow. It loses what it skips, so it is for an operator's "drop these", and for a turn that
+//! finds nothing but commands which a paused world has journaled ahead.
 //! Unknown commit: run again; a cursor that stands at the target was moved by the first run.
 
 use super::{InboxError, commit_turn::plan_cursor};

@@ -20,7 +20,8 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Hash, cbor,
+    Hash, Height, cbor,
+    mutants::{Mutant, planted},
     record::{Body, Record, SnapshotNote},
 };
 
@@ -94,10 +95,16 @@ impl<B: Blobs> Protocol for Commit<'_, B> {
         }
         if plan.promote {
             baseline::write(tx, universe, world, &note)?;
+            if planted(Mutant::BaselineRegressed) && active.height > Height::GENESIS {
+                let oldest = snapshot::newest_at(tx, universe, world, Height::GENESIS).await?;
+                baseline::write(tx, universe, world, oldest.as_ref().unwrap_or(&note))?;
+            }
         }
         let records = Batch::reserved(head, plan.bodies)?;
         records.write(tx, universe, world)?;
-        journal_head::write(tx, universe, world, &records.end())?;
+        if !planted(Mutant::HeadLeftBehind) {
+            journal_head::write(tx, universe, world, &records.end())?;
+        }
         Ok(SnapshotCommitted { note, head: records.end() })
     }
 }

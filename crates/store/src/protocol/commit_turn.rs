@@ -31,7 +31,11 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, InboxSeq, IntentHash, limits, record::Receipt};
+use mundi_model::{
+    Hash, Height, InboxSeq, IntentHash, limits,
+    mutants::{Mutant, planted},
+    record::Receipt,
+};
 use std::collections::BTreeSet;
 
 /// What a turn did.
@@ -107,7 +111,7 @@ impl Protocol for CommitTurn {
         }
         if self.ready {
             let priority = require_world(tx, universe, world).await?.ready_priority();
-            ready::write(tx, universe, world, priority, &ReadyHint { at_ns: self.now_ns })?;
+            ready::ensure(tx, universe, world, priority, &ReadyHint { at_ns: self.now_ns }).await?;
         }
         Ok(committed)
     }
@@ -134,7 +138,7 @@ impl CommitTurn {
     pub(super) async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let mut kinds = BTreeSet::new();
-        for (index, item) in (0u16..).zip(&self.effects) {
+        for (index, item) in (0u16..).zip(&self.effects).filter(|_| !planted(Mutant::PublishApart)) {
             if effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }

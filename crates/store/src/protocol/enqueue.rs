@@ -2,8 +2,10 @@
 //!
 //! Guarantees: items get a place in one total order, the order of commits; a batch keeps its own order and is
 //! enqueued whole or not at all. Anyone may enqueue; no fence is asked for, and writers do not conflict with each
-//! other. An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
+//! other. (Those who tell the holder themselves look at the world's hint, and so conflict with who settles it.) An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
 //! one is returned.
+//!
+//! A full inbox has some room left for commands: the one that empties it may be among them.
 //!
 //! The bounds of the inbox are checked against counters read without a conflict. So writers that run at the same
 //! time may overshoot a bound, together, by at most what they have in flight: one batch each.
@@ -30,6 +32,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
+    mutants::{Mutant, planted},
     record::{InboxItem, Input, Origin, Payload, Receipt},
 };
 use std::collections::BTreeMap;
@@ -51,6 +54,9 @@ pub struct Enqueue {
     now_ns: u64,
     dedupe_window_ns: u64,
     bounded: bool,
+    holder_is_told: bool,
+    /// Nothing but commands.
+    commands: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -78,12 +84,30 @@ pub async fn enqueue<E: Engine, B: Blobs>(
     mut items: Vec<NewItem>,
     dedupe_window_ns: u64,
 ) -> Result<Vec<Enqueued>, StoreError> {
-    for new in &mut items {
+    spill_all(blobs, universe, &mut items).await?;
+    Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?.commit(engine, clock).await
+}
+
+/// As [`enqueue`], by who then tells the world's holder: while there is a hint, workers are not called to look at it.
+pub async fn enqueue_and_tell<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    universe: UniverseId,
+    world: WorldId,
+    mut items: Vec<NewItem>,
+    dedupe_window_ns: u64,
+) -> Result<Vec<Enqueued>, StoreError> {
+    spill_all(blobs, universe, &mut items).await?;
+    let enqueue = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
+    Enqueue { holder_is_told: true, ..enqueue }.commit(engine, clock).await
+}
+
+async fn spill_all<B: Blobs>(blobs: &B, universe: UniverseId, items: &mut [NewItem]) -> Result<(), StoreError> {
+    for new in items {
         spill(blobs, universe, &mut new.item).await?;
     }
-    let protocol = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
-    let done = run(engine, clock, &protocol).await?;
-    Ok(placed(&done.output, done.stamp))
+    Ok(())
 }
 
 /// A payload that is not worth carrying through the engine becomes a reference to a blob.
@@ -158,8 +182,14 @@ impl Enqueue {
             }
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
+        let commands = items.iter().all(|new| matches!(new.item.input, Input::Control { .. }));
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true })
+        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded: true, holder_is_told: false, commands })
+    }
+
+    async fn commit<E: Engine>(&self, engine: &E, clock: &dyn Clock) -> Result<Vec<Enqueued>, StoreError> {
+        let done = run(engine, clock, self).await?;
+        Ok(placed(&done.output, done.stamp))
     }
 
     /// For what the world itself asked for: receipts and timers. The bounds on open intents and timers bound them
@@ -184,7 +214,8 @@ impl Enqueue {
     async fn known<T: Transaction>(&self, tx: &mut T) -> Result<BTreeMap<DedupeId, InboxSeq>, StoreError> {
         let mut known = BTreeMap::new();
         for id in self.items.iter().filter_map(|item| item.dedupe) {
-            if let Some(seq) = inbox_dedupe::read(tx, self.universe, self.world, id).await? {
+            let seq = inbox_dedupe::read(tx, self.universe, self.world, id).await?;
+            if let Some(seq) = seq.filter(|_| !planted(Mutant::DedupeSkipped)) {
                 known.insert(id, seq);
             }
         }
@@ -217,7 +248,8 @@ impl Protocol for Enqueue {
             return Ok(plan.places);
         }
         if self.bounded {
-            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, meta.inbox)?;
+            let bounds = if self.commands { with_room_for_commands(meta.inbox) } else { meta.inbox };
+            check_bounds(world, inbox_depth::read(tx, universe, world).await?, plan.added, bounds)?;
         }
         for (item, place) in self.items.iter().zip(&plan.places) {
             if let Place::New { index, first: true } = place {
@@ -226,7 +258,12 @@ impl Protocol for Enqueue {
         }
         inbox_depth::add(tx, universe, world, plan.added)?;
         notify::bump(tx, universe, world)?;
-        ready::write(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns })?;
+        let (priority, hint) = (meta.ready_priority(), ReadyHint { at_ns: now_ns });
+        if !self.holder_is_told {
+            ready::write(tx, universe, world, priority, &hint)?;
+        } else if ready::ensure(tx, universe, world, priority, &hint).await? {
+            return Ok(plan.places);
+        }
         ready_notify::bump(tx, universe, ready::shard(world))?;
         Ok(plan.places)
     }
@@ -270,6 +307,14 @@ fn plan(items: &[Encoded], known: &BTreeMap<DedupeId, InboxSeq>) -> Plan {
         plan.places.push(place);
     }
     plan
+}
+
+fn with_room_for_commands(bounds: InboxBounds) -> InboxBounds {
+    let bytes = limits::INBOX_COMMANDS_MAX * limits::INBOX_ITEM_BYTES_MAX as u64;
+    InboxBounds {
+        items_max: bounds.items_max.saturating_add(limits::INBOX_COMMANDS_MAX),
+        bytes_max: bounds.bytes_max.saturating_add(bytes),
+    }
 }
 
 fn check_bounds(world: WorldId, depth: Depth, added: Depth, bounds: InboxBounds) -> Result<(), InboxError> {

@@ -29,6 +29,7 @@ use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{
     Coded, Hash, UniverseId, WorldId, cbor, limits,
+    mutants::{Mutant, planted},
     record::{InboxItem, Input, Origin},
 };
 use std::collections::BTreeMap;
@@ -69,7 +70,8 @@ impl Protocol for FireTimers {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Fired, StoreError> {
-        let Self { universe, shard, now_ns, .. } = *self;
+        let Self { universe, shard, mut now_ns, .. } = *self;
+        now_ns += if planted(Mutant::TimerEarly) { 5_000_000_000 } else { 0 };
         let lane = timer_due::lane(shard);
         let from_ns = LowWater::time_ns(low_water::read_snapshot(tx, universe, Queue::Timers, lane).await?);
         let due = timer_due::due(universe, shard, from_ns, now_ns);
@@ -166,8 +168,8 @@ impl FireTimers {
     }
 
     fn firing(&self, item: &TimerItem) -> NewItem {
-        let origin =
-            Origin { enqueued_at_ns: self.now_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let (enqueued_at_ns, trace) = (self.now_ns, item.trace.clone());
+        let origin = Origin { enqueued_at_ns, correlation_id: None, trace, wants_reply: false, sender: None };
         let input = Input::TimerFired { timer: item.intent, payload: item.payload.clone() };
         NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::timer(item.intent)) }
     }

@@ -12,6 +12,10 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
+use mundi_model::{
+    Epoch,
+    mutants::{Mutant, planted},
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ReleaseLease {
@@ -30,6 +34,7 @@ impl Protocol for ReleaseLease {
         match lease::read(tx, universe, world).await? {
             Some(lease) if lease.epoch == epoch && lease.holder.is_none() => Ok(()),
             Some(lease) if lease.epoch == epoch => {
+                let epoch = if planted(Mutant::EpochReset) { Epoch::INITIAL } else { epoch };
                 lease::write(tx, universe, world, &Lease { epoch, holder: None })?;
                 Ok(tx.delete(lease_term::key(universe, world).as_bytes())?)
             }

@@ -24,7 +24,10 @@ use crate::{
     segments::SegmentError,
 };
 use mundi_engine::Transaction;
-use mundi_model::{Height, limits};
+use mundi_model::{
+    Height, limits,
+    mutants::{Mutant, planted},
+};
 
 /// When records leave the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +132,10 @@ impl Protocol for BeginExport {
         }
         if self.start != hot_start(tx, &self.fence).await? {
             return Err(self.refused("it does not follow the newest segment").into());
+        }
+        if planted(Mutant::SegmentUnindexed) {
+            let span = journal_entry::span(universe, world, self.start, self.end);
+            tx.delete_range(span.start.as_bytes(), span.end.as_bytes())?;
         }
         segment_checkpoint::write(tx, universe, world, &checkpoint)
     }

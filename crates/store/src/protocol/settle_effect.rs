@@ -23,6 +23,7 @@ use crate::{
 use mundi_engine::Transaction;
 use mundi_model::{
     Hash, UniverseId,
+    mutants::{Mutant, planted},
     record::{InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus},
 };
 
@@ -46,7 +47,8 @@ impl Held {
             None => None,
         };
         let status = effect_dedupe::read(tx, claim.universe, claim.world, claim.intent).await?;
-        Ok(match (held.filter(|held| held.claim.token == claim.token), status.map(|dedupe| dedupe.status)) {
+        let is_mine = |held: &EffectInflight| held.claim.token == claim.token || planted(Mutant::AckWithoutToken);
+        Ok(match (held.filter(is_mine), status.map(|dedupe| dedupe.status)) {
             (Some(held), Some(EffectStatus::Pending)) => Self::Mine(Box::new(held)),
             (Some(_), _) => Self::Withdrawn,
             (None, Some(EffectStatus::Complete(_))) => Self::Answered,

@@ -53,7 +53,11 @@ pub struct FaultyObjects {
     /// Who makes the pauses; without one they take no time.
     clock: Option<Arc<dyn Clock>>,
     switch: Option<CrashSwitch>,
+    observer: Option<Observer>,
 }
+
+/// Hears of each fault that strikes.
+type Observer = Arc<dyn Fn(Fault) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -74,7 +78,7 @@ enum Access {
 impl FaultyObjects {
     /// Over any store, and without faults for now.
     pub fn over(inner: Arc<dyn ObjectStore>) -> Self {
-        Self { inner, state: Arc::default(), clock: None, switch: None }
+        Self { inner, state: Arc::default(), clock: None, switch: None, observer: None }
     }
 
     pub fn in_memory() -> Self {
@@ -96,6 +100,12 @@ impl FaultyObjects {
     #[must_use]
     pub fn with_crashes(mut self, switch: CrashSwitch) -> Self {
         self.switch = Some(switch);
+        self
+    }
+
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Fn(Fault) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -147,6 +157,9 @@ impl FaultyObjects {
             None => {}
         }
         let fault = self.state.lock().next(access);
+        if let (Some(fault), Some(observer)) = (fault, &self.observer) {
+            observer(fault);
+        }
         match fault {
             Some(Fault::Slow(pause)) => {
                 if let Some(clock) = &self.clock {

@@ -204,7 +204,7 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
 
 /// Lets every other task that waits run once, so that tasks interleave at every operation also on an engine
 /// that never waits.
-fn others_first() -> impl Future<Output = ()> {
+pub fn others_first() -> impl Future<Output = ()> + Send {
     struct Once(bool);
     impl Future for Once {
         type Output = ();

@@ -55,7 +55,8 @@ pub async fn set_timers<E: Engine, B: Blobs>(
     for &deliver_at_ns in times_ns {
         let (intent, height, payload) = turn.announce("timer.set");
         let world = fence.world;
-        turn.timers.push(TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns: now_ns });
+        let published_at_ns = now_ns;
+        turn.timers.push(TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None });
     }
     turn.commit(store, fence).await
 }

@@ -1,0 +1,83 @@
+//! Planted bugs, to prove that the simulator's checkers find them.
+//!
+//! Without the feature `mutants` [`planted`] is a constant `false`, and what it guards is not compiled into anything. Only
+//! the tests of `mundi-sim` ask for the feature, and even then nothing is planted until a test says so.
+
+/// Each is a mistake that a system of this kind could make, or has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mutant {
+    /// A fence is not compared with the lease.
+    FenceDropped = 1,
+    /// A turn appends in one transaction and moves the cursor in another.
+    TurnSplit,
+    /// Intents are journaled, and their publishing is left to a transaction that never comes.
+    PublishApart,
+    /// A name under which something was enqueued is not looked up.
+    DedupeSkipped,
+    /// Whoever has an item's number may end it: the attempt's token is not compared.
+    AckWithoutToken,
+    /// The cursor moves past items that were read and not taken.
+    CursorEarly,
+    /// A release forgets the epoch.
+    EpochReset,
+    /// A timer fires five seconds before its time.
+    TimerEarly,
+    /// A promotion brings an old baseline back.
+    BaselineRegressed,
+    /// Records leave the engine before a segment is indexed.
+    SegmentUnindexed,
+    /// A snapshot's notes are written, and the head does not move over them.
+    HeadLeftBehind,
+    /// A restored world forgets how late it was.
+    TimeForgotten,
+    /// A fork goes on with its parent's effects although it was not asked to.
+    ForkRepeats,
+    /// All timers lie in the queue of one universe.
+    UniverseCrossed,
+}
+
+impl Mutant {
+    pub const ALL: [Self; 14] = [
+        Self::FenceDropped,
+        Self::TurnSplit,
+        Self::PublishApart,
+        Self::DedupeSkipped,
+        Self::AckWithoutToken,
+        Self::CursorEarly,
+        Self::EpochReset,
+        Self::TimerEarly,
+        Self::BaselineRegressed,
+        Self::SegmentUnindexed,
+        Self::HeadLeftBehind,
+        Self::TimeForgotten,
+        Self::ForkRepeats,
+        Self::UniverseCrossed,
+    ];
+}
+
+/// Whether this bug is planted in this process.
+#[cfg(not(feature = "mutants"))]
+pub const fn planted(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(feature = "mutants")]
+pub use selector::{plant, planted};
+
+#[cfg(feature = "mutants")]
+mod selector {
+    use super::Mutant;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+    pub fn planted(mutant: Mutant) -> bool {
+        PLANTED.load(Ordering::Relaxed) == mutant as u8
+    }
+
+    /// Plants one bug in this process in place of the one before, or none.
+    pub fn plant(mutant: Option<Mutant>) {
+        PLANTED.store(mutant.map_or(0, |mutant| mutant as u8), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,25 @@
+//! Baselines and cursors only move forward.
+
+use super::Evidence;
+use crate::story::Fact;
+use mundi_model::{Height, InboxSeq};
+
+pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
+    for ((_, world), story) in &evidence.story.worlds {
+        let (mut baseline, mut cursor): (Option<Height>, Option<InboxSeq>) = (None, None);
+        for (number, fact) in &story.facts {
+            match fact {
+                Fact::Baseline(note) if baseline > Some(note.height) => {
+                    return Err(format!("the baseline of {world} went back to {} (commit {number})", note.height));
+                }
+                Fact::Baseline(note) => baseline = Some(note.height),
+                Fact::Cursor(to) if cursor >= Some(*to) => {
+                    return Err(format!("the cursor of {world} went from {cursor:?} to {to} (commit {number})"));
+                }
+                Fact::Cursor(to) => cursor = Some(*to),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Forks: a branch begins where its client was told, with what its parent had; it repeats nothing of its parent unless
+//! it was asked to, and under names of its own; it loses nothing of its own.
+//!
+//! That it begins equal byte for byte, [`replay`](super::replay) shows; that nothing of its own is lost, the others do.
+
+use super::Evidence;
+use crate::story::{Fact, Place, WorldStory};
+use mundi_model::{
+    IntentHash,
+    record::{Body, EffectPolicy, ForkGenesis},
+};
+use std::collections::BTreeMap;
+
+pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
+    let mut owners: BTreeMap<IntentHash, Place> = BTreeMap::new();
+    for (place, story) in &evidence.story.worlds {
+        for intent in story.facts.iter().filter_map(published) {
+            let owner = *owners.entry(intent).or_insert(*place);
+            if owner != *place {
+                return Err(format!("{} and {} share the intent {intent}", owner.1, place.1));
+            }
+        }
+        if let Some(genesis) = genesis(story) {
+            check_inherited(story, &genesis).map_err(|why| format!("{}: {why}", place.1))?;
+        }
+    }
+    for told in &evidence.notes.forked {
+        let story = evidence.story.worlds.get(&(told.universe, told.child));
+        let Some(genesis) = story.and_then(genesis) else {
+            return Err(format!("a client was told of {}, which does not exist", told.child));
+        };
+        if (genesis.parent, genesis.forked_at, genesis.policy) != (told.parent, told.at, told.policy) {
+            return Err(format!("{} is another fork than its client was told", told.child));
+        }
+    }
+    Ok(())
+}
+
+fn published((_, fact): &(usize, Fact)) -> Option<IntentHash> {
+    match fact {
+        Fact::Effect(item) => Some(item.intent),
+        Fact::Timer(item) => Some(item.intent),
+        _ => None,
+    }
+}
+
+fn genesis(story: &WorldStory) -> Option<ForkGenesis> {
+    story.journal().find_map(|(_, body)| match body {
+        Body::ForkGenesis(genesis) => Some(genesis),
+        _ => None,
+    })
+}
+
+/// What is published with the birth of a fork comes from its parent: effects only into a live one.
+fn check_inherited(story: &WorldStory, genesis: &ForkGenesis) -> Result<(), String> {
+    let born = story.facts.iter().find_map(|(number, fact)| matches!(fact, Fact::Meta(_)).then_some(*number));
+    let inherits = |(number, fact): &&(usize, Fact)| Some(*number) == born && matches!(fact, Fact::Effect(_));
+    if genesis.policy != EffectPolicy::Live && story.facts.iter().any(|fact| inherits(&fact)) {
+        return Err("it repeats effects of its parent and was not asked to".to_owned());
+    }
+    Ok(())
+}

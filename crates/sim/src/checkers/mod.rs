@@ -1,0 +1,84 @@
+//! The promises, one file each. They read the committed transactions and the notes of clients, and nothing else; only
+//! [`replay`] also reads back through the store, because that is what it promises.
+
+mod baselines;
+mod claims;
+mod fences;
+mod forks;
+mod ingress;
+mod journals;
+mod leases;
+mod receipts;
+mod replay;
+mod segments;
+mod timers;
+mod universes;
+
+use crate::{
+    cluster::{Ground, SimPlane},
+    log::Commit,
+    notes::{Notes, Pages},
+    run::Failure,
+    stage::Stage,
+    story::Story,
+};
+use mundi_kernel::{MemoryObjects, Registry};
+use std::sync::Arc;
+
+/// All that is known about a run.
+pub(crate) struct Evidence {
+    pub(crate) commits: Vec<Commit>,
+    pub(crate) story: Story,
+    pub(crate) notes: Pages,
+    /// Whether everything came to its end, so that what is missing now will never come.
+    pub(crate) settled: bool,
+    /// Everything in the content store.
+    pub(crate) objects: MemoryObjects,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) read_back: replay::ReadBack,
+}
+
+type Checker = (&'static str, fn(&Evidence) -> Result<(), String>);
+
+/// All of them, by name. The order is that of what explains the most.
+const CHECKERS: &[Checker] = &[
+    ("universes", universes::check),
+    ("leases", leases::check),
+    ("fences", fences::check),
+    ("journals", journals::check),
+    ("segments", segments::check),
+    ("baselines", baselines::check),
+    ("ingress", ingress::check),
+    ("claims", claims::check),
+    ("receipts", receipts::check),
+    ("timers", timers::check),
+    ("forks", forks::check),
+    ("replay", replay::check),
+];
+
+impl Evidence {
+    pub(crate) async fn gather(
+        stage: &Stage,
+        ground: &Ground,
+        plane: &SimPlane,
+        notes: &Notes,
+        settled: bool,
+    ) -> Result<Self, Failure> {
+        let commits = stage.commits();
+        let story = Story::of(&commits).map_err(|what| Failure { checker: "log", what })?;
+        let objects = replay::objects(ground, &commits).await.map_err(|what| Failure { checker: "replay", what })?;
+        let read_back = replay::read_back(plane, &story).await;
+        let registry = ground.registry.clone();
+        Ok(Self { commits, story, notes: notes.pages(), settled, objects, registry, read_back })
+    }
+}
+
+/// Their names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CHECKERS.iter().map(|(name, _)| *name)
+}
+
+/// The first promise that was not kept.
+pub(crate) fn check(evidence: &Evidence) -> Result<(), Failure> {
+    CHECKERS.iter().try_for_each(|(checker, check)| check(evidence).map_err(|what| Failure { checker, what }))
+}

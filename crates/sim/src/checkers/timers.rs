@@ -1,0 +1,56 @@
+//! Timers: none fires before its time on the clock of whoever fires it, nor on the world's own; each fires once, and none
+//! is lost.
+
+use super::Evidence;
+use crate::story::{Fact, WorldStory, cancelled};
+use mundi_model::{
+    IntentHash,
+    record::{Body, Input},
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
+    for ((_, world), story) in &evidence.story.worlds {
+        one(evidence, story).map_err(|why| format!("{world}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn one(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
+    let set = |(_, fact): &(usize, Fact)| match fact {
+        Fact::Timer(item) => Some((item.intent, item.deliver_at_ns)),
+        _ => None,
+    };
+    let due: BTreeMap<IntentHash, u64> = story.facts.iter().filter_map(set).collect();
+    let mut delivered = BTreeSet::new();
+    for (number, _, item) in story.items() {
+        let Input::TimerFired { timer, .. } = &item.input else { continue };
+        let due_ns = due.get(timer).ok_or_else(|| format!("a timer fired that was never set (commit {number})"))?;
+        let clock_ns_max = evidence.commits[number].clock_ns_max;
+        if clock_ns_max < *due_ns {
+            return Err(format!("a timer fired {} ns before its time (commit {number})", due_ns - clock_ns_max));
+        }
+        if !delivered.insert(*timer) {
+            return Err(format!("a timer was delivered twice (commit {number})"));
+        }
+    }
+    let mut fired = BTreeSet::new();
+    for (height, body) in story.journal() {
+        let Body::Ingress(ingress) = body else { continue };
+        let Input::TimerFired { timer, .. } = ingress.item.input else { continue };
+        if due.get(&timer).is_some_and(|due_ns| ingress.stamps.logical_now_ns < *due_ns) {
+            return Err(format!("at {height} the world sees a timer before its time"));
+        }
+        if !fired.insert(timer) {
+            return Err(format!("at {height} the world sees a timer for the second time"));
+        }
+    }
+    if !evidence.settled || !story.lives() {
+        return Ok(());
+    }
+    let withdrawn: BTreeSet<IntentHash> = cancelled(story).into_iter().collect();
+    match due.keys().find(|timer| !withdrawn.contains(timer) && !delivered.contains(timer)) {
+        Some(timer) => Err(format!("the timer {timer} was lost")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,259 @@
+//! Clients: they send, call, fork, upgrade, move and end worlds, and write down what they heard.
+
+use crate::{
+    cluster::SimPlane,
+    faults::Fault,
+    notes::{Fate, Forked, Notes, Sent},
+    outside::CALL,
+    stage::Stage,
+};
+use mundi_kernel::Upgrade;
+use mundi_model::{
+    Code, Coded, Hash, Height, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
+    record::{EffectPolicy, InboxItem, Input, Origin, Payload, ReplyOutcome},
+};
+use mundi_runtime::{
+    Plane, RuntimeError,
+    calls::Calls,
+    lifecycle::{ForkAt, NewWorld, create},
+    ops::Ops,
+};
+use mundi_store::keyspace::world_meta::InboxBounds;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// A universe as a client knows it.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) universe: UniverseId,
+    /// The manifests that worlds run; the first one is what they begin with.
+    pub(crate) manifests: Vec<Hash>,
+    /// Who runs worlds there.
+    pub(crate) workers: Vec<WorkerId>,
+}
+
+/// A client on a node that may crash. What it still has to do survives it, as a person would.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) number: u32,
+    pub(crate) stage: Stage,
+    pub(crate) plane: SimPlane,
+    pub(crate) setting: Setting,
+    pub(crate) notes: Notes,
+}
+
+impl Client {
+    /// Does what is left, with pauses between.
+    pub(crate) async fn run(self, work: Arc<Vec<AtomicU64>>, place: usize) {
+        while work[place].load(Ordering::SeqCst) > 0 {
+            self.stage.sleep_ms(self.stage.below(1_200)).await;
+            let number = work[place].fetch_sub(1, Ordering::SeqCst);
+            self.act(number).await;
+        }
+    }
+
+    async fn act(&self, number: u64) {
+        let stage = &self.stage;
+        let id = format!("c{}-{number}", self.number);
+        let Some(world) = self.any_world() else { return };
+        let faults = stage.faults();
+        let result = match stage.below(100) {
+            0..8 if faults.has(Fault::Forks) => self.fork(world, &id).await,
+            8..14 if faults.has(Fault::Upgrades) => self.upgrade(world).await,
+            14..24 if faults.has(Fault::Lifecycle) => self.change_life(world).await,
+            24..32 if faults.has(Fault::Moves) => self.assign(world).await,
+            32..34 => self.create(&id).await,
+            34..44 => self.call(world, &id).await,
+            _ => {
+                self.send(world, &id, &self.script(&id, number)).await;
+                Ok(())
+            }
+        };
+        if let Err(error) = result {
+            stage.note(format_args!("client {id} was refused: {}", error.code()));
+        }
+    }
+
+    fn any_world(&self) -> Option<WorldId> {
+        let pick = |count: usize| usize::try_from(self.stage.below(count as u64)).unwrap_or(0);
+        self.notes.write(|pages| {
+            let worlds = pages.worlds.get(&self.setting.universe)?;
+            (!worlds.is_empty()).then(|| worlds[pick(worlds.len())])
+        })
+    }
+
+    fn ops(&self) -> Ops<SimPlane> {
+        Ops::new(self.plane.clone(), self.setting.universe, Calls::default())
+    }
+
+    /// What an event tells the world to do.
+    fn script(&self, id: &str, number: u64) -> String {
+        let stage = &self.stage;
+        let mut lines = vec![format!("# {id}")];
+        for n in 0..stage.between(1, 3) {
+            let earlier = number + 1 + stage.below(6);
+            let earlier = format!("c{}-{earlier}.{n}", self.number);
+            lines.push(match stage.below(11) {
+                0..3 => format!("ask {CALL} {id}.{n}"),
+                3..5 => format!("later {id}.{n} {}", stage.below(2_500)),
+                5 => format!("cancel {earlier}"),
+                6 => format!("cancel_timer {earlier}"),
+                7 => match self.any_world() {
+                    Some(to) => format!("tell {to} {id}.{n} {id}.{n}"),
+                    None => "add n".to_owned(),
+                },
+                8 => format!("fill k{} {}", stage.below(4), stage.below(3_000)),
+                9 => format!("put k{} {id}", stage.below(4)),
+                _ if stage.below(8) == 0 => "fail".to_owned(),
+                _ => "add n".to_owned(),
+            });
+        }
+        lines.join("\n")
+    }
+
+    /// Sends an event, perhaps twice at once, perhaps again after silence; always under the same name then.
+    async fn send(&self, world: WorldId, id: &str, script: &str) {
+        let named = self.stage.below(4) > 0;
+        if named && self.stage.strikes(Fault::Duplicates, 400) {
+            futures_util::future::join(
+                self.send_once(world, id, script, true),
+                self.send_once(world, id, script, true),
+            )
+            .await;
+        } else if self.send_once(world, id, script, named).await == Fate::Unknown && named && self.stage.below(2) == 0 {
+            self.send_once(world, id, script, true).await;
+        }
+    }
+
+    async fn send_once(&self, world: WorldId, id: &str, script: &str, named: bool) -> Fate {
+        let universe = self.setting.universe;
+        let began = self.stage.tick();
+        // Written down before: who crashes does not know.
+        let sent = Sent { id: id.to_owned(), universe, world, began, ended: u64::MAX, fate: Fate::Unknown };
+        let place = self.notes.write(|pages| {
+            pages.sent.push(sent);
+            pages.sent.len() - 1
+        });
+        let key = named.then(|| format!("key {id}"));
+        let placed = self.ops().enqueue_ingress(world, self.item(script, false), key.as_deref()).await;
+        let fate = match placed {
+            Ok(placed) => Fate::Acknowledged(placed.seq),
+            Err(error) => fate_of(&error),
+        };
+        let ended = self.stage.tick();
+        self.stage.note(format_args!("client {id} to {world}: {fate:?}"));
+        self.notes.write(|pages| (pages.sent[place].ended, pages.sent[place].fate) = (ended, fate));
+        fate
+    }
+
+    fn item(&self, script: &str, wants_reply: bool) -> InboxItem {
+        let value = Payload::Inline(cbor::encode(&Value::Text(script.to_owned())));
+        let input = Input::Event { schema: "script".to_owned(), value, key: None };
+        let enqueued_at_ns = self.plane.now_ns();
+        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply, sender: None };
+        InboxItem { input, origin }
+    }
+
+    /// Calls, and waits for the answer for a while.
+    async fn call(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
+        let script = format!("# {id}\nadd n\nreply {id}");
+        let Fate::Acknowledged(seq) = self.send_once(world, id, &script, true).await else { return Ok(()) };
+        let answer = self.ops().reply(world, seq, Duration::from_secs(4)).await?;
+        if let ReplyOutcome::Ok(Payload::Inline(bytes)) = answer {
+            self.notes.write(|pages| pages.answers.insert(id.to_owned(), bytes));
+        }
+        Ok(())
+    }
+
+    fn new_world(&self, id: &str) -> WorldId {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&Hash::of(id.as_bytes()).as_bytes()[..16]);
+        WorldId::from_bytes(bytes)
+    }
+
+    async fn create(&self, id: &str) -> Result<(), RuntimeError> {
+        let world = self.new_world(id);
+        create_world(&self.plane, &self.stage, &self.setting, world).await?;
+        self.notes.write(|pages| pages.worlds.entry(self.setting.universe).or_default().push(world));
+        Ok(())
+    }
+
+    async fn fork(&self, parent: WorldId, id: &str) -> Result<(), RuntimeError> {
+        let stage = &self.stage;
+        let (universe, child) = (self.setting.universe, self.new_world(id));
+        let at = if stage.below(3) == 0 { ForkAt::Newest } else { ForkAt::Height(Height::new(stage.below(40))) };
+        let policy = if stage.below(3) == 0 { EffectPolicy::Live } else { EffectPolicy::Suppress };
+        let forked = self.ops().world_fork(parent, child, at, policy, self.plane.now_ns()).await?;
+        stage.note(format_args!("client {id} forked {parent} at {} as {child}", forked.forked_at));
+        stage.count(|tally| tally.forks += 1);
+        self.notes.write(|pages| {
+            pages.forked.push(Forked { universe, parent, child, at: forked.forked_at, policy });
+            pages.worlds.entry(universe).or_default().push(child);
+        });
+        Ok(())
+    }
+
+    async fn upgrade(&self, world: WorldId) -> Result<(), RuntimeError> {
+        let pick = self.stage.below(self.setting.manifests.len() as u64);
+        let manifest = self.setting.manifests[usize::try_from(pick).unwrap_or(0)];
+        let payload = Payload::Inline(cbor::encode(&Upgrade { manifest, forced: false }));
+        let input = Input::Control { command: "upgrade".to_owned(), payload };
+        let item = InboxItem { input, ..self.item("", false) };
+        self.ops().enqueue_ingress(world, item, None).await?;
+        self.stage.count(|tally| tally.upgrades += 1);
+        Ok(())
+    }
+
+    async fn change_life(&self, world: WorldId) -> Result<(), RuntimeError> {
+        let ops = self.ops();
+        match self.stage.below(9) {
+            0..2 => ops.world_pause(world).await.map(drop),
+            2..5 => ops.world_resume(world).await.map(drop),
+            5 => ops.world_archive(world).await,
+            6..8 => ops.world_unarchive(world).await,
+            _ => {
+                let own = WorkerId::new(1_000 + u64::from(self.number)).unwrap_or(self.setting.workers[0]);
+                ops.world_delete(world, own).await
+            }
+        }
+    }
+
+    async fn assign(&self, world: WorldId) -> Result<(), RuntimeError> {
+        let workers = &self.setting.workers;
+        let to = workers[usize::try_from(self.stage.below(workers.len() as u64)).unwrap_or(0)];
+        if self.stage.below(2) == 0 {
+            self.ops().assign_world(world, to, 128).await
+        } else {
+            self.ops().unassign_world(world).await
+        }
+    }
+}
+
+/// Creates a world with the setting's first manifest; under tiny limits with room for two items.
+pub(crate) async fn create_world(
+    plane: &SimPlane,
+    stage: &Stage,
+    setting: &Setting,
+    world: WorldId,
+) -> Result<(), RuntimeError> {
+    let tiny = InboxBounds { items_max: 2, bytes_max: 1 << 20 };
+    let inbox = stage.faults().has(Fault::TinyLimits).then_some(tiny);
+    let (universe, manifest, now_ns) = (setting.universe, setting.manifests[0], plane.now_ns());
+    create(plane, NewWorld { universe, world, manifest, inbox, now_ns }).await.map(drop)
+}
+
+/// What a client knows after an error: some say that surely nothing happened.
+fn fate_of(error: &RuntimeError) -> Fate {
+    let code = error.code();
+    match code.kind() {
+        Kind::NotFound | Kind::Invalid | Kind::Full | Kind::Conflict if code != Code::CommitUnknown => {
+            Fate::Refused(code)
+        }
+        _ => Fate::Unknown,
+    }
+}

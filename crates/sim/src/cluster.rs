@@ -1,0 +1,259 @@
+//! The nodes of a run, and the roles that they play. All of them run the code that production runs.
+
+use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, stage::Stage};
+use futures_util::future::pending;
+use mundi_adapters::{
+    Adapter,
+    fabric::FabricAdapter,
+    worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
+};
+use mundi_engine::Memory;
+use mundi_kernel::Registry;
+use mundi_model::{UniverseId, WorkerId};
+use mundi_runtime::{
+    Plane, Services, Spawn,
+    calls::Calls,
+    host::{CycleBudget, SnapshotPolicy},
+    metrics::Metrics,
+    orchestrator::{Orchestrator, OrchestratorConfig},
+    shell::{Report, Shell, ShellConfig, WorkerCommands},
+    testing::Node,
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    Entropy,
+    blobs::{Cas, CasConfig},
+    objects::Objects,
+    segments::SegmentStore,
+    testing::{self, CountingEntropy, FaultyObjects, Rates},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Engine, content store and segments of a simulated node.
+pub(crate) type SimPlane = Services<SimEngine, Cas<SimEngine>, SegmentStore<SimEngine>>;
+
+/// How long a lease lasts. Everything that waits is scaled to it, so that a minute of simulated time holds many lives.
+pub(crate) const LEASE_TTL_MS: u64 = 2_000;
+/// How long a claim on an effect lasts without a heartbeat.
+pub(crate) const CLAIM_TTL_MS: u64 = 1_500;
+
+/// What a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Worlds,
+    Adapters,
+    Timers,
+    Orchestrator,
+    /// Exports old records of worlds that nobody runs.
+    Archivist,
+    Client,
+}
+
+/// What all nodes share: the durable, and what is compiled in.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) stage: Stage,
+    pub(crate) memory: Memory,
+    /// The object store as it is.
+    pub(crate) objects: FaultyObjects,
+    pub(crate) registry: Arc<Registry>,
+    entropy: Arc<dyn Entropy>,
+    server: Node,
+}
+
+impl Ground {
+    pub(crate) fn new(stage: Stage, registry: Registry) -> Self {
+        let clock = stage.executor().clone();
+        let memory = Memory::with_clock(Arc::new(move || mundi_store::Clock::now_ns(&clock) / 1_000_000));
+        let server = stage.executor().node();
+        let entropy = Arc::new(CountingEntropy::default());
+        Self { stage, memory, objects: FaultyObjects::in_memory(), registry: Arc::new(registry), entropy, server }
+    }
+
+    /// The plane of one life of a node.
+    pub(crate) fn plane(&self, link: &Link, node: &Node, objects: &FaultyObjects) -> SimPlane {
+        let engine = SimEngine::new(self.memory.clone(), self.stage.clone(), link.clone(), self.server.clone());
+        let clock = Arc::new(link.clock().clone());
+        let store = Objects::new(Arc::new(objects.clone()));
+        // Under tiny limits most bodies go to the object store.
+        let inline_bytes_max = if self.stage.faults().has(Fault::TinyLimits) { 64 } else { 1_024 };
+        let config = CasConfig { inline_bytes_max, verify_one_in: 1 };
+        let blobs = Cas::new(engine.clone(), store.clone(), clock.clone(), self.entropy.clone(), config);
+        Services {
+            segments: SegmentStore::new(engine.clone(), store),
+            engine,
+            blobs,
+            clock,
+            entropy: self.entropy.clone(),
+            registry: self.registry.clone(),
+            spawner: Arc::new(node.clone()),
+        }
+    }
+
+    /// The object store as one node meets it.
+    fn objects_of_node(&self) -> FaultyObjects {
+        let stage = &self.stage;
+        let rate = |fault, in_thousand| if stage.has(fault) { in_thousand } else { 0 };
+        let rates = Rates {
+            write_refused: rate(Fault::LostObjectReplies, 30),
+            reply_lost: rate(Fault::LostObjectReplies, 50),
+            read_missing: rate(Fault::MissingObjects, 50),
+            slow: rate(Fault::LateObjects, 200),
+            ..Rates::default()
+        };
+        let seen = stage.clone();
+        let observer = move |fault| {
+            let (fault, protocol) = match fault {
+                testing::Fault::ReadMissing => (Fault::MissingObjects, Protocol::ObjectRead),
+                testing::Fault::Slow(_) => {
+                    seen.met(Fault::LateObjects, Protocol::ObjectRead);
+                    (Fault::LateObjects, Protocol::ObjectWrite)
+                }
+                _ => (Fault::LostObjectReplies, Protocol::ObjectWrite),
+            };
+            seen.met(fault, protocol);
+        };
+        let objects = FaultyObjects::over(self.objects.inner()).with_clock(Arc::new(stage.executor().clone()));
+        objects.with_seed(stage.below(u64::MAX), rates).with_observer(observer)
+    }
+}
+
+/// A node: what it is to do, and its present life.
+pub(crate) struct Slot {
+    pub(crate) number: u32,
+    pub(crate) universe: UniverseId,
+    pub(crate) role: Role,
+    pub(crate) life: Option<Life>,
+    lives: u32,
+}
+
+/// One life of a node, from its start to its crash.
+pub(crate) struct Life {
+    pub(crate) link: Link,
+    pub(crate) node: Node,
+    pub(crate) plane: SimPlane,
+    pub(crate) objects: FaultyObjects,
+    pub(crate) worker: Option<WorldWorker<SimPlane>>,
+}
+
+impl Slot {
+    pub(crate) fn new(number: u32, universe: UniverseId, role: Role) -> Self {
+        Self { number, universe, role, life: None, lives: 0 }
+    }
+
+    /// The id under which it holds leases and claims: the same in every life.
+    pub(crate) fn worker_id(&self) -> WorkerId {
+        const FIRST: Option<WorkerId> = WorkerId::new(1);
+        WorkerId::new(u64::from(self.number) + 1).or(FIRST).unwrap_or_else(|| unreachable!("one is an id"))
+    }
+
+    /// A new life, which knows only what is durable.
+    pub(crate) fn start(&mut self, ground: &Ground, adapters: &[Arc<dyn Adapter>]) {
+        self.lives += 1;
+        let stage = &ground.stage;
+        let link = Link::new(stage, Author { node: self.number, life: self.lives });
+        if stage.has(Fault::ClockSkew) && stage.below(2) == 0 {
+            link.clock().set_offset_ns(offset_ns(stage));
+        }
+        let (node, objects) = (stage.executor().node(), ground.objects_of_node());
+        let plane = ground.plane(&link, &node, &objects);
+        stage.note(format_args!(
+            "{} {:?} starts, clock off by {} ms",
+            link.author(),
+            self.role,
+            link.clock().offset_ns() / 1_000_000
+        ));
+        let mut life = Life { link, node, plane, objects, worker: None };
+        self.take_role(ground, adapters, &mut life);
+        self.life = Some(life);
+    }
+
+    fn take_role(&self, ground: &Ground, adapters: &[Arc<dyn Adapter>], life: &mut Life) {
+        let (plane, universe, worker) = (life.plane.clone(), self.universe, self.worker_id());
+        match self.role {
+            Role::Worlds => {
+                let config = worker_config(&ground.stage, universe, worker);
+                let running = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
+                life.worker = Some(running.clone());
+                life.node.spawn(Box::pin(take_commands(plane, universe, worker, running)));
+            }
+            Role::Orchestrator => {
+                let config = OrchestratorConfig { interval_ns: 700_000_000, ..OrchestratorConfig::new(universe) };
+                Orchestrator::new(plane, config).start();
+            }
+            Role::Adapters => {
+                let config = AdapterWorkerConfig {
+                    claim_ttl: Duration::from_millis(CLAIM_TTL_MS),
+                    calls_max: if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 8 },
+                    ..AdapterWorkerConfig::default()
+                };
+                let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
+                let fabric = FabricAdapter::new(engine.clone(), blobs.clone(), clock.clone());
+                let serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
+                let serving =
+                    adapters.iter().fold(serving.serve(Arc::new(fabric)), |it, adapter| it.serve(adapter.clone()));
+                life.node.spawn(Box::pin(async move { drop(serving.run(pending()).await) }));
+            }
+            Role::Timers => {
+                let batch = if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 16 };
+                let config = TimerWorkerConfig { batch, ..TimerWorkerConfig::default() };
+                let firing = TimerWorker::new(plane.engine, plane.clock, universe, config);
+                life.node.spawn(Box::pin(async move { drop(firing.run(pending()).await) }));
+            }
+            // Their tasks come from who started them.
+            Role::Archivist | Role::Client => {}
+        }
+    }
+
+    /// Drops everything that it was doing.
+    pub(crate) fn crash(&mut self, stage: &Stage) {
+        let Some(life) = self.life.take() else { return };
+        stage.note(format_args!("{} crashes", life.link.author()));
+        stage.count(|tally| tally.crashes += 1);
+        life.link.set_crashed();
+        life.node.crash();
+    }
+}
+
+/// How wrong a clock is: by less than a lease, or by several.
+pub(crate) fn offset_ns(stage: &Stage) -> i64 {
+    let ms = if stage.below(2) == 0 { stage.below(500) } else { stage.below(8_000) };
+    let ns = i64::try_from(ms).unwrap_or(0) * 1_000_000;
+    if stage.below(2) == 0 { ns } else { -ns }
+}
+
+fn worker_config(stage: &Stage, universe: UniverseId, worker: WorkerId) -> WorkerConfig {
+    let tiny = stage.faults().has(Fault::TinyLimits);
+    let (items_max, effects_max) = if tiny { (stage.between(1, 4), 1) } else { (16, 64) };
+    let items_max = usize::try_from(items_max).unwrap_or(1);
+    WorkerConfig {
+        takes_unassigned: !stage.faults().has(Fault::Moves),
+        lanes: 2,
+        cycle: CycleBudget { items_max, effects_max, wall_ms_max: 20, ..CycleBudget::default() },
+        snapshots: SnapshotPolicy { records: stage.between(4, 24), ..SnapshotPolicy::default() },
+        lease_ttl_ns: LEASE_TTL_MS * 1_000_000,
+        renew_every_ns: LEASE_TTL_MS * 250_000,
+        idle_release_ns: LEASE_TTL_MS * 1_000_000,
+        release_tail_records: 6,
+        inbox_grace_ns: 3_000_000_000,
+        resident_bytes_max: if tiny { 64 * 1_024 } else { 1 << 20 },
+        retry_ns: 50_000_000,
+        rescan_ns: 1_000_000_000,
+        ..WorkerConfig::new(universe, worker)
+    }
+}
+
+/// A world worker's mailbox. Booting is a transaction, and may have to be tried again.
+async fn take_commands(plane: SimPlane, universe: UniverseId, worker: WorkerId, running: WorldWorker<SimPlane>) {
+    let config = ShellConfig { bootstrap: true, ..ShellConfig::new(universe, worker) };
+    loop {
+        let commands = WorkerCommands { plane: plane.clone(), worker: running.clone() };
+        match Shell::boot(plane.clone(), config, commands, Arc::new(Report::default())).await {
+            Ok((shell, _)) => {
+                shell.start();
+                return;
+            }
+            Err(_) => plane.clock().sleep(Duration::from_millis(100)).await,
+        }
+    }
+}

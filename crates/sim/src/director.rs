@@ -1,0 +1,378 @@
+//! The director: makes trouble while clients work, then heals everything and waits for quiet.
+
+use crate::{
+    archivist,
+    client::{Client, Setting, create_world},
+    cluster::{Ground, LEASE_TTL_MS, Role, SimPlane, Slot, offset_ns},
+    faults::Fault,
+    link::Link,
+    log::Author,
+    notes::Notes,
+    outside::{CALL, Outside},
+    quiet,
+    stage::Stage,
+};
+use bytes::Bytes;
+use mundi_adapters::Adapter;
+use mundi_kernel::{
+    Registry,
+    manifest::{EffectRule, Manifest, Retry},
+    registry::native_descriptor,
+};
+use mundi_model::{Hash, UniverseId};
+use mundi_runtime::{
+    Plane, Spawn,
+    calls::Calls,
+    ops::Ops,
+    testing::{Script, manifest},
+};
+use mundi_store::{blobs::NO_REFS, protocol::CreateUniverse, testing::world_id};
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// How long everything may take to come to rest once nothing goes wrong any more, in simulated seconds.
+const REST_SECONDS_MAX: u64 = 120;
+/// How long clients and faults go on, in simulated milliseconds.
+const TRAFFIC_MS: u64 = 12_000;
+
+/// Who runs a seed.
+#[derive(Clone)]
+pub(crate) struct Director {
+    stage: Stage,
+    ground: Ground,
+    notes: Notes,
+    settings: Vec<Setting>,
+    adapters: Arc<Vec<Arc<dyn Adapter>>>,
+    slots: Arc<Mutex<Vec<Slot>>>,
+    /// What each client still has to do, by the number of its node.
+    work: Arc<Vec<AtomicU64>>,
+}
+
+/// The programs that worlds of a run may have.
+fn manifests() -> (Registry, Vec<(Vec<u8>, String)>) {
+    let mut registry = Registry::new();
+    let mut stored = Vec::new();
+    for version in 1..=2 {
+        registry.register_native("script", version, Script);
+        let descriptor = native_descriptor("script", version);
+        let mut manifest = Manifest { program: Hash::of(descriptor.as_bytes()), ..manifest() };
+        let retry = Some(Retry { attempts_max: 3, backoff_ms: 50, backoff_ms_max: 400 });
+        for kind in [CALL, "fabric.send"] {
+            manifest
+                .effects
+                .insert(kind.to_owned(), EffectRule { timeout_ms: Some(800), retry, ..EffectRule::default() });
+        }
+        stored.push((manifest.to_bytes(), descriptor));
+    }
+    (registry, stored)
+}
+
+impl Director {
+    /// Sets up universes, worlds and nodes, while nothing goes wrong.
+    pub(crate) async fn set_up(stage: Stage) -> Result<Self, String> {
+        let (registry, stored) = manifests();
+        let (notes, casts) = (Notes::default(), casts(&stage));
+        let outside = Arc::new(Outside { stage: stage.clone(), notes: notes.clone() });
+        let manifests: Vec<Hash> = stored.iter().map(|(manifest, _)| Hash::of(manifest)).collect();
+        let director = Self::new(stage, registry, casts, &manifests, vec![outside], notes);
+        director.create_all(&stored).await.map_err(|error| format!("setting up failed: {error}"))?;
+        Ok(director)
+    }
+
+    /// The nodes of some universes, none of which has started.
+    pub(crate) fn new(
+        stage: Stage,
+        registry: Registry,
+        casts: Vec<Vec<Role>>,
+        manifests: &[Hash],
+        adapters: Vec<Arc<dyn Adapter>>,
+        notes: Notes,
+    ) -> Self {
+        let ground = Ground::new(stage.clone(), registry);
+        let mut slots = Vec::new();
+        let mut settings = Vec::new();
+        for (number, roles) in (1..).zip(casts) {
+            let universe = UniverseId::from_bytes([number; 16]);
+            let first = slots.len();
+            for role in roles {
+                slots.push(Slot::new(u32::try_from(slots.len()).unwrap_or(0), universe, role));
+            }
+            let workers = slots[first..].iter().filter(|slot| slot.role == Role::Worlds).map(Slot::worker_id).collect();
+            settings.push(Setting { universe, manifests: manifests.to_vec(), workers });
+        }
+        let work = slots.iter().map(|_| AtomicU64::new(0)).collect();
+        Self {
+            stage,
+            ground,
+            notes,
+            settings,
+            adapters: Arc::new(adapters),
+            slots: Arc::new(Mutex::new(slots)),
+            work: Arc::new(work),
+        }
+    }
+
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    pub(crate) fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
+    async fn create_all(&self, stored: &[(Vec<u8>, String)]) -> Result<(), mundi_runtime::RuntimeError> {
+        let plane = self.operator();
+        for setting in &self.settings {
+            let universe = setting.universe;
+            plane.run(&CreateUniverse { universe, now_ns: plane.now_ns() }).await?;
+            for (manifest, descriptor) in stored {
+                plane.blobs.put(universe, Bytes::from(descriptor.clone()), NO_REFS).await?;
+                plane.blobs.put(universe, Bytes::from(manifest.clone()), NO_REFS).await?;
+            }
+            for number in 0..self.stage.between(1, 3) {
+                // The same ids in both universes: nothing may take one for the other.
+                create_world(&plane, &self.stage, setting, world_id(number)).await?;
+                self.notes.write(|pages| pages.worlds.entry(universe).or_default().push(world_id(number)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node that nothing happens to.
+    pub(crate) fn operator(&self) -> SimPlane {
+        let link = Link::new(&self.stage, Author { node: u32::MAX, life: 0 });
+        self.ground.plane(&link, &self.stage.executor().node(), &self.ground.objects)
+    }
+
+    fn start(&self, place: usize) {
+        let mut slots = self.slots.lock();
+        let slot = &mut slots[place];
+        if slot.life.is_some() {
+            return;
+        }
+        slot.start(&self.ground, &self.adapters);
+        let Some(life) = &slot.life else { return };
+        let (stage, plane, notes) = (self.stage.clone(), life.plane.clone(), self.notes.clone());
+        match slot.role {
+            Role::Client => {
+                let Some(setting) = self.settings.iter().find(|it| it.universe == slot.universe) else { return };
+                let client = Client { number: slot.number, stage, plane, setting: setting.clone(), notes };
+                life.node.spawn(Box::pin(client.run(self.work.clone(), place)));
+            }
+            Role::Archivist => {
+                life.node.spawn(Box::pin(archivist::run(stage, plane, slot.universe, slot.worker_id(), notes)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Clients work, faults strike.
+    pub(crate) async fn traffic(&self) {
+        for left in &*self.work {
+            left.store(self.stage.between(5, 20), Ordering::SeqCst);
+        }
+        self.start_all();
+        let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
+        while self.stage.now_ns() < end_ns {
+            self.trouble().await;
+        }
+    }
+
+    /// Everybody starts, and from now on faults strike.
+    pub(crate) fn start_all(&self) {
+        let striker = self.clone();
+        self.stage.set_ambush(Some(Arc::new(move |node, fault| striker.hit(fault, node as usize))));
+        self.stage.set_striking(true);
+        let places = self.slots.lock().len();
+        (0..places).for_each(|place| self.start(place));
+    }
+
+    /// A moment of peace, and then a blow.
+    pub(crate) async fn trouble(&self) {
+        self.stage.sleep_ms(self.stage.between(20, 500)).await;
+        self.strike();
+    }
+
+    /// One blow to one node, if the seed has any such fault; rarely to all at once.
+    fn strike(&self) {
+        let blows = [Fault::Crashes, Fault::Pauses, Fault::Partitions, Fault::ClockJumps, Fault::Churn];
+        let blows: Vec<Fault> = blows.into_iter().filter(|fault| self.stage.has(*fault)).collect();
+        if blows.is_empty() {
+            return;
+        }
+        let blow = blows[self.pick(blows.len())];
+        let places = self.slots.lock().len();
+        if self.stage.below(25) == 0 {
+            self.stage.note(format_args!("{blow} everywhere"));
+            (0..places).for_each(|place| self.hit(blow, place));
+        } else {
+            self.hit(blow, self.pick(places));
+        }
+    }
+
+    fn pick(&self, count: usize) -> usize {
+        usize::try_from(self.stage.below(count as u64)).unwrap_or(0)
+    }
+
+    fn hit(&self, blow: Fault, place: usize) {
+        let stage = &self.stage;
+        let mut slots = self.slots.lock();
+        let Some(slot) = slots.get_mut(place) else { return };
+        let Some(life) = &slot.life else { return };
+        let author = life.link.author();
+        // Some last longer than leases and claims do.
+        let ms = if stage.below(3) == 0 { stage.between(LEASE_TTL_MS, 3 * LEASE_TTL_MS) } else { stage.below(800) };
+        match blow {
+            Fault::Crashes => {
+                slot.crash(stage);
+                self.after(ms, move |director| director.start(place));
+            }
+            Fault::Pauses => {
+                stage.note(format_args!("{author} stands still for {ms} ms"));
+                stage.count(|tally| tally.pauses += 1);
+                life.link.note_pause();
+                life.node.pause();
+                let node = life.node.clone();
+                self.after(ms, move |_| node.resume());
+            }
+            Fault::Partitions => {
+                stage.note(format_args!("{author} is cut off for {ms} ms"));
+                stage.count(|tally| tally.partitions += 1);
+                life.link.set_cut(true);
+                let link = life.link.clone();
+                self.after(ms, move |_| link.set_cut(false));
+            }
+            Fault::ClockJumps => {
+                life.link.jump(offset_ns(stage));
+                stage.note(format_args!("{author} clock off by {} ms", life.link.clock().offset_ns() / 1_000_000));
+            }
+            Fault::Churn => {
+                let Some(worker) = life.worker.clone() else { return };
+                stage.note(format_args!("{author} drains"));
+                life.node.spawn(Box::pin(async move { worker.drain().await }));
+                self.after(ms + 200, move |director| director.replace(place));
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a life, drained or not, and begins another.
+    fn replace(&self, place: usize) {
+        self.slots.lock()[place].crash(&self.stage);
+        self.start(place);
+    }
+
+    fn after(&self, ms: u64, then: impl FnOnce(&Self) + Send + 'static) {
+        let director = self.clone();
+        self.stage.executor().node().spawn(Box::pin(async move {
+            director.stage.sleep_ms(ms).await;
+            then(&director);
+        }));
+    }
+
+    /// Nothing goes wrong any more: everything must come to rest. Says what did not.
+    pub(crate) async fn heal(&self) -> Result<(), String> {
+        self.stage.note(format_args!("healed"));
+        self.stage.set_striking(false);
+        self.stage.set_ambush(None); // it holds the stage that holds it
+        let places = self.slots.lock().len();
+        for place in 0..places {
+            // A paused node's wall clock is right again, too, when it goes on.
+            if let Some(life) = &self.slots.lock()[place].life {
+                life.link.set_cut(false);
+                life.link.clock().set_offset_ns(0);
+                life.objects.behave();
+                life.node.resume();
+            }
+            self.start(place);
+        }
+        self.restart_drained();
+        self.wait_for_clients().await?;
+        self.wake_worlds().await;
+        let mut left = Vec::new();
+        for _ in 0..REST_SECONDS_MAX {
+            self.stage.sleep_ms(1_000).await;
+            left = quiet::unrest(&self.ground.memory, self.stage.now_ns()).await.map_err(|error| error.to_string())?;
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        left.truncate(8);
+        Err(format!("after {REST_SECONDS_MAX} healthy seconds: {}", left.join("; ")))
+    }
+
+    /// Nobody writes any more.
+    pub(crate) fn stop(&self) {
+        self.stop_those(|_| true);
+    }
+
+    fn stop_those(&self, which: impl Fn(&Slot) -> bool) {
+        let mut slots = self.slots.lock();
+        let lives = slots.iter_mut().filter(|slot| which(slot)).filter_map(|slot| slot.life.take());
+        lives.for_each(|life| life.node.crash());
+    }
+
+    /// A worker that was told to drain runs nothing any more.
+    fn restart_drained(&self) {
+        if !self.stage.faults().has(Fault::Churn) {
+            return;
+        }
+        let places = self.slots.lock().len();
+        for place in 0..places {
+            if self.slots.lock()[place].role == Role::Worlds {
+                self.replace(place);
+            }
+        }
+    }
+
+    async fn wait_for_clients(&self) -> Result<(), String> {
+        for _ in 0..REST_SECONDS_MAX {
+            self.stage.sleep_ms(1_000).await;
+            let is_client = |slot: &Slot| slot.role == Role::Client;
+            let left = |slot: &Slot| self.work[slot.number as usize].load(Ordering::SeqCst);
+            let busy = |slot: &Slot| slot.life.as_ref().is_some_and(|life| life.node.is_running());
+            if !self.slots.lock().iter().any(|slot| is_client(slot) && (left(slot) > 0 || busy(slot))) {
+                // The archivist would take leases forever.
+                self.stop_those(|slot| slot.role == Role::Archivist);
+                return Ok(());
+            }
+        }
+        Err("a client waits forever".to_owned())
+    }
+
+    /// Whoever was put to rest on purpose is woken, and whoever is pinned is let go.
+    async fn wake_worlds(&self) {
+        for setting in &self.settings {
+            let ops = Ops::new(self.operator(), setting.universe, Calls::default());
+            let worlds = self.notes.write(|pages| pages.worlds.get(&setting.universe).cloned().unwrap_or_default());
+            for world in worlds {
+                // What was deleted stays deleted.
+                let _unarchived = ops.world_unarchive(world).await;
+                let _resumed = ops.world_resume(world).await;
+                if self.stage.faults().has(Fault::Moves) {
+                    let _let_go = ops.unassign_world(world).await;
+                }
+            }
+        }
+    }
+}
+
+/// The nodes of each universe. The second universe is small; half of the runs have none.
+fn casts(stage: &Stage) -> Vec<Vec<Role>> {
+    use Role::{Adapters, Archivist, Client, Orchestrator, Timers, Worlds};
+    let mut first = vec![Worlds, Worlds, Adapters, Adapters, Timers, Archivist, Client, Client];
+    first.extend([Worlds, Timers, Client].get(usize::try_from(stage.below(4)).unwrap_or(0)));
+    if stage.faults().has(Fault::Moves) {
+        first.push(Orchestrator);
+    }
+    let mut casts = vec![first];
+    if stage.below(2) == 0 {
+        let mut second = vec![Worlds, Adapters, Timers, Client];
+        second.extend(stage.faults().has(Fault::Moves).then_some(Orchestrator));
+        casts.push(second);
+    }
+    casts
+}

@@ -1,0 +1,46 @@
+//! The committed transactions, in their order: what checkers read. Nobody who is checked has written it.
+
+use crate::protocol::Protocol;
+use bytes::Bytes;
+use std::fmt;
+
+/// One life of one node. A restart is another author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Author {
+    pub(crate) node: u32,
+    pub(crate) life: u32,
+}
+
+impl fmt::Display for Author {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}.{}", self.node, self.life)
+    }
+}
+
+/// A transaction that was applied.
+#[derive(Debug, Clone)]
+pub(crate) struct Commit {
+    pub(crate) author: Author,
+    /// The latest time that the author's own clock ever showed.
+    pub(crate) clock_ns_max: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) writes: Vec<Write>,
+}
+
+/// A write, with its stamp filled in.
+#[derive(Debug, Clone)]
+pub(crate) enum Write {
+    Put(Bytes, Bytes),
+    Add(Bytes, i64),
+    Delete(Bytes),
+    /// Everything in `start..end`.
+    Clear(Bytes, Bytes),
+}
+
+impl Write {
+    pub(crate) fn key(&self) -> &Bytes {
+        match self {
+            Self::Put(key, _) | Self::Add(key, _) | Self::Delete(key) | Self::Clear(key, _) => key,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `mundi-sim`: the simulator as a command.
+
+use clap::Parser;
+use mundi_sim::cli::{SimArgs, run};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Runs the real store and runtime through simulated faults, and checks that every promise was kept.
+#[derive(Parser)]
+#[command(name = "mundi-sim", version)]
+struct Command {
+    #[command(flatten)]
+    sim: SimArgs,
+}
+
+fn main() -> ExitCode {
+    let Command { sim } = Command::parse();
+    match run(&sim, &mut io::stdout(), &mut io::stderr()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // If standard error is gone too, nobody is left to tell.
+            let _gone = writeln!(io::stderr(), "mundi-sim: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

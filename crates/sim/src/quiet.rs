@@ -1,0 +1,67 @@
+//! Whether everything that was begun has come to its end: the other half of correctness.
+
+use mundi_engine::{EngineError, Memory};
+use mundi_model::{InboxSeq, UniverseId, WorldId, cbor};
+use mundi_store::{
+    keyspace::{
+        Family, Parts, inbox_cursor,
+        lease::Lease,
+        lease_term::LeaseTerm,
+        world_meta::{WorldMeta, WorldState},
+    },
+    testing::engine_contents,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Place = (UniverseId, WorldId);
+
+/// What is still under way, each as a sentence; empty when all is quiet.
+pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, EngineError> {
+    let contents = engine_contents(memory).await?;
+    let mut found = Vec::new();
+    let (mut last, mut cursors) = (BTreeMap::new(), BTreeMap::new());
+    let (mut live, mut held, mut run_out) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+    for (key, value) in &contents {
+        let Some(Parts { universe, world, family, rest }) = Parts::of(key) else { continue };
+        let place = world.map(|world| (universe, world));
+        match (family, place) {
+            (Family::InboxEntry, Some(place)) => drop(last.insert(place, rest.to_vec())),
+            (Family::InboxCursor, Some(place)) => drop(cursors.insert(place, inbox_cursor::decode(key, value).ok())),
+            (Family::WorldMeta, Some(place)) if is_live(value) => drop(live.insert(place)),
+            (Family::Lease, Some(place)) => {
+                held.extend(cbor::decode::<Lease>(value).ok().and_then(|lease| lease.holder).map(|it| (place, it)));
+            }
+            // One that a crashed worker left runs out, and nobody needs to know.
+            (Family::LeaseTerm, Some(place)) if has_run_out(value, now_ns) => drop(run_out.insert(place)),
+            (Family::EffectPending | Family::EffectInflight | Family::EffectRetry, _) => {
+                found.push(format!("an effect is not answered ({})", family.as_str()));
+            }
+            (Family::TimerDue, _) => found.push("a timer has not fired".to_owned()),
+            (Family::DeadLetter, _) => found.push("there is a dead letter".to_owned()),
+            _ => {}
+        }
+    }
+    // A deleted world keeps its last epoch, and whoever deleted it.
+    held.retain(|place, _| live.contains(place) && !run_out.contains(place));
+    found.extend(held.iter().map(|((_, world), holder)| format!("the lease of {world} is held by {holder}")));
+    found.extend(live.iter().filter_map(|place| waiting(*place, &last, &cursors)));
+    Ok(found)
+}
+
+fn has_run_out(value: &[u8], now_ns: u64) -> bool {
+    cbor::decode::<LeaseTerm>(value).is_ok_and(|term| term.expires_at_ns <= now_ns)
+}
+
+fn is_live(value: &[u8]) -> bool {
+    cbor::decode::<WorldMeta>(value).is_ok_and(|meta| meta.state == WorldState::Live)
+}
+
+fn waiting(
+    place: Place,
+    last: &BTreeMap<Place, Vec<u8>>,
+    cursors: &BTreeMap<Place, Option<InboxSeq>>,
+) -> Option<String> {
+    let last: InboxSeq = InboxSeq::from_bytes(<[u8; 12]>::try_from(&last.get(&place)?[..]).ok()?);
+    let cursor = cursors.get(&place).copied().flatten();
+    (cursor < Some(last)).then(|| format!("the inbox of {} is not drained: {cursor:?} of {last:?}", place.1))
+}

@@ -1,0 +1,134 @@
+//! What a run of many seeds came to, and the smallest story of one that failed.
+
+use crate::{
+    coverage::Coverage,
+    faults::Faults,
+    run::{Failure, Outcome, run_exactly},
+    stage::Tally,
+};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// So many lines of a trace lead up to a failure.
+const TRACE_LINES: usize = 60;
+/// So many failures are told; the rest is counted.
+const FAILURES_MAX: usize = 10;
+
+/// The sum over many seeds.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    pub seeds: u64,
+    pub simulated_ns: u64,
+    pub tally: Tally,
+    pub coverage: Coverage,
+    pub failed: u64,
+    pub failures: Vec<(u64, Faults, Failure)>,
+}
+
+impl Summary {
+    pub fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.simulated_ns += outcome.simulated_ns;
+        self.tally.add(&outcome.tally);
+        self.coverage.merge(&outcome.coverage);
+        if let Some(failure) = &outcome.failure {
+            self.failed += 1;
+            if self.failures.len() < FAILURES_MAX {
+                self.failures.push((outcome.seed, outcome.faults.clone(), failure.clone()));
+            }
+        }
+    }
+
+    /// One line while it goes on.
+    pub fn progress(&self) -> String {
+        let Tally { crashes, conflicts, forks, unknown, .. } = self.tally;
+        format!(
+            "{} seeds, {} failed, {} simulated, {crashes} crashes, {conflicts} conflicts, {unknown} unknown, {forks} forks",
+            self.seeds,
+            self.failed,
+            hours(self.simulated_ns)
+        )
+    }
+
+    /// The whole of it, for people.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n\nwhich fault met which protocol how often:\n{}", self.progress(), self.coverage);
+        let gaps = self.coverage.gaps();
+        for (fault, protocol) in &gaps {
+            let _never = writeln!(text, "gap: {fault} never met {protocol}");
+        }
+        if gaps.is_empty() {
+            text.push_str("no gaps\n");
+        }
+        text
+    }
+
+    pub fn json(&self) -> Value {
+        let failure = |(seed, faults, failure): &(u64, Faults, Failure)| json!({ "seed": seed, "faults": faults.to_string(), "checker": failure.checker, "what": failure.what });
+        let gap = |(fault, protocol): &(_, _)| json!([format!("{fault}"), format!("{protocol}")]);
+        json!({
+            "seeds": self.seeds,
+            "failed": self.failed,
+            "simulated_seconds": self.simulated_ns / 1_000_000_000,
+            "tally": tally(&self.tally),
+            "failures": self.failures.iter().map(failure).collect::<Vec<_>>(),
+            "gaps": self.coverage.gaps().iter().map(gap).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn hours(ns: u64) -> String {
+    let minutes = ns / 60_000_000_000;
+    format!("{}:{:02} h", minutes / 60, minutes % 60)
+}
+
+fn tally(tally: &Tally) -> Value {
+    let Tally { commits, conflicts, unknown, crashes, pauses, partitions, forks, upgrades, calls } = tally;
+    json!({
+        "commits": commits, "conflicts": conflicts, "unknown": unknown, "crashes": crashes, "pauses": pauses,
+        "partitions": partitions, "forks": forks, "upgrades": upgrades, "calls": calls,
+    })
+}
+
+/// One seed, for machines.
+pub(crate) fn outcome_json(outcome: &Outcome) -> Value {
+    let failure = outcome.failure.as_ref().map(|it| json!({ "checker": it.checker, "what": it.what }));
+    json!({
+        "seed": outcome.seed,
+        "faults": outcome.faults.to_string(),
+        "trace_hash": format!("{:016x}", outcome.trace_hash),
+        "simulated_seconds": outcome.simulated_ns / 1_000_000_000,
+        "polls": outcome.polls,
+        "tally": tally(&outcome.tally),
+        "failure": failure,
+    })
+}
+
+/// The fewest of these faults with which the seed still fails in the same way.
+fn minimize(seed: u64, faults: &Faults, failure: &Failure) -> Faults {
+    let fails = |faults: &Faults| {
+        run_exactly(seed, faults.clone(), false).failure.is_some_and(|found| found.checker == failure.checker)
+    };
+    faults.iter().fold(faults.clone(), |kept, fault| {
+        let fewer = kept.without(fault);
+        if fails(&fewer) { fewer } else { kept }
+    })
+}
+
+/// What a failed seed has to say: what broke, with the fewest faults, how to see it again, and what led to it.
+pub(crate) fn failure_text(seed: u64, faults: &Faults, failure: &Failure) -> String {
+    let faults = minimize(seed, faults, failure);
+    let outcome = run_exactly(seed, faults.clone(), true);
+    let what = outcome.failure.as_ref().unwrap_or(failure);
+    let mut text = format!("seed {seed} failed\n  {what}\n  faults: {faults}\n");
+    let _never = writeln!(text, "  replay: mundi-sim --seed {seed} --faults {faults} --exact --trace\n");
+    // Workers go on saying that they live long after it happened.
+    let is_news = |line: &&String| !["heartbeat", "renew_leases"].iter().any(|old| line.contains(old));
+    let trace: Vec<_> = outcome.trace.iter().filter(is_news).collect();
+    let skipped = trace.len().saturating_sub(TRACE_LINES);
+    let _never = writeln!(text, "  ... {skipped} lines before");
+    for line in &trace[skipped..] {
+        let _never = writeln!(text, "  {line}");
+    }
+    text
+}

@@ -1,0 +1,278 @@
+//! For tests of your own: your programs in a simulated universe.
+
+use crate::{
+    checkers::{self, Evidence},
+    cluster::{Role, SimPlane},
+    director::Director,
+    faults::Faults,
+    notes::Notes,
+    run::Failure,
+    stage::Stage,
+};
+use bytes::Bytes;
+use mundi_adapters::Adapter;
+use mundi_kernel::{Registry, manifest::Manifest, program::Program, registry::native_descriptor};
+use mundi_model::{
+    Epoch, Hash, Height, InboxSeq, UniverseId, Value, WorldId, cbor,
+    record::{InboxItem, Input, Origin, Payload, Record},
+};
+use mundi_runtime::{
+    Plane, RuntimeError, Spawn,
+    calls::Calls,
+    host::WorldHost,
+    lifecycle::{NewWorld, create},
+    ops::Ops,
+};
+use mundi_store::{Fence, blobs::NO_REFS, journal::History, protocol::CreateUniverse, testing::world_id};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// How often something is tried again that a fault has hit.
+const TRIES_MAX: u32 = 50;
+
+/// A universe that is being prepared: programs, the world outside, and what is to go wrong.
+///
+/// Time is virtual, and everything follows from the seed: a test that fails once fails always.
+///
+/// ```
+/// use futures_util::future::BoxFuture;
+/// use mundi_adapters::{Adapter, Call};
+/// use mundi_kernel::{manifest::{EffectRule, Schema}, program::{Cause, Event, Failure, Host, Program}};
+/// use mundi_model::{Value, cbor};
+/// use mundi_sim::Simulation;
+/// use std::time::Duration;
+///
+/// /// Charges a card for each order, and counts what was paid.
+/// struct Orders;
+/// impl Program for Orders {
+///     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
+///         match event.cause {
+///             Cause::Event { value, .. } => Ok(host.emit("card.charge", value, "")?),
+///             Cause::Receipt { .. } => {
+///                 let paid = host.get("paid")?.map_or(0, |bytes| bytes[0]);
+///                 Ok(host.put("paid", &[paid + 1])?)
+///             }
+///             _ => Ok(()),
+///         }
+///     }
+/// }
+///
+/// /// The bank, as the test wants it.
+/// struct Bank;
+/// impl Adapter for Bank {
+///     fn name(&self) -> &str { "bank" }
+///     fn kinds(&self) -> &[&str] { &["card.charge"] }
+///     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, mundi_store::protocol::Failure>> {
+///         Box::pin(async move {
+///             if call.attempt == 1 { Err(mundi_adapters::failed("the line is busy")) } else { Ok(Value::Null) }
+///         })
+///     }
+/// }
+///
+/// let mut simulation = Simulation::new(7).faults("crashes,lost-replies,latency".parse()?).adapter(Bank);
+/// let mut manifest = simulation.program("orders", 1, Orders);
+/// manifest.events.insert("order".into(), Schema::anything());
+/// manifest.effects.insert("card.charge".into(), EffectRule::default());
+///
+/// let mut universe = simulation.start()?;
+/// let world = universe.create(&manifest)?;
+/// for card in ["4711", "0815"] {
+///     universe.send(world, "order", &Value::Text(card.into()))?;
+/// }
+/// universe.run_for(Duration::from_secs(5)); // workers crash, replies are lost
+/// universe.rest()?;                         // nothing goes wrong any more: everything must come to its end
+///
+/// assert_eq!(universe.cell(world, "paid")?, Some(vec![2]));
+/// let intents = universe.journal(world)?.into_iter().filter(|it| matches!(it.body, mundi_model::record::Body::Intent(_)));
+/// assert_eq!(intents.count(), 2);
+/// universe.finish()?; // and every promise of `docs/guarantees.md` was kept, replay included
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Simulation {
+    seed: u64,
+    faults: Faults,
+    registry: Registry,
+    descriptors: Vec<String>,
+    adapters: Vec<Arc<dyn Adapter>>,
+    workers: usize,
+}
+
+impl Simulation {
+    pub fn new(seed: u64) -> Self {
+        let faults = Faults::none();
+        let registry = Registry::new();
+        Self { seed, faults, registry, descriptors: Vec::new(), adapters: Vec::new(), workers: 2 }
+    }
+
+    /// What goes wrong while the universe runs; without it, nothing does.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// A part of the world outside. `fabric.send` is served already.
+    #[must_use]
+    pub fn adapter(mut self, adapter: impl Adapter + 'static) -> Self {
+        self.adapters.push(Arc::new(adapter));
+        self
+    }
+
+    /// How many nodes run worlds.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Makes a program known, and gives a manifest for it that allows nothing yet.
+    pub fn program(&mut self, name: &str, version: u32, program: impl Program + 'static) -> Manifest {
+        self.descriptors.push(native_descriptor(name, version));
+        Manifest::new(self.registry.register_native(name, version, program))
+    }
+
+    /// Starts the nodes; from now on faults strike.
+    pub fn start(self) -> Result<Simulated, RuntimeError> {
+        let Self { seed, faults, registry, descriptors, adapters, workers } = self;
+        let stage = Stage::new(seed, faults, true);
+        let mut cast = vec![Role::Worlds; workers];
+        cast.extend([Role::Adapters, Role::Timers]);
+        let director = Director::new(stage.clone(), registry, vec![cast], &[], adapters, Notes::default());
+        let simulated = Simulated { plane: director.operator(), director, stage, worlds: 0 };
+        let plane = simulated.plane.clone();
+        simulated.block_on(async move {
+            let universe = Simulated::UNIVERSE;
+            plane.run(&CreateUniverse { universe, now_ns: plane.now_ns() }).await?;
+            for descriptor in descriptors {
+                plane.blobs.put(universe, Bytes::from(descriptor), NO_REFS).await?;
+            }
+            Ok::<_, RuntimeError>(())
+        })?;
+        simulated.director.start_all();
+        let director = simulated.director.clone();
+        simulated.stage.executor().node().spawn(Box::pin(async move {
+            loop {
+                director.trouble().await;
+            }
+        }));
+        Ok(simulated)
+    }
+}
+
+/// A universe that runs, on virtual time.
+pub struct Simulated {
+    director: Director,
+    stage: Stage,
+    plane: SimPlane,
+    worlds: u64,
+}
+
+impl Simulated {
+    /// The one universe that there is.
+    pub const UNIVERSE: UniverseId = UniverseId::from_bytes([1; 16]);
+
+    /// Creates a world that runs a manifest.
+    pub fn create(&mut self, manifest: &Manifest) -> Result<WorldId, RuntimeError> {
+        self.worlds += 1;
+        let (world, bytes) = (world_id(self.worlds), Bytes::from(manifest.to_bytes()));
+        let (manifest, now_ns) = (Hash::of(&bytes), self.stage.now_ns());
+        self.retry(move |plane| {
+            let bytes = bytes.clone();
+            async move {
+                plane.blobs.put(Self::UNIVERSE, bytes, NO_REFS).await?;
+                create(&plane, NewWorld { universe: Self::UNIVERSE, world, manifest, inbox: None, now_ns }).await
+            }
+        })?;
+        Ok(world)
+    }
+
+    /// Sends an event, again and again until it is acknowledged; it arrives once. Says where in the inbox it stands.
+    pub fn send(&mut self, world: WorldId, schema: &str, value: &Value) -> Result<InboxSeq, RuntimeError> {
+        let key = format!("event {}", self.stage.tick());
+        let input = Input::Event { schema: schema.to_owned(), value: Payload::Inline(cbor::encode(value)), key: None };
+        let enqueued_at_ns = self.stage.now_ns();
+        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: true, sender: None };
+        let item = InboxItem { input, origin };
+        let placed =
+            self.retry(move |plane| {
+                let (item, key) = (item.clone(), key.clone());
+                async move {
+                    Ops::new(plane, Self::UNIVERSE, Calls::default()).enqueue_ingress(world, item, Some(&key)).await
+                }
+            })?;
+        Ok(placed.seq)
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, duration: Duration) {
+        self.stage.executor().run_for(duration);
+    }
+
+    /// Nothing goes wrong any more, and everything that was begun must come to its end: inboxes, timers, effects.
+    pub fn rest(&mut self) -> Result<(), Failure> {
+        let director = self.director.clone();
+        self.block_on(async move { director.heal().await }).map_err(|what| Failure { checker: "liveness", what })
+    }
+
+    /// A cell of a world, as its journal has it now.
+    pub fn cell(&mut self, world: WorldId, key: &str) -> Result<Option<Vec<u8>>, RuntimeError> {
+        let key = key.to_owned();
+        self.retry(move |plane| {
+            let key = key.clone();
+            async move {
+                // Nothing is written under this fence, so it need not be held.
+                let fence = Fence { universe: Self::UNIVERSE, world, epoch: Epoch::INITIAL };
+                WorldHost::restore(plane, fence).await?.cell(&key).await
+            }
+        })
+    }
+
+    /// The records of a world, from its genesis on.
+    pub fn journal(&mut self, world: WorldId) -> Result<Vec<Record>, RuntimeError> {
+        let records = self.retry(move |plane| async move {
+            let segments = plane.segments.clone();
+            let history = History::open(&plane.engine, segments, Self::UNIVERSE, world, Height::GENESIS).await?;
+            Ok(history.collect().await?)
+        })?;
+        Ok(records.iter().filter_map(|record| record.decode().ok()).collect())
+    }
+
+    /// What happened so far, line by line.
+    pub fn trace(&mut self) -> Vec<String> {
+        self.stage.take_trace()
+    }
+
+    /// Comes to rest, stops everything, and checks every promise: among them that each world replays from genesis to the
+    /// same state, which a program that is not deterministic breaks.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.rest()?;
+        self.director.stop();
+        let (stage, director, plane) = (self.stage.clone(), self.director.clone(), self.plane.clone());
+        let evidence =
+            self.block_on(
+                async move { Evidence::gather(&stage, director.ground(), &plane, director.notes(), true).await },
+            )?;
+        checkers::check(&evidence)
+    }
+
+    /// Tries until no fault is in the way.
+    fn retry<V: Send + 'static, F: Future<Output = Result<V, RuntimeError>> + Send>(
+        &self,
+        attempt: impl Fn(SimPlane) -> F + Send + 'static,
+    ) -> Result<V, RuntimeError> {
+        let (plane, stage) = (self.plane.clone(), self.stage.clone());
+        self.block_on(async move {
+            let mut tries = 1;
+            loop {
+                match attempt(plane.clone()).await {
+                    Err(error) if error.is_transient() && tries < TRIES_MAX => stage.sleep_ms(100).await,
+                    result => return result,
+                }
+                tries += 1;
+            }
+        })
+    }
+
+    fn block_on<V: Send + 'static>(&self, future: impl Future<Output = V> + Send + 'static) -> V {
+        self.stage.executor().block_on(future)
+    }
+}

@@ -1,0 +1,49 @@
+//! Each checker is proven by a mutant: a planted bug that it must find.
+
+use mundi_model::mutants::{Mutant, plant};
+use mundi_sim::{Faults, run_seed};
+
+/// How many seeds a planted bug may survive.
+const SEEDS_MAX: u64 = 60;
+
+/// The checker that is proven by each.
+fn meant_for(mutant: Mutant) -> &'static str {
+    match mutant {
+        Mutant::FenceDropped => "fences",
+        // The kernel refuses to take an item twice, so its world stands still.
+        Mutant::TurnSplit => "liveness",
+        Mutant::PublishApart => "receipts",
+        Mutant::DedupeSkipped | Mutant::CursorEarly => "ingress",
+        Mutant::AckWithoutToken => "claims",
+        Mutant::EpochReset => "leases",
+        Mutant::TimerEarly => "timers",
+        Mutant::BaselineRegressed => "baselines",
+        Mutant::SegmentUnindexed => "segments",
+        Mutant::HeadLeftBehind => "journals",
+        Mutant::TimeForgotten => "replay",
+        Mutant::ForkRepeats => "forks",
+        Mutant::UniverseCrossed => "universes",
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found_by_the_checker_that_is_meant_for_it() {
+    let mut survivors = Vec::new();
+    for mutant in Mutant::ALL {
+        plant(Some(mutant));
+        let failures =
+            (0..SEEDS_MAX).filter_map(|seed| run_seed(seed, &Faults::all(), false).failure.map(|it| (seed, it)));
+        match failures.into_iter().find(|(_, failure)| failure.checker == meant_for(mutant)) {
+            Some((seed, failure)) => eprintln!("{mutant:?}: seed {seed}, {failure}"),
+            None => survivors.push(mutant),
+        }
+    }
+    plant(None);
+    assert!(survivors.is_empty(), "{SEEDS_MAX} seeds did not find {survivors:?}");
+}
+
+#[test]
+fn every_checker_has_a_mutant() {
+    let meant: Vec<_> = Mutant::ALL.into_iter().map(meant_for).collect();
+    assert!(mundi_sim::checkers().all(|checker| meant.contains(&checker)));
+}
