@@ -181,3 +181,26 @@ async fn cbor_goes_in_and_comes_out_as_it_is() {
     let loose = call(&[0x19, 0x00, 0x2a]).await.unwrap();
     Answer::of(loose).await.refused(400, "CBOR_NOT_CANONICAL");
 }
+
+#[tokio::test]
+async fn a_full_inbox_asks_for_patience_and_takes_more_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    counter(&server, "c").await;
+    server.post(&format!("{U}/c/pause"), &Value::Null).await.ok(202);
+    let batch: Vec<_> = (0..1_000).map(|_| json!({"event": "add", "value": 1})).collect();
+    let (batch, mut sent) = (json!(batch), 0);
+    let refused = loop {
+        let answer = server.post(&format!("{U}/c/events"), &batch).await;
+        if answer.status != 202 {
+            break answer;
+        }
+        sent += 1_000;
+        assert!(sent <= 200_000, "an inbox has a bound");
+    };
+    refused.refused(429, "INBOX_FULL");
+    server.post(&format!("{U}/c/resume"), &Value::Null).await.ok(202);
+    while server.post(&format!("{U}/c/send/add"), &json!(1)).await.status != 202 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -130,6 +130,11 @@ impl Incoming {
         }
     }
 
+    /// What the manifest has a say in.
+    fn checked(&self) -> (&str, &[u8]) {
+        (&self.event, &self.value)
+    }
+
     /// With its idempotency key, which is of the event and the verb: who only sends must not take a caller's reply away.
     fn into_item(self, now_ns: u64, wants_reply: bool) -> (InboxItem, Option<String>) {
         let Self { event: schema, value, key, idempotency_key, correlation_id, trace } = self;
@@ -179,7 +184,7 @@ async fn take<E: Engine>(
     delay: Option<Duration>,
 ) -> Result<Sent, Problem> {
     incoming.check()?;
-    universe.ops().check_event(world, &incoming.event, &incoming.value).await?;
+    universe.ops().check_events(world, [incoming.checked()]).await?;
     let plane = universe.plane();
     let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
     let Some(delay) = delay else {
@@ -270,14 +275,14 @@ pub(super) async fn batch<E: Engine>(
     if count > max {
         return Err(Problem::new(Code::RequestTooLarge, format!("{count} events: a batch has at most {max}")));
     }
+    incoming.iter().try_for_each(Incoming::check)?;
+    universe.ops().check_events(world, incoming.iter().map(Incoming::checked)).await?;
     let now_ns = universe.plane().now_ns();
-    let mut items = Vec::with_capacity(count);
-    for incoming in incoming {
-        incoming.check()?;
-        universe.ops().check_event(world, &incoming.event, &incoming.value).await?;
+    let item = |incoming: Incoming| {
         let (item, key) = incoming.into_item(now_ns, false);
-        items.push(NewItem { item, dedupe: key.as_deref().map(DedupeId::idempotency_key) });
-    }
+        NewItem { item, dedupe: key.as_deref().map(DedupeId::idempotency_key) }
+    };
+    let items = incoming.into_iter().map(item).collect();
     let sent: Vec<Sent> = universe.ops().enqueue_batch(world, items).await?.into_iter().map(Sent::from).collect();
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
