@@ -9,6 +9,8 @@ const COMMANDS: &[Entry] = &[
     ("test", "everything that must pass before a change lands: format, lints, docs, tests", test),
     ("lint", "format, lints and docs only", lint),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
+    ("soak-server", "the server under load and random kills (ten minutes)", soak_server),
+    ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
     ("bench", "the benchmarks of every layer beside the raw limit (about ten minutes)", bench),
 ];
 
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
         None => {
             eprintln!("usage: cargo xtask COMMAND\n");
             for (command, what, _) in COMMANDS {
-                eprintln!("  {command:<8} {what}");
+                eprintln!("  {command:<12} {what}");
             }
             ExitCode::from(2)
         }
@@ -58,6 +60,16 @@ fn licences() -> bool {
 
 fn soak() -> bool {
     unit_tests(&[("MUNDI_SEEDS", "100000"), ("MUNDI_CONFORMANCE_SEEDS", "60000")])
+}
+
+fn soak_server() -> bool {
+    let arguments = ["test", "--release", "--package", "mundi", "--test", "api", "soak", "--", "--nocapture"];
+    run("cargo", &arguments, &[("MUNDI_SOAK_SECONDS", "600")])
+}
+
+/// In a folder of its own, because the tool belongs to nobody's Python.
+fn fuzz_api() -> bool {
+    run("cargo", &["build", "--package", "mundi"], &[]) && run("sh", &["xtask/fuzz-api.sh"], &[])
 }
 
 fn bench() -> bool {

@@ -232,7 +232,6 @@ codes! {
     TokenDenied = "TOKEN_DENIED", Invalid, "The token is known, and does not allow what is asked for.";
     TokenNotFound = "TOKEN_NOT_FOUND", NotFound, "No token has this id.";
     OriginDenied = "ORIGIN_DENIED", Invalid, "A request without a token names another host, or comes from a web page of another one.";
-    ServerBusy = "SERVER_BUSY", Full, "The server handles as many requests as it may.";
     NodeDraining = "NODE_DRAINING", Unavailable, "The process finishes what it has and takes nothing new.";
 }
 

@@ -57,15 +57,17 @@ pub struct ApiConfig {
     pub head_timeout_ms: u64,
     pub wait_ms_max: u64,
     pub connections_max: usize,
-    pub tls: Option<TlsConfig>,
+    pub tls: TlsConfig,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// TLS, if both are given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
     /// PEM, the server's own first.
-    pub certificates: PathBuf,
-    pub key: PathBuf,
+    pub certificates: Option<PathBuf>,
+    /// PEM.
+    pub key: Option<PathBuf>,
 }
 
 /// The adapter `http.request`.
@@ -113,7 +115,7 @@ impl Default for ApiConfig {
             head_timeout_ms: millis(serve.head_timeout),
             wait_ms_max: millis(api.wait_max),
             connections_max: serve.connections_max,
-            tls: None,
+            tls: TlsConfig::default(),
         }
     }
 }
@@ -175,6 +177,9 @@ impl Config {
         }
         let config: Self = layers.try_into().map_err(|error| ConfigError::new("configuration", error))?;
         config.check_access()?;
+        if config.api.tls.certificates.is_some() != config.api.tls.key.is_some() {
+            return Err(ConfigError::new("api.tls", "needs both `certificates` and `key`"));
+        }
         Ok(config)
     }
 

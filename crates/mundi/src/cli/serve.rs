@@ -19,7 +19,7 @@ pub(super) async fn run(config: &Config) -> Outcome {
     let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &node).await?) } else { None };
     match &server {
         Some(server) => {
-            let scheme = if config.api.tls.is_some() { "https" } else { "http" };
+            let scheme = if config.api.tls.key.is_some() { "https" } else { "http" };
             eprintln!("mundi: data in {}", config.data.folder.display());
             eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
         }
@@ -41,7 +41,7 @@ async fn start(
     config: &Config,
     node: &Node<mundi_engine::Embedded>,
 ) -> Result<Server, Box<dyn std::error::Error + Send + Sync>> {
-    let tls = config.api.tls.as_ref().map(tls).transpose()?;
+    let tls = tls(&config.api.tls)?;
     let api = Api::new(node.clone(), config.api_limits(), config.access());
     if config.access().tokens_required {
         eprintln!("mundi: tokens are required; make one with `mundi token create`");
@@ -52,6 +52,7 @@ async fn start(
 
 /// Worlds are handed over while the last answers go out.
 async fn drain(node: &Node<mundi_engine::Embedded>, server: Option<&Server>) {
+    node.leave();
     if let Some(server) = server {
         // Calls that wait need their worlds: requests end before the worlds do, or are given up on.
         let _in_time = tokio::time::timeout(std::time::Duration::from_secs(5), server.drain()).await;

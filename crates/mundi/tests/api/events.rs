@@ -72,6 +72,9 @@ async fn an_idempotency_key_makes_a_repeated_send_harmless_also_over_a_restart()
     let again = server.send(Method::POST, &path, &key, &json!(2)).await.ok(202);
     assert_eq!((&again["before"], &again["seq"]), (&json!(true), &first["seq"]));
     until(&server, "c", 2).await;
+    // A call of the same key is another one, else it would wait for a reply that nobody was asked for.
+    let call = server.send(Method::POST, &format!("{U}/c/call/add"), &key, &json!(2)).await;
+    assert_eq!(call.ok(200), 4);
 }
 
 #[tokio::test]
@@ -177,4 +180,27 @@ async fn cbor_goes_in_and_comes_out_as_it_is() {
     assert_eq!(&answer.bytes().await.unwrap()[..], [0x18, 0x2a]);
     let loose = call(&[0x19, 0x00, 0x2a]).await.unwrap();
     Answer::of(loose).await.refused(400, "CBOR_NOT_CANONICAL");
+}
+
+#[tokio::test]
+async fn a_full_inbox_asks_for_patience_and_takes_more_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    counter(&server, "c").await;
+    server.post(&format!("{U}/c/pause"), &Value::Null).await.ok(202);
+    let batch: Vec<_> = (0..1_000).map(|_| json!({"event": "add", "value": 1})).collect();
+    let (batch, mut sent) = (json!(batch), 0);
+    let refused = loop {
+        let answer = server.post(&format!("{U}/c/events"), &batch).await;
+        if answer.status != 202 {
+            break answer;
+        }
+        sent += 1_000;
+        assert!(sent <= 200_000, "an inbox has a bound");
+    };
+    refused.refused(429, "INBOX_FULL");
+    server.post(&format!("{U}/c/resume"), &Value::Null).await.ok(202);
+    while server.post(&format!("{U}/c/send/add"), &json!(1)).await.status != 202 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -45,6 +45,50 @@ async fn a_second_signal_stops_a_drain() {
 }
 
 #[tokio::test]
+async fn who_only_waits_does_not_hold_a_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.post(U, &json!({ "world": "c", "program": "counter" })).await.ok(201);
+    let tail = server.request(reqwest::Method::GET, &format!("{U}/c/journal")).header("accept", "text/event-stream");
+    let tail = tail.send().await.unwrap();
+    let form = json!({ "kinds": ["k"], "wait": "30s" }).to_string();
+    let claim = server.request(reqwest::Method::POST, "/v1/u/default/tasks/claim").body(form).send();
+    let claim = tokio::spawn(claim);
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    server.signal("-TERM");
+    assert!(tail.text().await.unwrap().contains("genesis"), "the tail ends in good order");
+    assert_eq!(claim.await.unwrap().unwrap().text().await.unwrap(), "[]");
+    assert!(server.wait().success());
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_the_files_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (certificate, key) = (file("certificate.pem"), file("key.pem"));
+    let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "1"];
+    let leaf = ["-addext", "basicConstraints=critical,CA:FALSE"];
+    let mut make = Command::new("openssl");
+    make.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", &key, "-out", &certificate])
+        .args(subject)
+        .args(leaf);
+    let Ok(made) = make.output() else {
+        eprintln!("openssl is not installed: TLS was not tried");
+        return;
+    };
+    assert!(made.status.success());
+    let files = [("MUNDI_API__TLS__CERTIFICATES", &*certificate), ("MUNDI_API__TLS__KEY", &*key)];
+    let server = Server::start_with(folder.path(), &files);
+    let root = reqwest::Certificate::from_pem(&std::fs::read(&certificate).unwrap()).unwrap();
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([root]).build().unwrap();
+    let url = server.url.replace("127.0.0.1", "localhost");
+    let answer = client.get(format!("{url}/v1/universes")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let plain = url.replace("https", "http");
+    assert!(server.client.get(plain).send().await.is_err(), "nothing is said in the clear");
+}
+
+#[tokio::test]
 async fn one_folder_belongs_to_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let _server = Server::start(folder.path());

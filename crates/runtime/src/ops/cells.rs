@@ -102,7 +102,8 @@ impl<P: Plane> Ops<P> {
         Ok(mundi_kernel::snapshot::KernelSnapshot::from_bytes(&taken.bytes)?.cells())
     }
 
-    async fn past(&self, at: At) -> Result<past::Past, RuntimeError> {
+    /// The world as it was.
+    pub(super) async fn past(&self, at: At) -> Result<past::Past, RuntimeError> {
         let place = (self.universe, at.world);
         let note = past::snapshot_below(&self.plane, place, at.height.unwrap_or(Height::new(u64::MAX))).await?;
         past::replay_to(&self.plane, place, &note, at.height).await

@@ -19,8 +19,12 @@ use mundi_store::{
 use std::{sync::Arc, time::Duration};
 
 impl<P: Plane> Ops<P> {
-    /// Whether a world's manifest takes an event, so that a sender hears of it at once. The world checks again.
-    pub async fn check_event(&self, world: WorldId, schema: &str, value: &[u8]) -> Result<(), RuntimeError> {
+    /// Whether a world's manifest takes these events, so that their sender hears of it at once. The world checks again.
+    pub async fn check_events<'v>(
+        &self,
+        world: WorldId,
+        events: impl IntoIterator<Item = (&'v str, &'v [u8])>,
+    ) -> Result<(), RuntimeError> {
         let mut tx = self.plane.engine().begin().await?;
         let newest = Height::new(u64::MAX);
         let Some(manifest) = manifest_at::read(&mut tx, self.universe, world, newest).await? else {
@@ -29,7 +33,8 @@ impl<P: Plane> Ops<P> {
         };
         drop(tx);
         let manifest = self.manifest(world, manifest).await?;
-        manifest.check_event(schema, value).map_err(RuntimeError::EventInvalid)
+        let mut checked = events.into_iter().map(|(schema, value)| manifest.check_event(schema, value));
+        checked.try_for_each(|checked| checked.map_err(RuntimeError::EventInvalid))
     }
 
     /// Whether a stored manifest can be used: it and its schemas are there and compile.

@@ -1,6 +1,6 @@
 //! Worlds: their life, and what can be asked about them.
 
-use super::Ops;
+use super::{At, Ops};
 use crate::{
     Plane, RuntimeError,
     lifecycle::{self, ForkAt, ForkWorld, Forked, NewWorld, past},
@@ -66,8 +66,7 @@ impl<P: Plane> Ops<P> {
         at: Option<Height>,
     ) -> Result<Vec<u8>, RuntimeError> {
         let place = (self.universe, world);
-        let note = past::snapshot_below(&self.plane, place, at.unwrap_or(Height::new(u64::MAX))).await?;
-        let past::Past { mut replay, mut at_hand } = past::replay_to(&self.plane, place, &note, at).await?;
+        let past::Past { mut replay, mut at_hand } = self.past(At { world, height: at }).await?;
         // A mutable borrow, because a replay may be sent to another thread and not shared with one.
         let replay = &mut replay;
         let ask = move |objects: &AtHand| replay.world().query(objects, name, params);

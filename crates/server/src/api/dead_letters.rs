@@ -40,7 +40,6 @@ pub(super) struct Letter {
     attempts: u32,
     at_ns: u64,
     /// The item as the queue kept it.
-    #[schema(value_type = Object)]
     item: serde_json::Value,
 }
 

@@ -24,7 +24,6 @@ pub(super) struct Effect {
     world: String,
     height: u64,
     kind: String,
-    #[schema(value_type = Object)]
     params: serde_json::Value,
     label: String,
     published_at_ns: u64,

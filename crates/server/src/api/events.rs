@@ -80,7 +80,6 @@ impl WaitParams {
 pub(super) struct BatchEvent {
     event: String,
     #[serde(default)]
-    #[schema(value_type = Object)]
     value: serde_json::Value,
     key: Option<String>,
     idempotency_key: Option<String>,
@@ -97,7 +96,6 @@ pub(super) struct CloudEvent {
     subject: Option<String>,
     traceparent: Option<String>,
     #[serde(default)]
-    #[schema(value_type = Object)]
     data: serde_json::Value,
 }
 
@@ -132,8 +130,16 @@ impl Incoming {
         }
     }
 
+    /// What the manifest has a say in.
+    fn checked(&self) -> (&str, &[u8]) {
+        (&self.event, &self.value)
+    }
+
+    /// With its idempotency key, which is of the event and the verb: who only sends must not take a caller's reply away.
     fn into_item(self, now_ns: u64, wants_reply: bool) -> (InboxItem, Option<String>) {
         let Self { event: schema, value, key, idempotency_key, correlation_id, trace } = self;
+        let verb = if wants_reply { "call" } else { "send" };
+        let idempotency_key = idempotency_key.map(|key| format!("{verb}/{schema}/{key}"));
         let origin = Origin { enqueued_at_ns: now_ns, correlation_id, trace, wants_reply, sender: None };
         (InboxItem { input: Input::Event { schema, value: Payload::Inline(value), key }, origin }, idempotency_key)
     }
@@ -156,7 +162,7 @@ fn traceparent(text: Option<&str>) -> Option<String> {
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/send/{event}", tag = "events", params(SendParams,
         ("Idempotency-Key" = Option<String>, Header, description = "Under the same key an event is sent at most once")),
-    request_body(content = Object, description = "The value of the event: JSON, or canonical CBOR"),
+    request_body(content = serde_json::Value, description = "The value of the event: JSON, or canonical CBOR"),
     responses((status = 202, body = Sent)),
 )]
 pub(super) async fn send<E: Engine>(
@@ -178,7 +184,7 @@ async fn take<E: Engine>(
     delay: Option<Duration>,
 ) -> Result<Sent, Problem> {
     incoming.check()?;
-    universe.ops().check_event(world, &incoming.event, &incoming.value).await?;
+    universe.ops().check_events(world, [incoming.checked()]).await?;
     let plane = universe.plane();
     let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
     let Some(delay) = delay else {
@@ -194,8 +200,8 @@ async fn take<E: Engine>(
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/call/{event}", tag = "events", params(WaitParams,
         ("Idempotency-Key" = Option<String>, Header, description = "Under the same key the event is sent at most once, and each call gets its reply")),
-    request_body(content = Object, description = "The value of the event: JSON, or canonical CBOR"),
-    responses((status = 200, description = "The reply", body = Object)),
+    request_body(content = serde_json::Value, description = "The value of the event: JSON, or canonical CBOR"),
+    responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn call<E: Engine>(
     Of { api, universe, world }: Of<E, SEND>,
@@ -214,7 +220,7 @@ pub(super) async fn call<E: Engine>(
 /// The reply to a call that was made before.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/calls/{call}", tag = "events", params(WaitParams),
-    responses((status = 200, description = "The reply", body = Object)),
+    responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn reply<E: Engine>(
     Of { api, universe, world }: Of<E, READ>,
@@ -269,14 +275,14 @@ pub(super) async fn batch<E: Engine>(
     if count > max {
         return Err(Problem::new(Code::RequestTooLarge, format!("{count} events: a batch has at most {max}")));
     }
+    incoming.iter().try_for_each(Incoming::check)?;
+    universe.ops().check_events(world, incoming.iter().map(Incoming::checked)).await?;
     let now_ns = universe.plane().now_ns();
-    let mut items = Vec::with_capacity(count);
-    for incoming in incoming {
-        incoming.check()?;
-        universe.ops().check_event(world, &incoming.event, &incoming.value).await?;
+    let item = |incoming: Incoming| {
         let (item, key) = incoming.into_item(now_ns, false);
-        items.push(NewItem { item, dedupe: key.as_deref().map(DedupeId::idempotency_key) });
-    }
+        NewItem { item, dedupe: key.as_deref().map(DedupeId::idempotency_key) }
+    };
+    let items = incoming.into_iter().map(item).collect();
     let sent: Vec<Sent> = universe.ops().enqueue_batch(world, items).await?.into_iter().map(Sent::from).collect();
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }

@@ -20,7 +20,7 @@ pub(super) async fn livez() -> &'static str {
 /// The process takes work: it does not drain, and its engine answers.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, body = String)))]
 pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'static str, Problem> {
-    if api.node.is_draining() {
+    if api.node.is_leaving() {
         return Err(Problem::new(Code::NodeDraining, "it finishes what it has"));
     }
     let begun = api.node.plane().engine().begin().await;

@@ -13,7 +13,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use mundi_engine::Engine;
 use mundi_model::{Height, WorldId};
 use mundi_runtime::Plane;
@@ -38,7 +38,7 @@ pub(super) struct JournalParams {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/journal", tag = "journal", params(JournalParams),
     responses((status = 200, content(
-        (ListPage<Object> = "application/json"),
+        (ListPage<serde_json::Value> = "application/json"),
         (String = "text/event-stream"),
     ))),
 )]
@@ -61,7 +61,7 @@ pub(super) async fn journal<E: Engine>(
     .into_response())
 }
 
-/// Ends after the longest time that a request is held open; a client comes back with the id of the last event.
+/// Ends after the longest time that a request is held open, or when the node leaves; a client comes back with the id of the last event.
 fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, from: Height) -> Response {
     let pages = stream::unfold(from, move |from| {
         let universe = universe.clone();
@@ -71,16 +71,16 @@ fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, fro
             page.ok().map(|records| (records, next.unwrap_or(from)))
         }
     });
-    let events = pages.flat_map(|records| stream::iter(records.into_iter().map(|record| Ok(event(&record)))));
-    let ending = Box::pin(tokio::time::sleep(api.limits.wait_max));
-    Sse::new(until(events, ending)).keep_alive(KeepAlive::default()).into_response()
-}
-
-fn until(
-    events: impl Stream<Item = Result<Event, Infallible>>,
-    ending: impl Future<Output = ()>,
-) -> impl Stream<Item = Result<Event, Infallible>> {
-    events.take_until(ending)
+    let events =
+        pages.flat_map(|records| stream::iter(records.into_iter().map(|record| Ok::<_, Infallible>(event(&record)))));
+    let (left, longest) = (api.node.left(), tokio::time::sleep(api.limits.wait_max));
+    let ending = async move {
+        tokio::select! {
+            () = left => {}
+            () = longest => {}
+        }
+    };
+    Sse::new(events.take_until(Box::pin(ending))).keep_alive(KeepAlive::default()).into_response()
 }
 
 fn event(record: &StoredRecord) -> Event {

@@ -61,7 +61,7 @@ pub(super) async fn put<E: Engine>(
 
 /// Stores a manifest, in its canonical form, and says its hash. A program that this server cannot run is refused.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/manifests", tag = "programs", request_body = Object,
+    post, path = "/v1/u/{universe}/manifests", tag = "programs", request_body = serde_json::Value,
     responses((status = 201, body = Stored)),
 )]
 pub(super) async fn put_manifest<E: Engine>(
@@ -83,7 +83,7 @@ pub(super) async fn put_manifest<E: Engine>(
 
 /// A manifest, in its canonical form.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/manifests/{hash}", tag = "programs", responses((status = 200, body = Object)),
+    get, path = "/v1/u/{universe}/manifests/{hash}", tag = "programs", responses((status = 200, body = serde_json::Value)),
 )]
 pub(super) async fn manifest<E: Engine>(In { universe, .. }: In<E, READ>, name: Name) -> Result<Response, Problem> {
     let bytes = Blobs::get(&universe.plane().blobs, universe.id(), hash(&name)?).await?;

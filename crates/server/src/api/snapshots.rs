@@ -30,7 +30,7 @@ pub(super) struct SnapshotsParams {
 /// The snapshots of a world, the newest first.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/snapshots", tag = "snapshots", params(SnapshotsParams),
-    responses((status = 200, body = ListPage<Object>)),
+    responses((status = 200, body = ListPage<serde_json::Value>)),
 )]
 pub(super) async fn list<E: Engine>(
     Of { universe, world, .. }: Of<E, READ>,
@@ -44,16 +44,15 @@ pub(super) async fn list<E: Engine>(
 /// How upkeep went: done at once, or asked of the worker that runs the world.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Kept {
-    #[schema(value_type = Object)]
-    done: Option<serde_json::Value>,
+    done: serde_json::Value,
     asked: Option<String>,
 }
 
 fn kept<T>(upkeep: Upkeep<T>, done: impl FnOnce(T) -> serde_json::Value) -> Response {
     match upkeep {
-        Upkeep::Done(result) => Json(Kept { done: Some(done(result)), asked: None }).into_response(),
+        Upkeep::Done(result) => Json(Kept { done: done(result), asked: None }).into_response(),
         Upkeep::Asked(worker) => {
-            let kept = Kept { done: None, asked: Some(worker.to_string()) };
+            let kept = Kept { done: serde_json::Value::Null, asked: Some(worker.to_string()) };
             (StatusCode::ACCEPTED, Json(kept)).into_response()
         }
     }

@@ -27,8 +27,8 @@ pub(super) struct AtParams {
 /// Asks the program, which cannot change anything.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/query/{query}", tag = "state", params(AtParams),
-    request_body(content = Object, description = "The parameters of the query: JSON, or canonical CBOR"),
-    responses((status = 200, description = "The answer", body = Object)),
+    request_body(content = serde_json::Value, description = "The parameters of the query: JSON, or canonical CBOR"),
+    responses((status = 200, description = "The answer", body = serde_json::Value)),
 )]
 pub(super) async fn query<E: Engine>(
     Of { universe, world, .. }: Of<E, READ>,
@@ -60,7 +60,6 @@ pub(super) struct CellsParams {
 pub(super) struct Cell {
     key: String,
     /// What it holds; `{"$bytes": "…"}` where that is not canonical CBOR.
-    #[schema(value_type = Object)]
     value: serde_json::Value,
 }
 
@@ -110,12 +109,15 @@ pub(super) struct DiffParams {
     limit: Option<usize>,
 }
 
+/// A side on which the cell is not there is left out.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Difference {
     key: String,
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     left: Option<serde_json::Value>,
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     right: Option<serde_json::Value>,
 }
 

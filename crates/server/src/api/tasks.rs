@@ -66,7 +66,6 @@ pub(super) struct Task {
     intent: String,
     world: String,
     kind: String,
-    #[schema(value_type = Object)]
     params: serde_json::Value,
     /// The first one is 1.
     attempt: u32,
@@ -131,7 +130,7 @@ pub(super) async fn claim<E: Engine>(
     loop {
         let seen = seen(&universe, &form.kinds).await?; // before the look: what is queued after it ends the wait
         let claimed = claim_now(&api, &universe, &form.kinds, items_max, ttl).await?;
-        if !claimed.is_empty() || api.node.is_draining() {
+        if !claimed.is_empty() || api.node.is_leaving() {
             return Ok(Json(tasks(&universe, claimed).await?));
         }
         let (engine, id) = (universe.plane().engine(), universe.id());
@@ -141,6 +140,7 @@ pub(super) async fn claim<E: Engine>(
             () = &mut waiting => return Ok(Json(Vec::new())),
             _ = select_all(watches) => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = api.node.left() => {}
         }
     }
 }
@@ -262,7 +262,6 @@ pub(super) async fn heartbeat<E: Engine>(
 pub(super) struct CompleteForm {
     claim: String,
     #[serde(default)]
-    #[schema(value_type = Object)]
     result: serde_json::Value,
     /// Who answers: stands in the receipt. `external` if nothing is said.
     adapter: Option<String>,

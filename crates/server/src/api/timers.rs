@@ -20,7 +20,6 @@ pub(super) struct Timer {
     world: String,
     height: u64,
     deliver_at_ns: u64,
-    #[schema(value_type = Object)]
     payload: serde_json::Value,
 }
 

@@ -53,7 +53,8 @@ pub(super) async fn assignments<E: Engine>(
     Ok(Json(ListPage { items: worlds.iter().map(WorldId::to_string).collect(), next }))
 }
 
-/// Asks a worker to snapshot and release everything, and to end.
+/// Asks a worker to snapshot and release everything, and to end: its process runs no world of this universe any more until
+/// it is started again.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/workers/drain/{worker}", tag = "workers",
     responses((status = 202, description = "It was told")),

@@ -93,8 +93,7 @@ pub(super) struct WorldDetails {
     manifest: Option<String>,
     /// The name of the program, if the manifest is one of those that have one.
     program: Option<String>,
-    #[schema(value_type = Object)]
-    baseline: Option<serde_json::Value>,
+    baseline: serde_json::Value,
     /// Records below it lie in segments.
     exported_to: Option<u64>,
     inbox_items: u64,
@@ -225,7 +224,7 @@ pub(super) async fn describe<E: Engine>(
         chain: found.head.map(|head| head.chain.to_string()),
         program: found.manifest.and_then(named).map(|(name, _)| name.clone()),
         manifest: found.manifest.map(|manifest| manifest.to_string()),
-        baseline: found.baseline.as_ref().map(json::snapshot),
+        baseline: found.baseline.as_ref().map_or(serde_json::Value::Null, json::snapshot),
         exported_to: found.exported_to.map(Height::get),
         inbox_items: found.inbox.items,
         inbox_bytes: found.inbox.bytes,

@@ -64,6 +64,9 @@ struct Shared<E: Engine> {
     metrics: Arc<Metrics>,
     /// Held while a universe is opened, so that each is opened once; taken out when the node stops.
     stop: tokio::sync::Mutex<Option<StopTasks>>,
+    /// Takes nothing new; what runs goes on.
+    leaving: tokio::sync::watch::Sender<bool>,
+    /// Roles finish what they hold.
     draining: tokio::sync::watch::Sender<bool>,
 }
 
@@ -109,6 +112,7 @@ impl<E: Engine> Node<E> {
             universes: RwLock::default(),
             metrics: Arc::default(),
             stop: tokio::sync::Mutex::new(Some(stop)),
+            leaving: tokio::sync::watch::Sender::new(false),
             draining: tokio::sync::watch::Sender::new(false),
             plane,
             config,
@@ -143,8 +147,19 @@ impl<E: Engine> Node<E> {
         &self.0.named
     }
 
-    pub fn is_draining(&self) -> bool {
-        *self.0.draining.borrow()
+    pub fn is_leaving(&self) -> bool {
+        *self.0.leaving.borrow()
+    }
+
+    /// Completes when the node leaves: for whoever holds a request open only to wait.
+    pub fn left(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut leaving = self.0.leaving.subscribe();
+        async move { drop(leaving.wait_for(|leaving| *leaving).await) }
+    }
+
+    /// Says that the node is about to drain: load balancers send others elsewhere, and those who only wait are let go.
+    pub fn leave(&self) {
+        self.0.leaving.send_replace(true);
     }
 
     /// A universe, by its name or by its id.
@@ -196,7 +211,7 @@ impl<E: Engine> Node<E> {
     fn keep_looking(self) {
         let plane = self.plane().clone();
         plane.spawner().spawn(Box::pin(async move {
-            while !self.is_draining() {
+            while !self.is_leaving() {
                 tokio::time::sleep(LOOK_EVERY).await;
                 if let Err(error) = self.look().await {
                     tracing::warn!(%error, "the universes could not be listed");
@@ -207,6 +222,7 @@ impl<E: Engine> Node<E> {
 
     /// Takes nothing new, finishes what is under way, snapshots and gives back all worlds. Bounded in time.
     pub async fn drain(&self) {
+        self.leave();
         self.0.draining.send_replace(true);
         let drained = async {
             for universe in self.universes() {
@@ -220,6 +236,7 @@ impl<E: Engine> Node<E> {
 
     /// Ends all tasks at their next await. What was acknowledged is durable; leases run out by themselves.
     pub async fn stop(&self) {
+        self.leave();
         self.0.draining.send_replace(true);
         let stop = self.0.stop.lock().await.take();
         if let Some(stop) = stop {
