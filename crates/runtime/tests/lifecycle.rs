@@ -145,7 +145,7 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
 /// Found by the simulator: a world whose deletion was refused stood still for a minute.
 #[test]
 fn a_refused_deletion_gives_the_world_back() {
-    run(|rig| async move {
+    Rig::run(|rig| async move {
         let (ops, parent) = (ops(&rig), world_id(1));
         rig.create(parent).await.unwrap();
         ops.world_fork(parent, world_id(2), ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();

@@ -53,8 +53,9 @@ impl Protocol for CancelEffect {
         }
         let failure = Failure { code: Code::EffectCancelled, reason: reason.clone(), repeat: Repeat::Never };
         let payload = fail_effect::describe(&failure, found.attempts.attempts);
-        let (adapter, dedupe_window_ns) = ("operator".to_owned(), limits::DEDUPE_WINDOW_NS);
-        let terminal = Terminal { status: ReceiptStatus::Error, payload, adapter, now_ns, dedupe_window_ns };
+        let (status, adapter) = (ReceiptStatus::Error, "operator".to_owned());
+        let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
+        let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before: 0 };
         answer(tx, &claim, &found.item, terminal).await
     }
 }
