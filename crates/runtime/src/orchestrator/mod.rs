@@ -11,12 +11,17 @@ use crate::{
     Plane, RuntimeError,
     shell::{Command, command_frame},
 };
+use futures_util::future::{Either, select};
+use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_store::{
-    keyspace::Shard,
+    keyspace::{
+        Shard,
+        queue_notify::{self, Seen, WORKERS},
+    },
     protocol::{ListAssignments, ListWorkers, Over, PlaceWorld, Placed, ReadReady},
 };
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 /// Items per page.
 const PAGE_ITEMS: usize = 1_000;
@@ -51,12 +56,29 @@ impl<P: Plane> Orchestrator<P> {
         let plane = self.plane.clone();
         plane.spawner().spawn(Box::pin(async move {
             loop {
+                let seen = self.workers_seen().await;
                 if let Err(error) = self.tick().await {
                     tracing::warn!(%error, "worlds could not be placed");
                 }
-                self.plane.clock().sleep(Duration::from_nanos(self.config.interval_ns)).await;
+                self.wait(seen).await;
             }
         }));
+    }
+
+    async fn workers_seen(&self) -> Option<Seen> {
+        let mut tx = self.plane.engine().begin().await.ok()?;
+        queue_notify::read(&mut tx, self.config.universe, WORKERS).await.ok()
+    }
+
+    /// Until a worker comes, drains or goes, or it is time to look anyway.
+    async fn wait(&self, seen: Option<Seen>) {
+        let (engine, universe) = (self.plane.engine(), self.config.universe);
+        let interval = self.plane.clock().sleep(Duration::from_nanos(self.config.interval_ns));
+        let Some(seen) = seen else { return interval.await };
+        let changed = pin!(queue_notify::changed(engine, universe, WORKERS, seen));
+        if let Either::Left((Err(_), interval)) = select(changed, interval).await {
+            interval.await; // a watch that failed must not make it look without end
+        }
     }
 
     /// Looks once, and acts; says how many worlds were placed.

@@ -1,6 +1,6 @@
 //! `u/<u>/queues/notify/<kind>`: rises whenever work of a kind was queued, so that a worker can watch it.
 //!
-//! Written by `commit_turn`, once per turn and kind. A counter; a latency signal only, on which nothing relies for
+//! Written by `commit_turn`, once per turn and kind, and by `heartbeat`. A counter; a latency signal only, on which nothing relies for
 //! correctness.
 
 use super::{Family, Key, KeyBuilder, lane::kind_hash};
@@ -11,6 +11,9 @@ use mundi_model::UniverseId;
 
 /// The kind under which timers are queued.
 pub const TIMERS: &str = "timer.set";
+
+/// The kind under which workers come, drain and go.
+pub const WORKERS: &str = "workers";
 
 pub fn key(universe: UniverseId, kind: &str) -> Key {
     KeyBuilder::universe(universe, Family::QueueNotify).u64(kind_hash(kind)).key()

@@ -1,11 +1,15 @@
 //! A worker says that it lives and what it can carry, or that it leaves (seed 000, orchestrator).
 //!
-//! Guarantees: none but the record itself; nobody's safety rests on it.
+//! Guarantees: none but the record itself; nobody's safety rests on it. Who watches the workers is told when one comes,
+//! begins to drain or goes.
 //! Unknown commit: run again; it is idempotent.
 
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::worker::{self, WorkerRecord},
+    keyspace::{
+        queue_notify::{self, WORKERS},
+        worker::{self, WorkerRecord},
+    },
 };
 use mundi_engine::Transaction;
 use mundi_model::{UniverseId, WorkerId};
@@ -26,6 +30,11 @@ impl Protocol for Heartbeat {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let before = worker::read(tx, self.universe, self.worker).await?;
+        let drains = |record: &Option<WorkerRecord>| record.as_ref().map(|record| record.draining);
+        if drains(&before) != drains(&self.record) {
+            queue_notify::bump(tx, self.universe, WORKERS)?;
+        }
         match &self.record {
             Some(record) => worker::write(tx, self.universe, self.worker, record),
             None => Ok(tx.delete(worker::key(self.universe, self.worker).as_bytes())?),
