@@ -33,6 +33,7 @@ impl Server {
     }
 
     pub(crate) fn start_with(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        let client = client(); // before the process: what fails here must not leave one behind
         let mut command = Command::new(env!("CARGO_BIN_EXE_mundi"));
         command.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.join("data"));
         command.envs(environment.iter().copied()).stderr(Stdio::piped());
@@ -45,7 +46,7 @@ impl Server {
             }
         };
         std::thread::spawn(move || lines.for_each(drop)); // else the process would block on a full pipe
-        Self { child, url, client: client() }
+        Self { child, url, client }
     }
 
     pub(crate) fn signal(&self, signal: &str) {
