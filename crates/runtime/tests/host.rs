@@ -186,6 +186,16 @@ fn a_paused_world_finds_its_resume_behind_commands_that_it_has_taken() {
         while host.turn(&few).await.unwrap() != Progress::Idle {}
         assert!(!host.is_paused());
         assert_eq!(taken(&mut host).await.unwrap(), 2);
+
+        // What waits behind a command that was taken ahead is not passed over with it.
+        let one = CycleBudget { items_max: 1, ..budget() };
+        let wait =
+            [control("pause"), script_event("add n"), control("resume"), control("pause"), script_event("add n")];
+        rig.send(world, wait.to_vec()).await.unwrap();
+        while host.turn(&one).await.unwrap() != Progress::Idle {}
+        rig.send(world, vec![control("resume")]).await.unwrap();
+        while host.turn(&one).await.unwrap() != Progress::Idle {}
+        assert_eq!((host.is_paused(), taken(&mut host).await.unwrap()), (false, 4));
     });
 }
 

@@ -202,6 +202,9 @@ impl<P: Plane> WorldHost<P> {
     /// A paused world takes only control commands: they are looked for beyond the items that wait. Those that it has
     /// taken ahead stay where they are until their turn comes, and must not hide the ones behind them.
     async fn look_ahead(&mut self, input: &mut TurnInput, items_max: usize) -> Result<(), RuntimeError> {
+        if input.items.first().is_some_and(|item| !self.world.expects(item.seq)) {
+            return Ok(()); // on record already: the cursor passes it first, so that nothing that waits is passed with it
+        }
         let (mut last, mut more) = (input.items.last().map(|item| item.seq), true);
         while more && !input.items.iter().any(|item| is_new_command(&self.world, item)) {
             let Some(after) = last else { return Ok(()) };
