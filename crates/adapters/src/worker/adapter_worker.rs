@@ -83,11 +83,25 @@ struct Running {
     abort: AbortHandle,
 }
 
+/// A call is over; perhaps it is to be tried again.
+struct Ended {
+    seq: QueueSeq,
+    again: bool,
+}
+
+/// Nothing of a kind was left to claim: there is nothing either until the counter changes, or a retry is due.
+struct Empty {
+    seen: Seen,
+    retry_ns: Option<u64>,
+}
+
 /// What the loop keeps between its rounds.
 #[derive(Default)]
 struct Round<'a> {
-    calls: FuturesUnordered<BoxFuture<'a, QueueSeq>>,
+    calls: FuturesUnordered<BoxFuture<'a, Ended>>,
     running: BTreeMap<QueueSeq, Running>,
+    /// The kinds of which nothing was left to claim.
+    empty: BTreeMap<&'a str, Empty>,
     /// When claims are to be extended and dead ones reaped.
     upkeep_ns: u64,
     /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
@@ -148,14 +162,16 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         round: &mut Round<'a>,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
-        let seen = self.seen().await?; // before the look: what is queued after it wakes the sleep
-        if !stop.is_terminated() {
-            self.claim(round).await?;
-        }
         if self.clock.now_ns() >= round.upkeep_ns {
             self.upkeep(round).await?;
+            round.empty.clear(); // what others put off is not counted
         }
-        let mut until_ns = self.next_ns(&round.running, round.upkeep_ns).await?;
+        let seen = self.seen().await?; // before the look: what is queued after it wakes the sleep
+        if !stop.is_terminated() {
+            self.claim(round, &seen).await?;
+        }
+        let retries = round.empty.iter().filter(|(kind, _)| self.room(&round.running, kind) > 0);
+        let mut until_ns = retries.filter_map(|(_, empty)| empty.retry_ns).fold(round.upkeep_ns, u64::min);
         if round.capped {
             until_ns = until_ns.min(self.clock.now_ns().saturating_add(CAPPED_NAP_NS));
         }
@@ -165,15 +181,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             return self.drain(round, until_ns).await;
         }
         self.metrics.set(Metric::EffectsInHands, round.running.len() as u64);
-        let Round { calls, running, .. } = round;
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
-        finished_or(calls, running, woken).await.transpose().map(drop)
+        finished_or(round, woken).await.transpose().map(drop)
     }
 
     /// Told to stop: waits for calls, and for the next upkeep at the latest.
     async fn drain(&self, round: &mut Round<'_>, until_ns: u64) -> Result<(), StoreError> {
         let nap = Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns()));
-        finished_or(&mut round.calls, &mut round.running, self.clock.sleep(nap)).await;
+        finished_or(round, self.clock.sleep(nap)).await;
         Ok(())
     }
 
@@ -186,10 +201,15 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(seen)
     }
 
-    /// Claims what there is room for, of every kind.
-    async fn claim<'a>(&'a self, round: &mut Round<'a>) -> Result<(), StoreError> {
+    /// Claims what there is room for, of every kind that may have something.
+    async fn claim<'a>(&'a self, round: &mut Round<'a>, seen: &[(&'a str, Seen)]) -> Result<(), StoreError> {
         round.capped = false;
-        for (kind, adapter) in &self.adapters {
+        for ((kind, adapter), (_, seen)) in self.adapters.iter().zip(seen) {
+            let due = |empty: &Empty| empty.retry_ns.is_some_and(|retry_ns| retry_ns <= self.clock.now_ns());
+            if round.empty.get(kind.as_str()).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
+                continue;
+            }
+            round.empty.remove(kind.as_str());
             loop {
                 let items_max = self.room(&round.running, kind);
                 if items_max == 0 {
@@ -200,7 +220,13 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     self.start(round, adapter, claimed);
                 }
                 round.capped |= claims.capped;
+                if claims.capped {
+                    break;
+                }
                 if !claims.more {
+                    let next = NextRetry { universe: self.universe, kind: kind.clone() };
+                    let retry_ns = run(&self.engine, &*self.clock, &next).await?.output;
+                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
                     break;
                 }
             }
@@ -241,10 +267,11 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let (abort, registration) = AbortHandle::new_pair();
         round.running.insert(seq, Running { claim: claimed.proof, kind: claimed.item.kind.clone(), abort });
         let call = Abortable::new(self.carry_out(adapter, claimed), registration);
-        round.calls.push(call.map(move |_| seq).boxed());
+        round.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
     }
 
-    /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper.
+    /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper. Says
+    /// whether it may be tried again.
     #[tracing::instrument(name = "effect", skip_all, fields(
         world = %claimed.item.world,
         intent = %claimed.item.intent,
@@ -252,7 +279,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         attempt = claimed.claim.attempt,
         trace = claimed.item.trace,
     ))]
-    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) {
+    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) -> bool {
         let started_ns = self.clock.now_ns();
         let attempted = self.attempt(adapter, &claimed).await;
         let took_ns = self.clock.now_ns().saturating_sub(started_ns);
@@ -268,6 +295,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 Err(failure) => counters.failed(failure.code, failure.repeat != Repeat::Never),
             }
         });
+        let failed = attempted.is_err();
         let settled = match attempted {
             Ok(payload) => self.complete(adapter, &claimed, payload).await,
             Err(failure) => self.fail(adapter, &claimed, failure).await,
@@ -276,6 +304,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             let (intent, code) = (claimed.proof.intent, error.code());
             tracing::warn!(%intent, %code, %error, "an effect was carried out and its answer was not taken");
         }
+        failed
     }
 
     async fn attempt(&self, adapter: &Arc<dyn Adapter>, claimed: &ClaimedEffect) -> Result<Vec<u8>, Failure> {
@@ -370,35 +399,24 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
         Ok(())
     }
-
-    /// Until when nothing becomes due by itself. What is due and finds no room waits for a call to end, not for a time.
-    async fn next_ns(&self, running: &BTreeMap<QueueSeq, Running>, upkeep_ns: u64) -> Result<u64, StoreError> {
-        let mut next_ns = upkeep_ns;
-        for kind in self.adapters.keys().filter(|kind| self.room(running, kind) > 0) {
-            let next = NextRetry { universe: self.universe, kind: kind.clone() };
-            if let Some(at_ns) = run(&self.engine, &*self.clock, &next).await?.output {
-                next_ns = next_ns.min(at_ns);
-            }
-        }
-        Ok(next_ns)
-    }
 }
 
 /// Waits for `other` while calls go on; `None` once one of them is over.
 async fn finished_or<O>(
-    calls: &mut FuturesUnordered<BoxFuture<'_, QueueSeq>>,
-    running: &mut BTreeMap<QueueSeq, Running>,
+    Round { calls, running, empty, .. }: &mut Round<'_>,
     other: impl Future<Output = O> + Unpin,
 ) -> Option<O> {
     let finished = async {
         match calls.next().await {
-            Some(seq) => seq,
+            Some(ended) => ended,
             None => std::future::pending().await,
         }
     };
     match select(pin!(finished), other).await {
-        Either::Left((seq, _)) => {
-            running.remove(&seq);
+        Either::Left((Ended { seq, again }, _)) => {
+            if let Some(Running { kind, .. }) = running.remove(&seq).filter(|_| again) {
+                empty.remove(kind.as_str());
+            }
             None
         }
         Either::Right((output, _)) => Some(output),
