@@ -9,6 +9,7 @@ use mundi_runtime::{
     calls::Calls,
     host::{CycleBudget, SnapshotPolicy, WorldHost},
     metrics::{Metric, Metrics},
+    ops::Ops,
     testing::{Node, Rig, TestPlane, call, cell, script_event, taken},
     worker::{WorkerConfig, WorldWorker},
 };
@@ -343,6 +344,25 @@ fn a_hand_over_that_dies_at_any_await_is_a_crash_like_any_other() {
         (0..2).for_each(|world| send(&rig, world, 1));
         rig.executor.run_for(SECOND * 25);
         (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {polls} polls"));
+    }
+}
+
+/// The holder in the process is told directly, and nobody else is: the hint must be there for whoever comes after it.
+#[test]
+fn what_was_told_to_the_holder_alone_is_found_when_it_dies() {
+    for pause_ms in (0..600).step_by(20) {
+        let rig = rig_with(pause_ms, 1);
+        let first = start(&rig, 1);
+        send(&rig, 0, 1);
+        rig.executor.run_for(SECOND / 10 + Duration::from_millis(pause_ms));
+        assert!(first.worker.holds(world_id(0)));
+        let ops = Ops::new(rig.plane.clone(), rig.universe, first.calls.clone()).beside(first.worker.clone());
+        rig.executor.block_on(async move { ops.enqueue_batch(world_id(0), vec![call("add n")]).await.unwrap() });
+        first.node.crash();
+        let _second = start(&rig, 2);
+        rig.executor.run_for(SECOND * 70);
+        assert_eq!(taken_of(&rig, 0), 2, "after {pause_ms} ms");
+        assert_eq!(hints(&rig), 0, "it settles in the end");
     }
 }
 
