@@ -15,6 +15,7 @@
 //! through a [`Plane`], so that the simulator runs the very same code.
 
 pub mod calls;
+mod direct;
 mod error;
 pub mod host;
 pub mod lifecycle;

@@ -29,7 +29,7 @@ const GROUP_BYTES: usize = 8 << 20;
 /// What a write takes in a frame besides key and value, with room to spare.
 const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
-const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
+const GROUP_COMMITS_MAX: usize = Stamp::ORDER_DIRECT as usize;
 
 /// A group with so few writes is put into the tree before the applier would have woken up.
 const STAGED_HERE_MAX: usize = 8;

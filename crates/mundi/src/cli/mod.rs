@@ -22,6 +22,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures: beside the raw limit of the disk, in one run.
+    Bench(mundi_bench::BenchArgs),
     /// Runs a whole universe in this process, on a folder: nothing to set up.
     Dev(ServerArgs),
     /// Runs chosen roles, for fleets.
@@ -29,6 +31,7 @@ enum Command {
     /// The configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    Sim(mundi_sim::cli::SimArgs),
     /// Tokens: who may do what.
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -93,6 +96,12 @@ pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 impl Command {
     async fn run(self) -> Outcome {
         match self {
+            // Both bring their own threads and runtimes, and nothing else happens in this process meanwhile.
+            Self::Bench(args) => tokio::task::block_in_place(|| {
+                let this = std::env::current_exe()?;
+                args.run(&this).map_err(|error| error.to_string().into())
+            }),
+            Self::Sim(args) => tokio::task::block_in_place(|| sim(&args)),
             Self::Dev(args) | Self::Server(args) => serve::run(&args.load()?).await,
             Self::Config(ConfigCommand::Show(args)) => {
                 print(&args.load()?.show()?);
@@ -101,6 +110,13 @@ impl Command {
             Self::Token(command) => command.run().await,
             Self::World(command) => command.run().await,
         }
+    }
+}
+
+fn sim(args: &mundi_sim::cli::SimArgs) -> Outcome {
+    match mundi_sim::cli::run(args, &mut std::io::stdout(), &mut std::io::stderr())? {
+        true => Ok(()),
+        false => Err("a promise was broken".into()),
     }
 }
 

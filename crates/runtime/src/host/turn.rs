@@ -3,6 +3,7 @@
 use super::WorldHost;
 use crate::{
     Plane, RuntimeError,
+    direct::{Direct, Taken, Ticket},
     error::NamesMissing,
     objects::{AtHand, fetch},
     recording::Answers,
@@ -19,11 +20,12 @@ use mundi_model::{
     record::{Body, InboxItem, Input, Payload, Record, Reply},
 };
 use mundi_store::{
-    Fence,
+    Fence, Refused,
     blob::Blobs,
     journal::{Batch, JournalError},
     keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
     protocol::{CommitCursor, CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    run_or_tell,
 };
 use std::collections::BTreeMap;
 
@@ -109,6 +111,7 @@ impl<P: Plane> WorldHost<P> {
         if self.world.is_paused() && input.more {
             self.look_ahead(&mut input, items_max).await?;
         }
+        let mut tickets = self.take_direct(&mut input, items_max);
         if input.items.is_empty() {
             return Ok(Progress::Idle);
         }
@@ -126,6 +129,8 @@ impl<P: Plane> WorldHost<P> {
             supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
         };
         let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
+        let waiting = input.items.len() - tickets.len();
+        let direct = turn.output().consumed.saturating_sub(waiting);
         if turn.output().records.is_empty() {
             // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
             let items = turn.keep().consumed;
@@ -147,11 +152,15 @@ impl<P: Plane> WorldHost<P> {
         }
         let mut commit = commit(plane, *fence, &input, &turn, answers, more)?;
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
-        plane.run(&commit).await?;
+        tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
+        if let Err(Refused { error, perhaps_applied }) = run_or_tell(plane.engine(), &**plane.clock(), &commit).await {
+            tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
+            return Err(error.into());
+        }
         if let Some(Consumed { through: new, .. }) = apart {
             plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new }).await?;
         }
-        let output = turn.keep();
+        let mut output = turn.keep();
         let bytes = output.records.iter().map(|record| record.len() as u64).sum();
         self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
         self.at_hand.trim();
@@ -162,6 +171,10 @@ impl<P: Plane> WorldHost<P> {
             tracing::debug!(seq = %item.seq, trace, "taken in");
         }
         let waited = Waited::of(taken, self.plane.now_ns());
+        if !tickets.is_empty() {
+            self.answer_direct(input.items.split_off(waiting), tickets, direct, &mut output);
+        }
+        let more = more || !self.direct.is_empty();
         Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
     }
 
@@ -189,6 +202,43 @@ impl<P: Plane> WorldHost<P> {
                 return Ok(cycled);
             }
         }
+    }
+
+    /// Appends what waits in memory to what was read from the inbox, if that was all of it. A paused world takes no event:
+    /// the inbox keeps those.
+    fn take_direct(&mut self, input: &mut TurnInput, items_max: usize) -> Vec<Ticket> {
+        if self.world.is_paused() {
+            self.direct.clear();
+        }
+        if input.more {
+            return Vec::new();
+        }
+        let room = items_max.saturating_sub(input.items.len()).min(self.direct.len());
+        // Who has lost patience has gone to the inbox; who is taken here must wait for the commit.
+        let claimed = |mut direct: Direct| direct.ticket.claim().then_some(direct);
+        let version = if planted(Mutant::DirectAhead) { input.version + 8 } else { input.version };
+        let direct = self.direct.drain(..room).filter_map(claimed);
+        let place = |(index, Direct { item, ticket })| {
+            input.items.push(TurnItem::direct(version, index, item));
+            ticket
+        };
+        (0u16..).zip(direct).map(place).collect()
+    }
+
+    /// Tells those whose items were taken, with the reply if there is one; the others wait on.
+    fn answer_direct(&mut self, items: Vec<TurnItem>, tickets: Vec<Ticket>, taken: usize, output: &mut TurnOutput) {
+        let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
+        let rest = direct.split_off(taken).into_iter().rev();
+        rest.for_each(|(TurnItem { item, .. }, ticket)| self.direct.push_front(Direct { item, ticket }));
+        let mut waiting: BTreeMap<_, _> = direct.into_iter().map(|(item, ticket)| (item.seq, ticket)).collect();
+        output.replies.retain(|Reply { to: seq, outcome }| match waiting.remove(seq) {
+            Some(ticket) => {
+                ticket.taken(Taken { seq: *seq, reply: Some(outcome.clone()) });
+                false
+            }
+            None => true,
+        });
+        waiting.into_iter().for_each(|(seq, ticket)| ticket.taken(Taken { seq, reply: None }));
     }
 
     fn check_head(&self, input: &TurnInput) -> Result<(), RuntimeError> {
