@@ -17,12 +17,12 @@ use mundi_kernel::{
 use mundi_model::{
     Code, Hash, Height, IntentHash, cbor, limits,
     mutants::{Mutant, planted},
-    record::{Body, InboxItem, Input, Payload, Record, Reply},
+    record::{Body, InboxItem, Input, Payload, Reply, Sealed},
 };
 use mundi_store::{
     Fence, Refused,
     blob::Blobs,
-    journal::{Batch, JournalError},
+    journal::Batch,
     keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
     protocol::{CommitCursor, CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
     run_or_tell,
@@ -150,7 +150,9 @@ impl<P: Plane> WorldHost<P> {
             turn.end_recording(intent);
             *recording = None;
         }
-        let mut commit = commit(plane, *fence, &input, &turn, answers, more)?;
+        let records = turn.take_records();
+        let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
+        let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
         if let Err(Refused { error, perhaps_applied }) = run_or_tell(plane.engine(), &**plane.clock(), &commit).await {
@@ -161,10 +163,9 @@ impl<P: Plane> WorldHost<P> {
             plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new }).await?;
         }
         let mut output = turn.keep();
-        let bytes = output.records.iter().map(|record| record.len() as u64).sum();
-        self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
+        self.tail.grow(count as u64, bytes, self.plane.now_ns());
         self.at_hand.trim();
-        let (items, records) = (output.consumed, output.records.len());
+        let (items, records) = (output.consumed, count);
         let taken = &input.items[..items];
         for item in taken {
             let trace = item.item.origin.trace.as_deref();
@@ -360,12 +361,11 @@ fn commit<P: Plane>(
     plane: &P,
     fence: Fence,
     input: &TurnInput,
-    turn: &Turn<'_>,
+    (turn, records): (&Turn<'_>, Vec<Sealed>),
     answers: Answers,
     more: bool,
 ) -> Result<CommitTurn, RuntimeError> {
     let output = turn.output();
-    let records = decode(fence, &output.records)?;
     let traces = Announced::of(&records);
     let now_ns = plane.now_ns();
     let publish = output.publish.iter().filter(|publish| !answers.contains(publish.intent.hash));
@@ -373,19 +373,10 @@ fn commit<P: Plane>(
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
     let taken = if planted(Mutant::CursorEarly) { input.items.len() } else { output.consumed };
     let consumed = Consumed::of(&input.items[..taken]);
-    let records = Batch::from_records(records)?;
+    let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);
     Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, ready: more, now_ns })
-}
-
-fn decode(fence: Fence, records: &[Vec<u8>]) -> Result<Vec<Record>, JournalError> {
-    let damaged = |cause: cbor::CborError| JournalError::RecordDamaged {
-        world: fence.world,
-        height: Height::GENESIS,
-        cause: cause.to_string(),
-    };
-    records.iter().map(|bytes| cbor::decode(bytes).map_err(damaged)).collect()
 }
 
 /// Where each intent of a turn is on record, and the trace of the item that led to it.
@@ -394,9 +385,9 @@ struct Announced {
 }
 
 impl Announced {
-    fn of(records: &[Record]) -> Self {
+    fn of(records: &[Sealed]) -> Self {
         let (mut intents, mut trace) = (BTreeMap::new(), None);
-        for record in records {
+        for record in records.iter().map(Sealed::record) {
             match &record.body {
                 Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
                 Body::Intent(intent) => {

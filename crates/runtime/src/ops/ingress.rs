@@ -68,12 +68,13 @@ impl<P: Plane> Ops<P> {
     async fn hand(
         &self,
         world: WorldId,
-        item: InboxItem,
+        mut item: InboxItem,
         idempotency_key: Option<&str>,
     ) -> Result<Result<Taken, InboxItem>, RuntimeError> {
         let Some(worker) = self.worker.as_ref().filter(|_| idempotency_key.is_none() && is_small_event(&item)) else {
             return Ok(Err(item));
         };
+        self.trace(&mut item);
         let wait = match worker.hand(world, item.clone()) {
             Ok(wait) => wait,
             Err(item) => return Ok(Err(item)),
@@ -97,13 +98,19 @@ impl<P: Plane> Ops<P> {
         })
     }
 
-    /// Puts items into a world's inbox, together and in their order. An item that belongs to no trace begins one.
-    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
-    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
-        for NewItem { item: InboxItem { origin, .. }, .. } in &mut items {
-            let trace = origin.trace.get_or_insert_with(|| TraceContext::root(self.plane.random()).to_string());
+    /// If anyone listens, an item that belongs to no trace begins one.
+    fn trace(&self, item: &mut InboxItem) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let root = || TraceContext::root(self.plane.random()).to_string();
+            let trace = item.origin.trace.get_or_insert_with(root);
             tracing::debug!(trace, "ingress");
         }
+    }
+
+    /// Puts items into a world's inbox, together and in their order.
+    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
+    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+        items.iter_mut().for_each(|new| self.trace(&mut new.item));
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
         match self.worker.as_ref().filter(|worker| worker.holds(world)) {
