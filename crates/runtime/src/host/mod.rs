@@ -17,8 +17,8 @@ use crate::{
     recording::Recording,
 };
 use mundi_kernel::World;
-use mundi_model::{Hash, Height, UniverseId, WorldId};
-use mundi_store::Fence;
+use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
+use mundi_store::{Fence, keyspace::notify::Seen};
 use std::collections::VecDeque;
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
@@ -35,6 +35,16 @@ pub struct WorldHost<P: Plane> {
     tail: Tail,
     /// Items that wait in memory for the next turn.
     direct: VecDeque<Direct>,
+    /// The inbox, when the last turn has left nothing in it.
+    drained: Option<Drained>,
+}
+
+/// An inbox without items after its cursor.
+#[derive(Debug, Clone)]
+struct Drained {
+    cursor: Option<InboxSeq>,
+    /// While the counter says this, nothing was enqueued.
+    notify: Seen,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.

@@ -1,6 +1,6 @@
 //! The turn: read, run the kernel, commit in one fenced transaction, keep (DESIGN, "The turn").
 
-use super::WorldHost;
+use super::{Drained, WorldHost};
 use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
@@ -23,8 +23,8 @@ use mundi_store::{
     Fence, Refused,
     blob::Blobs,
     journal::Batch,
-    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
-    protocol::{CommitCursor, CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
+    protocol::{CommitCursor, CommitTurn, Consumed, PeekInbox, ReadAhead, ReadTurn, TurnInput, TurnItem},
     run_or_tell,
 };
 use std::collections::BTreeMap;
@@ -105,14 +105,17 @@ impl<P: Plane> WorldHost<P> {
     /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
     #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head()))]
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
-        let (items_max, bytes_max) = (budget.items_max, limits::TURN_BYTES_MAX);
-        let mut input = self.plane.run(&ReadTurn { fence: self.fence, items_max, bytes_max }).await?.output;
-        self.check_head(&input)?;
+        let items_max = budget.items_max;
+        let mut input = self.read(items_max).await?;
         if self.world.is_paused() && input.more {
             self.look_ahead(&mut input, items_max).await?;
         }
-        let mut tickets = self.take_direct(&mut input, items_max);
+        let (mut tickets, waiting) = (Vec::new(), input.items.len());
+        if !input.more {
+            tickets = self.take_direct(&mut input, items_max);
+        }
         if input.items.is_empty() {
+            self.drained = Some(Drained { cursor: input.cursor, notify: input.notify });
             return Ok(Progress::Idle);
         }
         let mut arrivals = self.arrivals(&input.items);
@@ -129,7 +132,6 @@ impl<P: Plane> WorldHost<P> {
             supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
         };
         let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
-        let waiting = input.items.len() - tickets.len();
         let direct = turn.output().consumed.saturating_sub(waiting);
         if turn.output().records.is_empty() {
             // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
@@ -166,6 +168,9 @@ impl<P: Plane> WorldHost<P> {
         self.tail.grow(count as u64, bytes, self.plane.now_ns());
         self.at_hand.trim();
         let (items, records) = (output.consumed, count);
+        let cursor = commit.consumed.map(|consumed| consumed.through).or(input.cursor);
+        let drained = !input.more && items >= waiting;
+        self.drained = drained.then_some(Drained { cursor, notify: input.notify });
         let taken = &input.items[..items];
         for item in taken {
             let trace = item.item.origin.trace.as_deref();
@@ -205,14 +210,11 @@ impl<P: Plane> WorldHost<P> {
         }
     }
 
-    /// Appends what waits in memory to what was read from the inbox, if that was all of it. A paused world takes no event:
-    /// the inbox keeps those.
+    /// Appends what waits in memory to what was read from the inbox, which was all of it. A paused world takes no event: the
+    /// inbox keeps those.
     fn take_direct(&mut self, input: &mut TurnInput, items_max: usize) -> Vec<Ticket> {
         if self.world.is_paused() {
             self.direct.clear();
-        }
-        if input.more {
-            return Vec::new();
         }
         let room = items_max.saturating_sub(input.items.len()).min(self.direct.len());
         // Who has lost patience has gone to the inbox; who is taken here must wait for the commit.
@@ -240,6 +242,24 @@ impl<P: Plane> WorldHost<P> {
             None => true,
         });
         waiting.into_iter().for_each(|(seq, ticket)| ticket.taken(Taken { seq, reply: None }));
+    }
+
+    /// What the turn starts from. If items wait in memory and nothing was enqueued since the inbox was drained, one key says
+    /// so; head and cursor are what this host has made them, or the commit will find out.
+    async fn read(&mut self, items_max: usize) -> Result<TurnInput, RuntimeError> {
+        let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
+        if let Some(Drained { cursor, notify }) = self.drained.take().filter(|_| !self.direct.is_empty()) {
+            let peek = PeekInbox { universe: fence.universe, world: fence.world };
+            let peeked = self.plane.run(&peek).await?.output;
+            if peeked.notify == notify {
+                let head = JournalHead { height: self.world.head(), chain: self.world.chain() };
+                let (items, version) = (Vec::new(), peeked.version);
+                return Ok(TurnInput { head, cursor, version, items, more: false, notify });
+            }
+        }
+        let input = self.plane.run(&ReadTurn { fence, items_max, bytes_max }).await?.output;
+        self.check_head(&input)?;
+        Ok(input)
     }
 
     fn check_head(&self, input: &TurnInput) -> Result<(), RuntimeError> {

@@ -103,10 +103,13 @@ impl Protocol for CommitTurn {
             require_live(tx, universe, world).await?;
         }
         if let Some(consumed) = self.consumed {
-            let actual = inbox_cursor::read(tx, universe, world).await?;
-            plan_cursor(self.cursor, actual, consumed.through)?;
+            // Items that never stood in the inbox come after all that ever did: wherever the cursor is, it rises.
+            if consumed.depth.items > 0 {
+                let actual = inbox_cursor::read(tx, universe, world).await?;
+                plan_cursor(self.cursor, actual, consumed.through)?;
+                inbox_depth::subtract(tx, universe, world, consumed.depth)?;
+            }
             inbox_cursor::write(tx, universe, world, consumed.through)?;
-            inbox_depth::subtract(tx, universe, world, consumed.depth)?;
         }
         self.publish_effects(tx).await?;
         self.publish_timers(tx).await?;
