@@ -109,6 +109,9 @@ codes! {
     FolderVersion = "FOLDER_VERSION", Invalid, "A data folder was written in a format that this version does not read.";
     FolderDenied = "FOLDER_DENIED", Unavailable, "The process may not read or write the data folder.";
     EngineCorrupt = "ENGINE_CORRUPT", Corrupt, "Stored bytes are not what was written.";
+    DatabaseInvalid = "DATABASE_INVALID", Invalid, "A database's URL, password or permissions do not let it be used.";
+    DatabaseUnavailable = "DATABASE_UNAVAILABLE", Unavailable, "The database does not answer.";
+    DatabaseVersion = "DATABASE_VERSION", Invalid, "The tables in a database were made by a newer version of the program.";
     BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
     BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
 
