@@ -6,6 +6,8 @@
 //!
 //! This crate must never know what is stored in it: no world, no journal, no queue.
 
+#[cfg(feature = "postgres")]
+mod any;
 pub mod conformance;
 mod contract;
 pub mod embedded;
@@ -19,6 +21,8 @@ mod recent;
 mod watch;
 mod write_set;
 
+#[cfg(feature = "postgres")]
+pub use any::{AnyEngine, AnyTransaction};
 pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
 pub use embedded::Embedded;
 pub use error::{CommitError, EngineError};

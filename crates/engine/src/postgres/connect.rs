@@ -7,13 +7,13 @@ use super::{
 };
 use crate::EngineError;
 use futures_util::future::{Either, select};
-use std::{
-    future::poll_fn,
-    pin::pin,
-    sync::Arc,
-    time::Duration,
+use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    runtime::Handle,
+    sync::Notify,
+    time,
 };
-use tokio::{runtime::Handle, sync::Notify, time};
 use tokio_postgres::{AsyncMessage, Client, Connection, Socket, tls::TlsStream};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -151,9 +151,9 @@ impl Connector {
 }
 
 /// Carries a connection until its client is dropped or it breaks.
-async fn drive<T: TlsStream + Unpin>(mut connection: Connection<Socket, T>, heard: Option<Arc<Notify>>)
+async fn drive<T>(mut connection: Connection<Socket, T>, heard: Option<Arc<Notify>>)
 where
-    T: tokio::io::AsyncRead + tokio::io::AsyncWrite,
+    T: TlsStream + AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {

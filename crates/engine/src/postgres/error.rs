@@ -21,7 +21,8 @@ pub(super) fn passes(error: &Error) -> bool {
 /// Errors that this side finds, and that stay: TLS refused, a wrong password's form, a URL that lacks something.
 fn is_refusal_of_ours(error: &Error) -> bool {
     let text = error.to_string();
-    !error.is_closed() && (text.starts_with("error performing TLS handshake") || text.starts_with("authentication error"))
+    !error.is_closed()
+        && (text.starts_with("error performing TLS handshake") || text.starts_with("authentication error"))
 }
 
 /// An error that surely left nothing behind.

@@ -3,12 +3,7 @@
 //! A notification only says that there is something; what it is stands in `commits`. A look now and then finds what a
 //! notification did not tell: a pooler between us and the server swallows them.
 
-use super::{
-    Shared,
-    connect::Purpose,
-    error::refused,
-    writer::news_of,
-};
+use super::{Shared, connect::Purpose, error::refused, writer::news_of};
 use crate::EngineError;
 use mundi_model::limits;
 use std::{collections::VecDeque, sync::Arc, time::Duration};

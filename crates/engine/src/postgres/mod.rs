@@ -88,7 +88,8 @@ impl Postgres {
     }
 
     pub async fn open_with(url: &str, options: Options) -> Result<Self, EngineError> {
-        let handle = Handle::try_current().map_err(|error| EngineError::failed("opening outside of a runtime", error))?;
+        let handle =
+            Handle::try_current().map_err(|error| EngineError::failed("opening outside of a runtime", error))?;
         let connector = Connector::new(url, &options.schema, handle)?;
         let newest = schema::prepare(&connector).await?;
         let shared = Arc::new(Shared {

@@ -51,7 +51,8 @@ pub(super) async fn prepare(connector: &Connector) -> Result<u64, EngineError> {
         migrated?;
     }
     let newest = client.query_one("SELECT version FROM commits ORDER BY version DESC LIMIT 1", &[]).await;
-    let newest: i64 = newest.and_then(|row| row.try_get(0)).map_err(|error| refused("reading the newest version", error))?;
+    let newest: i64 =
+        newest.and_then(|row| row.try_get(0)).map_err(|error| refused("reading the newest version", error))?;
     warn_of_settings(&client).await;
     Ok(newest.unsigned_abs())
 }
@@ -59,13 +60,13 @@ pub(super) async fn prepare(connector: &Connector) -> Result<u64, EngineError> {
 /// The version of the tables, or `None` where there are none; a newer one than ours is an error.
 async fn found(client: &Client, schema: &str) -> Result<Option<i32>, EngineError> {
     let failed = |error| refused("looking for the tables", error);
-    let is_there = "SELECT to_regclass($1::text) IS NOT NULL";
-    let table = format!("\"{schema}\".tables");
-    let is_there: bool = client.query_one(is_there, &[&table]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
+    // By a look at the catalog itself: name lookups answer from a cache that does not hear of others within a transaction.
+    let is_there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = 'tables')";
+    let is_there: bool = client.query_one(is_there, &[&schema]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
     if !is_there {
         return Ok(None);
     }
-    let version = client.query_one("SELECT version FROM tables", &[]).await;
+    let version = client.query_one(&format!("SELECT version FROM \"{schema}\".tables"), &[]).await;
     let found: i32 = version.and_then(|row| row.try_get(0)).map_err(failed)?;
     if found > TABLES_VERSION {
         return Err(EngineError::DatabaseVersion { schema: schema.to_owned(), found, expected: TABLES_VERSION });
@@ -82,10 +83,10 @@ async fn migrate(client: &Client, schema: &str) -> Result<(), EngineError> {
     let found = found(client, schema).await?;
     if found.is_none() {
         // Asked for only where it is missing: who may use a schema need not be allowed to make one.
-        let missing = "SELECT to_regnamespace($1::text) IS NULL";
-        let quoted = format!("\"{schema}\"");
-        let missing: bool = client.query_one(missing, &[&quoted]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
-        let create = if missing { format!("CREATE SCHEMA {quoted};") } else { String::new() };
+        let missing = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)";
+        let missing: bool =
+            client.query_one(missing, &[&schema]).await.and_then(|row| row.try_get(0)).map_err(failed)?;
+        let create = if missing { format!("CREATE SCHEMA \"{schema}\";") } else { String::new() };
         let tables = "CREATE TABLE tables (version integer NOT NULL); INSERT INTO tables VALUES (0)";
         client.batch_execute(&format!("{create} {tables}")).await.map_err(failed)?;
     }

@@ -162,7 +162,9 @@ impl Sequencer {
             }
             None => {
                 let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
-                group.callers.fail(&CommitError::Unknown(EngineError::failed("waiting for the answer to a commit", silent)));
+                group
+                    .callers
+                    .fail(&CommitError::Unknown(EngineError::failed("waiting for the answer to a commit", silent)));
             }
         }
     }

@@ -24,7 +24,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-const MISSING: &str = "PostgreSQL is not installed: `cargo xtask services` installs it, or `apt-get install postgresql`";
+const MISSING: &str =
+    "PostgreSQL is not installed: `cargo xtask services` installs it, or `apt-get install postgresql`";
 /// Looks, two seconds apart, at which nobody used the shared server.
 const UNUSED_LOOKS: u32 = 10;
 
@@ -80,8 +81,9 @@ fn watch_over(home: &Path, cluster: &Cluster) {
         pg_ctl = program("pg_ctl").display(),
     );
     let mut command = cluster.owner.command("setsid");
-    command.args(["sh", "-c", &script]).current_dir(home);
-    command.spawn().expect("the script that stops the server again");
+    // In a session of its own, so that it outlives this process; `setsid` itself ends at once.
+    command.args(["--fork", "sh", "-c", &script]).current_dir(home);
+    command.status().expect("the script that stops the server again");
 }
 
 fn locked(path: &Path, how: FlockOperation) -> File {

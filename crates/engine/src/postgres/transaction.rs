@@ -31,7 +31,11 @@ pub struct PostgresTransaction {
 enum Snapshot {
     /// Nothing was read.
     None,
-    Taken { version: u64, lease: Lease, open: Open },
+    Taken {
+        version: u64,
+        lease: Lease,
+        open: Open,
+    },
     /// Its connection broke: what was read cannot be relied on, and no more can be.
     Lost,
 }

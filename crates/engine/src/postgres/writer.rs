@@ -154,8 +154,8 @@ impl Writer {
         Ok(rows)
     }
 
-    async fn query_unless_empty(&self, statement: &Statement, keys: &Vec<&[u8]>) -> Result<Vec<Row>, Error> {
-        if keys.is_empty() { Ok(Vec::new()) } else { self.client.query(statement, &[keys]).await }
+    async fn query_unless_empty(&self, statement: &Statement, keys: &[&[u8]]) -> Result<Vec<Row>, Error> {
+        if keys.is_empty() { Ok(Vec::new()) } else { self.client.query(statement, &[&keys]).await }
     }
 
     async fn ranges(&self, ranges: &[(Bytes, Bytes)]) -> Result<Vec<Vec<Row>>, Error> {
@@ -209,11 +209,11 @@ impl Writer {
         self.client.execute(statement, &[&puts.keys, &puts.values]).await.map(drop)
     }
 
-    async fn delete(&self, statement: &Statement, keys: &Vec<&[u8]>) -> Result<(), Error> {
+    async fn delete(&self, statement: &Statement, keys: &[&[u8]]) -> Result<(), Error> {
         if keys.is_empty() {
             return Ok(());
         }
-        self.client.execute(statement, &[keys]).await.map(drop)
+        self.client.execute(statement, &[&keys]).await.map(drop)
     }
 
     async fn note(&self, version: u64, footprint: &[u8]) -> Result<(), Error> {
