@@ -161,6 +161,7 @@ codes! {
     BlobSourceFailed = "BLOB_SOURCE_FAILED", Invalid, "The stream that an object was put from broke off.";
     BlobPutRaced = "BLOB_PUT_RACED", Conflict, "An object was swept away while the same bytes were being put.";
     ObjectsUrlInvalid = "OBJECTS_URL_INVALID", Invalid, "A URL names no object store that this build can open.";
+    ObjectsDenied = "OBJECTS_DENIED", Invalid, "The object store refuses: the bucket, the credentials or a permission is wrong.";
     ObjectsFailed = "OBJECTS_FAILED", Unavailable, "The object store could not read or write.";
     SegmentCorrupt = "SEGMENT_CORRUPT", Corrupt, "A segment is missing, or is not what was exported.";
     SegmentUnsafe = "SEGMENT_UNSAFE", Invalid, "A part of the journal may not leave the engine.";

@@ -21,6 +21,7 @@ mod config;
 mod delayed;
 mod edge;
 mod error;
+mod open;
 mod roles;
 mod universe;
 
@@ -28,6 +29,7 @@ pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
 pub use delayed::Delayed;
 pub use edge::{SystemClock, SystemEntropy};
 pub use error::NodeError;
+pub use open::{ConfiguredEngine, engine, objects as configured_objects};
 pub use universe::Universe;
 
 use crate::programs::{NamedProgram, Programs};
