@@ -68,6 +68,11 @@ pub struct NodeSection {
     pub lanes: usize,
     pub universes: BTreeSet<String>,
     pub drain_timeout_ms: u64,
+    /// How long a worker that went silent keeps its worlds. They are renewed four times as often.
+    pub lease_ttl_ms: u64,
+    /// What the machine's clock is made wrong by: only for tests.
+    #[serde(skip_serializing)]
+    pub clock_skew_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,9 +140,10 @@ impl EngineConfig {
 
 impl Default for NodeSection {
     fn default() -> Self {
-        let NodeConfig { roles, lanes, drain_timeout, .. } = NodeConfig::default();
+        let NodeConfig { roles, lanes, drain_timeout, lease_ttl, .. } = NodeConfig::default();
         let universes = [DEFAULT_UNIVERSE.to_owned()].into();
-        Self { roles, worker: None, lanes, universes, drain_timeout_ms: millis(drain_timeout) }
+        let (drain_timeout_ms, lease_ttl_ms) = (millis(drain_timeout), millis(lease_ttl));
+        Self { roles, worker: None, lanes, universes, drain_timeout_ms, lease_ttl_ms, clock_skew_ms: 0 }
     }
 }
 
@@ -183,6 +189,9 @@ impl Coded for ConfigError {
         Code::ConfigInvalid
     }
 }
+
+/// Below this, a pause of the machine or of the database costs worlds.
+const LEASE_TTL_MS_MIN: u64 = 1_000;
 
 /// Keys are few levels deep; what is masked stands here.
 const SECRETS: [(&str, &str); 1] = [("llm", "api_key")];
@@ -285,6 +294,7 @@ impl Config {
             },
             llm: llm.transpose()?,
             drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
+            lease_ttl: Duration::from_millis(self.node.lease_ttl_ms.max(LEASE_TTL_MS_MIN)),
             ..NodeConfig::default()
         })
     }

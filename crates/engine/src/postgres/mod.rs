@@ -105,6 +105,18 @@ impl Postgres {
     }
 }
 
+impl Postgres {
+    /// How far the database's clock is ahead of this one, which counts nanoseconds since 1970; and how wrong that may be.
+    ///
+    /// Processes of a fleet agree on the time by agreeing with their database.
+    pub async fn clock_ahead_ns(&self, own_now_ns: impl Fn() -> u64) -> Result<(i64, u64), EngineError> {
+        let (before, database_us, after) = self.0.shared.pool.now_us(&own_now_ns).await?;
+        let trip_ns = after.saturating_sub(before);
+        let own_ns = i64::try_from(before + trip_ns / 2).unwrap_or(i64::MAX);
+        Ok((database_us.saturating_mul(1_000).saturating_sub(own_ns), trip_ns / 2))
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.follower.abort();

@@ -48,6 +48,14 @@ impl Pool {
         idle.pop()
     }
 
+    /// The server's clock, in microseconds since 1970, with a call before and after the question.
+    pub(super) async fn now_us<T>(self: &Arc<Self>, mark: impl Fn() -> T) -> Result<(T, i64, T), EngineError> {
+        let lease = self.lease().await?;
+        let before = mark();
+        let now_us = lease.reader.now_us().await.map_err(|error| refused("asking for the time", error))?;
+        Ok((before, now_us, mark()))
+    }
+
     /// The newest value of a key, outside of any transaction.
     pub(super) async fn peek(self: &Arc<Self>, read: &Read) -> Result<Option<Bytes>, EngineError> {
         let lease = self.lease().await?;

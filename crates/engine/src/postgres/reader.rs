@@ -37,6 +37,7 @@ struct Statements {
     descending: Statement,
     ascending_bounded: Statement,
     descending_bounded: Statement,
+    clock: Statement,
 }
 
 /// Both tables as one, in order. The second is empty but for keys that no index holds.
@@ -75,16 +76,17 @@ impl Reader {
             bounded(&descending, "DESC"),
             ascending,
             descending,
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint".to_owned(),
         ];
         let prepared = try_join_all(texts.iter().map(|text| client.prepare(text))).await;
         let prepared = prepared.map_err(|error| refused("preparing to read", error))?;
-        let Ok([newest, get, get_long, ascending_bounded, descending_bounded, ascending, descending]) =
-            <[Statement; 7]>::try_from(prepared)
+        let Ok([newest, get, get_long, ascending_bounded, descending_bounded, ascending, descending, clock]) =
+            <[Statement; 8]>::try_from(prepared)
         else {
             return Err(EngineError::Closed); // one statement for each text
         };
         let statements =
-            Statements { newest, get, get_long, ascending, descending, ascending_bounded, descending_bounded };
+            Statements { newest, get, get_long, ascending, descending, ascending_bounded, descending_bounded, clock };
         Ok(Self { client, statements })
     }
 
@@ -100,6 +102,11 @@ impl Reader {
         begun?;
         let version: i64 = newest?.try_get(0)?;
         Ok((version.unsigned_abs(), rows?))
+    }
+
+    /// The server's clock.
+    pub(super) async fn now_us(&self) -> Result<i64, Error> {
+        self.client.query_one(&self.statements.clock, &[]).await?.try_get(0)
     }
 
     /// Ends the snapshot. The answer is not waited for: the connection answers in order.

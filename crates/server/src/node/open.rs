@@ -1,6 +1,6 @@
 //! From a configuration to a node: which engine, which objects.
 
-use super::{Node, NodeConfig, NodeError};
+use super::{FleetClock, Node, NodeConfig, NodeError};
 use crate::{
     config::{Config, ConfigError},
     programs::Programs,
@@ -9,8 +9,16 @@ use mundi_engine::Embedded;
 #[cfg(feature = "postgres")]
 use mundi_engine::{AnyEngine, Postgres, postgres};
 use mundi_model::WorkerId;
+use mundi_runtime::Plane;
 use mundi_store::objects::{self, Objects};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Machines' clocks drift by milliseconds in such a time.
+const SET_RIGHT_EVERY: Duration = Duration::from_secs(30);
 
 /// The engine of a node that a configuration describes.
 #[cfg(feature = "postgres")]
@@ -32,8 +40,35 @@ impl Node<ConfiguredEngine> {
         // that no other has.
         let own = if config.engine.is_shared() { None } else { WorkerId::new(1) };
         let node = NodeConfig { worker: node.worker.or(own), ..node };
-        Self::start(engine, objects, programs, node).await
+        let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
+        set_right(&clock, &engine).await?;
+        let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;
+        let engine = node.plane().engine.clone();
+        node.plane().spawner().spawn(Box::pin(async move {
+            loop {
+                tokio::time::sleep(SET_RIGHT_EVERY).await;
+                if let Err(error) = set_right(&clock, &engine).await {
+                    tracing::debug!(%error, "the database was not asked for the time");
+                }
+            }
+        }));
+        Ok(node)
     }
+}
+
+/// Processes that share a database share its clock.
+#[cfg(feature = "postgres")]
+async fn set_right(clock: &FleetClock, engine: &ConfiguredEngine) -> Result<(), NodeError> {
+    if let AnyEngine::Postgres(engine) = engine {
+        let (ahead_ns, uncertain_ns) = engine.clock_ahead_ns(|| clock.own_now_ns()).await?;
+        clock.set_right(ahead_ns, uncertain_ns);
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn set_right(_clock: &FleetClock, _engine: &ConfiguredEngine) -> Result<(), NodeError> {
+    Ok(())
 }
 
 /// The engine that the configuration names.
