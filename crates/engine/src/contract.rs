@@ -24,6 +24,9 @@ pub trait Engine: Clone + Send + Sync + 'static {
     type Transaction: Transaction;
 
     /// Opens a transaction on the newest acknowledged state.
+    ///
+    /// Which state that is may be decided as late as by its first read: then it sees what was committed in between, and
+    /// one that reads nothing costs nothing. Whoever wants to be sure of the moment reads.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send;
 
     /// Completes once the value under `key` differs from `seen`, at once if it does already.

@@ -92,6 +92,9 @@ async fn once<E: Engine, P: Protocol>(engine: &E, protocol: &P) -> Result<Done<P
 fn is_retryable(error: &StoreError, on_unknown: OnUnknown) -> bool {
     match error {
         StoreError::Commit(CommitError::Conflict) | StoreError::Engine(EngineError::TooOld) => true,
+        // Surely not applied. The engine has waited for its database for some seconds already.
+        StoreError::Engine(EngineError::DatabaseUnavailable { .. })
+        | StoreError::Commit(CommitError::Engine(EngineError::DatabaseUnavailable { .. })) => true,
         StoreError::Commit(CommitError::Unknown(_)) => on_unknown == OnUnknown::RunAgain,
         _ => false,
     }

@@ -4,7 +4,7 @@ use super::Outcome;
 use mundi_server::{
     api::{Api, router},
     config::Config,
-    node::{Node, Role},
+    node::{ConfiguredEngine, Node, Role},
     programs::Programs,
     serve::{Server, tls},
 };
@@ -15,12 +15,16 @@ pub(super) async fn run(config: &Config) -> Outcome {
     let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let mut signals = Signals::new()?;
-    let node = Node::open(&config.data.folder, Programs::builtin(), config.node()?).await?;
+    let node = Node::open_configured(config, Programs::builtin()).await?;
     let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &node).await?) } else { None };
     match &server {
         Some(server) => {
             let scheme = if config.api.tls.key.is_some() { "https" } else { "http" };
-            eprintln!("mundi: data in {}", config.data.folder.display());
+            if config.engine.is_shared() {
+                eprintln!("mundi: worker {} of a fleet", node.worker());
+            } else {
+                eprintln!("mundi: data in {}", config.data.folder.display());
+            }
             eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
         }
         None => eprintln!("mundi: running without an API"),
@@ -39,7 +43,7 @@ pub(super) async fn run(config: &Config) -> Outcome {
 
 async fn start(
     config: &Config,
-    node: &Node<mundi_engine::Embedded>,
+    node: &Node<ConfiguredEngine>,
 ) -> Result<Server, Box<dyn std::error::Error + Send + Sync>> {
     let tls = tls(&config.api.tls)?;
     let api = Api::new(node.clone(), config.api_limits(), config.access());
@@ -51,7 +55,7 @@ async fn start(
 }
 
 /// Worlds are handed over while the last answers go out.
-async fn drain(node: &Node<mundi_engine::Embedded>, server: Option<&Server>) {
+async fn drain(node: &Node<ConfiguredEngine>, server: Option<&Server>) {
     node.leave();
     if let Some(server) = server {
         // Calls that wait need their worlds: requests end before the worlds do, or are given up on.

@@ -40,6 +40,8 @@ pub struct NodeConfig {
     pub process: Option<ProcessConfig>,
     /// How long a drain may take before what is left is dropped; leases run out by themselves then.
     pub drain_timeout: Duration,
+    /// How long a worker that went silent keeps its worlds; they are renewed four times as often.
+    pub lease_ttl: Duration,
 }
 
 /// The universe that is there without being asked for.
@@ -57,6 +59,7 @@ impl Default for NodeConfig {
             llm: None,
             process: None,
             drain_timeout: Duration::from_secs(30),
+            lease_ttl: Duration::from_secs(20),
         }
     }
 }
