@@ -10,7 +10,7 @@ use mundi_kernel::{
     registry::native_descriptor,
 };
 use mundi_model::{Hash, Value, cbor};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Programs for a node. What is registered here is put into every universe that the node serves.
 #[derive(Default)]
@@ -43,6 +43,11 @@ impl Programs {
     /// The ones that come with Mundi.
     pub fn builtin() -> Self {
         Self::new().native("counter", 1, counter::Counter, counter::declare).native("kv", 1, kv::Kv, kv::declare)
+    }
+
+    /// What they run as, without a node: to verify a file.
+    pub fn into_registry(self) -> Arc<Registry> {
+        Arc::new(self.registry)
     }
 
     /// Adds a native program; `declare` says what it takes in and may ask for.
