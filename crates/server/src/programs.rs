@@ -2,6 +2,7 @@
 
 mod counter;
 mod kv;
+mod steps;
 
 use mundi_kernel::{
     Registry,
@@ -42,7 +43,10 @@ impl Programs {
 
     /// The ones that come with Mundi.
     pub fn builtin() -> Self {
-        Self::new().native("counter", 1, counter::Counter, counter::declare).native("kv", 1, kv::Kv, kv::declare)
+        Self::new()
+            .native("counter", 1, counter::Counter, counter::declare)
+            .native("kv", 1, kv::Kv, kv::declare)
+            .native("steps", 1, steps::Steps, steps::declare)
     }
 
     /// What they run as, without a node: to verify a file.

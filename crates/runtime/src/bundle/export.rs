@@ -68,11 +68,7 @@ struct Plan {
 }
 
 /// Reads the history once, for what it refers to.
-async fn plan<E: Engine>(
-    plane: &NodePlane<E>,
-    universe: UniverseId,
-    world: WorldId,
-) -> Result<Plan, RuntimeError> {
+async fn plan<E: Engine>(plane: &NodePlane<E>, universe: UniverseId, world: WorldId) -> Result<Plan, RuntimeError> {
     let missing = || WorldError::NotFound { universe, world };
     // The baseline first: it moves up, and the head that is read after it is never below.
     let baseline = plane.run(&DescribeWorld { universe, world }).await?.output.baseline.ok_or_else(missing)?;
@@ -156,7 +152,8 @@ impl<E: Engine, S: FrameSink> Export<'_, E, S> {
                 } else if entered.insert(hash)
                     && let Some(refs) = self.refs(hash, plan.manifests.contains(&hash)).await?
                 {
-                    let next: Vec<_> = refs.iter().filter(|hash| !entered.contains(hash)).map(|hash| (*hash, None)).collect();
+                    let next: Vec<_> =
+                        refs.iter().filter(|hash| !entered.contains(hash)).map(|hash| (*hash, None)).collect();
                     path.push((hash, Some(refs)));
                     path.extend(next);
                 }
@@ -211,7 +208,11 @@ impl<E: Engine, S: FrameSink> Export<'_, E, S> {
 
     async fn close(&mut self, frame: &mut Frame) -> Result<(), RuntimeError> {
         let Frame { objects, .. } = std::mem::take(frame);
-        if objects.is_empty() { Ok(()) } else { self.frame(Kind::Objects, 0, objects.len(), &cbor::encode(&objects)).await }
+        if objects.is_empty() {
+            Ok(())
+        } else {
+            self.frame(Kind::Objects, 0, objects.len(), &cbor::encode(&objects)).await
+        }
     }
 
     async fn records(&mut self, world: WorldId, head: Height) -> Result<(), RuntimeError> {

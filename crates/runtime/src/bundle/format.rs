@@ -93,7 +93,11 @@ pub(super) struct Large {
 /// The canonical bytes of one record.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
-pub(super) struct Sealed(#[cbor(with = "minicbor::bytes")] #[n(0)] pub(super) Vec<u8>);
+pub(super) struct Sealed(
+    #[cbor(with = "minicbor::bytes")]
+    #[n(0)]
+    pub(super) Vec<u8>,
+);
 
 /// What a whole bundle holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
@@ -125,7 +129,9 @@ mod tests {
             let lineage = lineage.iter().map(|(world, from)| Ancestor { world: id(*world), from: Height::new(*from) });
             let (universe, head) = (UniverseId::from_bytes([9; 16]), Height::new(90));
             let (world, chain, baseline) = (id(1), Hash::of(b""), baseline.clone());
-            Header { format: FORMAT, universe, world, head, chain, lineage: lineage.collect(), baseline }.own_from().get()
+            Header { format: FORMAT, universe, world, head, chain, lineage: lineage.collect(), baseline }
+                .own_from()
+                .get()
         };
         assert_eq!(own_from(&[(1, 0)]), 0);
         assert_eq!(own_from(&[(2, 0), (1, 7)]), 7);

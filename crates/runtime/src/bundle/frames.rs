@@ -126,9 +126,10 @@ impl<R: Read> FrameReader<R> {
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), BundleError> {
         let offset = self.offset;
         self.source.read_exact(buffer).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => {
-                BundleError::Frame { offset, what: "the file ends within it, or before the end of the bundle".to_owned() }
-            }
+            std::io::ErrorKind::UnexpectedEof => BundleError::Frame {
+                offset,
+                what: "the file ends within it, or before the end of the bundle".to_owned(),
+            },
             _ => BundleError::Unreadable { offset, cause: error.to_string() },
         })?;
         self.offset += buffer.len() as u64;

@@ -24,6 +24,6 @@ mod verify;
 pub use error::BundleError;
 pub use export::{ExportedBundle, FrameSink, export};
 pub use format::{Ancestor, Header};
-pub use import::{Imported, ImportRequest, import};
+pub use import::{ImportRequest, Imported, import};
 pub use open::Bundle;
 pub use verify::Proof;

@@ -162,7 +162,8 @@ impl<R: Read + Seek> Bundle<R> {
 
     fn frame_at(&self, mark: Mark) -> Result<(Frame, Mark), BundleError> {
         let source = &mut self.source.lock().read;
-        let unreadable = |error: std::io::Error| BundleError::Unreadable { offset: mark.offset, cause: error.to_string() };
+        let unreadable =
+            |error: std::io::Error| BundleError::Unreadable { offset: mark.offset, cause: error.to_string() };
         source.seek(SeekFrom::Start(mark.offset)).map_err(unreadable)?;
         let mut reader = FrameReader::resume(source, mark);
         let frame = reader.next()?;
@@ -235,10 +236,12 @@ fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(BTreeMap<Hash, 
         let mark = reader.mark();
         let frame = reader.next()?;
         let wrong = |what: String| BundleError::Frame { offset: frame.offset, what };
-        let known = |objects: &BTreeMap<Hash, Place>, refs: &[Hash]| match refs.iter().find(|hash| !objects.contains_key(hash)) {
-            Some(hash) => Err(wrong(format!("an object refers to {hash}, which does not stand before it"))),
-            None => Ok(()),
-        };
+        let known =
+            |objects: &BTreeMap<Hash, Place>, refs: &[Hash]| match refs.iter().find(|hash| !objects.contains_key(hash))
+            {
+                Some(hash) => Err(wrong(format!("an object refers to {hash}, which does not stand before it"))),
+                None => Ok(()),
+            };
         match frame.kind {
             Kind::Objects => {
                 let packed: Vec<Packed> = expect(&frame, Kind::Objects)?;

@@ -17,7 +17,7 @@ mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
-pub use rehearse::{Rehearsed, RehearseRequest};
+pub use rehearse::{RehearseRequest, Rehearsed};
 pub use snapshots::Upkeep;
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;

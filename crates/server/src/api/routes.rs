@@ -1,8 +1,8 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Problem, access, blobs, bundles, dead_letters, effects, events, health, journal, programs, snapshots, state, tasks,
-    timers, tokens, universes, verify, workers, worlds,
+    Api, Problem, access, blobs, bundles, dead_letters, effects, events, health, journal, programs, snapshots, state,
+    tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Json, Router,
