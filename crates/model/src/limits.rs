@@ -127,6 +127,24 @@ pub const SEGMENT_FOOTER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Hot keys deleted by one transaction after an export: small enough that the foreground does not notice.
 pub const SEGMENT_DELETE_CHUNK: u64 = 1_000;
 
+/// What a frame of a bundle holds before compression, before it is closed: what a reader of one object pays.
+pub const BUNDLE_FRAME_BYTES: usize = 256 * 1024;
+
+/// A frame of a bundle never holds more before compression: what a reader allocates for one whose length lies.
+pub const BUNDLE_FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Objects from this size on are cut into frames of their own, so that a bundle is written and read in little memory.
+pub const BUNDLE_PART_BYTES: usize = 1024 * 1024;
+
+/// Records of one frame: a damaged frame names so many heights at most.
+pub const BUNDLE_RECORDS_MAX: usize = 256;
+
+/// Snapshots that a bundle carries, the newest of them and the first: what one transaction indexes when it arrives.
+pub const BUNDLE_SNAPSHOTS_MAX: usize = 1_000;
+
+/// What a server takes in as one bundle: it is written to its disk before it is believed.
+pub const BUNDLE_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+
 /// A journal record is one value of an engine, with room for what the store adds.
 pub const RECORD_BYTES_MAX: usize = 90_000;
 
