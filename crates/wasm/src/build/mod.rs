@@ -1,0 +1,5 @@
+//! From a folder with sources to a component.
+
+mod component;
+
+pub use component::componentize;

@@ -1,0 +1,7 @@
+//! Components as programs: that they run as native ones do, and that hostile ones are bounded.
+
+mod guest;
+mod hostile;
+mod rig;
+mod runs;
+mod upload;
