@@ -5,12 +5,13 @@ mod kv;
 
 use mundi_kernel::{
     Registry,
+    loader::Loader,
     manifest::{Manifest, Schema},
     program::{Failure, Program},
     registry::native_descriptor,
 };
 use mundi_model::{Hash, Value, cbor};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Programs for a node. What is registered here is put into every universe that the node serves.
 #[derive(Default)]
@@ -43,6 +44,12 @@ impl Programs {
     /// The ones that come with Mundi.
     pub fn builtin() -> Self {
         Self::new().native("counter", 1, counter::Counter, counter::declare).native("kv", 1, kv::Kv, kv::declare)
+    }
+
+    /// Programs that are uploaded are run by this: components, say.
+    pub fn with_loader(mut self, loader: Arc<dyn Loader>) -> Self {
+        self.registry.set_loader(loader);
+        self
     }
 
     /// Adds a native program; `declare` says what it takes in and may ask for.

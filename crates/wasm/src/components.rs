@@ -8,9 +8,9 @@ use crate::{
     program::{ComponentProgram, Linked},
 };
 use mundi_kernel::{
-    LoadError, Objects,
+    LoadError, MemoryObjects, Objects,
     loader::{Loader, Readiness},
-    manifest::{Manifest, ManifestError, WasmLimits},
+    manifest::{CompiledManifest, Manifest, ManifestError, WasmLimits},
     program::{Event, Failure, Host, Program, View},
 };
 use mundi_model::{Code, Hash, limits};
@@ -215,6 +215,17 @@ impl Made {
     }
 }
 
+/// A description whose schemas do not compile would be refused later, and by then nobody is there to hear why.
+fn check_schemas(offered: Manifest) -> Result<Manifest, ManifestError> {
+    let mut objects = MemoryObjects::new();
+    let hash = objects.put(offered.to_bytes());
+    match CompiledManifest::load(&objects, hash) {
+        // A schema that is an object of its own is looked for when the manifest is stored.
+        Ok(_) | Err(ManifestError::Load(_)) => Ok(offered),
+        Err(error) => Err(error),
+    }
+}
+
 /// How far a component is.
 enum Stage {
     Queued,
@@ -345,7 +356,7 @@ impl Workshop {
         let linked = Arc::new(Linked::new(&component).map_err(failed)?);
         let described = linked.describe(&limits, self.wall)?;
         let offered = Offer::parse(&described).and_then(|offer| offer.manifest(program));
-        let offered = offered.map_err(|error| error.to_string())?;
+        let offered = offered.and_then(check_schemas).map_err(|error| error.to_string())?;
         let linked = Mutex::new([(limits.stack_bytes_max, linked)].into());
         let made = Made { component, offered, linked };
         made.check_fits(&made.offered.wasm.as_ref().map_or(limits, |wasm| wasm.limits)).map_err(|e| e.to_string())?;

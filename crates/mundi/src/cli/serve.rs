@@ -5,7 +5,6 @@ use mundi_server::{
     api::{Api, router},
     config::Config,
     node::{Node, Role},
-    programs::Programs,
     serve::{Server, tls},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,7 +14,7 @@ pub(super) async fn run(config: &Config) -> Outcome {
     let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let mut signals = Signals::new()?;
-    let node = Node::open(&config.data.folder, Programs::builtin(), config.node()?).await?;
+    let node = Node::open(&config.data.folder, mundi::programs(&config.data.folder)?, config.node()?).await?;
     let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &node).await?) } else { None };
     match &server {
         Some(server) => {

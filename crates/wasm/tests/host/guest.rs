@@ -3,16 +3,16 @@
 use mundi_wasm::build::componentize;
 
 /// What a guest says about itself unless it lies: one event, one effect, one query.
-pub const OFFER: &str = r#"{"events":{"go":true},"effects":{"http.get":{}},"queries":{"ask":true}}"#;
+pub(crate) const OFFER: &str = r#"{"events":{"go":true},"effects":{"http.get":{}},"queries":{"ask":true}}"#;
 
 /// A guest in the making: each part has a harmless default.
-pub struct Guest {
-    pub offer: String,
+pub(crate) struct Guest {
+    pub(crate) offer: String,
     /// Other definitions: imports come from `IMPORTS`.
-    pub extra: String,
-    pub handle: String,
-    pub query: String,
-    pub memory: &'static str,
+    pub(crate) extra: String,
+    pub(crate) handle: String,
+    pub(crate) query: String,
+    pub(crate) memory: &'static str,
 }
 
 impl Default for Guest {
@@ -47,15 +47,15 @@ const TEXTS: &str = r#"
 "#;
 
 impl Guest {
-    pub fn handling(handle: &str) -> Self {
+    pub(crate) fn handling(handle: &str) -> Self {
         Self { handle: handle.to_owned(), ..Self::default() }
     }
 
-    pub fn asked(query: &str) -> Self {
+    pub(crate) fn asked(query: &str) -> Self {
         Self { query: query.to_owned(), ..Self::default() }
     }
 
-    pub fn core(&self) -> Vec<u8> {
+    pub(crate) fn core(&self) -> Vec<u8> {
         let Self { offer, extra, handle, query, memory } = self;
         let escaped: String = offer.bytes().map(|byte| format!("\\{byte:02x}")).collect();
         let text = format!(
@@ -85,13 +85,13 @@ impl Guest {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    pub fn component(&self) -> Vec<u8> {
+    pub(crate) fn component(&self) -> Vec<u8> {
         componentize(&self.core()).unwrap()
     }
 }
 
 /// Counts its events in the cell `cell`, as one byte, and replies with the count as CBOR (up to 23).
-pub fn counter() -> Guest {
+pub(crate) fn counter() -> Guest {
     Guest::handling(
         r#"
         (call $get (i32.const 512) (i32.const 4) (i32.const 256))

@@ -2,6 +2,7 @@
 
 mod guest;
 mod hostile;
+mod repository;
 mod rig;
 mod runs;
 mod upload;

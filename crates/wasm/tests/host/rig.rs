@@ -13,24 +13,24 @@ use mundi_model::{
 use mundi_wasm::{Components, ComponentsConfig};
 use std::sync::Arc;
 
-pub struct Rig {
-    pub objects: MemoryObjects,
-    pub registry: Arc<Registry>,
-    pub components: Arc<Components>,
-    pub world: World,
-    pub records: Vec<Vec<u8>>,
+pub(crate) struct Rig {
+    pub(crate) objects: MemoryObjects,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) components: Arc<Components>,
+    pub(crate) world: World,
+    pub(crate) records: Vec<Vec<u8>>,
     next: u64,
 }
 
-pub fn components() -> Arc<Components> {
+pub(crate) fn components() -> Arc<Components> {
     components_with(ComponentsConfig::default())
 }
 
-pub fn components_with(config: ComponentsConfig) -> Arc<Components> {
+pub(crate) fn components_with(config: ComponentsConfig) -> Arc<Components> {
     Arc::new(Components::open(config).unwrap())
 }
 
-pub fn registry(components: &Arc<Components>) -> Arc<Registry> {
+pub(crate) fn registry(components: &Arc<Components>) -> Arc<Registry> {
     let mut registry = Registry::new();
     registry.set_loader(components.clone());
     Arc::new(registry)
@@ -38,11 +38,11 @@ pub fn registry(components: &Arc<Components>) -> Arc<Registry> {
 
 impl Rig {
     /// A world of the component, as its description wants it.
-    pub fn new(component: &[u8]) -> Self {
+    pub(crate) fn new(component: &[u8]) -> Self {
         Self::with(&components(), component, |_| {}).unwrap()
     }
 
-    pub fn with(
+    pub(crate) fn with(
         components: &Arc<Components>,
         component: &[u8],
         adjust: impl FnOnce(&mut Manifest),
@@ -52,7 +52,11 @@ impl Rig {
         Self::of(components, component, &manifest)
     }
 
-    pub fn of(components: &Arc<Components>, component: &[u8], manifest: &Manifest) -> Result<Self, ManifestError> {
+    pub(crate) fn of(
+        components: &Arc<Components>,
+        component: &[u8],
+        manifest: &Manifest,
+    ) -> Result<Self, ManifestError> {
         components.check(manifest)?;
         let mut objects = MemoryObjects::new();
         objects.put(component.to_vec());
@@ -64,21 +68,21 @@ impl Rig {
         Ok(Self { objects, registry, components: components.clone(), world, records: vec![first], next: 1 })
     }
 
-    pub fn manifest(&self) -> Hash {
+    pub(crate) fn manifest(&self) -> Hash {
         self.world.manifest().hash
     }
 
     /// One event, in a turn of its own.
-    pub fn send(&mut self, schema: &str, value: serde_json::Value) -> Result<TurnOutput, TurnError> {
+    pub(crate) fn send(&mut self, schema: &str, value: serde_json::Value) -> Result<TurnOutput, TurnError> {
         let value = Payload::Inline(cbor::encode(&Value::from(value)));
         self.take(Input::Event { schema: schema.to_owned(), value, key: None })
     }
 
-    pub fn go(&mut self) -> TurnOutput {
+    pub(crate) fn go(&mut self) -> TurnOutput {
         self.send("go", serde_json::Value::Null).unwrap()
     }
 
-    pub fn take(&mut self, input: Input) -> Result<TurnOutput, TurnError> {
+    pub(crate) fn take(&mut self, input: Input) -> Result<TurnOutput, TurnError> {
         let number = self.next;
         let origin =
             Origin { enqueued_at_ns: number, correlation_id: None, trace: None, wants_reply: true, sender: None };
@@ -97,7 +101,7 @@ impl Rig {
 }
 
 /// Why the step of a turn failed, if it did.
-pub fn failure(output: &TurnOutput) -> Option<StepFailed> {
+pub(crate) fn failure(output: &TurnOutput) -> Option<StepFailed> {
     output.records.iter().find_map(|bytes| match cbor::decode::<Record>(bytes).unwrap().body {
         Body::StepFailed(failed) => Some(failed),
         _ => None,
@@ -105,7 +109,7 @@ pub fn failure(output: &TurnOutput) -> Option<StepFailed> {
 }
 
 /// The code of the failure; the text goes to the test's output.
-pub fn failed(output: &TurnOutput) -> String {
+pub(crate) fn failed(output: &TurnOutput) -> String {
     let failed = failure(output).unwrap_or_else(|| panic!("the step went well"));
     println!("{}: {}", failed.code, failed.reason);
     failed.code
