@@ -3,13 +3,13 @@
 use crate::{
     cells::{Cells, Entry},
     intents::{self, FABRIC_SEND, OpenIntent, Place, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
-    meter::Meter,
+    meter::{Fault, Meter},
     objects::{Object, Objects},
     program::{EmitError, Host, Level, Outgoing, Stop, View},
     state::State,
 };
 use mundi_model::{
-    Hash, Height, InboxSeq, WorldId, cbor, limits,
+    Code, Hash, Height, InboxSeq, WorldId, cbor, limits,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
 
@@ -67,6 +67,14 @@ impl View for QueryView<'_> {
 
     fn charge(&mut self, units: u64) -> Result<(), Stop> {
         self.meter.charge(units)
+    }
+
+    fn exhaust(&mut self, what: &'static str) -> Stop {
+        self.meter.stop(Fault::Exhausted(what))
+    }
+
+    fn abandon(&mut self, code: Code, why: &str) -> Stop {
+        self.meter.abandon(code, why)
     }
 }
 
@@ -188,6 +196,14 @@ impl View for StepHost<'_> {
 
     fn charge(&mut self, units: u64) -> Result<(), Stop> {
         self.meter.charge(units)
+    }
+
+    fn exhaust(&mut self, what: &'static str) -> Stop {
+        self.meter.stop(Fault::Exhausted(what))
+    }
+
+    fn abandon(&mut self, code: Code, why: &str) -> Stop {
+        self.meter.abandon(code, why)
     }
 }
 

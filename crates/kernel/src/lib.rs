@@ -53,6 +53,7 @@ pub mod cells;
 pub mod fork;
 mod host;
 pub mod intents;
+pub mod loader;
 pub mod manifest;
 mod meter;
 pub mod objects;

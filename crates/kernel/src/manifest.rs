@@ -27,6 +27,75 @@ pub struct Manifest {
     pub limits: Limits,
     #[serde(default, skip_serializing_if = "OnFailure::is_default")]
     pub on_failure: OnFailure,
+    /// For a component: what runs it, and within which bounds. Nothing for a native program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wasm: Option<Wasm>,
+}
+
+/// How a component is run. All of it decides outcomes, and so it is pinned here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wasm {
+    /// The engine and its settings. A node with another engine does not run the world, rather than run it differently.
+    pub engine: String,
+    #[serde(default, skip_serializing_if = "WasmLimits::are_default")]
+    pub limits: WasmLimits,
+}
+
+/// Bounds of a component in one step. A manifest may tighten those of the kernel, and not widen them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WasmLimits {
+    /// Instructions, and bytes that one instruction moves.
+    pub fuel_max: u64,
+    pub memory_bytes_max: u64,
+    pub table_elements_max: u64,
+    /// A power of two.
+    pub stack_bytes_max: u64,
+}
+
+impl Default for WasmLimits {
+    fn default() -> Self {
+        Self {
+            fuel_max: 50_000_000,
+            memory_bytes_max: 128 << 20,
+            table_elements_max: limits::WASM_TABLE_ELEMENTS_MAX,
+            stack_bytes_max: 512 << 10,
+        }
+    }
+}
+
+impl WasmLimits {
+    fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn check(&self) -> Result<(), ManifestError> {
+        let stack = self.stack_bytes_max;
+        if !stack.is_power_of_two() || stack < limits::WASM_STACK_BYTES_MIN {
+            let min = limits::WASM_STACK_BYTES_MIN;
+            let why = format!("wasm.limits.stack_bytes_max is {stack}, not a power of two of at least {min}");
+            return Err(ManifestError::Invalid(why));
+        }
+        within(
+            "wasm.limits",
+            &[
+                ("fuel_max", self.fuel_max, limits::WASM_FUEL_MAX),
+                ("memory_bytes_max", self.memory_bytes_max, limits::WASM_MEMORY_BYTES_MAX),
+                ("table_elements_max", self.table_elements_max, limits::WASM_TABLE_ELEMENTS_MAX),
+                ("stack_bytes_max", stack, limits::WASM_STACK_BYTES_MAX),
+            ],
+        )
+    }
+}
+
+fn within(section: &str, bounds: &[(&str, u64, u64)]) -> Result<(), ManifestError> {
+    match bounds.iter().find(|(_, value, bound)| value > bound) {
+        Some((name, value, bound)) => {
+            Err(ManifestError::Invalid(format!("{section}.{name} is {value}, beyond the kernel's {bound}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// A JSON Schema: written out (an object, `true` or `false`), or the hash of one in the content store.
@@ -140,12 +209,7 @@ impl Limits {
             ("step_bytes_max", self.step_bytes_max, limits::STEP_BYTES_MAX),
             ("step_outputs_max", self.step_outputs_max, limits::STEP_OUTPUTS_MAX),
         ];
-        match bounds.iter().find(|(_, value, bound)| value > bound) {
-            Some((name, value, bound)) => {
-                Err(ManifestError::Invalid(format!("limits.{name} is {value}, beyond the kernel's {bound}")))
-            }
-            None => Ok(()),
-        }
+        within("limits", &bounds)
     }
 }
 
@@ -172,6 +236,11 @@ pub enum ManifestError {
     Invalid(String),
     #[error("no program {0} is registered here")]
     ProgramUnknown(Hash),
+    /// Its code cannot be run by any node of this version.
+    #[error("the program is refused: {0}")]
+    ProgramRefused(String),
+    #[error("the manifest names the engine `{named}`, and this node has `{here}`")]
+    EngineMismatch { named: String, here: String },
     #[error(transparent)]
     Load(#[from] LoadError),
 }
@@ -181,6 +250,8 @@ impl Coded for ManifestError {
         match self {
             Self::Invalid(_) => Code::ManifestInvalid,
             Self::ProgramUnknown(_) => Code::ProgramUnknown,
+            Self::ProgramRefused(_) => Code::ProgramRefused,
+            Self::EngineMismatch { .. } => Code::ProgramEngine,
             Self::Load(error) => error.code(),
         }
     }
@@ -196,6 +267,7 @@ impl Manifest {
             queries: BTreeMap::new(),
             limits: Limits::default(),
             on_failure: OnFailure::default(),
+            wasm: None,
         }
     }
 
@@ -214,6 +286,7 @@ impl Manifest {
         let value = json::from_canonical(bytes).map_err(|error| invalid(&error))?;
         let manifest: Self = serde_json::from_value(value).map_err(|error| invalid(&error))?;
         manifest.limits.check()?;
+        manifest.wasm.as_ref().map_or(Ok(()), |wasm| wasm.limits.check())?;
         Ok(manifest)
     }
 }

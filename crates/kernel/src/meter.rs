@@ -9,7 +9,7 @@ use crate::{
     objects::LoadError,
     program::{Level, Stop},
 };
-use mundi_model::limits;
+use mundi_model::{Code, limits};
 
 /// What a scan costs before it finds anything.
 const SCAN_CALLS: u64 = 16;
@@ -97,6 +97,11 @@ impl Meter {
         let left = self.output_bytes_left.checked_sub(inline_bytes as u64);
         self.output_bytes_left = left.ok_or_else(|| self.stop(Fault::Exhausted("output bytes")))?;
         Ok(())
+    }
+
+    /// Neither the program nor the budget ended the step: it is as if it had not begun.
+    pub(crate) fn abandon(&mut self, code: Code, why: &str) -> Stop {
+        self.stop(Fault::Load(LoadError::Abandoned { code, why: why.to_owned() }))
     }
 
     pub(crate) fn stop(&mut self, fault: Fault) -> Stop {

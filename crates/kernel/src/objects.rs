@@ -24,12 +24,19 @@ pub trait Objects {
     }
 }
 
-/// Why an object could not be had.
+/// Why what a step needs could not be had: an object, a program that is ready, the machine itself. Never an
+/// outcome: the turn did not happen, and is taken again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// Not at hand. A host that can fetch it does so and calls again.
     #[error("the object {0} is not at hand")]
     Missing(Hash),
+    /// A program that is being made ready to run. A host waits a little and calls again.
+    #[error("the program {0} is being prepared")]
+    Preparing(Hash),
+    /// This node gave the step up, for a reason that is not the program's.
+    #[error("the step was given up: {why}")]
+    Abandoned { code: Code, why: String },
     #[error("the object {hash} is damaged: {why}")]
     Corrupt { hash: Hash, why: String },
 }
@@ -44,6 +51,8 @@ impl Coded for LoadError {
     fn code(&self) -> Code {
         match self {
             Self::Missing(_) => Code::ObjectMissing,
+            Self::Preparing(_) => Code::ProgramPreparing,
+            Self::Abandoned { code, .. } => *code,
             Self::Corrupt { .. } => Code::CellsCorrupt,
         }
     }

@@ -82,6 +82,13 @@ pub trait View {
 
     /// Uses up budget for work that the host does not see, such as a guest's instructions.
     fn charge(&mut self, units: u64) -> Result<(), Stop>;
+
+    /// A budget that the host does not count is used up: the step fails, and that is on record.
+    fn exhaust(&mut self, what: &'static str) -> Stop;
+
+    /// The node cannot finish the step, for a reason that is not the program's: nothing of it is on record, and it
+    /// is run again.
+    fn abandon(&mut self, code: Code, why: &str) -> Stop;
 }
 
 /// What a step may do.
@@ -163,12 +170,19 @@ impl Coded for EmitError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Failure {
+    /// The code is part of the outcome, the reason is for people.
+    pub(crate) code: Code,
     pub reason: String,
 }
 
 impl Failure {
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { code: Code::ProgramFailed, reason: reason.into() }
+    }
+
+    /// The machine that runs the program stopped it: it did what no program may do.
+    pub fn trapped(reason: impl Into<String>) -> Self {
+        Self { code: Code::ProgramTrapped, reason: reason.into() }
     }
 }
 

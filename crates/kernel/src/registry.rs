@@ -4,7 +4,8 @@
 //! Several versions live side by side, because old heights replay with the version that ran then.
 
 use crate::{
-    manifest::{CompiledManifest, ManifestError},
+    loader::Loader,
+    manifest::{CompiledManifest, Manifest, ManifestError},
     objects::Objects,
     program::Program,
 };
@@ -21,6 +22,8 @@ const COMPILED_MAX: usize = 256;
 #[derive(Default)]
 pub struct Registry {
     programs: BTreeMap<Hash, Arc<dyn Program>>,
+    /// For programs that are no part of this process.
+    loader: Option<Arc<dyn Loader>>,
     /// By hash, so that what is kept here never shows in an outcome.
     compiled: Mutex<BTreeMap<Hash, Arc<CompiledManifest>>>,
 }
@@ -42,12 +45,28 @@ impl Registry {
         self.programs.insert(hash, program);
     }
 
+    /// Programs that are not registered are looked for here.
+    pub fn set_loader(&mut self, loader: Arc<dyn Loader>) {
+        self.loader = Some(loader);
+    }
+
+    pub fn loader(&self) -> Option<&Arc<dyn Loader>> {
+        self.loader.as_ref()
+    }
+
     pub fn has_program(&self, hash: &Hash) -> bool {
         self.programs.contains_key(hash)
     }
 
-    pub(crate) fn program(&self, hash: &Hash) -> Result<Arc<dyn Program>, ManifestError> {
-        self.programs.get(hash).cloned().ok_or(ManifestError::ProgramUnknown(*hash))
+    /// The program that a manifest names. One that must be prepared first is [`LoadError::Preparing`] for a while.
+    ///
+    /// [`LoadError::Preparing`]: crate::LoadError::Preparing
+    pub fn program(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError> {
+        match (self.programs.get(&manifest.program), &self.loader) {
+            (Some(program), _) => Ok(program.clone()),
+            (None, Some(loader)) => loader.load(objects, manifest),
+            (None, None) => Err(ManifestError::ProgramUnknown(manifest.program)),
+        }
     }
 
     /// A manifest with its schemas compiled: once for all worlds that share it.

@@ -87,7 +87,7 @@ pub(crate) struct Active {
 impl Active {
     pub(crate) fn load(objects: &dyn Objects, registry: &Registry, hash: Hash) -> Result<Self, ManifestError> {
         let manifest = registry.manifest(objects, hash)?;
-        let program = registry.program(&manifest.manifest.program)?;
+        let program = registry.program(objects, &manifest.manifest)?;
         Ok(Self { manifest, program })
     }
 }

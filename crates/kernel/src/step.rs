@@ -157,7 +157,7 @@ impl Run<'_> {
                 StepFailed { code: Code::BudgetExhausted.to_string(), reason: format!("no {what} left") }
             }
             (Some(Fault::Refused(reason)), _) => StepFailed { code: Code::OutputRefused.to_string(), reason },
-            (None, Ok(Err(Failure { reason }))) => StepFailed { code: Code::ProgramFailed.to_string(), reason },
+            (None, Ok(Err(Failure { code, reason }))) => StepFailed { code: code.to_string(), reason },
             (None, Ok(Ok(()))) => return Ok((Outcome { outputs, blobs, logs: meter.logs, spent, cells }, false)),
         };
         let outputs = self.failed(state, before, failed);

@@ -195,7 +195,7 @@ impl World {
             (_, Err(_)) => failed(Code::ProgramPanicked, "the program panicked".to_owned()),
             (Some(Fault::Exhausted(what)), _) => failed(Code::BudgetExhausted, format!("no {what} left")),
             (Some(Fault::Refused(reason)), _) => failed(Code::OutputRefused, reason),
-            (None, Ok(Err(Failure { reason }))) => failed(Code::ProgramFailed, reason),
+            (None, Ok(Err(Failure { code, reason }))) => failed(code, reason),
             (None, Ok(Ok(answer))) => Ok(answer),
         }
     }

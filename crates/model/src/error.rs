@@ -183,6 +183,12 @@ codes! {
     ControlInvalid = "CONTROL_INVALID", Invalid, "A control command is unknown, or its payload is not what the command takes.";
     ItemTooLarge = "ITEM_TOO_LARGE", Invalid, "An inbox item does not fit into one journal record.";
     ProgramPanicked = "PROGRAM_PANICKED", Invalid, "A program panicked in the middle of a step.";
+    ProgramTrapped = "PROGRAM_TRAPPED", Invalid, "A component did what no program may do, and was stopped in the middle of a step.";
+    ProgramRefused = "PROGRAM_REFUSED", Invalid, "Bytes are not a component that can be run here.";
+    ProgramPreparing = "PROGRAM_PREPARING", Unavailable, "A component is being compiled.";
+    ProgramEngine = "PROGRAM_ENGINE", Unavailable, "A manifest pins another engine than the one that this node runs components with.";
+    StepAbandoned = "STEP_ABANDONED", Unavailable, "A node stopped a step that held it up too long; nothing of the step is on record.";
+    UpgradeDiverges = "UPGRADE_DIVERGES", Conflict, "A rehearsal of an upgrade came to another outcome than the journal.";
     ProgramFailed = "PROGRAM_FAILED", Invalid, "A program ended a step with an error of its own.";
     BudgetExhausted = "BUDGET_EXHAUSTED", Full, "A step used more host calls, bytes or outputs than its budget allows.";
     OutputRefused = "OUTPUT_REFUSED", Invalid, "A program emitted something that its manifest or the kernel does not allow.";

@@ -205,6 +205,42 @@ pub const TAKEN_AHEAD_MAX: usize = 1_024;
 /// Cells that are written before the tree is made of them: bounds what a scan passes over.
 pub const UNSETTLED_CELLS_MAX: usize = 10_000;
 
+/// Fuel of a component in one step: a second or so of a processor, and far less than a lease.
+pub const WASM_FUEL_MAX: u64 = 1_000_000_000;
+
+/// Fuel that counts as one host call, so that a turn of hungry steps ends as early as one of talkative steps.
+pub const WASM_FUEL_PER_CALL: u64 = 1_000;
+
+/// Linear memory of a component: an interpreter with a heap of its own fits, and dozens of them fit on a machine.
+pub const WASM_MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// Elements of each table of a component: an interpreter has some ten thousand functions.
+pub const WASM_TABLE_ELEMENTS_MAX: u64 = 100_000;
+
+/// The smallest stack that compiled libraries run on.
+pub const WASM_STACK_BYTES_MIN: u64 = 64 << 10;
+
+/// The stack of a component is on the thread that runs the world, which has 2 MiB.
+pub const WASM_STACK_BYTES_MAX: u64 = 1 << 20;
+
+/// A component: interpreters have some twenty megabytes, and it must pass as one blob.
+pub const COMPONENT_BYTES_MAX: usize = 48 << 20;
+
+/// One function of a component: the time to compile a function grows faster than its size.
+pub const COMPONENT_FUNCTION_BYTES_MAX: usize = 1 << 20;
+
+/// Functions of a component, over all its modules.
+pub const COMPONENT_FUNCTIONS_MAX: u64 = 200_000;
+
+/// Types, imports, exports, instances and nested modules of a component: what is worked through before any compiling.
+pub const COMPONENT_ITEMS_MAX: u64 = 100_000;
+
+/// Compiled components that a node keeps at hand beside those that its worlds run.
+pub const COMPONENTS_KEPT_MAX: usize = 64;
+
+/// Components that wait to be compiled; whoever brings more comes again later.
+pub const COMPONENTS_QUEUED_MAX: usize = 1_024;
+
 /// A manifest with its inline schemas.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
 

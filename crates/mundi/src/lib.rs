@@ -14,6 +14,9 @@
 //! # }
 //! ```
 
+use mundi_wasm::{Components, ComponentsConfig, components::OpenError};
+use std::{path::Path, sync::Arc};
+
 pub use mundi_engine as engine;
 pub use mundi_kernel::{manifest, program};
 pub use mundi_model::{Value, WorldId};
@@ -21,3 +24,11 @@ pub use mundi_server::{
     node::{Node, NodeConfig, NodeError, Universe},
     programs::Programs,
 };
+
+/// The programs of a node on a data folder: those that come with Mundi, and all components that are uploaded to it. What
+/// is compiled of them is kept in the folder; it can be deleted at any time.
+pub fn programs(folder: &Path) -> Result<Programs, OpenError> {
+    let cache = Some(folder.join("compiled"));
+    let components = Components::open(ComponentsConfig { cache, ..ComponentsConfig::default() })?;
+    Ok(Programs::builtin().with_loader(Arc::new(components)))
+}

@@ -122,7 +122,7 @@ impl NamesMissing for LoadError {
     fn missing(&self) -> Option<Hash> {
         match self {
             Self::Missing(hash) => Some(*hash),
-            Self::Corrupt { .. } => None,
+            Self::Preparing(_) | Self::Abandoned { .. } | Self::Corrupt { .. } => None,
         }
     }
 }

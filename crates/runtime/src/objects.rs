@@ -8,6 +8,7 @@ use mundi_store::blob::Blobs;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// What one world may keep at hand between turns; the kernel caches what it uses most by itself.
@@ -72,6 +73,28 @@ pub(crate) async fn fetch<P: Plane>(
     Ok(true)
 }
 
+/// How long a program that is being prepared is waited for. Whoever is told to come again later does.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    waits: u32,
+}
+
+impl Patience {
+    const WAIT: Duration = Duration::from_millis(20);
+    /// Some twenty seconds: a large component takes about ten.
+    const WAITS_MAX: u32 = 1_000;
+
+    /// Waits a little if that may help, or hands the error back.
+    pub(crate) async fn wait<P: Plane>(&mut self, plane: &P, error: RuntimeError) -> Result<(), RuntimeError> {
+        if error.code() != Code::ProgramPreparing || self.waits >= Self::WAITS_MAX {
+            return Err(error);
+        }
+        self.waits += 1;
+        plane.clock().sleep(Self::WAIT).await;
+        Ok(())
+    }
+}
+
 /// Asks until nothing is missing any more. For asks that leave everything as it was when something is.
 pub(crate) async fn with_objects<P: Plane, V, F: NamesMissing + Into<RuntimeError>>(
     plane: &P,
@@ -79,12 +102,16 @@ pub(crate) async fn with_objects<P: Plane, V, F: NamesMissing + Into<RuntimeErro
     at_hand: &mut AtHand,
     mut ask: impl FnMut(&AtHand) -> Result<V, F>,
 ) -> Result<V, RuntimeError> {
+    let mut patience = Patience::default();
     loop {
         let error = match ask(at_hand) {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        let Some(hash) = error.missing() else { return Err(error.into()) };
+        let Some(hash) = error.missing() else {
+            patience.wait(plane, error.into()).await?;
+            continue;
+        };
         if at_hand.load(&hash).is_ok() || !fetch(plane, universe, at_hand, hash).await? {
             return Err(RuntimeError::ObjectLost { world, hash });
         }

@@ -6,6 +6,7 @@ mod steps;
 
 use mundi_kernel::{
     Registry,
+    loader::Loader,
     manifest::{Manifest, Schema},
     program::{Failure, Program},
     registry::native_descriptor,
@@ -52,6 +53,12 @@ impl Programs {
     /// What they run as, without a node: to verify a file.
     pub fn into_registry(self) -> Arc<Registry> {
         Arc::new(self.registry)
+    }
+
+    /// Programs that are uploaded are run by this: components, say.
+    pub fn with_loader(mut self, loader: Arc<dyn Loader>) -> Self {
+        self.registry.set_loader(loader);
+        self
     }
 
     /// Adds a native program; `declare` says what it takes in and may ask for.

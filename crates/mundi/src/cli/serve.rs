@@ -6,7 +6,6 @@ use mundi_server::{
     api::{Api, router},
     config::Config,
     node::{ConfiguredEngine, Node, Role},
-    programs::Programs,
     serve::{Server, tls},
 };
 use std::time::Duration;
@@ -50,7 +49,7 @@ const HANDOVER: Duration = Duration::from_secs(5);
 async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
     loop {
-        match Node::open_configured(config, Programs::builtin()).await {
+        match Node::open_configured(config, mundi::programs(&config.data.folder)?).await {
             Ok(node) => return Ok(node),
             Err(error) if error.code() == Code::FolderInUse && waited < HANDOVER => {
                 if waited.is_zero() {

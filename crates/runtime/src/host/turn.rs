@@ -5,7 +5,7 @@ use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
     error::NamesMissing,
-    objects::{AtHand, fetch},
+    objects::{AtHand, Patience, fetch},
     recording::Answers,
     terms::effect_terms,
     trace::child_of,
@@ -124,11 +124,16 @@ impl<P: Plane> WorldHost<P> {
         if recording.is_some() {
             budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
         }
+        let mut patience = Patience::default();
         let mut turn = loop {
             let stopped = match world.turn(at_hand, &arrivals, budget) {
                 Ok(turn) => break turn,
                 Err(stopped) => stopped,
             };
+            if stopped.missing().is_none() {
+                patience.wait(plane, stopped.into()).await?;
+                continue;
+            }
             supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
         };
         let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();

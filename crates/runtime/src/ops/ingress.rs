@@ -39,9 +39,13 @@ impl<P: Plane> Ops<P> {
         checked.try_for_each(|checked| checked.map_err(RuntimeError::EventInvalid))
     }
 
-    /// Whether a stored manifest can be used: it and its schemas are there and compile.
+    /// Whether a stored manifest can be used: it and its schemas are there and compile, and its program can be run. One
+    /// that must be prepared first is waited for.
     pub async fn check_manifest(&self, manifest: Hash) -> Result<(), RuntimeError> {
-        self.manifest(WorldId::from_bytes([0; 16]), manifest).await.map(drop)
+        let nobody = WorldId::from_bytes([0; 16]);
+        let compiled = self.manifest(nobody, manifest).await?;
+        let load = |objects: &AtHand| self.plane.registry().program(objects, &compiled.manifest);
+        with_objects(&self.plane, (self.universe, nobody), &mut AtHand::default(), load).await.map(drop)
     }
 
     async fn manifest(&self, world: WorldId, manifest: Hash) -> Result<Arc<CompiledManifest>, RuntimeError> {

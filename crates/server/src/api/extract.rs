@@ -148,6 +148,18 @@ impl<E: Engine> FromRequest<Api<E>> for Whole {
     }
 }
 
+/// The code of a program: larger than other bodies may be.
+pub(crate) struct Program(pub(crate) Bytes);
+
+impl<E: Engine> FromRequest<Api<E>> for Program {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
+        let max = api.limits.body_bytes_max.max(limits::COMPONENT_BYTES_MAX);
+        whole(request.into_body(), max, api.limits.body_timeout).await.map(Self)
+    }
+}
+
 async fn whole(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Problem> {
     let large = || Problem::new(Code::RequestTooLarge, format!("a body has at most {max} bytes here"));
     if body.size_hint().lower() > DISCARDED_BYTES_MAX {

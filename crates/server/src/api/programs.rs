@@ -1,19 +1,27 @@
 //! Programs and manifests: what worlds run.
+//!
+//! A component is looked at before it is stored, compiled while the client goes on, and ready when it says what it offers.
 
 use super::{
     Problem,
-    extract::{ADMIN, In, Name, READ, Whole, hash},
+    extract::{ADMIN, In, Name, Program as ProgramBody, READ, Whole, hash},
 };
 use axum::{
     Json,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use mundi_engine::Engine;
-use mundi_kernel::manifest::Manifest;
+use mundi_kernel::{
+    loader::{Loader, Readiness},
+    manifest::{Manifest, ManifestError},
+};
 use mundi_model::{Code, Coded, Hash, json as canonical};
+use mundi_runtime::RuntimeError;
 use mundi_store::blob::Blobs;
 use serde::Serialize;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -41,7 +49,8 @@ pub(super) struct Stored {
     hash: String,
 }
 
-/// Stores the code of a program under its hash. Whether it can be run is seen when a manifest names it.
+/// Stores the code of a program under its hash, if it can be run here: a component that asks for more than a program is
+/// given is refused. It is compiled meanwhile.
 #[utoipa::path(
     put, path = "/v1/u/{universe}/programs/{hash}", tag = "programs",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Stored)),
@@ -49,14 +58,99 @@ pub(super) struct Stored {
 pub(super) async fn put<E: Engine>(
     In { universe, .. }: In<E, ADMIN>,
     name: Name,
-    Whole(body): Whole,
+    ProgramBody(body): ProgramBody,
 ) -> Result<Response, Problem> {
     let (stated, actual) = (hash(&name)?, Hash::of(&body));
     if stated != actual {
         return Err(Problem::new(Code::BlobHashMismatch, format!("the bytes have the hash {actual}")));
     }
-    let stored = Blobs::put(&universe.plane().blobs, universe.id(), body, &[]).await?;
+    let loader = universe.plane().registry.loader().filter(|_| is_wasm(&body)).cloned();
+    if let Some(loader) = &loader {
+        inspect(loader.clone(), body.clone()).await?;
+    }
+    let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
+    if let Some(loader) = loader {
+        loader.prepare(stored, Some(body[..].into()));
+    }
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
+}
+
+fn is_wasm(code: &[u8]) -> bool {
+    code.starts_with(b"\0asm")
+}
+
+/// Looking at megabytes takes a while: not on a thread that serves others.
+async fn inspect(loader: Arc<dyn Loader>, code: Bytes) -> Result<(), Problem> {
+    let looked = tokio::task::spawn_blocking(move || loader.inspect(&code)).await;
+    let looked = looked.unwrap_or_else(|_| Err(ManifestError::ProgramRefused("it cannot be read".to_owned())));
+    looked.map_err(|error| Problem::new(error.code(), error.to_string()))
+}
+
+/// How far a program is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ProgramState {
+    hash: String,
+    /// `queued`, `compiling`, `ready`, `refused`; `stored` is code that nothing here can run.
+    state: &'static str,
+    /// Programs that are compiled before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<usize>,
+    /// What is being compiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// What the program says about itself, as a manifest that can be stored as it is, or changed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<serde_json::Value>,
+}
+
+/// How far a program is and, when it is ready, what it offers.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/programs/{hash}", tag = "programs", responses((status = 200, body = ProgramState)),
+)]
+pub(super) async fn describe<E: Engine>(
+    In { api, universe, .. }: In<E, READ>,
+    name: Name,
+) -> Result<Json<ProgramState>, Problem> {
+    let program = hash(&name)?;
+    let plane = universe.plane();
+    // A loader serves all universes: what one has brought must not be seen by another.
+    let mut tx = plane.engine.begin().await.map_err(RuntimeError::from)?;
+    if !plane.blobs.missing(&mut tx, universe.id(), &[program]).await?.is_empty() {
+        return Err(Problem::new(Code::ProgramUnknown, format!("no program {program} was brought here")));
+    }
+    drop(tx);
+    let named = api.node.programs().values().find(|named| Hash::of(&named.program) == program);
+    let readiness = match (named, plane.registry.loader()) {
+        (Some(named), _) => {
+            let manifest = Manifest::from_bytes(&named.manifest);
+            Readiness::Ready(Box::new(manifest.map_err(|error| Problem::new(error.code(), error.to_string()))?))
+        }
+        (None, Some(loader)) => match loader.prepare(program, None) {
+            Readiness::Unknown => {
+                let code = Blobs::get(&plane.blobs, universe.id(), program).await?;
+                if is_wasm(&code) { loader.prepare(program, Some(code[..].into())) } else { Readiness::Unknown }
+            }
+            known => known,
+        },
+        (None, None) => Readiness::Unknown,
+    };
+    Ok(Json(ProgramState::of(program, readiness)))
+}
+
+impl ProgramState {
+    fn of(program: Hash, readiness: Readiness) -> Self {
+        let new =
+            |state| Self { hash: program.to_string(), state, ahead: None, bytes: None, why: None, manifest: None };
+        match readiness {
+            Readiness::Unknown => new("stored"),
+            Readiness::Queued { ahead } => Self { ahead: Some(ahead), ..new("queued") },
+            Readiness::Compiling { bytes } => Self { bytes: Some(bytes), ..new("compiling") },
+            Readiness::Ready(manifest) => Self { manifest: serde_json::to_value(&*manifest).ok(), ..new("ready") },
+            Readiness::Refused(why) => Self { why: Some(why), ..new("refused") },
+        }
+    }
 }
 
 /// Stores a manifest, in its canonical form, and says its hash. A program that this server cannot run is refused.
@@ -72,10 +166,13 @@ pub(super) async fn put_manifest<E: Engine>(
     let given = given.map_err(|error| Problem::new(Code::JsonMalformed, error.to_string()))?;
     let bytes = canonical::to_canonical(&given).into_bytes();
     let manifest = Manifest::from_bytes(&bytes).map_err(|error| Problem::new(error.code(), error.to_string()))?;
-    if !universe.plane().registry.has_program(&manifest.program) {
-        let detail = format!("no program {} is registered here", manifest.program);
-        return Err(Problem::new(Code::ProgramUnknown, detail));
-    }
+    let registry = &universe.plane().registry;
+    let known = match registry.loader() {
+        _ if registry.has_program(&manifest.program) => Ok(()),
+        Some(loader) => loader.check(&manifest),
+        None => Err(ManifestError::ProgramUnknown(manifest.program)),
+    };
+    known.map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
     universe.ops().check_manifest(stored).await?;
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())

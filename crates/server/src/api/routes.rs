@@ -40,6 +40,7 @@ use utoipa::{
         tokens::revoke,
         programs::list,
         programs::put,
+        programs::describe,
         programs::put_manifest,
         programs::manifest,
         worlds::list,
@@ -146,7 +147,7 @@ fn in_universe<E: Engine>() -> Router<Api<E>> {
     Router::new()
         .route("/", get(universes::describe::<E>))
         .route("/programs", get(programs::list::<E>))
-        .route("/programs/{hash}", put(programs::put::<E>))
+        .route("/programs/{hash}", get(programs::describe::<E>).put(programs::put::<E>))
         .route("/manifests", post(programs::put_manifest::<E>))
         .route("/manifests/{hash}", get(programs::manifest::<E>))
         .route("/worlds", get(worlds::list::<E>).post(worlds::create::<E>))

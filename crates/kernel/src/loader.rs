@@ -1,0 +1,42 @@
+//! Programs that are no part of the process: code from the content store, made ready to run by someone else.
+
+use crate::{
+    manifest::{Manifest, ManifestError},
+    objects::Objects,
+    program::Program,
+};
+use mundi_model::Hash;
+use std::sync::Arc;
+
+/// Makes programs of code that worlds bring along. The kernel does not know how.
+pub trait Loader: Send + Sync {
+    /// Whether this code can ever run here. Quick: it looks, and compiles nothing.
+    fn inspect(&self, code: &[u8]) -> Result<(), ManifestError>;
+
+    /// Where the preparation of a program stands. With its code, a preparation that has not begun begins.
+    fn prepare(&self, program: Hash, code: Option<Arc<[u8]>>) -> Readiness;
+
+    /// Whether a manifest can hold here: it pins what this process has.
+    fn check(&self, manifest: &Manifest) -> Result<(), ManifestError>;
+
+    /// The program that a manifest names, within the manifest's bounds. While it is being prepared, this says so.
+    fn load(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError>;
+}
+
+/// How far a program is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Readiness {
+    /// Nobody has brought its code yet.
+    Unknown,
+    /// Behind so many others.
+    Queued {
+        ahead: usize,
+    },
+    /// Being compiled.
+    Compiling {
+        bytes: usize,
+    },
+    /// It runs. The manifest is what the program says about itself, with what this process adds.
+    Ready(Box<Manifest>),
+    Refused(String),
+}

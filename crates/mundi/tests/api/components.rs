@@ -1,0 +1,104 @@
+//! Components over HTTP: upload, wait, declare, run, refuse.
+
+use crate::process::{Answer, Server};
+use mundi_model::Hash;
+use mundi_wasm::build::componentize;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const U: &str = "/v1/u/default";
+
+/// Adds the CBOR byte that it is sent (0 to 23) to a cell of one byte, and replies with the sum.
+const ADDER: &str = r#"(module
+  (import "mundi:program/host@1.0.0" "get" (func $get (param i32 i32 i32)))
+  (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
+  (import "mundi:program/host@1.0.0" "reply" (func $reply (param i32 i32 i32 i32)))
+  (memory (export "memory") 1)
+  (global $free (mut i32) (i32.const 8192))
+  (data (i32.const 512) "sum")
+  (data (i32.const 1024) "{\"events\":{\"add\":{\"type\":\"integer\",\"maximum\":23}},\"queries\":{\"sum\":true}}")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+    (global.set $free (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))
+  (func (export "describe") (result i32)
+    (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 74)) (i32.const 256))
+  (func $sum (result i32)
+    (call $get (i32.const 512) (i32.const 3) (i32.const 256))
+    (if (result i32) (i32.load8_u (i32.const 256)) (then (i32.load8_u (i32.load (i32.const 260)))) (else (i32.const 0))))
+  (func (export "handle") (param $event i32) (result i32)
+    ;; The value of an event: its pointer stands behind the name of its schema.
+    (i32.store8 (i32.const 300) (i32.add (call $sum)
+      (i32.load8_u (i32.load offset=VALUE (local.get $event)))))
+    (call $put (i32.const 512) (i32.const 3) (i32.const 300) (i32.const 1))
+    (call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event)) (i32.const 300) (i32.const 1))
+    (i32.const 0))
+  (func (export "query") (param i32 i32 i32 i32) (result i32)
+    (i32.store8 (i32.const 300) (call $sum))
+    (i32.store (i32.const 260) (i32.const 300)) (i32.store (i32.const 264) (i32.const 1))
+    (i32.store8 (i32.const 256) (i32.const 0)) (i32.const 256)))"#;
+
+fn adder() -> Vec<u8> {
+    // seq 8, origin: 8 + 12 + 12 + 1(+3) + 24; the cause's case 4, its schema 8.
+    componentize(&wat::parse_str(ADDER.replace("VALUE", "96")).unwrap()).unwrap()
+}
+
+async fn put(server: &Server, code: &[u8]) -> Answer {
+    let path = format!("{U}/programs/{}", Hash::of(code));
+    Answer::of(server.request(Method::PUT, &path).body(code.to_vec()).send().await.unwrap()).await
+}
+
+/// Waits until the program is compiled, and says what it offers.
+async fn offered(server: &Server, code: &[u8]) -> Value {
+    loop {
+        let state = server.get(&format!("{U}/programs/{}", Hash::of(code))).await.ok(200);
+        match state["state"].as_str().unwrap() {
+            "queued" | "compiling" => tokio::time::sleep(Duration::from_millis(10)).await,
+            "ready" => return state["manifest"].clone(),
+            _ => panic!("{state}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_component_is_uploaded_declared_and_runs_also_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    put(&server, &adder()).await.ok(201);
+    let manifest = offered(&server, &adder()).await;
+    assert_eq!(manifest["wasm"]["engine"], mundi_wasm::ENGINE);
+    let stored = server.post(&format!("{U}/manifests"), &manifest).await.ok(201);
+    server.post(&format!("{U}/worlds"), &json!({ "world": "a", "manifest": stored["hash"] })).await.ok(201);
+    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(3)).await.ok(200)["value"], json!(3));
+    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(4)).await.ok(200)["value"], json!(7));
+    server.post(&format!("{U}/worlds/a/call/add"), &json!("x")).await.refused(400, "EVENT_INVALID");
+    server.kill();
+
+    // Compiled code is found on disk, the component in the content store, and the world replays.
+    let server = Server::start(folder.path());
+    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(5)).await.ok(200)["value"], json!(12));
+    assert_eq!(server.post(&format!("{U}/worlds/a/query/sum"), &Value::Null).await.ok(200), json!(12));
+}
+
+#[tokio::test]
+async fn what_cannot_be_run_is_refused_at_the_door() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let wasi = wat::parse_str(r#"(component (import "wasi:clocks/wall-clock@0.2.0" (instance)))"#).unwrap();
+    let refused = put(&server, &wasi).await;
+    assert!(refused.text.contains("wasm32-unknown-unknown"), "{}", refused.text);
+    refused.refused(400, "PROGRAM_REFUSED");
+    put(&server, &adder()[..1000]).await.refused(400, "PROGRAM_REFUSED");
+    server.get(&format!("{U}/programs/{}", Hash::of(&wasi))).await.refused(404, "PROGRAM_UNKNOWN");
+
+    put(&server, &adder()).await.ok(201);
+    let mut manifest = offered(&server, &adder()).await;
+    manifest["wasm"]["engine"] = json!("wasmtime-47/x86_64-v2/1");
+    server.post(&format!("{U}/manifests"), &manifest).await.refused(503, "PROGRAM_ENGINE");
+    manifest["wasm"] = json!({ "engine": mundi_wasm::ENGINE, "limits": { "memory_bytes_max": 1 } });
+    server.post(&format!("{U}/manifests"), &manifest).await.refused(400, "PROGRAM_REFUSED");
+    manifest["wasm"]["limits"]["memory_bytes_max"] = json!(1_u64 << 40);
+    server.post(&format!("{U}/manifests"), &manifest).await.refused(400, "MANIFEST_INVALID");
+}

@@ -1,0 +1,87 @@
+//! The SDKs, which come with the program itself: a project needs no registry that has them, and a new one begins with a
+//! copy of its own.
+
+use super::{BuildError, Language, Project, tools::write};
+use std::path::Path;
+
+type File = (&'static str, &'static str);
+
+macro_rules! files {
+    ($root:literal: $($path:literal),* $(,)?) => {
+        &[$(($path, include_str!(concat!("../../../../sdk/", $root, "/", $path)))),*]
+    };
+}
+
+const RUST: &[File] = files!("rust":
+    "Cargo.toml",
+    "README.md",
+    "src/cbor.rs",
+    "src/component.rs",
+    "src/event.rs",
+    "src/failure.rs",
+    "src/host.rs",
+    "src/lib.rs",
+    "src/testing/host.rs",
+    "src/testing/mod.rs",
+    "src/testing/state.rs",
+    "src/world.rs",
+    "wit/program.wit",
+);
+const TYPESCRIPT: &[File] = files!("typescript":
+    "README.md",
+    "package.json",
+    "src/cbor.ts",
+    "src/component.ts",
+    "src/index.ts",
+    "src/testing.ts",
+);
+const PYTHON: &[File] =
+    files!("python": "mundi/__init__.py", "mundi/cbor.py", "mundi/testing.py", "mundi_component.py", "README.md");
+
+const NEW_RUST: &[File] = files!("templates/rust": "Cargo.toml", "mundi.json", "src/lib.rs", "tests/counter.rs");
+const NEW_TYPESCRIPT: &[File] = files!("templates/typescript":
+    "mundi.json",
+    "package.json",
+    "src/program.ts",
+    "test/counter.test.ts",
+    "tsconfig.json",
+);
+const NEW_PYTHON: &[File] = files!("templates/python": "mundi.json", "program.py", "test_counter.py");
+
+fn write_all(files: &[File], folder: &Path, name: &str) -> Result<(), BuildError> {
+    files.iter().try_for_each(|(path, text)| write(&folder.join(path), text.replace("NAME", name).as_bytes()))
+}
+
+/// What a component in Python is made with.
+pub(super) fn write_python(folder: &Path) -> Result<(), BuildError> {
+    write_all(PYTHON, folder, "NAME")
+}
+
+/// What a component in TypeScript is made with.
+pub(super) fn write_typescript(folder: &Path) -> Result<(), BuildError> {
+    write_all(TYPESCRIPT, folder, "NAME")
+}
+
+/// A new project in a folder that is not there yet: a counter, with a test that passes.
+pub fn scaffold(folder: &Path, language: Language) -> Result<Project, BuildError> {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    if !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(fits) {
+        let why = format!("`{name}` cannot be the name of a project: small letters, digits and `-`, a letter first");
+        return Err(BuildError::Project(why));
+    }
+    if folder.exists() {
+        return Err(BuildError::Project(format!("{} is there already", folder.display())));
+    }
+    let (template, sdk) = match language {
+        Language::Rust => (NEW_RUST, RUST),
+        Language::TypeScript => (NEW_TYPESCRIPT, TYPESCRIPT),
+        Language::Python => (NEW_PYTHON, PYTHON),
+    };
+    write_all(template, folder, name)?;
+    write_all(sdk, &folder.join("mundi-sdk"), "NAME")?;
+    write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n__pycache__/\n")?;
+    let project = Project::open(folder)?;
+    project.write_types()?;
+    Ok(project)
+}

@@ -1,0 +1,95 @@
+//! Types for Rust.
+
+use super::{Field, MADE, Named, Shape, Vocabulary, pascal};
+use crate::offer::Offer;
+use std::fmt::Write;
+
+/// Words that are no names. Raw identifiers would do for most, and not for all.
+const RESERVED: [&str; 12] = ["type", "match", "move", "ref", "self", "use", "where", "loop", "in", "fn", "as", "for"];
+
+/// `types.rs`.
+pub fn rust(offer: &Offer) -> String {
+    let vocabulary = Vocabulary::of(offer);
+    let mut text =
+        format!("// {MADE}\n#![allow(dead_code, unused_imports)]\n\nuse mundi_sdk::{{Effect, Failure, Value}};\n");
+    text.push_str("use serde::{Deserialize, Serialize, de::DeserializeOwned};\n");
+    for structure in &vocabulary.structures {
+        write_structure(structure, &mut text);
+    }
+    write_choice("Events", "What the program takes in.", &vocabulary.events, &mut text);
+    write_choice("Queries", "What it answers.", &vocabulary.queries, &mut text);
+    for effect in &vocabulary.effects {
+        let Shape::Structure(params) = &effect.params else { continue };
+        let receipt = name(&effect.receipt);
+        let kind = &effect.kind;
+        let _infallible = write!(
+            text,
+            "\nimpl Effect for {params} {{\n    const KIND: &'static str = {kind:?};\n    type Receipt = {receipt};\n}}\n"
+        );
+    }
+    text
+}
+
+fn name(shape: &Shape) -> String {
+    match shape {
+        Shape::Null => "()".to_owned(),
+        Shape::Bool => "bool".to_owned(),
+        Shape::Integer => "i64".to_owned(),
+        Shape::Number => "f64".to_owned(),
+        Shape::Text | Shape::OneOf(_) => "String".to_owned(),
+        Shape::List(item) => format!("Vec<{}>", name(item)),
+        Shape::Optional(inner) => format!("Option<{}>", name(inner)),
+        Shape::Structure(structure) => structure.clone(),
+        Shape::Anything => "Value".to_owned(),
+    }
+}
+
+fn write_structure(structure: &Named, text: &mut String) {
+    let _infallible = write!(
+        text,
+        "\n#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]\npub struct {} {{\n",
+        structure.name
+    );
+    structure.fields.iter().for_each(|field| write_field(field, text));
+    text.push_str("}\n");
+}
+
+fn write_field(field: &Field, text: &mut String) {
+    let plain = field.name.replace('-', "_");
+    let plain = if RESERVED.contains(&&*plain) { format!("{plain}_") } else { plain };
+    if plain != field.name {
+        let _infallible = writeln!(text, "    #[serde(rename = {:?})]", field.name);
+    }
+    let shape = name(&field.shape);
+    let shape = match (&field.shape, field.required) {
+        (Shape::Optional(_), _) | (_, true) => shape,
+        (_, false) => format!("Option<{shape}>"),
+    };
+    if !field.required {
+        text.push_str("    #[serde(default, skip_serializing_if = \"Option::is_none\")]\n");
+    }
+    let _infallible = writeln!(text, "    pub {plain}: {shape},");
+}
+
+/// An enum of what has names, and how it is read.
+fn write_choice(choice: &str, why: &str, named: &[(String, Shape)], text: &mut String) {
+    if named.is_empty() {
+        return;
+    }
+    let _infallible = write!(text, "\n/// {why}\n#[derive(Debug, Clone, PartialEq)]\npub enum {choice} {{\n");
+    for (schema, shape) in named {
+        let _infallible = writeln!(text, "    {}({}),", pascal(schema), name(shape));
+    }
+    let _infallible = write!(
+        text,
+        "}}\n\nimpl {choice} {{\n    pub fn read(name: &str, value: Value) -> Result<Self, Failure> {{\n        \
+         fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {{\n            \
+         Ok(serde_json::from_value(value)?)\n        }}\n        match name {{\n"
+    );
+    for (schema, _) in named {
+        let _infallible = writeln!(text, "            {schema:?} => Ok(Self::{}(typed(value)?)),", pascal(schema));
+    }
+    text.push_str(
+        "            other => Err(Failure::new(format!(\"`{other}` is not declared\"))),\n        }\n    }\n}\n",
+    );
+}

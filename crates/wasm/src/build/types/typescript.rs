@@ -1,0 +1,52 @@
+//! Types for TypeScript.
+
+use super::{Field, MADE, Shape, Vocabulary};
+use crate::offer::Offer;
+use std::fmt::Write;
+
+/// `types.ts`.
+pub fn typescript(offer: &Offer) -> String {
+    let vocabulary = Vocabulary::of(offer);
+    let mut text = format!("// {MADE}\n");
+    for structure in &vocabulary.structures {
+        let _infallible = write!(text, "\nexport interface {} {{\n", structure.name);
+        structure.fields.iter().for_each(|field| write_field(field, &mut text));
+        text.push_str("}\n");
+    }
+    write_map("Events", "What the program takes in.", &vocabulary.events, &mut text);
+    write_map("Queries", "What it answers.", &vocabulary.queries, &mut text);
+    text.push_str("\n/** What it asks for. */\nexport interface Effects {\n");
+    for effect in &vocabulary.effects {
+        let (kind, params, receipt) = (&effect.kind, name(&effect.params), name(&effect.receipt));
+        let _infallible = writeln!(text, "  {kind:?}: {{ params: {params}; receipt: {receipt} }};");
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn write_map(map: &str, why: &str, named: &[(String, Shape)], text: &mut String) {
+    let _infallible = write!(text, "\n/** {why} */\nexport interface {map} {{\n");
+    for (schema, shape) in named {
+        let _infallible = writeln!(text, "  {schema:?}: {};", name(shape));
+    }
+    text.push_str("}\n");
+}
+
+fn write_field(field: &Field, text: &mut String) {
+    let optional = if field.required { "" } else { "?" };
+    let _infallible = writeln!(text, "  {:?}{optional}: {};", field.name, name(&field.shape));
+}
+
+fn name(shape: &Shape) -> String {
+    match shape {
+        Shape::Null => "null".to_owned(),
+        Shape::Bool => "boolean".to_owned(),
+        Shape::Integer | Shape::Number => "number".to_owned(),
+        Shape::Text => "string".to_owned(),
+        Shape::OneOf(texts) => texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" | "),
+        Shape::List(item) => format!("Array<{}>", name(item)),
+        Shape::Optional(inner) => format!("{} | null", name(inner)),
+        Shape::Structure(structure) => structure.clone(),
+        Shape::Anything => "unknown".to_owned(),
+    }
+}

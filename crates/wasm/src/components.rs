@@ -1,0 +1,365 @@
+//! The components that this process can run: compiled in the background, kept at hand, found by their hash.
+
+use crate::{
+    cache::Cache,
+    engine::{ENGINE, Engines},
+    inspect::inspect,
+    offer::Offer,
+    program::{ComponentProgram, Linked},
+};
+use mundi_kernel::{
+    LoadError, MemoryObjects, Objects,
+    loader::{Loader, Readiness},
+    manifest::{CompiledManifest, Manifest, ManifestError, WasmLimits},
+    program::{Event, Failure, Host, Program, View},
+};
+use mundi_model::{Code, Hash, limits};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+use wasmtime::component::Component;
+
+/// Components that are compiled at the same time: a slow one does not hold up all others.
+const COMPILERS: usize = 2;
+
+/// Programs that were refused, or are kept, beyond which the oldest are forgotten.
+const REMEMBERED_MAX: usize = 2 * limits::COMPONENTS_QUEUED_MAX;
+
+/// A page of linear memory.
+const PAGE_BYTES: u64 = 64 << 10;
+
+#[derive(Debug, Clone)]
+pub struct ComponentsConfig {
+    /// Where compiled code is kept. Without a folder each process compiles for itself.
+    pub cache: Option<PathBuf>,
+    /// The emergency stop: how long a step may hold up this node. Fuel ends a step long before.
+    pub step_wall_max: Duration,
+}
+
+impl Default for ComponentsConfig {
+    fn default() -> Self {
+        Self { cache: None, step_wall_max: Duration::from_secs(10) }
+    }
+}
+
+/// Why no component can be run on this machine at all.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the engine for components cannot be set up: {0}")]
+    Engine(String),
+    #[error("the folder for compiled code {}: {error}", path.display())]
+    Cache { path: PathBuf, error: std::io::Error },
+}
+
+/// The loader of components. It ends its threads when it is dropped.
+pub struct Components {
+    shop: Arc<Workshop>,
+    wall: Duration,
+}
+
+impl Components {
+    pub fn open(config: ComponentsConfig) -> Result<Self, OpenError> {
+        let engines = Engines::new().map_err(|error| OpenError::Engine(error.to_string()))?;
+        let open = |path: PathBuf| Cache::open(&path).map_err(|error| OpenError::Cache { path, error });
+        let cache = config.cache.map(open).transpose()?;
+        let wall = config.step_wall_max;
+        let shop = Arc::new(Workshop { engines, cache, wall, state: Mutex::default(), arrived: Condvar::new() });
+        for _ in 0..COMPILERS {
+            let shop = shop.clone();
+            std::thread::spawn(move || shop.work());
+        }
+        Ok(Self { shop, wall })
+    }
+
+    /// Prepares a component now, on this thread. For tools and tests; a node prepares in the background.
+    pub fn prepare_now(&self, code: &[u8]) -> Result<Manifest, ManifestError> {
+        let program = Hash::of(code);
+        let made = self.shop.make(program, code).map_err(ManifestError::ProgramRefused)?;
+        let offered = made.offered.clone();
+        self.shop.finish(program, Ok(made));
+        Ok(offered)
+    }
+}
+
+impl Drop for Components {
+    fn drop(&mut self) {
+        self.shop.state.lock().closed = true;
+        self.shop.arrived.notify_all();
+    }
+}
+
+impl Loader for Components {
+    fn inspect(&self, code: &[u8]) -> Result<(), ManifestError> {
+        inspect(code).map(drop).map_err(|refusal| ManifestError::ProgramRefused(refusal.to_string()))
+    }
+
+    fn prepare(&self, program: Hash, code: Option<Arc<[u8]>>) -> Readiness {
+        let mut state = self.shop.state.lock();
+        if let Some(readiness) = state.readiness(&program) {
+            return readiness;
+        }
+        let Some(code) = code else { return Readiness::Unknown };
+        let ahead = state.queue.len();
+        if ahead < limits::COMPONENTS_QUEUED_MAX {
+            state.known.insert(program, Stage::Queued);
+            state.queue.push_back((program, code));
+            self.shop.arrived.notify_one();
+        }
+        Readiness::Queued { ahead }
+    }
+
+    fn check(&self, manifest: &Manifest) -> Result<(), ManifestError> {
+        match &manifest.wasm {
+            Some(wasm) if wasm.engine == ENGINE => Ok(()),
+            Some(wasm) => Err(ManifestError::EngineMismatch { named: wasm.engine.clone(), here: ENGINE.to_owned() }),
+            None => Err(ManifestError::ProgramUnknown(manifest.program)),
+        }
+    }
+
+    fn load(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError> {
+        let program = manifest.program;
+        let Some(wasm) = &manifest.wasm else { return Err(ManifestError::ProgramUnknown(program)) };
+        if let Err(mismatch) = self.check(manifest) {
+            return Ok(Arc::new(Elsewhere { why: mismatch.to_string() }));
+        }
+        if let Some(made) = self.shop.made(&program)? {
+            return made.program(&self.shop.engines, wasm.limits, self.wall);
+        }
+        let code = objects.load(&program)?;
+        let found = Hash::of(&code);
+        if found != program {
+            return Err(LoadError::Corrupt { hash: program, why: format!("its bytes hash to {found}") }.into());
+        }
+        self.prepare(program, Some(code));
+        Err(LoadError::Preparing(program).into())
+    }
+}
+
+/// A program that another engine must run. A world of it can be restored from a snapshot at its head, and upgraded; it
+/// takes no step.
+struct Elsewhere {
+    why: String,
+}
+
+impl Program for Elsewhere {
+    fn handle(&self, host: &mut dyn Host, _: &Event<'_>) -> Result<(), Failure> {
+        Err(host.abandon(Code::ProgramEngine, &self.why).into())
+    }
+
+    fn query(&self, view: &mut dyn View, _: &str, _: &[u8]) -> Result<Vec<u8>, Failure> {
+        Err(view.abandon(Code::ProgramEngine, &self.why).into())
+    }
+}
+
+/// A component that is ready.
+struct Made {
+    component: Component,
+    offered: Manifest,
+    /// Linked for each stack that manifests asked for.
+    linked: Mutex<BTreeMap<u64, Arc<Linked>>>,
+}
+
+impl Made {
+    fn program(
+        &self,
+        engines: &Engines,
+        limits: WasmLimits,
+        wall: Duration,
+    ) -> Result<Arc<dyn Program>, ManifestError> {
+        self.check_fits(&limits)?;
+        let linked = self
+            .linked(engines, limits.stack_bytes_max)
+            .map_err(|error| ManifestError::ProgramRefused(error.to_string()))?;
+        Ok(Arc::new(ComponentProgram { linked, limits, wall }))
+    }
+
+    fn linked(&self, engines: &Engines, stack_bytes: u64) -> wasmtime::Result<Arc<Linked>> {
+        let mut linked = self.linked.lock();
+        if let Some(linked) = linked.get(&stack_bytes) {
+            return Ok(linked.clone());
+        }
+        let engine = engines.with_stack(stack_bytes)?;
+        #[expect(unsafe_code, reason = "compiled code can only be trusted, not checked")]
+        // SAFETY: the compiler of this process gave these bytes; the engines differ in nothing that code depends on.
+        let component = unsafe { Component::deserialize(&engine, self.component.serialize()?) }?;
+        let new = Arc::new(Linked::new(&component)?);
+        linked.insert(stack_bytes, new.clone());
+        Ok(new)
+    }
+
+    /// A component that needs more than its manifest allows would never begin a step.
+    fn check_fits(&self, limits: &WasmLimits) -> Result<(), ManifestError> {
+        let refused = |why: String| Err(ManifestError::ProgramRefused(why));
+        let Some(needs) = self.component.resources_required() else {
+            return refused("it imports core modules".to_owned());
+        };
+        let memory_bytes = needs.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE_BYTES);
+        if memory_bytes > limits.memory_bytes_max {
+            return refused(format!("it begins with {memory_bytes} bytes of memory, above the manifest's bound"));
+        }
+        let elements = needs.max_initial_table_size.unwrap_or(0);
+        if elements > limits.table_elements_max {
+            return refused(format!("it begins with a table of {elements}, above the manifest's bound"));
+        }
+        Ok(())
+    }
+
+    /// Whether worlds run it.
+    fn is_used(&self) -> bool {
+        self.linked.lock().values().any(|linked| Arc::strong_count(linked) > 1)
+    }
+}
+
+/// A description whose schemas do not compile would be refused later, and by then nobody is there to hear why.
+fn check_schemas(offered: Manifest) -> Result<Manifest, ManifestError> {
+    let mut objects = MemoryObjects::new();
+    let hash = objects.put(offered.to_bytes());
+    match CompiledManifest::load(&objects, hash) {
+        // A schema that is an object of its own is looked for when the manifest is stored.
+        Ok(_) | Err(ManifestError::Load(_)) => Ok(offered),
+        Err(error) => Err(error),
+    }
+}
+
+/// How far a component is.
+enum Stage {
+    Queued,
+    Compiling { bytes: usize },
+    Ready(Arc<Made>),
+    Refused(String),
+}
+
+#[derive(Default)]
+struct State {
+    known: BTreeMap<Hash, Stage>,
+    queue: VecDeque<(Hash, Arc<[u8]>)>,
+    /// Finished ones, the oldest first.
+    finished: VecDeque<Hash>,
+    closed: bool,
+}
+
+impl State {
+    fn readiness(&self, program: &Hash) -> Option<Readiness> {
+        Some(match self.known.get(program)? {
+            Stage::Queued => {
+                let ahead = self.queue.iter().position(|(queued, _)| queued == program).unwrap_or(0);
+                Readiness::Queued { ahead }
+            }
+            Stage::Compiling { bytes } => Readiness::Compiling { bytes: *bytes },
+            Stage::Ready(made) => Readiness::Ready(Box::new(made.offered.clone())),
+            Stage::Refused(why) => Readiness::Refused(why.clone()),
+        })
+    }
+
+    /// Forgets the oldest that nobody uses, once there are many.
+    fn trim(&mut self) {
+        let mut ready = self.known.values().filter(|stage| matches!(stage, Stage::Ready(_))).count();
+        let mut kept = VecDeque::with_capacity(self.finished.len());
+        for program in std::mem::take(&mut self.finished) {
+            let (drop, is_ready) = match self.known.get(&program) {
+                Some(Stage::Ready(made)) => (ready > limits::COMPONENTS_KEPT_MAX && !made.is_used(), true),
+                Some(Stage::Refused(_)) => (self.known.len() > REMEMBERED_MAX, false),
+                _ => (false, false),
+            };
+            if drop {
+                self.known.remove(&program);
+                ready -= usize::from(is_ready);
+            } else {
+                kept.push_back(program);
+            }
+        }
+        self.finished = kept;
+    }
+}
+
+/// Where components are made.
+struct Workshop {
+    engines: Arc<Engines>,
+    cache: Option<Cache>,
+    wall: Duration,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+impl Workshop {
+    /// Makes one component after another, until the loader is gone.
+    fn work(&self) {
+        while let Some((program, code)) = self.next() {
+            let made = self.make(program, &code);
+            self.finish(program, made);
+        }
+    }
+
+    fn next(&self) -> Option<(Hash, Arc<[u8]>)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some((program, code)) = state.queue.pop_front() {
+                state.known.insert(program, Stage::Compiling { bytes: code.len() });
+                return Some((program, code));
+            }
+            self.arrived.wait(&mut state);
+        }
+    }
+
+    fn finish(&self, program: Hash, made: Result<Made, String>) {
+        let stage = match made {
+            Ok(made) => Stage::Ready(Arc::new(made)),
+            Err(why) => Stage::Refused(why),
+        };
+        let mut state = self.state.lock();
+        state.known.insert(program, stage);
+        state.finished.push_back(program);
+        state.trim();
+    }
+
+    /// The component, if it is ready. Nothing if nobody has begun it.
+    fn made(&self, program: &Hash) -> Result<Option<Arc<Made>>, ManifestError> {
+        match self.state.lock().known.get(program) {
+            None => Ok(None),
+            Some(Stage::Ready(made)) => Ok(Some(made.clone())),
+            Some(Stage::Queued | Stage::Compiling { .. }) => Err(LoadError::Preparing(*program).into()),
+            Some(Stage::Refused(why)) => Err(ManifestError::ProgramRefused(why.clone())),
+        }
+    }
+
+    /// From bytes to a component that runs. A compiler that panics refuses.
+    fn make(&self, program: Hash, code: &[u8]) -> Result<Made, String> {
+        let made = catch_unwind(AssertUnwindSafe(|| self.try_make(program, code)));
+        made.unwrap_or_else(|_| Err("the compiler failed on it".to_owned()))
+    }
+
+    fn try_make(&self, program: Hash, code: &[u8]) -> Result<Made, String> {
+        inspect(code).map_err(|refusal| refusal.to_string())?;
+        let failed = |error: wasmtime::Error| format!("{error:#}");
+        let limits = WasmLimits::default();
+        let engine = self.engines.with_stack(limits.stack_bytes_max).map_err(failed)?;
+        let cached = self.cache.as_ref().and_then(|cache| cache.load(&engine, program));
+        let component = match cached {
+            Some(component) => component,
+            None => {
+                let component = Component::from_binary(&engine, code).map_err(failed)?;
+                if let Some(cache) = &self.cache {
+                    // One that cannot be kept is compiled again by the next process.
+                    let _kept = cache.store(program, &component);
+                }
+                component
+            }
+        };
+        let linked = Arc::new(Linked::new(&component).map_err(failed)?);
+        let described = linked.describe(&limits, self.wall)?;
+        let offered = Offer::parse(&described).and_then(|offer| offer.manifest(program));
+        let offered = offered.and_then(check_schemas).map_err(|error| error.to_string())?;
+        let linked = Mutex::new([(limits.stack_bytes_max, linked)].into());
+        let made = Made { component, offered, linked };
+        made.check_fits(&made.offered.wasm.as_ref().map_or(limits, |wasm| wasm.limits)).map_err(|e| e.to_string())?;
+        Ok(made)
+    }
+}

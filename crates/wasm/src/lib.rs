@@ -1,0 +1,25 @@
+//! WASM components as programs: the only crate that knows an engine for them.
+//!
+//! - [`engine`]: what runs components, with nothing that could make two runs differ.
+//! - [`inspect`]: what is refused before anything is compiled.
+//! - [`cache`]: compiled code on this machine's disk.
+//! - [`components`]: the kernel's loader: components are compiled in the background and kept at hand.
+//! - [`program`]: a component as a program; a fresh instance for each step.
+//! - [`build`]: from a folder with sources to a component.
+//!
+//! The contract is `wit/program.wit`. This crate must never know a world's journal, an engine of transactions or an
+//! asynchronous runtime; it decides nothing that is not in the manifest or in the component.
+
+pub mod build;
+pub mod cache;
+pub mod components;
+mod contract;
+pub mod engine;
+pub mod inspect;
+mod lend;
+pub mod offer;
+pub mod program;
+mod surface;
+
+pub use components::{Components, ComponentsConfig};
+pub use engine::ENGINE;

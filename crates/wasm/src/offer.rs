@@ -1,0 +1,52 @@
+//! What a program says about itself, and the manifest that follows from it.
+
+use crate::engine::ENGINE;
+use mundi_kernel::manifest::{EffectRule, Limits, Manifest, ManifestError, OnFailure, Schema, Wasm, WasmLimits};
+use mundi_model::{Hash, limits};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The answer of `describe`, and what stands in a project's `mundi.json`: a manifest without what only a node knows.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Offer {
+    #[serde(default)]
+    pub events: BTreeMap<String, Schema>,
+    #[serde(default)]
+    pub effects: BTreeMap<String, EffectRule>,
+    #[serde(default)]
+    pub queries: BTreeMap<String, Schema>,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub on_failure: OnFailure,
+    #[serde(default)]
+    pub wasm: WasmOffer,
+}
+
+/// What a program wants of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WasmOffer {
+    #[serde(default)]
+    pub limits: WasmLimits,
+}
+
+impl Offer {
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        if text.len() > limits::MANIFEST_BYTES_MAX {
+            return Err(ManifestError::Invalid(format!("the description has {} bytes", text.len())));
+        }
+        let invalid = |error: serde_json::Error| ManifestError::Invalid(format!("the description: {error}"));
+        let fields: serde_json::Map<_, _> = serde_json::from_str(text).map_err(invalid)?;
+        serde_json::from_value(fields.into()).map_err(invalid)
+    }
+
+    /// The manifest of a program that offers this. It is as good as one that someone wrote: all bounds are checked.
+    pub fn manifest(self, program: Hash) -> Result<Manifest, ManifestError> {
+        let Self { events, effects, queries, limits, on_failure, wasm } = self;
+        let wasm = Some(Wasm { engine: ENGINE.to_owned(), limits: wasm.limits });
+        let manifest = Manifest { program, events, effects, queries, limits, on_failure, wasm };
+        Manifest::from_bytes(&manifest.to_bytes())
+    }
+}

@@ -1,0 +1,197 @@
+//! A component as a program: for each step and each query a fresh instance, so that nothing hides in memory between.
+
+use crate::{
+    contract::{self, mundi::program::types},
+    engine::ticks,
+    lend::{Lent, lend_host, lend_view},
+    surface::{CallRefused, Surface},
+};
+use mundi_kernel::{
+    manifest::WasmLimits,
+    program::{Cause, Event, Failure, Host, Program, View},
+};
+use mundi_model::{Code, limits, record::ReceiptStatus};
+use std::{sync::Arc, time::Duration};
+use wasmtime::{
+    PoolConcurrencyLimitError, ResourceLimiter, Store, Trap,
+    component::{Component, HasSelf, Linker},
+};
+
+/// What a component says in one call: its largest payload, with room for the names beside it.
+const SAID_BYTES_MAX: usize = limits::PAYLOAD_BYTES_MAX + (64 << 10);
+
+/// A component that was compiled and linked: a fresh instance of it costs microseconds.
+pub(crate) struct Linked {
+    pre: contract::ProgramPre<Surface>,
+}
+
+impl Linked {
+    pub(crate) fn new(component: &Component) -> wasmtime::Result<Self> {
+        let mut linker = Linker::new(component.engine());
+        contract::Program::add_to_linker::<_, HasSelf<_>>(&mut linker, |surface| surface)?;
+        Ok(Self { pre: contract::ProgramPre::new(linker.instantiate_pre(component)?)? })
+    }
+
+    /// What the component says about itself.
+    pub(crate) fn describe(&self, limits: &WasmLimits, wall: Duration) -> Result<String, String> {
+        let mut store = self.store(Lent::Nobody, limits, wall).map_err(|error| error.to_string())?;
+        let described = self.pre.instantiate(&mut store).and_then(|program| program.call_describe(&mut store));
+        described.map_err(|error| sentence(&error))
+    }
+
+    fn store(&self, lent: Lent, limits: &WasmLimits, wall: Duration) -> wasmtime::Result<Store<Surface>> {
+        let mut store = Store::new(self.pre.engine(), Surface { lent, bounds: Bounds::of(limits) });
+        store.limiter(|surface| &mut surface.bounds);
+        store.set_hostcall_fuel(SAID_BYTES_MAX);
+        store.set_fuel(limits.fuel_max)?;
+        store.set_epoch_deadline(ticks(wall));
+        Ok(store)
+    }
+}
+
+/// A program that runs a component within the bounds of a manifest.
+pub(crate) struct ComponentProgram {
+    pub(crate) linked: Arc<Linked>,
+    pub(crate) limits: WasmLimits,
+    /// The emergency stop.
+    pub(crate) wall: Duration,
+}
+
+impl Program for ComponentProgram {
+    fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
+        let ran = lend_host(host, |lent| self.run(lent, |program, store| program.call_handle(store, &event_of(event))));
+        ran.settle(host, &self.limits)
+    }
+
+    fn query(&self, view: &mut dyn View, name: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
+        let ran = lend_view(view, |lent| self.run(lent, |program, store| program.call_query(store, name, params)));
+        ran.settle(view, &self.limits)
+    }
+}
+
+type Answer<T> = wasmtime::Result<Result<T, String>>;
+
+impl ComponentProgram {
+    /// One call on a fresh instance, which is gone when this returns.
+    fn run<T>(&self, lent: Lent, call: impl FnOnce(&contract::Program, &mut Store<Surface>) -> Answer<T>) -> Ran<T> {
+        let mut store = match self.linked.store(lent, &self.limits, self.wall) {
+            Ok(store) => store,
+            Err(error) => return Ran { answer: Err(error), fuel_left: self.limits.fuel_max, began: false },
+        };
+        let program = self.linked.pre.instantiate(&mut store);
+        let began = program.is_ok();
+        let answer = program.and_then(|program| call(&program, &mut store));
+        Ran { answer, fuel_left: store.get_fuel().unwrap_or(0), began }
+    }
+}
+
+/// What became of a call.
+struct Ran<T> {
+    answer: Answer<T>,
+    fuel_left: u64,
+    /// There was an instance.
+    began: bool,
+}
+
+impl<T> Ran<T> {
+    /// Tells the kernel what the call cost, and what its end means.
+    fn settle<V: View + ?Sized>(self, view: &mut V, limits: &WasmLimits) -> Result<T, Failure> {
+        let spent = limits.fuel_max.saturating_sub(self.fuel_left);
+        let charged = view.charge(spent / limits::WASM_FUEL_PER_CALL);
+        let error = match self.answer {
+            Ok(answer) => return charged.map_err(Failure::from).and_then(|()| answer.map_err(Failure::new)),
+            Err(error) => error,
+        };
+        match error.downcast_ref::<Trap>() {
+            Some(Trap::OutOfFuel) => return Err(view.exhaust("fuel").into()),
+            Some(Trap::Interrupt) => {
+                let why = "it held up its node for too long";
+                return Err(view.abandon(Code::StepAbandoned, why).into());
+            }
+            Some(_) => return Err(Failure::trapped(sentence(&error))),
+            None => {}
+        }
+        // Without a trap an instance fails to begin for want of the machine's memory or a free place, and for nothing
+        // that a replay would see again: its sizes were compared with the manifest when it was loaded.
+        if error.is::<PoolConcurrencyLimitError>() || !self.began && !error.is::<CallRefused>() {
+            return Err(view.abandon(Code::StepAbandoned, &sentence(&error)).into());
+        }
+        Err(Failure::trapped(sentence(&error)))
+    }
+}
+
+/// The innermost cause: the outer ones tell a story of frames.
+fn sentence(error: &wasmtime::Error) -> String {
+    let text = error.root_cause().to_string();
+    text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned()
+}
+
+/// What an instance may grow to.
+pub(crate) struct Bounds {
+    memory_bytes_max: usize,
+    table_elements_max: usize,
+}
+
+impl Bounds {
+    fn of(limits: &WasmLimits) -> Self {
+        let bound = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        Self { memory_bytes_max: bound(limits.memory_bytes_max), table_elements_max: bound(limits.table_elements_max) }
+    }
+}
+
+/// More than is allowed is refused as a machine without memory refuses it: the component hears of it.
+impl ResourceLimiter for Bounds {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= self.memory_bytes_max)
+    }
+
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(desired <= self.table_elements_max)
+    }
+}
+
+fn event_of(event: &Event<'_>) -> types::Event {
+    let origin = event.origin;
+    types::Event {
+        seq: event.seq.to_string(),
+        origin: types::Origin {
+            enqueued_at_ns: origin.enqueued_at_ns,
+            correlation_id: origin.correlation_id.clone(),
+            trace: origin.trace.clone(),
+            wants_reply: origin.wants_reply,
+            sender: origin
+                .sender
+                .map(|sender| types::Sender { world_id: sender.world.to_string(), height: sender.height.get() }),
+        },
+        cause: cause_of(&event.cause),
+    }
+}
+
+fn cause_of(cause: &Cause<'_>) -> types::Cause {
+    match cause {
+        Cause::Event { schema, value, key } => types::Cause::Event(types::NamedValue {
+            schema: (*schema).to_owned(),
+            value: value.to_vec(),
+            key: key.map(str::to_owned),
+        }),
+        Cause::Receipt { label, kind, status, payload } => types::Cause::Receipt(types::Receipt {
+            label: (*label).to_owned(),
+            kind: (*kind).to_owned(),
+            status: match status {
+                ReceiptStatus::Ok => types::Status::Ok,
+                ReceiptStatus::Error => types::Status::Error,
+                ReceiptStatus::Timeout => types::Status::Timeout,
+            },
+            payload: payload.to_vec(),
+        }),
+        Cause::Message { inbox, payload, headers } => types::Cause::Message(types::Message {
+            inbox: (*inbox).to_owned(),
+            payload: payload.to_vec(),
+            headers: headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        }),
+        Cause::Timer { label, payload } => {
+            types::Cause::Timer(types::Labelled { label: (*label).to_owned(), payload: payload.to_vec() })
+        }
+        Cause::Upgraded { from } => types::Cause::Upgraded(from.to_string()),
+    }
+}

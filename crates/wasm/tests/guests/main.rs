@@ -1,0 +1,26 @@
+//! Programs as people write them, built by the compilers that people use. `cargo xtask guests` gets those and runs this.
+
+mod projects;
+#[path = "../host/rig.rs"]
+#[allow(dead_code, reason = "the tests of the host use the rest")]
+mod rig;
+mod saga;
+
+use mundi_wasm::build::{Builder, Language};
+use std::path::{Path, PathBuf};
+
+/// The languages to run: all, or those that `MUNDI_GUESTS` names.
+fn languages() -> Vec<Language> {
+    let named = std::env::var("MUNDI_GUESTS").unwrap_or_else(|_| "rust,ts,python".to_owned());
+    named.split(',').map(|name| name.parse().unwrap()).collect()
+}
+
+/// What compilers keep stays between runs; what they lack they get, or the test says what it is.
+fn builder() -> Builder {
+    let cache = std::env::var_os("MUNDI_GUESTS_CACHE").map(PathBuf::from);
+    Builder { install: true, cache: cache.unwrap_or_else(|| Builder::default().cache) }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

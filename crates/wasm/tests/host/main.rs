@@ -1,0 +1,8 @@
+//! Components as programs: that they run as native ones do, and that hostile ones are bounded.
+
+mod guest;
+mod hostile;
+mod repository;
+mod rig;
+mod runs;
+mod upload;

@@ -1,0 +1,237 @@
+//! A component is a program as any other.
+
+use crate::{
+    guest::{Guest, counter},
+    rig::{Rig, components, components_with, failed, failure, registry},
+};
+use mundi_kernel::{
+    LoadError, MemoryObjects, World,
+    loader::{Loader, Readiness},
+    manifest::{Manifest, ManifestError},
+    replay::Replay,
+    turn::TurnError,
+};
+use mundi_model::{Code, Coded, Hash, record::ReplyOutcome};
+use mundi_wasm::{ComponentsConfig, ENGINE};
+use std::{sync::Arc, time::Duration};
+
+#[test]
+fn a_component_counts_replies_and_replays() {
+    let mut rig = Rig::new(&counter().component());
+    for count in 1..=3_u8 {
+        let output = rig.go();
+        let ReplyOutcome::Ok(payload) = &output.replies[0].outcome else { panic!("{:?}", output.replies) };
+        assert_eq!(*payload, mundi_model::record::Payload::Inline(vec![count]));
+    }
+    assert_eq!(rig.world.cell(&rig.objects, "cell").unwrap(), Some(vec![3]));
+    let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.records[0]).unwrap();
+    replay.run(&rig.objects, &rig.records[1..], None).unwrap();
+    assert_eq!(replay.finish().unwrap().digest(), rig.world.digest());
+}
+
+#[test]
+fn nothing_stays_in_memory_between_steps() {
+    // A global that the step raises, and that a second step in the same instance would find raised.
+    let guest = Guest {
+        extra: "(global $seen (mut i32) (i32.const 0))".to_owned(),
+        ..Guest::handling(
+            r#"(if (global.get $seen) (then unreachable))
+               (if (i32.load (i32.const 2000)) (then unreachable))
+               (global.set $seen (i32.const 1))
+               (i32.store (i32.const 2000) (i32.const 1))
+               i32.const 0"#,
+        )
+    };
+    let mut rig = Rig::new(&guest.component());
+    for _ in 0..100 {
+        assert_eq!(failure(&rig.go()), None);
+    }
+}
+
+#[test]
+fn a_component_says_what_it_offers_and_the_manifest_pins_the_engine() {
+    let manifest = components().prepare_now(&counter().component()).unwrap();
+    assert_eq!(manifest.events.keys().collect::<Vec<_>>(), ["go"]);
+    assert_eq!(manifest.wasm.unwrap().engine, ENGINE);
+}
+
+#[test]
+fn the_same_step_uses_the_same_fuel_on_another_engine() {
+    let component = Guest::handling(
+        "(loop $again (local.set $i (i32.add (local.get $i) (i32.const 1)))
+           (br_if $again (i32.lt_u (local.get $i) (i32.const 1000)))) i32.const 0",
+    )
+    .component();
+    // The least fuel with which the step succeeds, found by halving.
+    let least = || {
+        let components = components();
+        let fits = |fuel: u64| {
+            let fuel_max = |manifest: &mut Manifest| manifest.wasm.as_mut().unwrap().limits.fuel_max = fuel;
+            failure(&Rig::with(&components, &component, fuel_max).unwrap().go()).is_none()
+        };
+        let (mut too_little, mut enough) = (1_u64, 1 << 20);
+        while enough - too_little > 1 {
+            let middle = too_little.midpoint(enough);
+            *(if fits(middle) { &mut enough } else { &mut too_little }) = middle;
+        }
+        enough
+    };
+    let found = least();
+    assert!((5_000..20_000).contains(&found), "{found}");
+    assert_eq!(least(), found);
+}
+
+#[test]
+fn a_world_of_another_engine_takes_no_step_and_nothing_is_on_record() {
+    let components = components();
+    let component = counter().component();
+    let mut manifest = components.prepare_now(&component).unwrap();
+    manifest.wasm.as_mut().unwrap().engine = "wasmtime-47/x86_64-v2/1".to_owned();
+    let refused = components.check(&manifest).unwrap_err();
+    assert_eq!(refused.code(), Code::ProgramEngine);
+
+    let mut objects = MemoryObjects::new();
+    objects.put(component);
+    let hash = objects.put(manifest.to_bytes());
+    let mut rig = Rig::new(&counter().component());
+    rig.objects.extend(objects_of(&objects, hash));
+    let genesis = mundi_model::record::Genesis {
+        universe: rig.world.universe(),
+        world: rig.world.id(),
+        manifest: hash,
+        now_ns: 0,
+    };
+    rig.world = World::create(&rig.objects, registry(&components), genesis).unwrap().0;
+    let before = rig.world.head();
+    let error = rig.send("go", serde_json::Value::Null).unwrap_err();
+    assert_eq!(error.code(), Code::ProgramEngine);
+    assert_eq!(rig.world.head(), before);
+}
+
+fn objects_of(objects: &MemoryObjects, hash: Hash) -> Vec<(Hash, Arc<[u8]>)> {
+    use mundi_kernel::Objects;
+    vec![(hash, objects.load(&hash).unwrap())]
+}
+
+#[test]
+fn a_step_that_holds_up_its_node_is_given_up_and_not_on_record() {
+    let hurried = ComponentsConfig { step_wall_max: Duration::from_millis(1), ..ComponentsConfig::default() };
+    let component = Guest::handling("(loop $again (br $again)) i32.const 0").component();
+    let endless = |manifest: &mut Manifest| {
+        manifest.wasm.as_mut().unwrap().limits.fuel_max = 1_000_000_000;
+    };
+    let mut rig = Rig::with(&components_with(hurried), &component, endless).unwrap();
+    let before = (rig.world.head(), rig.world.digest());
+    let error = rig.send("go", serde_json::Value::Null).unwrap_err();
+    assert_eq!(error.code(), Code::StepAbandoned);
+    assert!(matches!(error, TurnError::Load(LoadError::Abandoned { .. })), "{error}");
+    assert_eq!((rig.world.head(), rig.world.digest()), before);
+}
+
+#[test]
+fn a_component_is_compiled_in_the_background_and_found_when_it_is_ready() {
+    let components = components();
+    let component: Arc<[u8]> = counter().component().into();
+    let hash = Hash::of(&component);
+    assert_eq!(components.prepare(hash, None), Readiness::Unknown);
+    let begun = components.prepare(hash, Some(component.clone()));
+    assert!(matches!(begun, Readiness::Queued { .. }), "{begun:?}");
+    let ready = (0..u64::MAX).find_map(|_| match components.prepare(hash, None) {
+        Readiness::Ready(manifest) => Some(manifest),
+        Readiness::Queued { .. } | Readiness::Compiling { .. } => {
+            std::thread::yield_now();
+            None
+        }
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(ready.unwrap().program, hash);
+}
+
+#[test]
+fn a_world_whose_component_is_not_at_hand_says_which_object_it_misses() {
+    let components = components();
+    let component = counter().component();
+    let manifest = components.prepare_now(&component).unwrap();
+    let other = self::components();
+    let missing = other.load(&MemoryObjects::new(), &manifest).err().unwrap();
+    assert_eq!(missing, ManifestError::Load(LoadError::Missing(Hash::of(&component))));
+    let mut objects = MemoryObjects::new();
+    objects.put(component.clone());
+    let preparing = other.load(&objects, &manifest).err().unwrap();
+    assert_eq!(preparing, ManifestError::Load(LoadError::Preparing(Hash::of(&component))));
+}
+
+#[test]
+fn compiled_code_is_kept_on_disk_and_a_damaged_file_is_compiled_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ComponentsConfig { cache: Some(folder.path().to_owned()), ..ComponentsConfig::default() };
+    let component = counter().component();
+    let run = || {
+        let mut rig = Rig::with(&components_with(config.clone()), &component, |_| {}).unwrap();
+        rig.go();
+        rig.world.digest()
+    };
+    let files = || {
+        let mut files: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let first = run();
+    let [code, sum] = files().try_into().unwrap();
+    let written = std::fs::metadata(&code).unwrap().modified().unwrap();
+    assert_eq!(run(), first);
+    assert_eq!(std::fs::metadata(&code).unwrap().modified().unwrap(), written, "it was compiled again");
+
+    for (path, at) in [(&code, 5_000), (&code, 100), (&sum, 3)] {
+        let good = std::fs::read(path).unwrap();
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(path, &bad).unwrap();
+        assert_eq!(run(), first);
+        assert_eq!(std::fs::read(path).unwrap(), good, "the damaged file is still there");
+        std::fs::write(path, &good[..good.len() / 2]).unwrap();
+        assert_eq!(run(), first);
+    }
+}
+
+#[test]
+fn bounds_come_from_the_manifest() {
+    // Asks for one more page than two, and traps if it does not get it.
+    let component =
+        Guest::handling("(if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable)) i32.const 0")
+            .component();
+    let memory = |pages: u64| {
+        let bound = move |manifest: &mut Manifest| {
+            manifest.wasm.as_mut().unwrap().limits.memory_bytes_max = pages << 16;
+        };
+        Rig::with(&components(), &component, bound)
+    };
+    assert_eq!(failure(&memory(18).unwrap().go()), None);
+    assert_eq!(failed(&memory(17).unwrap().go()), "PROGRAM_TRAPPED");
+    let too_small = memory(1).err().unwrap();
+    assert_eq!(too_small.code(), Code::ProgramRefused, "{too_small}");
+
+    // How deep a recursion goes follows the stack.
+    let depth = "(func $down (param i32) (result i32)
+        (if (result i32) (i32.eqz (local.get 0)) (then (i32.const 0))
+          (else (i32.add (i32.const 1) (call $down (i32.sub (local.get 0) (i32.const 1)))))))";
+    let guest =
+        Guest { extra: depth.to_owned(), ..Guest::handling("(drop (call $down (i32.const 10000))) i32.const 0") };
+    let component = guest.component();
+    let stack = |bytes: u64| {
+        let bound = move |manifest: &mut Manifest| {
+            manifest.wasm.as_mut().unwrap().limits.stack_bytes_max = bytes;
+        };
+        Rig::with(&components(), &component, bound)
+    };
+    assert_eq!(failure(&stack(1 << 20).unwrap().go()), None);
+    assert_eq!(failed(&stack(64 << 10).unwrap().go()), "PROGRAM_TRAPPED");
+    for wrong in [(1 << 20) - 1, 32 << 10, 2 << 20] {
+        let manifest = || {
+            let mut manifest = components().prepare_now(&component).unwrap();
+            manifest.wasm.as_mut().unwrap().limits.stack_bytes_max = wrong;
+            Manifest::from_bytes(&manifest.to_bytes())
+        };
+        assert_eq!(manifest().unwrap_err().code(), Code::ManifestInvalid);
+    }
+}

@@ -1,0 +1,169 @@
+"""Programs of Mundi in Python.
+
+A program is a function of its events: what it reads and writes, asks for and answers goes through its World. The same
+source is a component, when it is built, and runs in ordinary tests through mundi.testing, without a server.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Optional, Protocol, Union
+
+from . import cbor
+
+__all__ = ["Event", "Failure", "Full", "Message", "Named", "Origin", "Program", "Receipt", "Timer", "Upgraded", "World"]
+
+
+class Failure(Exception):
+    """A program's own reason to give up a step or a query."""
+
+
+class Full(Failure):
+    """The world has as many open effects or timers as it may have; the program may go on without."""
+
+
+@dataclass
+class Named:
+    """An event of the program's own vocabulary; its value satisfies the schema in mundi.json."""
+
+    schema: str
+    value: Any
+    key: Optional[str] = None
+
+
+@dataclass
+class Receipt:
+    """The one answer to an effect that was asked for under this label."""
+
+    label: str
+    kind: str
+    status: str  # "ok", "error" or "timeout"
+    payload: bytes
+
+    @property
+    def value(self) -> Any:
+        return cbor.decode(self.payload)
+
+
+@dataclass
+class Message:
+    inbox: str
+    payload: bytes
+    headers: dict[str, str]
+
+
+@dataclass
+class Timer:
+    label: str
+    payload: Any
+
+
+@dataclass
+class Upgraded:
+    """This program takes over from that of another manifest. If it fails here, it does not."""
+
+    source: str
+
+
+@dataclass
+class Origin:
+    enqueued_at_ns: int = 0
+    correlation_id: Optional[str] = None
+    trace: Optional[str] = None
+    wants_reply: bool = False
+    sender: Optional[tuple[str, int]] = None
+
+
+@dataclass
+class Event:
+    """What reaches a program. The place is where a reply goes, now or in a later step."""
+
+    seq: str
+    cause: Union[Named, Receipt, Message, Timer, Upgraded]
+    origin: Origin = field(default_factory=Origin)
+
+
+class World:
+    """All that a program can do. There is no other clock, randomness or I/O.
+
+    A call that breaks a bound ends the step at once, and does not return.
+    """
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+
+    @property
+    def id(self) -> str:
+        return self._host.world_id()
+
+    @property
+    def height(self) -> int:
+        return self._host.height()
+
+    @property
+    def now_ns(self) -> int:
+        """The world's clock, which never goes back."""
+        return self._host.now_ns()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """What a cell holds."""
+        found = self._host.get(key)
+        return default if found is None else cbor.decode(found)
+
+    def scan(self, prefix: str, after: Optional[str], items_max: int) -> list[tuple[str, Any]]:
+        """Cells whose keys begin with the prefix and come after another key, in order."""
+        return [(key, cbor.decode(value)) for key, value in self._host.scan(prefix, after, items_max)]
+
+    def log(self, level: str, text: str) -> None:
+        """A line for people. It is no part of the outcome."""
+        self._host.log(level, text)
+
+    def put(self, key: str, value: Any) -> None:
+        self._host.put(key, cbor.encode(value))
+
+    def delete(self, key: str) -> None:
+        self._host.delete(key)
+
+    def emit(self, kind: str, params: Any, label: str = "") -> None:
+        """Asks for an effect. Its receipt comes back under the label, which names it while it is open."""
+        self._host.emit(kind, cbor.encode(params), label)
+
+    def cancel(self, label: str) -> bool:
+        """Withdraws an open effect. Says whether there was one."""
+        return self._host.cancel(label)
+
+    def set_timer(self, label: str, due_ns: int, payload: Any = None) -> None:
+        """Sets a timer, in place of the one with the same label. One in the past is due at once."""
+        self._host.set_timer(label, due_ns, cbor.encode(payload))
+
+    def cancel_timer(self, label: str) -> bool:
+        return self._host.cancel_timer(label)
+
+    def send_event(self, to: str, schema: str, value: Any, label: str = "") -> None:
+        """Sends an event to another world. Whether it arrived comes back as a receipt under the label."""
+        self._host.send_event(to, schema, cbor.encode(value), label)
+
+    def send_message(self, to: str, inbox: str, payload: bytes, headers: dict[str, str], label: str = "") -> None:
+        self._host.send_message(to, inbox, payload, headers, label)
+
+    def spawn(self, manifest: str, first: Optional[tuple[str, Any]] = None, label: str = "") -> str:
+        """Asks for a new world that runs a manifest, and gets a first event. Its id is known at once."""
+        encoded = None if first is None else (first[0], cbor.encode(first[1]))
+        return self._host.spawn(manifest, encoded, label)
+
+    def reply(self, to: str, value: Any) -> None:
+        """Answers the call that arrived at this place of the inbox."""
+        self._host.reply(to, cbor.encode(value))
+
+    def random(self) -> int:
+        """The next number, of 64 bits, of a sequence that the record determines."""
+        return self._host.random()
+
+
+class Program(Protocol):
+    """The code of a world. A project's program.py has one, under the name `program`."""
+
+    def handle(self, world: World, event: Event) -> None:
+        """Takes one event. An exception throws away all that the step did; the world goes on."""
+
+    def query(self, world: World, name: str, params: Any) -> Any:
+        """Answers a question about the world, and changes nothing."""
+        raise Failure(f"this program answers no query `{name}`")

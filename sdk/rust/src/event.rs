@@ -1,0 +1,101 @@
+//! What reaches a program.
+
+use crate::{Failure, cbor};
+use serde::de::DeserializeOwned;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The place in the inbox: where a reply goes, now or in a later step.
+    pub seq: String,
+    pub origin: Origin,
+    pub cause: Cause,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Origin {
+    pub enqueued_at_ns: u64,
+    pub correlation_id: Option<String>,
+    pub trace: Option<String>,
+    /// Someone waits for a reply.
+    pub wants_reply: bool,
+    pub sender: Option<Sender>,
+}
+
+/// The world that sent an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sender {
+    pub world: String,
+    /// The height that it had reached.
+    pub height: u64,
+}
+
+/// Payloads are canonical CBOR; [`Event::value`] and [`Cause::payload`] read them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cause {
+    /// An event of the program's own vocabulary; its value satisfies the schema in `mundi.json`.
+    Event {
+        schema: String,
+        value: Vec<u8>,
+        key: Option<String>,
+    },
+    /// The one answer to an effect that was asked for under this label.
+    Receipt {
+        label: String,
+        kind: String,
+        status: Status,
+        payload: Vec<u8>,
+    },
+    Message {
+        inbox: String,
+        payload: Vec<u8>,
+        headers: Vec<(String, String)>,
+    },
+    Timer {
+        label: String,
+        payload: Vec<u8>,
+    },
+    /// This program takes over from that of another manifest. If it fails here, it does not.
+    Upgraded {
+        from: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Ok,
+    Error,
+    Timeout,
+}
+
+/// What is sent to another world.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outgoing {
+    Event { schema: String, value: Vec<u8> },
+    Message { inbox: String, payload: Vec<u8>, headers: Vec<(String, String)> },
+}
+
+impl Outgoing {
+    pub fn event(schema: &str, value: &impl serde::Serialize) -> Result<Self, Failure> {
+        Ok(Self::Event { schema: schema.to_owned(), value: cbor::to_vec(value)? })
+    }
+}
+
+impl Event {
+    /// The payload, whatever the cause.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        self.cause.payload()
+    }
+}
+
+impl Cause {
+    /// What it carries, as a type of the program's own.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        match self {
+            Self::Event { value: payload, .. }
+            | Self::Receipt { payload, .. }
+            | Self::Message { payload, .. }
+            | Self::Timer { payload, .. } => Ok(cbor::from_slice(payload)?),
+            Self::Upgraded { .. } => Err(Failure::new("an upgrade carries nothing")),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The world that a program is the code of.
+
+use crate::{Effect, Failure, Outgoing, cbor, host};
+use serde::{Serialize, de::DeserializeOwned};
+use std::fmt;
+
+/// All that a program can do. There is no other clock, randomness or I/O: what is not here does not exist in a replay.
+///
+/// A call that breaks a bound ends the step at once, and does not return.
+#[derive(Debug)]
+pub struct World(());
+
+/// The world has as many as its manifest allows; the program may go on without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    OpenIntents,
+    Timers,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenIntents => "the world has as many open intents as it may have",
+            Self::Timers => "the world has as many timers as it may have",
+        })
+    }
+}
+
+impl std::error::Error for Full {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl World {
+    /// Only a host makes one: for each step anew.
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+
+    pub fn id(&self) -> String {
+        host::world_id()
+    }
+
+    /// The height of the record that is being handled; in a query, the next height.
+    pub fn height(&self) -> u64 {
+        host::height()
+    }
+
+    /// The world's clock, which never goes back.
+    pub fn now_ns(&self) -> u64 {
+        host::now_ns()
+    }
+
+    /// What a cell holds.
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Failure> {
+        Ok(host::get(key).map(|bytes| cbor::from_slice(&bytes)).transpose()?)
+    }
+
+    pub fn get_bytes(&self, key: &str) -> Option<Vec<u8>> {
+        host::get(key)
+    }
+
+    /// Cells whose keys begin with `prefix` and come after `after`, in order.
+    pub fn scan<T: DeserializeOwned>(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        items_max: u32,
+    ) -> Result<Vec<(String, T)>, Failure> {
+        let read = |(key, bytes): (String, Vec<u8>)| Ok((key, cbor::from_slice(&bytes)?));
+        host::scan(prefix, after, items_max).into_iter().map(read).collect()
+    }
+
+    /// A line for people. It is no part of the outcome.
+    pub fn log(&self, level: Level, text: &str) {
+        host::log(level, text);
+    }
+
+    pub fn put(&mut self, key: &str, value: &impl Serialize) -> Result<(), Failure> {
+        host::put(key, &cbor::to_vec(value)?);
+        Ok(())
+    }
+
+    pub fn put_bytes(&mut self, key: &str, value: &[u8]) {
+        host::put(key, value);
+    }
+
+    pub fn delete(&mut self, key: &str) {
+        host::delete(key);
+    }
+
+    /// Asks for an effect. Its receipt comes back under the label, which names it while it is open.
+    pub fn emit(&mut self, kind: &str, params: &impl Serialize, label: &str) -> Result<(), Failure> {
+        Ok(host::emit(kind, &cbor::to_vec(params)?, label)?)
+    }
+
+    /// The same for an effect with a type: [`Effect`] is made from `mundi.json`.
+    pub fn ask<E: Effect>(&mut self, effect: &E, label: &str) -> Result<(), Failure> {
+        self.emit(E::KIND, effect, label)
+    }
+
+    /// Withdraws an open effect. Says whether there was one.
+    pub fn cancel(&mut self, label: &str) -> bool {
+        host::cancel(label)
+    }
+
+    /// Sets a timer, in place of the one with the same label. One in the past is due at once.
+    pub fn set_timer(&mut self, label: &str, due_ns: u64, payload: &impl Serialize) -> Result<(), Failure> {
+        Ok(host::set_timer(label, due_ns, &cbor::to_vec(payload)?)?)
+    }
+
+    pub fn cancel_timer(&mut self, label: &str) -> bool {
+        host::cancel_timer(label)
+    }
+
+    /// Sends to another world. Whether it arrived comes back as a receipt under the label.
+    pub fn send(&mut self, to: &str, what: &Outgoing, label: &str) -> Result<(), Failure> {
+        Ok(host::send(to, what, label)?)
+    }
+
+    /// Asks for a new world that runs a manifest. Its id is known at once.
+    pub fn spawn(&mut self, manifest: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Failure> {
+        Ok(host::spawn(manifest, first, label)?)
+    }
+
+    /// Answers the call that arrived at this place of the inbox.
+    pub fn reply(&mut self, to: &str, value: &impl Serialize) -> Result<(), Failure> {
+        host::reply(to, &cbor::to_vec(value)?);
+        Ok(())
+    }
+
+    /// The next number of a sequence that the record determines.
+    pub fn random(&mut self) -> u64 {
+        host::random()
+    }
+}

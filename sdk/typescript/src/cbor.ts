@@ -1,0 +1,190 @@
+/**
+ * Canonical CBOR (RFC 8949, section 4.2.1), as far as JSON goes.
+ *
+ * One value has one form: the shortest heads, definite lengths, keys sorted by length and then by bytes, the shortest
+ * float that keeps the value. So two programs that keep the same values keep the same bytes.
+ *
+ * A number that is whole is an integer, as JavaScript sees it; an integer beyond 2^53 is read as a bigint.
+ */
+
+const DEPTH_MAX = 64;
+const utf8 = { encode: (text: string) => new TextEncoder().encode(text) };
+
+export function encode(value: unknown): Uint8Array {
+  const out: number[] = [];
+  write(value, out);
+  return Uint8Array.from(out);
+}
+
+export function decode(bytes: Uint8Array): unknown {
+  const reader = new Reader(bytes);
+  const value = reader.value(DEPTH_MAX);
+  if (reader.at !== bytes.length) throw new Error("bytes follow the value");
+  return value;
+}
+
+function head(major: number, argument: bigint, out: number[]): void {
+  if (argument < 24n) {
+    out.push((major << 5) | Number(argument));
+    return;
+  }
+  const size = argument < 0x100n ? 1 : argument < 0x10000n ? 2 : argument < 0x100000000n ? 4 : 8;
+  if (argument >= 1n << 64n) throw new Error("an integer beyond 64 bits");
+  out.push((major << 5) | { 1: 24, 2: 25, 4: 26, 8: 27 }[size]!);
+  for (let at = size - 1; at >= 0; at--) out.push(Number((argument >> BigInt(8 * at)) & 0xffn));
+}
+
+function write(value: unknown, out: number[]): void {
+  if (value === null || value === undefined) out.push(0xf6);
+  else if (value === true) out.push(0xf5);
+  else if (value === false) out.push(0xf4);
+  else if (typeof value === "bigint" || (Number.isInteger(value) && !Object.is(value, -0))) {
+    const integer = BigInt(value as number);
+    if (integer >= 0n) head(0, integer, out);
+    else head(1, -1n - integer, out);
+  } else if (typeof value === "number") float(value, out);
+  else if (typeof value === "string") text(value, out);
+  else if (Array.isArray(value)) {
+    head(4, BigInt(value.length), out);
+    for (const item of value) write(item, out);
+  } else if (typeof value === "object") {
+    // What is undefined is not there, as in JSON.
+    const entries = Object.entries(value).filter(([, item]) => item !== undefined);
+    const keyed = entries.map(([key, item]) => ({ key: utf8.encode(key), item }));
+    keyed.sort((a, b) => a.key.length - b.key.length || compare(a.key, b.key));
+    head(5, BigInt(keyed.length), out);
+    for (const { key, item } of keyed) {
+      head(3, BigInt(key.length), out);
+      out.push(...key);
+      write(item, out);
+    }
+  } else throw new TypeError(`a ${typeof value} has no form in a world`);
+}
+
+function text(value: string, out: number[]): void {
+  const bytes = utf8.encode(value);
+  head(3, BigInt(bytes.length), out);
+  for (const byte of bytes) out.push(byte);
+}
+
+function compare(a: Uint8Array, b: Uint8Array): number {
+  for (let at = 0; at < a.length; at++) if (a[at] !== b[at]) return a[at]! - b[at]!;
+  return 0;
+}
+
+function float(value: number, out: number[]): void {
+  if (!Number.isFinite(value)) throw new Error("a number that is none");
+  const view = new DataView(new ArrayBuffer(8));
+  const half = toHalf(value);
+  let first = 0xfb;
+  let size = 8;
+  if (half !== undefined) {
+    view.setUint16(0, half);
+    [first, size] = [0xf9, 2];
+  } else if (Math.fround(value) === value) {
+    view.setFloat32(0, value);
+    [first, size] = [0xfa, 4];
+  } else view.setFloat64(0, value);
+  out.push(first);
+  for (let at = 0; at < size; at++) out.push(view.getUint8(at));
+}
+
+/** The sixteen bits of a number that has so few. */
+function toHalf(value: number): number | undefined {
+  const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
+  const magnitude = Math.abs(value);
+  if (magnitude > 65504) return undefined;
+  // In units of the smallest one: below 2^-14 all have the same distance, above it doubles with each power.
+  let exponent = 0;
+  let units = magnitude * 2 ** 24;
+  while (units >= 2048) {
+    units /= 2;
+    exponent++;
+  }
+  if (!Number.isInteger(units)) return undefined;
+  return sign | (units < 1024 ? units : ((exponent + 1) << 10) | (units - 1024));
+}
+
+function fromHalf(half: number): number {
+  const exponent = (half >> 10) & 31;
+  const fraction = half & 0x3ff;
+  const magnitude =
+    exponent === 0
+      ? fraction * 2 ** -24
+      : exponent === 31
+        ? fraction === 0 ? Infinity : NaN
+        : (fraction + 1024) * 2 ** (exponent - 25);
+  return half & 0x8000 ? -magnitude : magnitude;
+}
+
+class Reader {
+  at = 0;
+
+  constructor(private bytes: Uint8Array) {}
+
+  private take(size: number): Uint8Array {
+    const taken = this.bytes.subarray(this.at, this.at + size);
+    if (taken.length !== size) throw new Error("the value ends too early");
+    this.at += size;
+    return taken;
+  }
+
+  private head(): { major: number; short: number; argument: bigint } {
+    const first = this.take(1)[0]!;
+    const [major, short] = [first >> 5, first & 31];
+    if (short < 24) return { major, short, argument: BigInt(short) };
+    if (short > 27) throw new Error("a length that is open");
+    let argument = 0n;
+    for (const byte of this.take(1 << (short - 24))) argument = (argument << 8n) | BigInt(byte);
+    return { major, short, argument };
+  }
+
+  private text(length: bigint): string {
+    return new TextDecoder("utf-8", { fatal: true }).decode(this.take(Number(length)));
+  }
+
+  value(depthLeft: number): unknown {
+    if (depthLeft === 0) throw new Error("nested too deeply");
+    const { major, short, argument } = this.head();
+    switch (major) {
+      case 0:
+        return whole(argument);
+      case 1:
+        return whole(-1n - argument);
+      case 3:
+        return this.text(argument);
+      case 4: {
+        const items: unknown[] = [];
+        for (let left = argument; left > 0n; left--) items.push(this.value(depthLeft - 1));
+        return items;
+      }
+      case 5: {
+        const entries: Record<string, unknown> = {};
+        for (let left = argument; left > 0n; left--) {
+          const key = this.head();
+          if (key.major !== 3) throw new Error("a key that is no text");
+          const name = this.text(key.argument);
+          const value = this.value(depthLeft - 1);
+          Object.defineProperty(entries, name, { value, enumerable: true, writable: true, configurable: true });
+        }
+        return entries;
+      }
+    }
+    if (major === 7) {
+      if (short === 20) return false;
+      if (short === 21) return true;
+      if (short === 22) return null;
+      const view = new DataView(new ArrayBuffer(8));
+      view.setBigUint64(0, argument);
+      if (short === 25) return fromHalf(view.getUint16(6));
+      if (short === 26) return view.getFloat32(4);
+      if (short === 27) return view.getFloat64(0);
+    }
+    throw new Error("bytes and tags have no JSON form");
+  }
+}
+
+function whole(integer: bigint): number | bigint {
+  const number = Number(integer);
+  return Number.isSafeInteger(number) ? number : integer;
+}

@@ -1,0 +1,167 @@
+/**
+ * Programs of Mundi in TypeScript.
+ *
+ * A program is a function of its events: what it reads and writes, asks for and answers goes through its World. The same
+ * source is a component, when it is built, and runs in ordinary tests through `mundi-sdk/testing`, without a server.
+ */
+
+import { decode, encode } from "./cbor.ts";
+
+export * as cbor from "./cbor.ts";
+
+/** What reaches a program. The place is where a reply goes, now or in a later step. */
+export interface Event {
+  seq: string;
+  origin: Origin;
+  cause: Cause;
+}
+
+export interface Origin {
+  enqueuedAtNs: bigint;
+  correlationId?: string | undefined;
+  trace?: string | undefined;
+  wantsReply: boolean;
+  sender?: { worldId: string; height: bigint } | undefined;
+}
+
+export type Cause =
+  /** An event of the program's own vocabulary; its value satisfies the schema in mundi.json. */
+  | { is: "event"; schema: string; value: any; key?: string | undefined }
+  /** The one answer to an effect that was asked for under this label. */
+  | { is: "receipt"; label: string; kind: string; status: Status; payload: Uint8Array }
+  | { is: "message"; inbox: string; payload: Uint8Array; headers: [string, string][] }
+  | { is: "timer"; label: string; payload: any }
+  /** This program takes over from that of another manifest. If it fails here, it does not. */
+  | { is: "upgraded"; from: string };
+
+export type Status = "ok" | "error" | "timeout";
+export type Level = "debug" | "info" | "warn" | "error";
+
+/** What a host offers: the imports of a component, or a test. */
+export interface Host {
+  worldId(): string;
+  height(): bigint;
+  nowNs(): bigint;
+  get(key: string): Uint8Array | undefined;
+  scan(prefix: string, after: string | undefined, itemsMax: number): { key: string; value: Uint8Array }[];
+  log(level: Level, text: string): void;
+  put(key: string, value: Uint8Array): void;
+  delete(key: string): void;
+  emit(kind: string, params: Uint8Array, label: string): void;
+  cancel(label: string): boolean;
+  setTimer(label: string, dueNs: bigint, payload: Uint8Array): void;
+  cancelTimer(label: string): boolean;
+  send(to: string, what: Outgoing, label: string): void;
+  spawn(manifest: string, first: Outgoing | undefined, label: string): string;
+  reply(to: string, payload: Uint8Array): void;
+  random(): bigint;
+}
+
+/** What is sent to another world. */
+export type Outgoing =
+  | { tag: "event"; val: { schema: string; value: Uint8Array } }
+  | { tag: "message"; val: { inbox: string; payload: Uint8Array; headers: [string, string][] } };
+
+export function event(schema: string, value: unknown): Outgoing {
+  return { tag: "event", val: { schema, value: encode(value) } };
+}
+
+/** A map from kinds of effects to their params and receipts; a project's own is made from its mundi.json. */
+export type AnyEffects = Record<string, { params: any; receipt: any }>;
+
+/**
+ * All that a program can do. There is no other clock, randomness or I/O.
+ *
+ * A call that breaks a bound ends the step at once, and does not return.
+ */
+export class World<Effects = AnyEffects> {
+  constructor(private host: Host) {}
+
+  get id(): string {
+    return this.host.worldId();
+  }
+
+  get height(): bigint {
+    return this.host.height();
+  }
+
+  /** The world's clock, which never goes back. */
+  get nowNs(): bigint {
+    return this.host.nowNs();
+  }
+
+  /** What a cell holds. */
+  get<T>(key: string): T | undefined {
+    const found = this.host.get(key);
+    return found === undefined ? undefined : (decode(found) as T);
+  }
+
+  /** Cells whose keys begin with the prefix and come after another key, in order. */
+  scan<T>(prefix: string, after: string | undefined, itemsMax: number): [string, T][] {
+    return this.host.scan(prefix, after, itemsMax).map(({ key, value }) => [key, decode(value) as T]);
+  }
+
+  /** A line for people. It is no part of the outcome. */
+  log(level: Level, text: string): void {
+    this.host.log(level, text);
+  }
+
+  put(key: string, value: unknown): void {
+    this.host.put(key, encode(value));
+  }
+
+  delete(key: string): void {
+    this.host.delete(key);
+  }
+
+  /** Asks for an effect. Its receipt comes back under the label, which names it while it is open. */
+  emit<K extends keyof Effects & string>(
+    kind: K,
+    params: Effects[K] extends { params: infer P } ? P : never,
+    label = "",
+  ): void {
+    this.host.emit(kind, encode(params), label);
+  }
+
+  /** Withdraws an open effect. Says whether there was one. */
+  cancel(label: string): boolean {
+    return this.host.cancel(label);
+  }
+
+  /** Sets a timer, in place of the one with the same label. One in the past is due at once. */
+  setTimer(label: string, dueNs: bigint, payload: unknown = null): void {
+    this.host.setTimer(label, dueNs, encode(payload));
+  }
+
+  cancelTimer(label: string): boolean {
+    return this.host.cancelTimer(label);
+  }
+
+  /** Sends to another world. Whether it arrived comes back as a receipt under the label. */
+  send(to: string, what: Outgoing, label = ""): void {
+    this.host.send(to, what, label);
+  }
+
+  /** Asks for a new world that runs a manifest. Its id is known at once. */
+  spawn(manifest: string, first?: Outgoing, label = ""): string {
+    return this.host.spawn(manifest, first, label);
+  }
+
+  /** Answers the call that arrived at this place of the inbox. */
+  reply(to: string, value: unknown): void {
+    this.host.reply(to, encode(value));
+  }
+
+  /** The next number, of 64 bits, of a sequence that the record determines. */
+  random(): bigint {
+    return this.host.random();
+  }
+}
+
+/** The code of a world: what a project's `src/program.ts` exports by default. */
+export interface Program<Effects = AnyEffects> {
+  /** Takes one event. An exception throws away all that the step did; the world goes on. */
+  handle(world: World<Effects>, event: Event): void;
+  /** Answers a question about the world, and changes nothing. */
+  query?(world: World<Effects>, name: string, params: any): unknown;
+}
