@@ -162,7 +162,10 @@ impl Transaction for PostgresTransaction {
         // Its connection goes back before it queues: a commit needs none of the pool.
         let (version, open) = match snapshot {
             Snapshot::None => (u64::MAX, None),
-            Snapshot::Taken { version, open, .. } => (version, Some(open)),
+            Snapshot::Taken { version, open, lease } => {
+                drop(lease);
+                (version, Some(open))
+            }
             Snapshot::Lost => return Err(CommitError::Conflict),
         };
         let (answer, answered) = oneshot::channel();

@@ -5,6 +5,7 @@
 mod client;
 mod serve;
 mod token;
+mod universe;
 mod world;
 
 use clap::{Args, Parser, Subcommand};
@@ -32,6 +33,9 @@ enum Command {
     /// Tokens: who may do what.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Universes: move them to another engine.
+    #[command(subcommand)]
+    Universe(universe::UniverseCommand),
     /// Worlds: create them, send to them, look into them.
     #[command(subcommand)]
     World(world::WorldCommand),
@@ -99,6 +103,7 @@ impl Command {
                 Ok(())
             }
             Self::Token(command) => command.run().await,
+            Self::Universe(command) => command.run().await,
             Self::World(command) => command.run().await,
         }
     }
