@@ -60,6 +60,10 @@ macro_rules! on_any {
 }
 
 impl Transaction for AnyTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        on_any!(self, tx => tx.version().await)
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         on_any!(self, tx => tx.get(key).await)
     }

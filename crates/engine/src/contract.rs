@@ -46,6 +46,10 @@ pub trait Engine: Clone + Send + Sync + 'static {
 /// Keys have 1 to [`KEY_BYTES_MAX`](mundi_model::limits::KEY_BYTES_MAX) bytes, and those that begin with
 /// `0xff` are the engine's own.
 pub trait Transaction: Send + 'static {
+    /// The version of the snapshot: the transaction sees every commit whose stamp has this version or a smaller one,
+    /// and no other. So its own stamp, if it commits, has a larger one.
+    fn version(&mut self) -> impl Future<Output = Result<u64, EngineError>> + Send;
+
     /// The value under a key. A commit conflicts if another transaction has changed it since.
     fn get(&mut self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, EngineError>> + Send;
 

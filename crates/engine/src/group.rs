@@ -18,7 +18,7 @@ const GROUP_BYTES: usize = 8 << 20;
 /// What a write takes besides key and value, with room to spare.
 pub(crate) const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.
-const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
+const GROUP_COMMITS_MAX: usize = Stamp::ORDER_DIRECT as usize;
 
 /// What becomes of a commit.
 pub(crate) type Answer = Result<Committed, CommitError>;

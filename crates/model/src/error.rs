@@ -100,6 +100,9 @@ codes! {
     RangeInvalid = "RANGE_INVALID", Invalid, "A range read asks for no items, or for more than the bound.";
     TransactionClosed = "TRANSACTION_CLOSED", Invalid, "A transaction was used after its engine closed.";
 
+    // Bundles.
+    BundleInvalid = "BUNDLE_INVALID", Invalid, "A bundle is damaged, cut short, or does not prove what it says.";
+
     // Engines.
     EngineBusy = "ENGINE_BUSY", Full, "The engine's commit queue is full.";
     EngineFailed = "ENGINE_FAILED", Unavailable, "The engine could not read or write its storage.";

@@ -3,6 +3,7 @@
 //! - [`node`]: engine, blobs, segments and the roles that run worlds, as one thing that starts, drains and stops.
 //! - [`programs`]: the programs that a node can run, by name.
 //! - [`api`]: the HTTP API, one file per noun; [`serve`]: sockets, TLS and their limits.
+//! - [`proof`]: what a verification proved.
 //! - [`transfer`]: universes that move from one engine to another.
 //! - [`config`]: defaults, file, environment, flags.
 //!
@@ -12,5 +13,6 @@ pub mod api;
 pub mod config;
 pub mod node;
 pub mod programs;
+pub mod proof;
 pub mod serve;
 pub mod transfer;

@@ -2,6 +2,7 @@
 
 mod counter;
 mod kv;
+mod steps;
 
 use mundi_kernel::{
     Registry,
@@ -10,7 +11,7 @@ use mundi_kernel::{
     registry::native_descriptor,
 };
 use mundi_model::{Hash, Value, cbor};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Programs for a node. What is registered here is put into every universe that the node serves.
 #[derive(Default)]
@@ -42,7 +43,15 @@ impl Programs {
 
     /// The ones that come with Mundi.
     pub fn builtin() -> Self {
-        Self::new().native("counter", 1, counter::Counter, counter::declare).native("kv", 1, kv::Kv, kv::declare)
+        Self::new()
+            .native("counter", 1, counter::Counter, counter::declare)
+            .native("kv", 1, kv::Kv, kv::declare)
+            .native("steps", 1, steps::Steps, steps::declare)
+    }
+
+    /// What they run as, without a node: to verify a file.
+    pub fn into_registry(self) -> Arc<Registry> {
+        Arc::new(self.registry)
     }
 
     /// Adds a native program; `declare` says what it takes in and may ask for.

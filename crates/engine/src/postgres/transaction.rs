@@ -135,6 +135,16 @@ impl PostgresTransaction {
 }
 
 impl Transaction for PostgresTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        if matches!(self.snapshot, Snapshot::None) {
+            self.rows(&Read::Get(Bytes::from_static(&[0]))).await?; // any key: a read takes the snapshot
+        }
+        match self.snapshot {
+            Snapshot::Taken { version, .. } => Ok(version),
+            Snapshot::None | Snapshot::Lost => Err(EngineError::TooOld),
+        }
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.read(key, true).await
     }

@@ -1,13 +1,17 @@
-//! `mundi universe`: a universe moves to another engine. It works on engine and objects themselves, with no server running.
+//! `mundi universe export` and `import`: a universe moves to another engine. They work on engine and objects themselves,
+//! with no server running.
 
-use super::{Outcome, ServerArgs};
+use super::{
+    ServerArgs,
+    exit::{Failed, Outcome},
+};
 use clap::Subcommand;
 use mundi_server::transfer;
 use mundi_store::transfer::Progress;
-use std::{error::Error, io::Write, path::Path};
+use std::{io::Write, path::Path};
 
 #[derive(Subcommand)]
-pub(crate) enum UniverseCommand {
+pub(super) enum MoveCommand {
     /// Writes a universe to a folder or bucket. Stop every process that serves it first; broken off, it goes on where it was.
     Export {
         #[command(flatten)]
@@ -28,16 +32,17 @@ pub(crate) enum UniverseCommand {
     },
 }
 
-impl UniverseCommand {
-    pub(crate) async fn run(self) -> Outcome {
+impl MoveCommand {
+    pub(super) async fn run(self) -> Outcome {
         let (header, done) = match self {
             Self::Export { server, universe, to } => {
-                (transfer::export(&server.load()?, &universe, &place(&to)?, show).await?, "exported")
+                (transfer::export(&server.load()?, &universe, &place(&to)?, show).await, "exported")
             }
             Self::Import { server, from } => {
-                (transfer::import(&server.load()?, &place(&from)?, show).await?, "imported")
+                (transfer::import(&server.load()?, &place(&from)?, show).await, "imported")
             }
         };
+        let header = header.map_err(|error| Failed::coded(&error))?;
         let (name, keys, objects) = (header.name, header.keys, header.objects);
         eprintln!("\r{done} `{name}`: {keys} keys and {objects} objects, compared once more");
         Ok(())
@@ -45,12 +50,13 @@ impl UniverseCommand {
 }
 
 /// A URL as it is; a folder as its absolute path, made if it is missing.
-fn place(text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
+fn place(text: &str) -> Outcome<String> {
     if text.contains("://") {
         return Ok(text.to_owned());
     }
-    std::fs::create_dir_all(Path::new(text))?;
-    Ok(Path::new(text).canonicalize()?.display().to_string())
+    let failed = |error: std::io::Error| Failed::plain(format!("{text}: {error}"));
+    std::fs::create_dir_all(Path::new(text)).map_err(failed)?;
+    Ok(Path::new(text).canonicalize().map_err(failed)?.display().to_string())
 }
 
 /// One line that changes.

@@ -25,6 +25,7 @@ mod open;
 mod roles;
 mod universe;
 
+pub(crate) use config::spool;
 pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
 pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
@@ -90,7 +91,8 @@ impl Node<Embedded> {
         let objects = objects::open(&folder.join("objects").display().to_string())?;
         // One process at a time: it takes up its own leases where the last one left them.
         let worker = config.worker.or_else(|| WorkerId::new(1));
-        Self::start(engine, objects, programs, NodeConfig { worker, ..config }).await
+        let spool = config.spool.or_else(|| Some(folder.join("spool")));
+        Self::start(engine, objects, programs, NodeConfig { worker, spool, ..config }).await
     }
 }
 
