@@ -10,6 +10,8 @@
 //! This crate must never know what a protocol writes: it speaks to worlds through the runtime's operations.
 
 pub mod api;
+#[cfg(feature = "postgres")]
+pub mod checkup;
 pub mod config;
 pub mod node;
 pub mod programs;

@@ -16,6 +16,7 @@
 
 mod connect;
 mod error;
+mod examine;
 mod follower;
 mod footprint;
 mod history;
@@ -33,6 +34,7 @@ mod writer;
 use crate::{Engine, EngineError, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
 use bytes::Bytes;
 use connect::Connector;
+pub use examine::{Examination, examine};
 use history::History;
 use pool::Pool;
 use reader::Read;
