@@ -36,6 +36,11 @@ impl Failed {
         Self { code: Some(code), exit: 1, detail: detail.into() }
     }
 
+    /// No server answers.
+    pub(crate) fn silent(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 6, detail: detail.into() }
+    }
+
     /// Two things differ, which was asked.
     pub(crate) fn differs(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 9, detail: detail.into() }
