@@ -77,11 +77,11 @@ impl Failed {
 
     /// What to do about it.
     fn hint(&self) -> Option<String> {
-        let Some(code) = self.code else { return None };
+        let Some(code) = self.code else {
+            let silent = "is a server running? `mundi dev` starts one; --url or MUNDI_URL says where it is";
+            return (self.exit == 6).then(|| silent.to_owned());
+        };
         Some(match code {
-            Code::NodeDraining => {
-                "is a server running? `mundi dev` starts one; --url or MUNDI_URL says where it is".into()
-            }
             Code::WorldNotFound => {
                 "`mundi world list` shows the worlds of this universe; --universe names another".into()
             }
