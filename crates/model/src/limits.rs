@@ -33,6 +33,14 @@ pub const INBOX_ITEM_BYTES_MAX: usize = 64 * 1024;
 /// A payload above this is moved to the content store when it is enqueued; below, another object costs more.
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Items that wait in memory for one world. Their senders wait with them, so more than a few turns' worth helps nobody;
+/// who finds no room goes through the inbox, which has bounds of its own.
+pub const DIRECT_ITEMS_MAX: usize = 256;
+
+/// How long a sender waits for a turn to begin with its item before it puts it into the inbox. Turns take milliseconds; a
+/// world that is busy for longer must not keep its senders from an acknowledgement.
+pub const DIRECT_PATIENCE_MS: u64 = 100;
+
 /// What one transaction enqueues at most, so that with the largest items it still fits.
 pub const INBOX_BATCH_ITEMS_MAX: usize = 1_024;
 

@@ -17,6 +17,7 @@
 
 pub mod bundle;
 pub mod calls;
+mod direct;
 mod error;
 pub mod host;
 pub mod lifecycle;

@@ -41,6 +41,11 @@ impl Failed {
         Self { code: None, exit: 6, detail: detail.into() }
     }
 
+    /// For a reason that has no code.
+    pub(crate) fn plain(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 1, detail: detail.into() }
+    }
+
     /// Two things differ, which was asked.
     pub(crate) fn differs(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 9, detail: detail.into() }

@@ -45,6 +45,8 @@ const AFTER_HELP: &str =
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures: beside the raw limit of the disk, in one run.
+    Bench(mundi_bench::BenchArgs),
     /// Blobs: immutable objects, named by their hash.
     #[command(subcommand)]
     Blob(blob::BlobCommand),
@@ -76,6 +78,7 @@ enum Command {
     Manifest(manifest::ManifestCommand),
     /// Runs chosen roles, for fleets.
     Server(ServerArgs),
+    Sim(mundi_sim::cli::SimArgs),
     /// Timers: what worlds will be told, and when.
     #[command(subcommand)]
     Timer(timer::TimerCommand),
@@ -145,6 +148,12 @@ pub(crate) fn run() -> ExitCode {
 impl Command {
     async fn run(self, out: Out) -> Outcome {
         match self {
+            // Both bring their own threads and runtimes, and nothing else happens in this process meanwhile.
+            Self::Bench(args) => tokio::task::block_in_place(|| {
+                let this = std::env::current_exe()?;
+                args.run(&this).map_err(|error| Failed::plain(error.to_string()))
+            }),
+            Self::Sim(args) => tokio::task::block_in_place(|| sim(&args)),
             Self::Blob(command) => command.run(out).await,
             Self::Completions(completions) => completions.run(),
             Self::Config(ConfigCommand::Show(args)) => {
@@ -165,5 +174,12 @@ impl Command {
             Self::Worker(command) => command.run(out).await,
             Self::World(command) => command.run(out).await,
         }
+    }
+}
+
+fn sim(args: &mundi_sim::cli::SimArgs) -> Outcome {
+    match mundi_sim::cli::run(args, &mut std::io::stdout(), &mut std::io::stderr())? {
+        true => Ok(()),
+        false => Err(Failed::unproven("a promise was broken")),
     }
 }

@@ -1,12 +1,11 @@
 //! `mundi dev` and `mundi server`: a node and its API, until a signal. The first one drains, the second one stops.
 
 use super::exit::{Failed, Outcome};
-use mundi_engine::Embedded;
 use mundi_model::{Code, Coded};
 use mundi_server::{
     api::{Api, router},
     config::Config,
-    node::{Node, Role},
+    node::{ConfiguredEngine, Node, Role},
     programs::Programs,
     serve::{Server, tls},
 };
@@ -23,7 +22,11 @@ pub(super) async fn run(config: &Config) -> Outcome {
     match &server {
         Some(server) => {
             let scheme = if config.api.tls.key.is_some() { "https" } else { "http" };
-            eprintln!("mundi: data in {}", config.data.folder.display());
+            if config.engine.is_shared() {
+                eprintln!("mundi: worker {} of a fleet", node.worker());
+            } else {
+                eprintln!("mundi: data in {}", config.data.folder.display());
+            }
             eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
         }
         None => eprintln!("mundi: running without an API"),
@@ -44,11 +47,10 @@ pub(super) async fn run(config: &Config) -> Outcome {
 const HANDOVER: Duration = Duration::from_secs(5);
 
 /// Opens the folder. One that is still held by a process that dies is waited for.
-async fn open(config: &Config) -> Outcome<Node<Embedded>> {
+async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
     loop {
-        let settings = config.node().map_err(|error| Failed::coded(&error))?;
-        match Node::open(&config.data.folder, Programs::builtin(), settings).await {
+        match Node::open_configured(config, Programs::builtin()).await {
             Ok(node) => return Ok(node),
             Err(error) if error.code() == Code::FolderInUse && waited < HANDOVER => {
                 if waited.is_zero() {
@@ -66,7 +68,7 @@ async fn open(config: &Config) -> Outcome<Node<Embedded>> {
     }
 }
 
-async fn start(config: &Config, node: &Node<Embedded>) -> Outcome<Server> {
+async fn start(config: &Config, node: &Node<ConfiguredEngine>) -> Outcome<Server> {
     let tls = tls(&config.api.tls).map_err(|error| Failed::new(Code::ConfigInvalid, error))?;
     let api = Api::new(node.clone(), config.api_limits(), config.access());
     if config.access().tokens_required {
@@ -77,7 +79,7 @@ async fn start(config: &Config, node: &Node<Embedded>) -> Outcome<Server> {
 }
 
 /// Worlds are handed over while the last answers go out.
-async fn drain(node: &Node<Embedded>, server: Option<&Server>) {
+async fn drain(node: &Node<ConfiguredEngine>, server: Option<&Server>) {
     node.leave();
     if let Some(server) = server {
         // Calls that wait need their worlds: requests end before the worlds do, or are given up on.

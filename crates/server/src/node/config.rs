@@ -42,6 +42,8 @@ pub struct NodeConfig {
     pub spool: Option<PathBuf>,
     /// How long a drain may take before what is left is dropped; leases run out by themselves then.
     pub drain_timeout: Duration,
+    /// How long a worker that went silent keeps its worlds; they are renewed four times as often.
+    pub lease_ttl: Duration,
 }
 
 /// The universe that is there without being asked for.
@@ -60,6 +62,7 @@ impl Default for NodeConfig {
             process: None,
             spool: None,
             drain_timeout: Duration::from_secs(30),
+            lease_ttl: Duration::from_secs(20),
         }
     }
 }
