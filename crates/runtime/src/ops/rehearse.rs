@@ -44,6 +44,7 @@ impl<P: Plane> Ops<P> {
         let until = request.to.unwrap_or(history.head()).min(history.head());
         let mut history = history.after(note.chain).until(until);
         let mut at_hand = AtHand::default();
+        at_hand.note_stored(self.roots(&note).await?);
         let (registry, RehearseRequest { candidate, compare, .. }) = (plane.registry(), request);
         let begin = |objects: &AtHand| Rehearser::begin(objects, registry, &note, candidate, compare);
         let mut rehearser = with_objects(plane, place, &mut at_hand, begin).await?;
