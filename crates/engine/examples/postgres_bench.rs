@@ -163,11 +163,11 @@ async fn steady(url: &str, minutes: u64) -> Outcome {
     let engine = Postgres::open_with(url, Options { schema: SCHEMA.to_owned(), ..Options::default() }).await?;
     let counts = Arc::new(Counts::default());
     for client in 0..16 {
-        let (engine, counts) = (engine.clone(), counts.clone());
+        let (writing, until) = (engine.clone(), counts.clone());
         tokio::spawn(async move {
             for turn in 0.. {
-                let _again = Workload::Enqueue.once(&engine, client, turn).await;
-                if counts.stop.load(Relaxed) {
+                let _again = Workload::Enqueue.once(&writing, client, turn).await;
+                if until.stop.load(Relaxed) {
                     return;
                 }
             }
