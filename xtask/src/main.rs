@@ -1,5 +1,8 @@
 //! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
 
+mod guests;
+mod services;
+
 use std::process::{Command, ExitCode};
 
 /// Name, what it does, and whether it went well.
@@ -8,6 +11,8 @@ type Entry = (&'static str, &'static str, fn() -> bool);
 const COMMANDS: &[Entry] = &[
     ("test", "everything that must pass before a change lands: format, lints, docs, tests", test),
     ("lint", "format, lints and docs only", lint),
+    ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
+    ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
     ("soak-server", "the server under load and random kills (ten minutes)", soak_server),
     ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
@@ -31,7 +36,12 @@ fn main() -> ExitCode {
 }
 
 fn test() -> bool {
-    lint() && unit_tests(&[]) && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[]) && licences()
+    lint()
+        && services::install()
+        && unit_tests(&[])
+        && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
+        && guests::some()
+        && licences()
 }
 
 fn lint() -> bool {
@@ -59,7 +69,7 @@ fn licences() -> bool {
 }
 
 fn soak() -> bool {
-    unit_tests(&[("MUNDI_SEEDS", "100000"), ("MUNDI_CONFORMANCE_SEEDS", "60000")])
+    services::install() && unit_tests(&[("MUNDI_SEEDS", "100000"), ("MUNDI_CONFORMANCE_SEEDS", "60000")])
 }
 
 fn soak_server() -> bool {

@@ -25,7 +25,7 @@ impl Machine {
     }
 }
 
-/// What the process has used so far.
+/// What a process has used so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Used {
     cpu: Duration,
@@ -35,12 +35,19 @@ pub(crate) struct Used {
 impl Used {
     pub(crate) fn now() -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        let io = fs::read_to_string("/proc/self/io").unwrap_or_default();
-        let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
         Self {
             cpu: Duration::new(u64::try_from(cpu.tv_sec).unwrap_or(0), u32::try_from(cpu.tv_nsec).unwrap_or(0)),
-            written_bytes: written.unwrap_or(0),
+            written_bytes: written_bytes("self"),
         }
+    }
+
+    /// Of another process: user and system time, in hundredths of a second.
+    pub(crate) fn of(pid: u32) -> Self {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name in parentheses may hold spaces; after it, the twelfth and thirteenth field are the times.
+        let after_name = stat.rsplit_once(')').map_or("", |it| it.1);
+        let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+        Self { cpu: Duration::from_millis(10 * ticks), written_bytes: written_bytes(&pid.to_string()) }
     }
 
     pub(crate) fn cpu_us_since(&self, before: Self) -> f64 {
@@ -52,9 +59,18 @@ impl Used {
     }
 }
 
+fn written_bytes(process: &str) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+    io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(0)
+}
+
 /// The memory of this process that is in use, after everything that can be given back was.
 pub(crate) fn resident_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    resident_bytes_of("self")
+}
+
+pub(crate) fn resident_bytes_of(process: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let kib =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
     1_024 * kib.unwrap_or(0u64)

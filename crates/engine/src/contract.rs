@@ -24,6 +24,9 @@ pub trait Engine: Clone + Send + Sync + 'static {
     type Transaction: Transaction;
 
     /// Opens a transaction on the newest acknowledged state.
+    ///
+    /// Which state that is may be decided as late as by its first read: then it sees what was committed in between, and
+    /// one that reads nothing costs nothing. Whoever wants to be sure of the moment reads.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send;
 
     /// Completes once the value under `key` differs from `seen`, at once if it does already.
@@ -43,6 +46,10 @@ pub trait Engine: Clone + Send + Sync + 'static {
 /// Keys have 1 to [`KEY_BYTES_MAX`](mundi_model::limits::KEY_BYTES_MAX) bytes, and those that begin with
 /// `0xff` are the engine's own.
 pub trait Transaction: Send + 'static {
+    /// The version of the snapshot: the transaction sees every commit whose stamp has this version or a smaller one,
+    /// and no other. So its own stamp, if it commits, has a larger one.
+    fn version(&mut self) -> impl Future<Output = Result<u64, EngineError>> + Send;
+
     /// The value under a key. A commit conflicts if another transaction has changed it since.
     fn get(&mut self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, EngineError>> + Send;
 

@@ -36,6 +36,12 @@ pub enum EngineError {
     FolderDenied(PathBuf),
     #[error("{} is damaged at byte {offset}: {what}", path.display())]
     Corrupt { path: PathBuf, offset: u64, what: String },
+    #[error("the database cannot be used: {what}")]
+    DatabaseInvalid { what: String },
+    #[error("the database is not there, {doing}: {cause}")]
+    DatabaseUnavailable { doing: String, cause: Arc<dyn std::error::Error + Send + Sync> },
+    #[error("the tables in schema `{schema}` have version {found}; this program knows version {expected}")]
+    DatabaseVersion { schema: String, found: i32, expected: i32 },
     #[error("the backup is not whole: {0}")]
     BackupInvalid(String),
     #[error("{doing}: {cause}")]
@@ -65,6 +71,9 @@ impl Coded for EngineError {
             Self::FolderVersion { .. } => Code::FolderVersion,
             Self::FolderDenied(_) => Code::FolderDenied,
             Self::Corrupt { .. } => Code::EngineCorrupt,
+            Self::DatabaseInvalid { .. } => Code::DatabaseInvalid,
+            Self::DatabaseUnavailable { .. } => Code::DatabaseUnavailable,
+            Self::DatabaseVersion { .. } => Code::DatabaseVersion,
             Self::BackupInvalid(_) => Code::BackupInvalid,
             Self::BackupFailed { .. } => Code::BackupFailed,
         }

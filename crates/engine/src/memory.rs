@@ -107,6 +107,10 @@ impl MemoryTransaction {
 }
 
 impl Transaction for MemoryTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        Ok(self.snapshot)
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.read(key, true)
     }

@@ -108,6 +108,42 @@ impl Overlay {
         Ok(())
     }
 
+    /// Whether a read of this key needs nothing of the snapshot.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn decides(&self, key: &[u8]) -> Result<bool, EngineError> {
+        check_key(key)?;
+        Ok(match self.writes.get(key) {
+            Some(Write::Put(_) | Write::Delete) => true,
+            Some(Write::Add(_)) => false,
+            None => self.is_cleared(key),
+        })
+    }
+
+    /// Whether these items of a range, the first ones in the order of the read, make up a page whatever comes after them.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn fills_page(&self, read: &RangeRead, stored: &[(Bytes, Bytes)]) -> bool {
+        let (mut items, mut bytes) = (0, 0);
+        for (key, value) in stored {
+            match self.writes.get(key) {
+                Some(Write::Delete) => {}
+                Some(Write::Put(_) | Write::Add(_)) => items += 1, // of another size than what is stored
+                None if self.is_cleared(key) => {}
+                None => (items, bytes) = (items + 1, bytes + key.len() + value.len()),
+            }
+        }
+        items >= read.limit || bytes >= limits::RANGE_BYTES_MAX
+    }
+
+    /// Whether a range read can find nothing at all; one that is out of bounds is refused.
+    pub(crate) fn is_empty_range(read: &RangeRead) -> Result<bool, EngineError> {
+        if read.limit == 0 || read.limit > limits::RANGE_ITEMS_MAX {
+            return Err(EngineError::RangeInvalid { limit: read.limit });
+        }
+        check_bound(&read.start)?;
+        check_bound(&read.end)?;
+        Ok(read.start >= read.end)
+    }
+
     /// A read of one key, of which `base` gives the snapshot's value.
     pub(crate) fn get(
         &mut self,
@@ -142,12 +178,7 @@ impl Overlay {
         read: &RangeRead,
         base: impl Iterator<Item = Result<(Bytes, Bytes), EngineError>>,
     ) -> Result<Page, EngineError> {
-        if read.limit == 0 || read.limit > limits::RANGE_ITEMS_MAX {
-            return Err(EngineError::RangeInvalid { limit: read.limit });
-        }
-        check_bound(&read.start)?;
-        check_bound(&read.end)?;
-        if read.start >= read.end {
+        if Self::is_empty_range(read)? {
             return Ok(Page { items: Vec::new(), more: false });
         }
         if !read.snapshot {

@@ -42,7 +42,8 @@ impl Watches {
         }
     }
 
-    fn place(&self, key: &Bytes) -> Result<(Watch, oneshot::Receiver<()>), EngineError> {
+    /// A place in the table, and what completes when the key is written.
+    pub(crate) fn place(&self, key: &Bytes) -> Result<(Watch, oneshot::Receiver<()>), EngineError> {
         let mut waiting = self.0.lock();
         if waiting.closed {
             return Err(EngineError::Closed);
@@ -77,6 +78,14 @@ impl Watches {
         }
     }
 
+    /// Wakes everybody.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn wake_all(&self) {
+        for (_, sender) in std::mem::take(&mut self.0.lock().by_key) {
+            let _gone = sender.send(());
+        }
+    }
+
     /// Ends every watch with [`EngineError::Closed`].
     pub(crate) fn close(&self) {
         let mut waiting = self.0.lock();
@@ -93,7 +102,7 @@ impl Waiting {
 }
 
 /// A place in the table; dropping it gives the place back.
-struct Watch {
+pub(crate) struct Watch {
     watches: Watches,
     place: (Bytes, u64),
 }

@@ -285,7 +285,15 @@ fn arrive(number: u64, input: Input) -> Arrival {
 fn run(world: &mut World, objects: &dyn Objects, arrivals: &[Arrival]) -> Vec<Vec<u8>> {
     let mut journal = Vec::new();
     for items in arrivals.chunks(TURN_ITEMS) {
-        journal.extend(world.turn(objects, items, TurnBudget::default()).unwrap().keep().records);
+        journal.extend(
+            world
+                .turn(objects, items, TurnBudget::default())
+                .unwrap()
+                .keep()
+                .records
+                .into_iter()
+                .map(|record| record.to_vec()),
+        );
     }
     journal
 }

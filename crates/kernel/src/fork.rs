@@ -12,7 +12,7 @@ use crate::{
     turn::{Publish, PublishTimer, Recorded},
 };
 use mundi_model::{
-    Code, Coded, Hash, WorldId,
+    Code, Coded, Hash, UniverseId, WorldId,
     mutants::{Mutant, planted},
     record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
 };
@@ -52,16 +52,31 @@ impl Coded for ForkError {
     }
 }
 
-/// The branch of a snapshot.
+/// The branch of a snapshot, in its universe.
 pub fn fork(parent: &KernelSnapshot, request: ForkRequest) -> Result<Fork, ForkError> {
+    fork_in(parent, parent.position.universe, request)
+}
+
+/// The branch of a snapshot of a world that may have come to this universe after the snapshot was taken.
+pub fn fork_in(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Result<Fork, ForkError> {
     if request.child == parent.world() {
         return Err(ForkError::SameWorld(request.child));
     }
-    let snapshot = rewrite(parent, request);
+    Ok(branch(parent, universe, request))
+}
+
+/// A world that arrives in a universe from outside, under its own id or another. It is a branch of what left: its history
+/// stays byte for byte what it was, and its inbox, whose places mean nothing here, begins empty.
+pub fn arrive(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Fork {
+    branch(parent, universe, request)
+}
+
+pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Fork {
+    let snapshot = rewrite(parent, universe, request);
     let bytes: Arc<[u8]> = snapshot.to_bytes().into();
     let note = snapshot.note(Hash::of(&bytes));
     let genesis = ForkGenesis {
-        universe: parent.position.universe,
+        universe,
         world: request.child,
         parent: parent.world(),
         forked_at: parent.height(),
@@ -84,11 +99,12 @@ pub fn fork(parent: &KernelSnapshot, request: ForkRequest) -> Result<Fork, ForkE
     let publish = snapshot.intents.iter().map(publish).collect();
     let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
     let timers = snapshot.timers.iter().filter_map(timer).collect();
-    Ok(Fork { snapshot, bytes, note, genesis, record, publish, timers })
+    Fork { snapshot, bytes, note, genesis, record, publish, timers }
 }
 
-fn rewrite(parent: &KernelSnapshot, request: ForkRequest) -> KernelSnapshot {
+fn rewrite(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> KernelSnapshot {
     let mut child = parent.clone();
+    child.position.universe = universe;
     child.position.world = request.child;
     // The child's inbox is its own, and begins empty.
     child.position.last_seq = None;

@@ -66,6 +66,7 @@ mod state;
 mod step;
 pub mod turn;
 mod undo;
+pub mod verify;
 mod world;
 
 pub use admit::Upgrade;

@@ -5,18 +5,19 @@
 
 use crate::{
     admit::Upgrade,
+    fork::{ForkRequest, branch},
     manifest::ManifestError,
     objects::Objects,
     registry::Registry,
     replay::{ReplayError, Stamped, broken, read, take_in},
-    snapshot::SnapshotError,
+    snapshot::{KernelSnapshot, SnapshotError},
     state::{Active, State},
     step::{Outcome, essence},
     world::World,
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, cbor,
-    record::{Body, InboxItem, Ingress, Input, Origin, Payload, SnapshotNote, Stamps},
+    record::{Body, ForkGenesis, InboxItem, Ingress, Input, Origin, Payload, SnapshotNote, Stamps},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -83,33 +84,106 @@ pub fn rehearse(
     compare: Compare,
     records: impl IntoIterator<Item = impl AsRef<[u8]>>,
 ) -> Result<Rehearsal, RehearseError> {
-    let mut recorded = World::restore(objects, registry.clone(), from)?;
-    let mut rehearsed = World::restore(objects, registry.clone(), from)?;
-    let mut result = Rehearsal { records: 0, divergence: take_over(&mut rehearsed, objects, candidate)? };
+    let mut rehearser = Rehearser::begin(objects, registry, from, candidate, compare)?;
     for bytes in records {
-        if result.divergence.is_some() {
+        if !rehearser.apply(objects, bytes.as_ref())? {
             break;
         }
-        let record = read(recorded.head(), bytes.as_ref())?;
-        if record.height != recorded.head() {
-            return Err(broken(recorded.head(), format!("a record says that it stands at {}", record.height)).into());
+    }
+    Ok(rehearser.finish())
+}
+
+/// A rehearsal, record by record: memory is bounded by the world, not by its history.
+pub struct Rehearser {
+    recorded: World,
+    rehearsed: World,
+    compare: Compare,
+    result: Rehearsal,
+}
+
+impl Rehearser {
+    pub fn begin(
+        objects: &dyn Objects,
+        registry: &Arc<Registry>,
+        from: &SnapshotNote,
+        candidate: Hash,
+        compare: Compare,
+    ) -> Result<Self, RehearseError> {
+        let recorded = World::restore(objects, registry.clone(), from)?;
+        let mut rehearsed = World::restore(objects, registry.clone(), from)?;
+        let result = Rehearsal { records: 0, divergence: take_over(&mut rehearsed, objects, candidate)? };
+        Ok(Self { recorded, rehearsed, compare, result })
+    }
+
+    /// Compares what follows from one record; `false` once something else follows. An error leaves everything as it was.
+    pub fn apply(&mut self, objects: &dyn Objects, bytes: &[u8]) -> Result<bool, RehearseError> {
+        if self.result.divergence.is_some() {
+            return Ok(false);
         }
-        result.divergence = match record.body {
+        for world in [&mut self.recorded, &mut self.rehearsed] {
+            world.state.cells.settle(objects).map_err(ReplayError::from)?;
+        }
+        let before = (self.recorded.state.savepoint(), self.rehearsed.state.savepoint());
+        match self.follow(objects, bytes) {
+            Ok(divergence) => {
+                self.recorded.state.keep();
+                self.rehearsed.state.keep();
+                self.result.records += 1;
+                self.result.divergence = divergence;
+                Ok(self.result.divergence.is_none())
+            }
+            Err(error) => {
+                self.recorded.state.undo_to(before.0);
+                self.rehearsed.state.undo_to(before.1);
+                Err(error)
+            }
+        }
+    }
+
+    pub fn finish(self) -> Rehearsal {
+        self.result
+    }
+
+    fn follow(&mut self, objects: &dyn Objects, bytes: &[u8]) -> Result<Option<Divergence>, RehearseError> {
+        let head = self.recorded.head();
+        let record = read(head, bytes)?;
+        if record.height != head {
+            return Err(broken(head, format!("a record says that it stands at {}", record.height)).into());
+        }
+        let divergence = match record.body {
             Body::Ingress(ingress) => {
-                let pair = [&mut recorded, &mut rehearsed];
-                step_both(pair, objects, record.height, ingress, compare)?
+                let pair = [&mut self.recorded, &mut self.rehearsed];
+                step_both(pair, objects, record.height, ingress, self.compare)?
             }
             Body::Rejected(rejected) => {
-                recorded.state.pass(rejected.seq);
-                rehearsed.state.pass(rejected.seq);
+                self.recorded.state.pass(rejected.seq);
+                self.rehearsed.state.pass(rejected.seq);
+                None
+            }
+            Body::ForkGenesis(genesis) => {
+                self.branch(objects, &genesis)?;
                 None
             }
             _ => None,
         };
-        recorded.state.position.height = record.height.next();
-        result.records += 1;
+        self.recorded.state.position.height = record.height.next();
+        Ok(divergence)
     }
-    Ok(result)
+
+    /// Both go on as the branch that the history became here, if they are not that branch already.
+    fn branch(&mut self, objects: &dyn Objects, genesis: &ForkGenesis) -> Result<(), RehearseError> {
+        let is_branch = self.recorded.snapshot(objects).map_err(ReplayError::from)?.note.snapshot == genesis.snapshot;
+        let request = ForkRequest { child: genesis.world, policy: genesis.policy, now_ns: genesis.now_ns };
+        for world in [&mut self.recorded, &mut self.rehearsed] {
+            if !is_branch {
+                let taken = world.snapshot(objects).map_err(ReplayError::from)?;
+                let parent = KernelSnapshot::from_bytes(&taken.bytes)?;
+                world.state.become_child(branch(&parent, genesis.universe, request).snapshot);
+            }
+            world.state.position.logical_now_ns = world.state.logical_time(genesis.now_ns, 0);
+        }
+        Ok(())
+    }
 }
 
 /// The candidate takes over, as it would in an upgrade. If it cannot, that is the first divergence.
@@ -142,7 +216,6 @@ fn step_both(
 ) -> Result<Option<Divergence>, ReplayError> {
     let outcome = take_in(recorded, objects, height, &ingress, Stamped::Now)?;
     let expected = Followed::of(&recorded.state, &outcome);
-    recorded.state.keep();
     if matches!(&ingress.item.input, Input::Control { command, .. } if command == "upgrade") {
         // Under the candidate this upgrade has happened already.
         rehearsed.state.pass(ingress.seq);
@@ -154,7 +227,6 @@ fn step_both(
         Err(ReplayError::Broken { why, .. }) => Err(why),
         Err(error) => return Err(error),
     };
-    rehearsed.state.keep();
     let same = match (&found, compare) {
         (Ok(found), Compare::Everything) => *found == expected,
         (Ok(found), Compare::Outputs) => found.outputs == expected.outputs,

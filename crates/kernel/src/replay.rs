@@ -6,11 +6,11 @@
 
 use crate::{
     admit::{self, AdmitError},
-    fork::{ForkRequest, fork},
+    fork::{ForkRequest, branch},
     manifest::ManifestError,
     objects::{LoadError, Objects},
     registry::Registry,
-    snapshot::KernelSnapshot,
+    snapshot::{KernelSnapshot, TakenSnapshot},
     state::State,
     step::{self, Outcome, essence},
     world::World,
@@ -115,10 +115,29 @@ impl Replay {
         if self.expected.is_empty() { Ok(self.world) } else { Err(ReplayError::MidStep(self.head())) }
     }
 
+    /// Whether records are missing that follow from the last step.
+    pub fn is_mid_step(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
     /// The world as it is, also in the middle of what follows from a step: then the step is done, and only
     /// its records are missing.
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// The snapshot of the world at the height that was reached. What it is made of is taken to be stored, if `stored` says
+    /// that the snapshot is: a replay of a long history keeps nothing twice.
+    pub fn snapshot(
+        &mut self,
+        objects: &dyn Objects,
+        stored: impl FnOnce(&TakenSnapshot) -> bool,
+    ) -> Result<TakenSnapshot, LoadError> {
+        let taken = self.world.snapshot(objects)?;
+        if stored(&taken) {
+            self.world.saved(&taken);
+        }
+        Ok(taken)
     }
 
     fn follow(&mut self, objects: &dyn Objects, bytes: &[u8]) -> Result<(), ReplayError> {
@@ -199,16 +218,18 @@ impl Replay {
     fn branch(&mut self, objects: &dyn Objects, height: Height, genesis: &ForkGenesis) -> Result<(), ReplayError> {
         let taken = self.world.snapshot(objects)?;
         let (mut snapshot, mut hash) = (None, taken.note.snapshot);
-        if self.world.id() == genesis.parent {
+        // A world that arrived from elsewhere may be a branch of itself: then its snapshot tells the two apart.
+        if self.world.id() == genesis.parent && hash != genesis.snapshot {
             let parent = KernelSnapshot::from_bytes(&taken.bytes).map_err(|error| broken(height, error.to_string()))?;
             let request = ForkRequest { child: genesis.world, policy: genesis.policy, now_ns: genesis.now_ns };
-            let child = fork(&parent, request).map_err(|error| broken(height, error.to_string()))?;
+            let child = branch(&parent, genesis.universe, request);
             if child.genesis.parent_snapshot != genesis.parent_snapshot {
                 return Err(broken(height, "it was forked from another snapshot than its parent's records give"));
             }
             (snapshot, hash) = (Some(child.snapshot), child.note.snapshot);
         }
-        if hash != genesis.snapshot || genesis.forked_at != height || genesis.universe != self.world.universe() {
+        let universe = if snapshot.is_some() { genesis.universe } else { self.world.universe() };
+        if hash != genesis.snapshot || genesis.forked_at != height || genesis.universe != universe {
             return Err(broken(height, "the fork does not begin with the snapshot that its genesis names"));
         }
         if let Some(snapshot) = snapshot {

@@ -13,7 +13,7 @@ use crate::{
 use minicbor::{Decode, Encode};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
-    record::{Body, Genesis, Record, SnapshotNote},
+    record::{Body, Genesis, Record, Sealed, SnapshotNote},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -213,12 +213,11 @@ impl State {
         self.position.logical_now_ns.max(now_ns).max(not_before_ns)
     }
 
-    /// Seals a record at the head of the journal. Its bytes, and the body back.
-    pub(crate) fn append(&mut self, body: Body) -> (Vec<u8>, Body) {
-        let record = Record { height: self.position.height, prev: self.position.chain, body };
-        let (bytes, hash) = record.seal();
-        self.advance(hash);
-        (bytes, record.body)
+    /// Seals a record at the head of the journal.
+    pub(crate) fn append(&mut self, body: Body) -> Sealed {
+        let sealed = Record { height: self.position.height, prev: self.position.chain, body }.into_sealed();
+        self.advance(sealed.hash());
+        sealed
     }
 
     /// A record with this hash stands at the head now.

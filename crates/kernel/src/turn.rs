@@ -13,7 +13,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
-    record::{Body, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Stamps},
+    record::{Body, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
 };
 
 /// An inbox item as it reaches a turn, with what is stamped on its record.
@@ -107,8 +107,8 @@ pub struct PublishTimer {
 pub struct TurnOutput {
     /// How many of the items the cursor passes.
     pub consumed: usize,
-    /// Canonical records from the old head on.
-    pub records: Vec<Vec<u8>>,
+    /// Records from the old head on.
+    pub records: Vec<Sealed>,
     pub publish: Vec<Publish>,
     pub timers: Vec<PublishTimer>,
     /// Intents and timers that were published by an earlier turn and are withdrawn.
@@ -182,6 +182,11 @@ impl<'w> Turn<'w> {
         self.world.state.position.recording = None;
     }
 
+    /// Takes the records out of the output, for the transaction that is to hold them.
+    pub fn take_records(&mut self) -> Vec<Sealed> {
+        std::mem::take(&mut self.output.records)
+    }
+
     /// The transaction that holds the output is committed.
     pub fn keep(mut self) -> TurnOutput {
         self.before = None;
@@ -238,11 +243,14 @@ impl<'w> Turn<'w> {
         }
     }
 
-    pub(crate) fn append(&mut self, body: Body) -> Body {
-        let (bytes, body) = self.world.state.append(body);
-        self.bytes += bytes.len();
-        self.output.records.push(bytes);
-        body
+    pub(crate) fn append(&mut self, body: Body) {
+        let sealed = self.world.state.append(body);
+        self.push(sealed);
+    }
+
+    fn push(&mut self, sealed: Sealed) {
+        self.bytes += sealed.len();
+        self.output.records.push(sealed);
     }
 
     /// Takes one item in, or rejects it.
@@ -272,9 +280,11 @@ impl<'w> Turn<'w> {
         };
         let height = state.position.height;
         let ingress = Ingress { stamps, seq: arrival.seq, item: item.clone() };
-        if let Body::Ingress(ingress) = self.append(Body::Ingress(ingress)) {
+        let sealed = self.world.state.append(Body::Ingress(ingress));
+        if let Body::Ingress(ingress) = &sealed.record().body {
             self.world.state.pass(arrival.seq);
-            let outcome = step::step(&mut self.world.state, objects, height, &ingress, prepared)?;
+            let outcome = step::step(&mut self.world.state, objects, height, ingress, prepared)?;
+            self.push(sealed);
             self.publish(outcome);
         }
         Ok(())
@@ -301,12 +311,14 @@ impl<'w> Turn<'w> {
         for body in outcome.outputs {
             let recorded = nth.map(Recorded::Nth);
             nth = nth.map(|nth| nth + u64::from(step::is_recorded(&body)));
-            match self.append(body) {
+            let sealed = self.world.state.append(body);
+            match &sealed.record().body {
                 Body::Intent(intent) if !self.publish_intent(&intent.hash, recorded) => never_open.push(intent.hash),
-                Body::Cancel(hash) if !never_open.contains(&hash) => self.withdraw(hash),
-                Body::Reply(reply) => self.output.replies.push(reply),
+                Body::Cancel(hash) if !never_open.contains(hash) => self.withdraw(*hash),
+                Body::Reply(reply) => self.output.replies.push(reply.clone()),
                 _ => {}
             }
+            self.push(sealed);
         }
     }
 

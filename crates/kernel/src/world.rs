@@ -69,7 +69,7 @@ impl World {
         genesis: Genesis,
     ) -> Result<(Self, Vec<u8>), ManifestError> {
         let mut world = Self::unborn(objects, registry, &genesis)?;
-        let (record, _) = world.state.append(Body::Genesis(genesis));
+        let (_, record) = world.state.append(Body::Genesis(genesis)).into_parts();
         world.state.keep();
         Ok((world, record))
     }

@@ -100,6 +100,9 @@ codes! {
     RangeInvalid = "RANGE_INVALID", Invalid, "A range read asks for no items, or for more than the bound.";
     TransactionClosed = "TRANSACTION_CLOSED", Invalid, "A transaction was used after its engine closed.";
 
+    // Bundles.
+    BundleInvalid = "BUNDLE_INVALID", Invalid, "A bundle is damaged, cut short, or does not prove what it says.";
+
     // Engines.
     EngineBusy = "ENGINE_BUSY", Full, "The engine's commit queue is full.";
     EngineFailed = "ENGINE_FAILED", Unavailable, "The engine could not read or write its storage.";
@@ -109,6 +112,9 @@ codes! {
     FolderVersion = "FOLDER_VERSION", Invalid, "A data folder was written in a format that this version does not read.";
     FolderDenied = "FOLDER_DENIED", Unavailable, "The process may not read or write the data folder.";
     EngineCorrupt = "ENGINE_CORRUPT", Corrupt, "Stored bytes are not what was written.";
+    DatabaseInvalid = "DATABASE_INVALID", Invalid, "A database's URL, password or permissions do not let it be used.";
+    DatabaseUnavailable = "DATABASE_UNAVAILABLE", Unavailable, "The database does not answer.";
+    DatabaseVersion = "DATABASE_VERSION", Invalid, "The tables in a database were made by a newer version of the program.";
     BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
     BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
 
@@ -158,6 +164,7 @@ codes! {
     BlobSourceFailed = "BLOB_SOURCE_FAILED", Invalid, "The stream that an object was put from broke off.";
     BlobPutRaced = "BLOB_PUT_RACED", Conflict, "An object was swept away while the same bytes were being put.";
     ObjectsUrlInvalid = "OBJECTS_URL_INVALID", Invalid, "A URL names no object store that this build can open.";
+    ObjectsDenied = "OBJECTS_DENIED", Invalid, "The object store refuses: the bucket, the credentials or a permission is wrong.";
     ObjectsFailed = "OBJECTS_FAILED", Unavailable, "The object store could not read or write.";
     SegmentCorrupt = "SEGMENT_CORRUPT", Corrupt, "A segment is missing, or is not what was exported.";
     SegmentUnsafe = "SEGMENT_UNSAFE", Invalid, "A part of the journal may not leave the engine.";

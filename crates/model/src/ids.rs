@@ -237,6 +237,8 @@ pub struct Stamp([u8; 10]);
 
 impl Stamp {
     pub const LEN: usize = 10;
+    /// The order that no commit has, because it is above all of a group: see [`InboxSeq::direct`].
+    pub const ORDER_DIRECT: u16 = u16::MAX;
 
     pub const fn from_bytes(bytes: [u8; 10]) -> Self {
         Self(bytes)
@@ -280,6 +282,17 @@ impl InboxSeq {
         bytes[..Stamp::LEN].copy_from_slice(stamp.as_bytes());
         bytes[Stamp::LEN..].copy_from_slice(&index.to_be_bytes());
         Self(bytes)
+    }
+
+    /// The place of an item that its world takes without an inbox entry, in a turn that has seen every commit up to
+    /// `version` and taken all that they enqueued: behind all of them, and before whatever is committed later.
+    pub fn direct(version: u64, index: u16) -> Self {
+        Self::new(Stamp::new(version, Stamp::ORDER_DIRECT), index)
+    }
+
+    /// Whether it never stood in an inbox.
+    pub fn is_direct(&self) -> bool {
+        self.0[8..Stamp::LEN] == Stamp::ORDER_DIRECT.to_be_bytes()
     }
 
     pub const fn as_bytes(&self) -> &[u8; 12] {

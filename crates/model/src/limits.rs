@@ -33,6 +33,14 @@ pub const INBOX_ITEM_BYTES_MAX: usize = 64 * 1024;
 /// A payload above this is moved to the content store when it is enqueued; below, another object costs more.
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Items that wait in memory for one world. Their senders wait with them, so more than a few turns' worth helps nobody;
+/// who finds no room goes through the inbox, which has bounds of its own.
+pub const DIRECT_ITEMS_MAX: usize = 256;
+
+/// How long a sender waits for a turn to begin with its item before it puts it into the inbox. Turns take milliseconds; a
+/// world that is busy for longer must not keep its senders from an acknowledgement.
+pub const DIRECT_PATIENCE_MS: u64 = 100;
+
 /// What one transaction enqueues at most, so that with the largest items it still fits.
 pub const INBOX_BATCH_ITEMS_MAX: usize = 1_024;
 
@@ -118,6 +126,24 @@ pub const SEGMENT_FOOTER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Hot keys deleted by one transaction after an export: small enough that the foreground does not notice.
 pub const SEGMENT_DELETE_CHUNK: u64 = 1_000;
+
+/// What a frame of a bundle holds before compression, before it is closed: what a reader of one object pays.
+pub const BUNDLE_FRAME_BYTES: usize = 256 * 1024;
+
+/// A frame of a bundle never holds more before compression: what a reader allocates for one whose length lies.
+pub const BUNDLE_FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Objects from this size on are cut into frames of their own, so that a bundle is written and read in little memory.
+pub const BUNDLE_PART_BYTES: usize = 1024 * 1024;
+
+/// Records of one frame: a damaged frame names so many heights at most.
+pub const BUNDLE_RECORDS_MAX: usize = 256;
+
+/// Snapshots that a bundle carries, the newest of them and the first: what one transaction indexes when it arrives.
+pub const BUNDLE_SNAPSHOTS_MAX: usize = 1_000;
+
+/// What a server takes in as one bundle: it is written to its disk before it is believed.
+pub const BUNDLE_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 
 /// A journal record is one value of an engine, with room for what the store adds.
 pub const RECORD_BYTES_MAX: usize = 90_000;

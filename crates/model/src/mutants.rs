@@ -35,10 +35,14 @@ pub enum Mutant {
     ForkRepeats,
     /// All timers lie in the queue of one universe.
     UniverseCrossed,
+    /// What is handed to a world directly gets a place behind items that the turn has not seen.
+    DirectAhead,
+    /// What was handed to a world directly is sent again although a turn has tried to commit it.
+    DirectTwice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -53,6 +57,8 @@ impl Mutant {
         Self::TimeForgotten,
         Self::ForkRepeats,
         Self::UniverseCrossed,
+        Self::DirectAhead,
+        Self::DirectTwice,
     ];
 }
 

@@ -29,6 +29,50 @@ impl Record {
         let hash = Hash::of(&bytes);
         (bytes, hash)
     }
+
+    /// The record together with its canonical bytes and its hash.
+    pub fn into_sealed(self) -> Sealed {
+        let (bytes, hash) = self.seal();
+        Sealed { record: self, bytes, hash }
+    }
+}
+
+/// A record, its canonical bytes, and the hash that the next one names. They belong together: only a record makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    record: Record,
+    bytes: Vec<u8>,
+    hash: Hash,
+}
+
+impl Sealed {
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// The body and the bytes.
+    pub fn into_parts(self) -> (Body, Vec<u8>) {
+        (self.record.body, self.bytes)
+    }
+}
+
+/// As its bytes.
+impl std::ops::Deref for Sealed {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Sealed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// What a record says.

@@ -1,8 +1,9 @@
 //! The one error type of the crate. What a caller acts on is the stable code and its kind.
 
+use crate::bundle::BundleError;
 use mundi_kernel::{
-    LoadError, QueryError, fork::ForkError, manifest::ManifestError, replay::ReplayError,
-    snapshot::SnapshotError as KernelSnapshotError, turn::TurnError,
+    LoadError, QueryError, fork::ForkError, manifest::ManifestError, rehearse::RehearseError, replay::ReplayError,
+    snapshot::SnapshotError as KernelSnapshotError, turn::TurnError, verify::VerifyError,
 };
 use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorldId};
 use mundi_store::{
@@ -43,6 +44,18 @@ pub enum RuntimeError {
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
     #[error("{0}")]
+    Cancelled(&'static str),
+    #[error(transparent)]
+    Bundle(Box<BundleError>),
+    #[error(transparent)]
+    Verify(Box<VerifyError>),
+    #[error(transparent)]
+    Rehearse(#[from] RehearseError),
+    #[error("from its baseline at height {baseline}, {world} is another world than from genesis")]
+    BaselineDiverged { world: WorldId, baseline: Height },
+    #[error("at height {height} the new program comes to another outcome than {world} has on record")]
+    UpgradeDiverges { world: WorldId, height: Height },
+    #[error("{0}")]
     EventInvalid(String),
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
@@ -63,6 +76,12 @@ impl Coded for RuntimeError {
             Self::ObjectLost { .. } => Code::ObjectMissing,
             Self::ForkMidStep { .. } | Self::ForkAtBirth { .. } => Code::ForkInvalid,
             Self::Unassigned(_) => Code::WorldUnassigned,
+            Self::Cancelled(_) => Code::RequestTimeout,
+            Self::Bundle(error) => error.code(),
+            Self::Verify(error) => error.code(),
+            Self::Rehearse(error) => error.code(),
+            Self::BaselineDiverged { .. } => Code::ReplayDiverged,
+            Self::UpgradeDiverges { .. } => Code::UpgradeDiverges,
             Self::EventInvalid(_) => Code::EventInvalid,
             Self::CallTimeout { .. } => Code::CallTimeout,
         }
@@ -77,6 +96,12 @@ impl RuntimeError {
 
     pub fn is_fenced(&self) -> bool {
         self.code().kind() == Kind::Fenced
+    }
+}
+
+impl From<VerifyError> for RuntimeError {
+    fn from(error: VerifyError) -> Self {
+        Self::Verify(Box::new(error))
     }
 }
 
@@ -124,4 +149,14 @@ names_missing! {
     TurnError: Load, Snapshot;
     ReplayError: Load, Manifest;
     QueryError: Load;
+}
+
+impl NamesMissing for RehearseError {
+    fn missing(&self) -> Option<Hash> {
+        match self {
+            Self::Snapshot(error) => error.missing(),
+            Self::Manifest(error) => error.missing(),
+            Self::Replay(error) => error.missing(),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The roles that run worlds, over the persistence plane and the kernel.
 //!
+//! - [`bundle`]: a world as one file that proves itself.
 //! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
 //! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
 //! - [`orchestrator`]: where worlds should run.
@@ -14,7 +15,9 @@
 //! This crate must never know an async runtime, a wall clock, a socket, or which engine it stands on: all that comes
 //! through a [`Plane`], so that the simulator runs the very same code.
 
+pub mod bundle;
 pub mod calls;
+mod direct;
 mod error;
 pub mod host;
 pub mod lifecycle;

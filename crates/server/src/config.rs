@@ -21,6 +21,8 @@ use toml::{Table, Value};
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub data: DataConfig,
+    pub engine: EngineConfig,
+    pub objects: ObjectsConfig,
     pub node: NodeSection,
     pub api: ApiConfig,
     pub http: HttpSection,
@@ -34,6 +36,30 @@ pub struct DataConfig {
     pub folder: PathBuf,
 }
 
+/// Where the truth is kept: the data folder of this process, or a database that many share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineConfig {
+    /// `postgres://…`, or `file://` and the absolute path of a folder. The folder `engine` in the data folder if absent.
+    /// `config show` masks its password.
+    pub url: Option<String>,
+    /// The schema in a database: several fleets can share one.
+    pub schema: String,
+    /// How many transactions of this process read from a database at the same time; two more connections are used.
+    pub connections_max: usize,
+}
+
+/// Where large bodies are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct ObjectsConfig {
+    /// `s3://bucket/prefix`, or `file://` and the absolute path of a folder. The folder `objects` in the data folder if
+    /// absent; with a database it must be given, because all processes need the same one.
+    pub url: Option<String>,
+    /// Settings by their usual names, such as `aws_endpoint`. They win over the variables `AWS_*`; all are masked.
+    pub settings: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeSection {
@@ -42,6 +68,11 @@ pub struct NodeSection {
     pub lanes: usize,
     pub universes: BTreeSet<String>,
     pub drain_timeout_ms: u64,
+    /// How long a worker that went silent keeps its worlds. They are renewed four times as often.
+    pub lease_ttl_ms: u64,
+    /// What the machine's clock is made wrong by: only for tests.
+    #[serde(skip_serializing)]
+    pub clock_skew_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,11 +125,25 @@ impl Default for DataConfig {
     }
 }
 
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { url: None, schema: "mundi".to_owned(), connections_max: 16 }
+    }
+}
+
+impl EngineConfig {
+    /// Whether other processes use the same.
+    pub fn is_shared(&self) -> bool {
+        self.url.as_ref().is_some_and(|url| !url.starts_with("file:"))
+    }
+}
+
 impl Default for NodeSection {
     fn default() -> Self {
-        let NodeConfig { roles, lanes, drain_timeout, .. } = NodeConfig::default();
+        let NodeConfig { roles, lanes, drain_timeout, lease_ttl, .. } = NodeConfig::default();
         let universes = [DEFAULT_UNIVERSE.to_owned()].into();
-        Self { roles, worker: None, lanes, universes, drain_timeout_ms: millis(drain_timeout) }
+        let (drain_timeout_ms, lease_ttl_ms) = (millis(drain_timeout), millis(lease_ttl));
+        Self { roles, worker: None, lanes, universes, drain_timeout_ms, lease_ttl_ms, clock_skew_ms: 0 }
     }
 }
 
@@ -145,8 +190,22 @@ impl Coded for ConfigError {
     }
 }
 
+/// Below this, a pause of the machine or of the database costs worlds.
+const LEASE_TTL_MS_MIN: u64 = 1_000;
+
 /// Keys are few levels deep; what is masked stands here.
 const SECRETS: [(&str, &str); 1] = [("llm", "api_key")];
+const MASK: &str = "********";
+
+fn without_password(url: &str) -> String {
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let end = url[authority..].find(['/', '?']).map_or(url.len(), |at| authority + at);
+    let Some(at) = url[authority..end].rfind('@').map(|at| authority + at) else { return url.to_owned() };
+    match url[authority..at].find(':') {
+        Some(colon) => format!("{}:{MASK}{}", &url[..authority + colon], &url[at..]),
+        None => url.to_owned(),
+    }
+}
 
 impl Config {
     /// `flags` are paths such as `api.bind`, with what they were given as.
@@ -180,6 +239,12 @@ impl Config {
         if config.api.tls.certificates.is_some() != config.api.tls.key.is_some() {
             return Err(ConfigError::new("api.tls", "needs both `certificates` and `key`"));
         }
+        if config.engine.is_shared() && config.objects.url.is_none() {
+            return Err(ConfigError::new(
+                "objects.url",
+                "is missing: with a database, all processes need the same objects",
+            ));
+        }
         Ok(config)
     }
 
@@ -197,8 +262,14 @@ impl Config {
         let mut table = Table::try_from(self).map_err(|error| failed(&error))?;
         for (section, key) in SECRETS {
             if let Some(secret) = table.get_mut(section).and_then(|section| section.get_mut(key)) {
-                *secret = Value::String("********".to_owned());
+                *secret = Value::String(MASK.to_owned());
             }
+        }
+        if let Some(url) = &self.engine.url {
+            merge(&mut table, nested("engine.url", Value::String(without_password(url))));
+        }
+        for name in self.objects.settings.keys() {
+            merge(&mut table, nested(&format!("objects.settings.{name}"), Value::String(MASK.to_owned())));
         }
         toml::to_string_pretty(&table).map_err(|error| failed(&error))
     }
@@ -223,6 +294,7 @@ impl Config {
             },
             llm: llm.transpose()?,
             drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
+            lease_ttl: Duration::from_millis(self.node.lease_ttl_ms.max(LEASE_TTL_MS_MIN)),
             ..NodeConfig::default()
         })
     }
@@ -337,6 +409,27 @@ mod tests {
         assert!(!shown.contains("hush") && shown.contains("********"));
         let again: Config = toml::from_str(&shown).unwrap();
         assert_eq!(again.api, config.api);
+    }
+
+    #[test]
+    fn the_passwords_of_engine_and_objects_are_masked() {
+        let vars = env(&[
+            ("MUNDI_ENGINE__URL", "postgres://u:hush@h/db?sslmode=require"),
+            ("MUNDI_OBJECTS__URL", "s3://bucket"),
+            ("MUNDI_OBJECTS__SETTINGS__AWS_SECRET_ACCESS_KEY", "hush"),
+        ]);
+        let shown = Config::load(None, vars, &[]).unwrap().show().unwrap();
+        assert!(!shown.contains("hush") && shown.contains("postgres://u:********@h/db?sslmode=require"), "{shown}");
+        assert_eq!(without_password("postgres://u@h/d"), "postgres://u@h/d");
+        assert_eq!(without_password("postgres://h"), "postgres://h");
+    }
+
+    #[test]
+    fn processes_that_share_a_database_share_their_objects() {
+        let alone = env(&[("MUNDI_ENGINE__URL", "postgres://h/db")]);
+        let refused = Config::load(None, alone, &[]).unwrap_err().to_string();
+        assert!(refused.contains("objects.url"), "{refused}");
+        assert!(Config::load(None, env(&[("MUNDI_ENGINE__URL", "file:///a")]), &[]).is_ok());
     }
 
     #[test]

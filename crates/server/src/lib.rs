@@ -3,6 +3,7 @@
 //! - [`node`]: engine, blobs, segments and the roles that run worlds, as one thing that starts, drains and stops.
 //! - [`programs`]: the programs that a node can run, by name.
 //! - [`api`]: the HTTP API, one file per noun; [`serve`]: sockets, TLS and their limits.
+//! - [`proof`]: what a verification proved.
 //! - [`config`]: defaults, file, environment, flags.
 //!
 //! This crate must never know what a protocol writes: it speaks to worlds through the runtime's operations.
@@ -11,4 +12,5 @@ pub mod api;
 pub mod config;
 pub mod node;
 pub mod programs;
+pub mod proof;
 pub mod serve;

@@ -2,6 +2,7 @@
 
 mod counter;
 mod kv;
+mod steps;
 
 use mundi_kernel::{
     Registry,
@@ -43,7 +44,15 @@ impl Programs {
 
     /// The ones that come with Mundi.
     pub fn builtin() -> Self {
-        Self::new().native("counter", 1, counter::Counter, counter::declare).native("kv", 1, kv::Kv, kv::declare)
+        Self::new()
+            .native("counter", 1, counter::Counter, counter::declare)
+            .native("kv", 1, kv::Kv, kv::declare)
+            .native("steps", 1, steps::Steps, steps::declare)
+    }
+
+    /// What they run as, without a node: to verify a file.
+    pub fn into_registry(self) -> Arc<Registry> {
+        Arc::new(self.registry)
     }
 
     /// Programs that are uploaded are run by this: components, say.

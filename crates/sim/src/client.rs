@@ -1,7 +1,7 @@
 //! Clients: they send, call, fork, upgrade, move and end worlds, and write down what they heard.
 
 use crate::{
-    cluster::SimPlane,
+    cluster::{Doors, SimPlane},
     faults::Fault,
     notes::{Fate, Forked, Notes, Sent},
     outside::CALL,
@@ -43,6 +43,7 @@ pub(crate) struct Client {
     pub(crate) number: u32,
     pub(crate) stage: Stage,
     pub(crate) plane: SimPlane,
+    pub(crate) doors: Doors,
     pub(crate) setting: Setting,
     pub(crate) notes: Notes,
 }
@@ -91,6 +92,15 @@ impl Client {
         Ops::new(self.plane.clone(), self.setting.universe, Calls::default())
     }
 
+    /// As a client in the process of the worker that holds the world, if it happens to be there.
+    fn ops_near(&self, world: WorldId) -> Ops<SimPlane> {
+        let there = (self.stage.below(4) > 0).then(|| self.doors.of(self.setting.universe, world)).flatten();
+        match there {
+            Some(worker) => self.ops().beside(worker),
+            None => self.ops(),
+        }
+    }
+
     /// What an event tells the world to do.
     fn script(&self, id: &str, number: u64) -> String {
         let stage = &self.stage;
@@ -118,7 +128,8 @@ impl Client {
 
     /// Sends an event, perhaps twice at once, perhaps again after silence; always under the same name then.
     async fn send(&self, world: WorldId, id: &str, script: &str) {
-        let named = self.stage.below(4) > 0;
+        // Only what has no name can be handed to a world directly.
+        let named = self.stage.below(5) > 1;
         if named && self.stage.strikes(Fault::Duplicates, 400) {
             futures_util::future::join(
                 self.send_once(world, id, script, true),
@@ -140,7 +151,7 @@ impl Client {
             pages.sent.len() - 1
         });
         let key = named.then(|| format!("key {id}"));
-        let placed = self.ops().enqueue_ingress(world, self.item(script, false), key.as_deref()).await;
+        let placed = self.ops_near(world).enqueue_ingress(world, self.item(script, false), key.as_deref()).await;
         let fate = match placed {
             Ok(placed) => Fate::Acknowledged(placed.seq),
             Err(error) => fate_of(&error),

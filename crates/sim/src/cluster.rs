@@ -9,7 +9,7 @@ use mundi_adapters::{
 };
 use mundi_engine::Memory;
 use mundi_kernel::Registry;
-use mundi_model::{UniverseId, WorkerId};
+use mundi_model::{UniverseId, WorkerId, WorldId};
 use mundi_runtime::{
     Plane, Services, Spawn,
     calls::Calls,
@@ -27,7 +27,8 @@ use mundi_store::{
     segments::SegmentStore,
     testing::{self, CountingEntropy, FaultyObjects, Rates},
 };
-use std::{sync::Arc, time::Duration};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Engine, content store and segments of a simulated node.
 pub(crate) type SimPlane = Services<SimEngine, Cas<SimEngine>, SegmentStore<SimEngine>>;
@@ -57,8 +58,23 @@ pub(crate) struct Ground {
     /// The object store as it is.
     pub(crate) objects: FaultyObjects,
     pub(crate) registry: Arc<Registry>,
+    /// The world workers that clients may reach in their own process.
+    pub(crate) doors: Doors,
     entropy: Arc<dyn Entropy>,
     server: Node,
+}
+
+/// World workers by the number of their node, with the universe that they serve. One that crashed takes nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Doors(Arc<Mutex<BTreeMap<u32, (UniverseId, WorldWorker<SimPlane>)>>>);
+
+impl Doors {
+    /// A worker of the universe that holds the world.
+    pub(crate) fn of(&self, universe: UniverseId, world: WorldId) -> Option<WorldWorker<SimPlane>> {
+        let doors = self.0.lock();
+        let mut workers = doors.values().filter(|(serves, _)| *serves == universe).map(|(_, worker)| worker);
+        workers.find(|worker| worker.holds(world)).cloned()
+    }
 }
 
 impl Ground {
@@ -67,7 +83,15 @@ impl Ground {
         let memory = Memory::with_clock(Arc::new(move || mundi_store::Clock::now_ns(&clock) / 1_000_000));
         let server = stage.executor().node();
         let entropy = Arc::new(CountingEntropy::default());
-        Self { stage, memory, objects: FaultyObjects::in_memory(), registry: Arc::new(registry), entropy, server }
+        Self {
+            stage,
+            memory,
+            objects: FaultyObjects::in_memory(),
+            registry: Arc::new(registry),
+            doors: Doors::default(),
+            entropy,
+            server,
+        }
     }
 
     /// The plane of one life of a node.
@@ -175,6 +199,7 @@ impl Slot {
                 let config = worker_config(&ground.stage, universe, worker);
                 let running = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
                 life.worker = Some(running.clone());
+                ground.doors.0.lock().insert(self.number, (universe, running.clone()));
                 life.node.spawn(Box::pin(take_commands(plane, universe, worker, running)));
             }
             Role::Orchestrator => {
@@ -212,6 +237,10 @@ impl Slot {
         stage.count(|tally| tally.crashes += 1);
         life.link.set_crashed();
         life.node.crash();
+        // Its memory is gone: what was handed to it waits for nobody any more.
+        if let Some(worker) = life.worker {
+            worker.stop();
+        }
     }
 }
 

@@ -159,7 +159,8 @@ impl Director {
         match slot.role {
             Role::Client => {
                 let Some(setting) = self.settings.iter().find(|it| it.universe == slot.universe) else { return };
-                let client = Client { number: slot.number, stage, plane, setting: setting.clone(), notes };
+                let (setting, doors) = (setting.clone(), self.ground.doors.clone());
+                let client = Client { number: slot.number, stage, plane, doors, setting, notes };
                 life.node.spawn(Box::pin(client.run(self.work.clone(), place)));
             }
             Role::Archivist => {

@@ -266,6 +266,11 @@ impl std::fmt::Display for Digest {
 }
 
 impl Transaction for SimTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        self.engine.travel().await?;
+        self.inner.version().await
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.engine.travel().await?;
         self.inner.get(key).await

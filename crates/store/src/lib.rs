@@ -37,4 +37,4 @@ pub use environment::{Clock, Entropy};
 pub use error::{Damaged, StoreError};
 pub use fence::{Fence, Fenced};
 pub use restore::{Restored, restore};
-pub use run::{ATTEMPTS_MAX, Done, OnUnknown, Protocol, run};
+pub use run::{ATTEMPTS_MAX, Done, OnUnknown, Protocol, Refused, run, run_or_tell};

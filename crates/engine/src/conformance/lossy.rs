@@ -68,6 +68,10 @@ pub struct LossyTransaction<E: Engine> {
 }
 
 impl<E: Engine> Transaction for LossyTransaction<E> {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        self.inner.version().await
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.inner.get(key).await
     }

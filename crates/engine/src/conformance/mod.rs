@@ -109,6 +109,7 @@ macro_rules! for_each_conformance_property {
             counters::adds_do_not_conflict,
             stamps::stamps_rise_and_equal_the_returned_one,
             stamps::no_stamp_appears_behind_one_already_seen,
+            stamps::a_snapshot_has_seen_what_its_version_says,
             realtime::who_begins_after_an_acknowledgement_sees_it,
             realtime::an_acknowledged_chain_is_seen_in_order,
             retry::an_idempotent_retry_applies_once,

@@ -71,6 +71,36 @@ pub async fn no_stamp_appears_behind_one_already_seen<S: Subject>(subject: &S) -
     Ok(())
 }
 
+/// A snapshot holds what was committed up to its version, and nothing that is committed above it, under 16 writers.
+pub async fn a_snapshot_has_seen_what_its_version_says<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
+    let done = Arc::new(AtomicBool::new(false));
+    let looks = start(subject, look_by_version(engine.clone(), done.clone()));
+    let writers = (0..WRITERS).map(|writer| append(engine.clone(), writer)).collect();
+    let written = beside(subject, writers).await;
+    done.store(true, Ordering::SeqCst);
+    let (looks, _) = (finished(looks).await?, written?);
+    let all: Vec<Bytes> = contents(&engine).await?.into_iter().map(|(key, _)| key).collect();
+    for (version, seen) in looks {
+        let behind = [QUEUE, &version.to_be_bytes(), &[u8::MAX; 2]].concat();
+        let expected = all.iter().take_while(|key| key[..] < behind[..]).count();
+        ensure!(seen == expected, "a snapshot of version {version} saw {seen} of {expected} items");
+    }
+    Ok(())
+}
+
+/// Snapshots, and how many items each of them held.
+async fn look_by_version<E: Engine>(engine: E, done: Arc<AtomicBool>) -> Result<Vec<(u64, usize)>, Finding> {
+    let mut looks = Vec::new();
+    while !done.load(Ordering::SeqCst) {
+        let mut tx = engine.begin().await?;
+        let seen = tx.range(RangeRead::prefix(QUEUE, limits::RANGE_ITEMS_MAX).snapshot()).await?.items.len();
+        looks.push((tx.version().await?, seen));
+        pause().await;
+    }
+    Ok(looks)
+}
+
 /// Appends items one after the other; the keys that the acknowledgements imply.
 async fn append<E: Engine>(engine: E, writer: u8) -> Result<Vec<Bytes>, Finding> {
     let mut keys: Vec<Bytes> = Vec::new();

@@ -14,7 +14,6 @@
 //! See `docs/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
 
 mod backup;
-mod conflicts;
 mod direct;
 pub mod disk;
 mod folder;
@@ -83,7 +82,7 @@ impl Default for Options {
 }
 
 /// Milliseconds since now.
-fn monotonic_clock_ms() -> ClockMs {
+pub(crate) fn monotonic_clock_ms() -> ClockMs {
     #[expect(
         clippy::disallowed_methods,
         reason = "an engine is at the edge; its clock ages transactions and nothing else"

@@ -5,11 +5,13 @@
 //! overwritten with what was there before, and only then does the sequencer go on. So at most one group is in the tree
 //! without being on disk, and a memory table is closed only between groups: no file ever holds such a group.
 
-use super::{Shared, queue::Answer};
-use crate::{CommitError, Committed, EngineError};
+use super::Shared;
+use crate::{
+    EngineError,
+    group::{Answer, Callers, refuse_all},
+};
 use bytes::Bytes;
 use futures_channel::oneshot;
-use mundi_model::Stamp;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, mpsc};
 
@@ -32,15 +34,6 @@ struct State {
     staged: bool,
     /// Who is to be told, once it is on disk.
     durable: Option<Callers>,
-}
-
-/// Those who wait for a group.
-#[derive(Default)]
-pub(super) struct Callers {
-    pub(super) answers: Vec<(oneshot::Sender<Answer>, Stamp)>,
-    /// Commits that lost a race. They are told once the winner is visible: sooner, they would run again on the
-    /// state that they have just lost on.
-    pub(super) conflicts: Vec<oneshot::Sender<Answer>>,
 }
 
 /// The applier's thread.
@@ -98,24 +91,6 @@ impl Passage {
         shared.janitor.note_commit();
         shared.snapshots.publish(shared.tree.show(self.version));
         shared.watches.wake_written(&self.frame);
-        refuse_all(callers.conflicts);
-        for (answer, stamp) in callers.answers {
-            let _gone = answer.send(Ok(Committed::At(stamp)));
-        }
-    }
-}
-
-impl Callers {
-    pub(super) fn fail(self, error: &CommitError) {
-        for (answer, _) in self.answers {
-            let _gone = answer.send(Err(error.clone()));
-        }
-        refuse_all(self.conflicts);
-    }
-}
-
-pub(super) fn refuse_all(conflicts: Vec<oneshot::Sender<Answer>>) {
-    for answer in conflicts {
-        let _gone = answer.send(Err(CommitError::Conflict));
+        callers.succeed();
     }
 }

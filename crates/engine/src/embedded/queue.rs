@@ -1,7 +1,7 @@
 //! Commits on their way to the sequencer.
 
 use super::snapshots::OpenSnapshot;
-use crate::{CommitError, Committed, EngineError, overlay::Overlay};
+use crate::{EngineError, group::Answer, overlay::Overlay};
 use bytes::Bytes;
 use futures_channel::oneshot;
 use parking_lot::{Condvar, Mutex};
@@ -10,8 +10,6 @@ use parking_lot::{Condvar, Mutex};
 const PROPOSALS_MAX: usize = 65_536;
 /// What they may hold together: some dozens of the largest transactions.
 const BYTES_MAX: usize = 256 << 20;
-
-pub(super) type Answer = Result<Committed, CommitError>;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {

@@ -7,29 +7,23 @@
 
 use super::{
     Shared,
-    conflicts::{RecentWrites, Writes},
     log::frame::{FrameBuilder, FramePlace},
-    passage::{Callers, Passage, Work, refuse_all},
-    queue::{Answer, Proposal},
+    passage::{Passage, Work},
+    queue::Proposal,
 };
 use crate::{
     CommitError, EngineError,
-    overlay::{Overlay, Write, added},
+    group::{Answer, Found, Group, PER_WRITE_BYTES, refuse_all},
+    overlay::{Write, added},
+    recent::RecentWrites,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
-use mundi_model::{Stamp, limits};
+use mundi_model::limits;
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::BTreeSet,
     sync::{Arc, mpsc},
 };
-
-/// A group ends before this many bytes, so that a frame stays far below the limit of the log.
-const GROUP_BYTES: usize = 8 << 20;
-/// What a write takes in a frame besides key and value, with room to spare.
-const PER_WRITE_BYTES: usize = 8;
-/// The order within a group is the two-byte part of a stamp.
-const GROUP_COMMITS_MAX: usize = u16::MAX as usize;
 
 /// A group with so few writes is put into the tree before the applier would have woken up.
 const STAGED_HERE_MAX: usize = 8;
@@ -38,25 +32,6 @@ pub(super) struct Sequencer {
     shared: Arc<Shared>,
     applier: mpsc::SyncSender<Work>,
     recent: RecentWrites,
-}
-
-/// What the sequencer found out for one commit.
-#[derive(Default)]
-struct Found {
-    /// What its counters become.
-    sums: Vec<(Bytes, Bytes)>,
-    /// The keys in its deleted ranges that were written after its snapshot.
-    cleared_since: Vec<Bytes>,
-}
-
-/// A group in the making.
-#[derive(Default)]
-struct Group {
-    writes: Writes,
-    /// Where the last write to each key stands; made for the first commit that depends on what others wrote.
-    places: Option<BTreeMap<Bytes, usize>>,
-    bytes: usize,
-    callers: Callers,
 }
 
 impl Sequencer {
@@ -88,8 +63,7 @@ impl Sequencer {
         if group.callers.answers.is_empty() {
             return self.refuse_in_order(applied + 1 == version, group.callers.conflicts);
         }
-        // In order of keys the tree takes them faster. The sort is stable: the later of two writes stays later.
-        group.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        group.sort(); // in order of keys the tree takes them faster
         let prepared = match self.shared.log.prepare(|place| encode(&group, place)) {
             Ok(prepared) => prepared,
             Err(error) => return group.callers.fail(&error.into()),
@@ -126,17 +100,19 @@ impl Sequencer {
     /// Puts commits in order until the group is full. Those that lost a race are answered here.
     fn sequence(&mut self, version: u64, proposals: &mut impl Iterator<Item = Proposal>) -> Group {
         let mut group = Group::default();
-        while group.callers.answers.len() < GROUP_COMMITS_MAX && group.bytes < GROUP_BYTES {
+        while !group.is_full() {
             let Some(proposal) = proposals.next() else { break };
             let allowed = self.recent.allow(&proposal.overlay, proposal.snapshot.at().version);
             if !allowed || !group.allows(&proposal.overlay) {
                 group.callers.conflicts.push(proposal.answer);
                 continue;
             }
-            // A group has fewer than 2^16 commits.
-            let order = u16::try_from(group.callers.answers.len()).unwrap_or(u16::MAX);
             match self.look_up(&proposal, &mut group) {
-                Ok(found) => group.add(Stamp::new(version, order), proposal, found),
+                Ok(mut found) => {
+                    let Proposal { overlay, cleared_keys, answer, .. } = proposal;
+                    found.cleared.extend(cleared_keys);
+                    group.add(group.stamp(version), overlay, found, answer);
+                }
                 Err(error) => refuse(proposal, error.into()),
             }
         }
@@ -148,14 +124,14 @@ impl Sequencer {
         let mut found = Found::default();
         let (mut bytes, snapshot) = (0, proposal.snapshot.at().version);
         for (start, end) in &proposal.overlay.cleared {
-            let in_group = group.places().range::<Bytes, _>(start..end.max(start)).map(|(key, _)| key);
-            let written: BTreeSet<&Bytes> = self.recent.written_after(snapshot, start, end).chain(in_group).collect();
+            let since = self.recent.written_after(snapshot, start, end);
+            let written: BTreeSet<&Bytes> = since.chain(group.written(start, end)).collect();
             for key in written {
                 bytes += key.len() + PER_WRITE_BYTES;
                 if bytes > limits::TRANSACTION_BYTES_MAX {
                     return Err(EngineError::TransactionTooLarge);
                 }
-                found.cleared_since.push(key.clone());
+                found.cleared.push(key.clone());
             }
         }
         for (key, write) in proposal.overlay.writes.iter() {
@@ -169,8 +145,8 @@ impl Sequencer {
 
     /// The value of a key after all that has been sequenced.
     fn current(&self, key: &Bytes, group: &mut Group) -> Result<Option<Bytes>, EngineError> {
-        if let Some(&place) = group.places().get(key) {
-            return Ok(group.writes[place].1.clone());
+        if let Some(value) = group.value(key) {
+            return Ok(value.clone());
         }
         let newest = self.shared.snapshots.newest();
         match self.recent.value_after(newest.version, key) {
@@ -184,58 +160,6 @@ impl Sequencer {
 impl Drop for Sequencer {
     fn drop(&mut self) {
         self.shared.queue.abandon();
-    }
-}
-
-impl Group {
-    /// Whether a commit depends on nothing that those before it in the group have written.
-    fn allows(&mut self, overlay: &Overlay) -> bool {
-        let reads = &overlay.reads;
-        if reads.keys.is_empty() && reads.ranges.is_empty() {
-            return true;
-        }
-        let places = self.places();
-        !reads.keys.iter().any(|key| places.contains_key(key))
-            && !reads.ranges.iter().any(|(start, end)| places.range::<Bytes, _>(start..end.max(start)).next().is_some())
-    }
-
-    fn places(&mut self) -> &mut BTreeMap<Bytes, usize> {
-        let Self { places, writes, .. } = self;
-        places.get_or_insert_with(|| writes.iter().zip(0..).map(|((key, _), place)| (key.clone(), place)).collect())
-    }
-
-    /// Adds the writes of one commit, with ranges, additions and stamps filled in.
-    fn add(&mut self, stamp: Stamp, proposal: Proposal, found: Found) {
-        let Proposal { overlay, cleared_keys, answer, .. } = proposal;
-        for key in cleared_keys.into_iter().chain(found.cleared_since) {
-            self.write(key, None);
-        }
-        for (key, write) in overlay.writes.into_writes() {
-            match write {
-                Write::Put(value) => self.write(key, Some(value)),
-                Write::Delete => self.write(key, None),
-                Write::Add(_) => {}
-            }
-        }
-        for (key, sum) in found.sums {
-            self.write(key, Some(sum));
-        }
-        for put in overlay.stamped {
-            self.write(put.key(stamp), Some(put.value));
-        }
-        self.callers.answers.push((answer, stamp));
-    }
-
-    /// All writes of a group become visible at once: of several to one key, the last is enough.
-    fn write(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.bytes += PER_WRITE_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len);
-        if let Some(places) = &mut self.places {
-            match places.entry(key.clone()) {
-                Entry::Occupied(place) => return self.writes[*place.get()].1 = value,
-                Entry::Vacant(place) => drop(place.insert(self.writes.len())),
-            }
-        }
-        self.writes.push((key, value));
     }
 }
 

@@ -51,6 +51,10 @@ impl EmbeddedTransaction {
 }
 
 impl Transaction for EmbeddedTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        Ok(self.snapshot.at().version)
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.read(key, true)
     }

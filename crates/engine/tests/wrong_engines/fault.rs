@@ -40,6 +40,9 @@ faults! {
     /// Compares ranges before stamped keys have their place.
     StampedUnnoticed: every_kind_of_write_is_noticed_by_a_range_read;
 
+    /// Names a snapshot that it does not read.
+    VersionAhead: a_snapshot_has_seen_what_its_version_says;
+
     /// There are no snapshot reads.
     SnapshotReadsConflict: snapshot_reads_add_no_conflict;
     /// A limited read locks the whole range.

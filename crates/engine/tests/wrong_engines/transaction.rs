@@ -371,6 +371,12 @@ fn number(value: Option<Bytes>) -> i64 {
 }
 
 impl Transaction for WrongTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        let version = self.inner().version().await?;
+        // One too many: it claims to have seen what it has not.
+        Ok(if self.wrong.fault == Fault::VersionAhead { version + 1 } else { version })
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let answer = self.faulty_get(key).await;
         let value = self.forgiven(answer, None)?;

@@ -181,3 +181,23 @@ pub fn diff<T>(objects: &dyn Objects, left: Option<Hash>, right: Option<Hash>, v
 pub fn references(hash: &Hash, bytes: &[u8]) -> Result<Vec<Hash>, LoadError> {
     Ok(Node::decode(hash, bytes)?.references())
 }
+
+/// What a stored node refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// Nodes below it.
+    pub nodes: Vec<Hash>,
+    /// Values that are objects of their own.
+    pub values: Vec<Hash>,
+}
+
+/// The same, with nodes and values told apart: for whoever walks a tree to prove that it is whole.
+pub fn parts(hash: &Hash, bytes: &[u8]) -> Result<Parts, LoadError> {
+    let node = Node::decode(hash, bytes)?;
+    let nodes: Vec<Hash> = match &node {
+        Node::Leaf(_) => Vec::new(),
+        Node::Branch(branch) => branch.children.iter().map(|child| child.hash).collect(),
+    };
+    let values = node.references().into_iter().filter(|hash| !nodes.contains(hash)).collect();
+    Ok(Parts { nodes, values })
+}

@@ -155,7 +155,8 @@ fn a_program_that_depends_on_the_hash_seed_is_caught_in_another_process() {
     let mut rig = Rig::new();
     let item = rig.arrival(event(""));
     let output = world.turn(&objects, &[item], Default::default()).unwrap().keep();
-    let journal = [vec![first], output.records].concat();
+    let rest = output.records.iter().map(|record| record.to_vec());
+    let journal: Vec<Vec<u8>> = std::iter::once(first).chain(rest).collect();
     let path = write("hash-order.journal", &journal, &[manifest.to_bytes(), descriptor]);
     let (results, _) = process(&path, 2);
     assert_eq!(results, ["ReplayDiverged"]);

@@ -80,7 +80,7 @@ fn run(hostile: Hostile) -> (String, Rig) {
     let output = world.turn(&rig.objects, &items, TurnBudget::default()).unwrap().keep();
     assert_eq!(output.consumed, 2, "the world goes on");
     assert!(output.publish.is_empty() && output.timers.is_empty() && output.objects.is_empty());
-    let bytes: usize = output.records.iter().map(Vec::len).sum();
+    let bytes: usize = output.records.iter().map(|record| record.len()).sum();
     assert!(bytes < 10_000, "{bytes} bytes of records");
     let keys = world.query(&rig.objects, "keys", b"\xf6");
     assert!(keys.is_err(), "a hostile program answers nothing");

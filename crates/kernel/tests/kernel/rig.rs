@@ -10,7 +10,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, Stamp, UniverseId, Value, WorldId, cbor,
-    record::{Body, Genesis, InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus, Record, SnapshotNote},
+    record::{Body, Genesis, InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus, Record, Sealed, SnapshotNote},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -198,7 +198,7 @@ impl Rig {
     pub(crate) fn try_turn(&mut self, arrivals: &[Arrival]) -> Result<TurnOutput, TurnError> {
         let output = self.world.turn(&self.objects, arrivals, TurnBudget::default())?.keep();
         self.objects.extend(output.objects.iter().cloned());
-        self.journal.extend(output.records.iter().cloned());
+        self.journal.extend(output.records.iter().map(|record| record.to_vec()));
         Ok(output)
     }
 
@@ -221,7 +221,7 @@ impl Rig {
         let mut turn = self.world.turn(&self.objects, &[arrival], TurnBudget::default()).unwrap();
         turn.end_recording(turn.output().publish[0].intent.hash);
         let output = turn.keep();
-        self.journal.extend(output.records.iter().cloned());
+        self.journal.extend(output.records.iter().map(|record| record.to_vec()));
         output
     }
 
@@ -244,7 +244,7 @@ impl Rig {
 
     pub(crate) fn note(&mut self, note: Note) -> Result<(), TurnError> {
         let output = self.world.note(&self.objects, note)?.keep();
-        self.journal.extend(output.records);
+        self.journal.extend(output.records.iter().map(|record| record.to_vec()));
         Ok(())
     }
 
@@ -289,7 +289,7 @@ pub(crate) fn kind(body: &Body) -> &'static str {
 
 /// The code of the first record that rejects or fails.
 pub(crate) fn refusal(output: &TurnOutput) -> String {
-    let code = |bytes: &Vec<u8>| match body(bytes) {
+    let code = |record: &Sealed| match body(record) {
         Body::Rejected(rejected) => Some(rejected.code),
         Body::StepFailed(failed) => Some(failed.code),
         _ => None,

@@ -1,12 +1,17 @@
 //! A small client of the API.
 
+use super::{
+    exit::{Failed, Outcome},
+    output::{Column, Out},
+};
 use clap::Args;
-use reqwest::{Method, Response};
+use mundi_model::Code;
+use reqwest::{Body, Method, RequestBuilder, Response};
 use serde_json::Value;
-use std::error::Error;
 
 /// Where the server is, and as whom it is spoken to.
 #[derive(Args, Clone)]
+#[command(next_help_heading = "Server")]
 pub(crate) struct Server {
     #[arg(long, env = "MUNDI_URL", default_value = "http://127.0.0.1:7600")]
     url: String,
@@ -16,11 +21,32 @@ pub(crate) struct Server {
     universe: String,
 }
 
-pub(crate) type Answer<T> = Result<T, Box<dyn Error + Send + Sync>>;
+/// A part of a list.
+#[derive(Args, Clone)]
+pub(crate) struct Paging {
+    /// How many at most.
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Begin after this one.
+    #[arg(long)]
+    after: Option<String>,
+}
+
+/// What the API gives in one page at most.
+const PAGE_ITEMS_MAX: usize = 1_000;
 
 impl Server {
+    /// A server of this very program.
+    pub(crate) fn local(url: &str) -> Self {
+        Self { url: url.to_owned(), token: None, universe: "default".to_owned() }
+    }
+
     pub(crate) fn universe(&self) -> &str {
         &self.universe
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     /// The address of something in the universe.
@@ -28,35 +54,131 @@ impl Server {
         format!("/v1/u/{}/{path}", self.universe)
     }
 
-    /// Sends a request; a refusal becomes an error with its code.
-    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Answer<Response> {
+    /// A request, not yet sent.
+    fn request(&self, method: Method, path: &str) -> Outcome<RequestBuilder> {
         // Whoever came first has chosen one that does as well.
         let _before = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let mut request = client.request(method, format!("{}{path}", self.url.trim_end_matches('/')));
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
-        let sent = request.send().await;
-        let response = sent.map_err(|error| format!("{} does not answer: {error}", self.url))?;
+        let request = client.request(method, format!("{}{path}", self.url.trim_end_matches('/')));
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
+        let silent =
+            |error: reqwest::Error| Failed::new(Code::NodeDraining, format!("{} does not answer: {error}", self.url));
+        let response = request.send().await.map_err(silent)?;
         if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();
         let problem: Value = serde_json::from_slice(&response.bytes().await?).unwrap_or_default();
-        let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
-        Err(match problem["code"].as_str() {
-            Some(code) => format!("{code}: {}", text("detail")).into(),
-            None => format!("the server answered {status}").into(),
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        Err(match problem["code"].as_str().and_then(Code::from_name) {
+            Some(code) => Failed::new(code, detail),
+            None => Failed::new(Code::RequestInvalid, format!("the server answered {status} {detail}")),
         })
     }
 
+    /// Sends a request; a refusal becomes an error with its code.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Response> {
+        let mut request = self.request(method, path)?;
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        self.send(request).await
+    }
+
+    /// The same, with a body of bytes.
+    pub(crate) async fn upload(&self, method: Method, path: &str, body: impl Into<Body>) -> Outcome<Value> {
+        let request = self.request(method, path)?.header("content-type", "application/octet-stream").body(body);
+        Ok(serde_json::from_slice(&self.send(request).await?.bytes().await?)?)
+    }
+
     /// The same, for an answer in JSON; of no answer, null.
-    pub(crate) async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Answer<Value> {
+    pub(crate) async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Value> {
         let bytes = self.ask(method, path, body).await?.bytes().await?;
         Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
     }
+
+    pub(crate) async fn get(&self, path: &str) -> Outcome<Value> {
+        self.json(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Outcome<Value> {
+        self.json(Method::POST, path, Some(body)).await
+    }
+
+    /// A list as far as it was asked for. `filters` are parameters of the address.
+    pub(crate) async fn pages(
+        &self,
+        path: &str,
+        filters: &[(&str, Option<String>)],
+        paging: &Paging,
+    ) -> Outcome<(Vec<Value>, Value)> {
+        let filters = filters.iter().filter_map(|(name, value)| Some(format!("&{name}={}", escape(value.as_ref()?))));
+        let filters: String = filters.collect();
+        let (mut items, mut after) = (Vec::new(), paging.after.clone().map_or(Value::Null, Value::String));
+        loop {
+            let limit = (paging.limit - items.len()).min(PAGE_ITEMS_MAX);
+            let from = match &after {
+                Value::Null => String::new(),
+                Value::String(text) => format!("&after={}", escape(text)),
+                other => format!("&after={other}"),
+            };
+            let page = self.get(&format!("{path}?limit={limit}{from}{filters}")).await?;
+            let more = page["items"].as_array().cloned().unwrap_or_default();
+            let ended = page["next"].is_null() || more.is_empty();
+            items.extend(more);
+            after = if ended { Value::Null } else { page["next"].clone() };
+            if ended || items.len() >= paging.limit {
+                return Ok((items, after));
+            }
+        }
+    }
+
+    /// Prints a list that comes in pages.
+    pub(crate) async fn list(
+        &self,
+        out: Out,
+        path: &str,
+        filters: &[(&str, Option<String>)],
+        paging: &Paging,
+        columns: &[Column],
+    ) -> Outcome {
+        let (items, next) = self.pages(path, filters, paging).await?;
+        out.rows(columns, &items, &next)
+    }
+
+    /// Prints a list that comes whole.
+    pub(crate) async fn list_all(&self, out: Out, path: &str, columns: &[Column]) -> Outcome {
+        let items = self.get(path).await?;
+        out.rows(columns, items.as_array().map_or(&[][..], Vec::as_slice), &Value::Null)
+    }
+}
+
+impl Paging {
+    /// The first ones.
+    pub(crate) fn first(limit: usize) -> Self {
+        Self { limit, after: None }
+    }
+
+    /// Everything.
+    pub(crate) fn all() -> Self {
+        Self { limit: usize::MAX, after: None }
+    }
+}
+
+/// A text as a part of an address.
+pub(crate) fn escape(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(one).collect()
+}
+
+/// JSON where it is, else the text itself.
+pub(crate) fn value(text: Option<String>) -> Value {
+    text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }

@@ -1,37 +1,102 @@
-//! The command line. What commands print as data goes to stdout, all else to stderr.
-//!
-//! Exit codes: 0 done; 1 refused or failed; 2 the command line is wrong.
+//! The command line. What commands print as data goes to stdout, all else to stderr. `docs/cli.md` is the page about it.
 
+mod blob;
 mod client;
+mod completions;
+mod dead_letter;
+mod demo;
+mod doctor;
+mod effect;
+mod exit;
+mod lease;
+mod manifest;
+mod output;
+mod program;
+mod progress;
 mod serve;
+mod timer;
 mod token;
+mod universes;
+mod upload;
+mod verify;
+mod worker;
 mod world;
 
 use clap::{Args, Parser, Subcommand};
-use mundi_server::config::{Config, ConfigError, environment};
-use std::{error::Error, path::PathBuf, process::ExitCode};
+use exit::{Failed, Outcome};
+use mundi_server::config::{Config, environment};
+use output::{Format, Out, print};
+use std::{path::PathBuf, process::ExitCode};
 use toml::Value;
 
 /// Durable deterministic worlds.
 #[derive(Parser)]
-#[command(name = "mundi", version, propagate_version = true)]
+#[command(name = "mundi", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
+    /// How data is printed.
+    #[arg(long, global = true, value_enum, env = "MUNDI_FORMAT", default_value = "table")]
+    format: Format,
     #[command(subcommand)]
     command: Command,
 }
 
+const AFTER_HELP: &str =
+    "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 refused, 4 not found, 5 exists or conflict,
+6 unavailable, 7 damaged or not proven, 8 token, 9 differs. See docs/cli.md.";
+
 #[derive(Subcommand)]
 enum Command {
-    /// Runs a whole universe in this process, on a folder: nothing to set up.
-    Dev(ServerArgs),
-    /// Runs chosen roles, for fleets.
-    Server(ServerArgs),
+    /// Measures: beside the raw limit of the disk, in one run.
+    Bench(mundi_bench::BenchArgs),
+    /// Blobs: immutable objects, named by their hash.
+    #[command(subcommand)]
+    Blob(blob::BlobCommand),
+    /// Prints what a shell needs to complete commands.
+    Completions(completions::Completions),
     /// The configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Dead letters: what could not be done.
+    #[command(subcommand)]
+    DeadLetter(dead_letter::DeadLetterCommand),
+    /// Ten durable steps, a worker that is killed at random, and a fork: under a minute.
+    Demo(demo::Demo),
+    /// Carries out the demo's steps until it is killed.
+    #[command(hide = true)]
+    DemoWorker(demo::DemoWorker),
+    /// Runs a whole universe in this process, on a folder: nothing to set up.
+    Dev(ServerArgs),
+    /// Looks at a data folder or a server, and says what is wrong.
+    Doctor(doctor::Doctor),
+    /// Effects: what worlds asked of the outside.
+    #[command(subcommand)]
+    Effect(effect::EffectCommand),
+    /// Leases: who holds which world.
+    #[command(subcommand)]
+    Lease(lease::LeaseCommand),
+    /// Manifests: what runs in worlds.
+    #[command(subcommand)]
+    Manifest(manifest::ManifestCommand),
+    /// Programs: write, build and upload the code of worlds.
+    #[command(subcommand)]
+    Program(program::ProgramCommand),
+    /// Runs chosen roles, for fleets.
+    Server(ServerArgs),
+    Sim(mundi_sim::cli::SimArgs),
+    /// Timers: what worlds will be told, and when.
+    #[command(subcommand)]
+    Timer(timer::TimerCommand),
     /// Tokens: who may do what.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Universes.
+    #[command(subcommand)]
+    Universe(universes::UniversesCommand),
+    /// Proves bundles, a data folder, or all worlds of a server.
+    Verify(verify::Verify),
+    /// Workers: who runs worlds.
+    #[command(subcommand)]
+    Worker(worker::WorkerCommand),
     /// Worlds: create them, send to them, look into them.
     #[command(subcommand)]
     World(world::WorldCommand),
@@ -61,51 +126,65 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    fn load(&self) -> Result<Config, ConfigError> {
+    fn load(&self) -> Outcome<Config> {
         let text = |value: &Option<String>| value.clone().map(Value::String);
         let data = self.data.as_ref().map(|path| Value::String(path.display().to_string()));
         let roles = self.roles.clone().map(|roles| Value::Array(roles.into_iter().map(Value::String).collect()));
         let given = [("data.folder", data), ("api.bind", text(&self.bind)), ("node.roles", roles)];
         let flags: Vec<_> = given.into_iter().filter_map(|(path, value)| Some((path, value?))).collect();
-        Config::load(self.config.as_deref(), environment(), &flags)
+        Config::load(self.config.as_deref(), environment(), &flags).map_err(|error| Failed::coded(&error))
     }
 }
 
 pub(crate) fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let Cli { format, command } = Cli::parse();
+    let out = Out::new(format);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
+        Err(error) => return Failed::from(error).report(out),
     };
-    match runtime.block_on(cli.command.run()) {
+    match runtime.block_on(command.run(out)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&*error),
+        Err(failed) => failed.report(out),
     }
 }
 
-fn failed(error: &dyn Error) -> ExitCode {
-    eprintln!("error: {error}");
-    ExitCode::FAILURE
-}
-
-pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
-
 impl Command {
-    async fn run(self) -> Outcome {
+    async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Dev(args) | Self::Server(args) => serve::run(&args.load()?).await,
+            // Both bring their own threads and runtimes, and nothing else happens in this process meanwhile.
+            Self::Bench(args) => tokio::task::block_in_place(|| {
+                let this = std::env::current_exe()?;
+                args.run(&this).map_err(|error| Failed::plain(error.to_string()))
+            }),
+            Self::Sim(args) => tokio::task::block_in_place(|| sim(&args)),
+            Self::Blob(command) => command.run(out).await,
+            Self::Completions(completions) => completions.run(),
             Self::Config(ConfigCommand::Show(args)) => {
-                print(&args.load()?.show()?);
-                Ok(())
+                print(&args.load()?.show().map_err(|error| Failed::coded(&error))?)
             }
-            Self::Token(command) => command.run().await,
-            Self::World(command) => command.run().await,
+            Self::DeadLetter(command) => command.run(out).await,
+            Self::Demo(demo) => demo.run(out).await,
+            Self::DemoWorker(worker) => worker.run().await,
+            Self::Dev(args) | Self::Server(args) => serve::run(&args.load()?).await,
+            Self::Doctor(doctor) => doctor.run(out).await,
+            Self::Effect(command) => command.run(out).await,
+            Self::Lease(command) => command.run(out).await,
+            Self::Manifest(command) => command.run(out).await,
+            Self::Program(command) => command.run(out).await,
+            Self::Timer(command) => command.run(out).await,
+            Self::Token(command) => command.run(out).await,
+            Self::Universe(command) => command.run(out).await,
+            Self::Verify(verify) => verify.run(out).await,
+            Self::Worker(command) => command.run(out).await,
+            Self::World(command) => command.run(out).await,
         }
     }
 }
 
-/// Data, for people and pipes.
-#[expect(clippy::print_stdout, reason = "this is the one place that prints data")]
-pub(crate) fn print(text: &str) {
-    println!("{}", text.trim_end());
+fn sim(args: &mundi_sim::cli::SimArgs) -> Outcome {
+    match mundi_sim::cli::run(args, &mut std::io::stdout(), &mut std::io::stderr())? {
+        true => Ok(()),
+        false => Err(Failed::unproven("a promise was broken")),
+    }
 }

@@ -1,12 +1,15 @@
 //! `mundi dev` and `mundi server`: a node and its API, until a signal. The first one drains, the second one stops.
 
-use super::Outcome;
+use super::exit::{Failed, Outcome};
+use mundi_model::{Code, Coded};
 use mundi_server::{
     api::{Api, router},
     config::Config,
-    node::{Node, Role},
+    node::{ConfiguredEngine, Node, Role},
+    programs::Programs,
     serve::{Server, tls},
 };
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -14,12 +17,16 @@ pub(super) async fn run(config: &Config) -> Outcome {
     let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let mut signals = Signals::new()?;
-    let node = Node::open(&config.data.folder, mundi::programs(&config.data.folder)?, config.node()?).await?;
+    let node = open(config).await?;
     let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &node).await?) } else { None };
     match &server {
         Some(server) => {
             let scheme = if config.api.tls.key.is_some() { "https" } else { "http" };
-            eprintln!("mundi: data in {}", config.data.folder.display());
+            if config.engine.is_shared() {
+                eprintln!("mundi: worker {} of a fleet", node.worker());
+            } else {
+                eprintln!("mundi: data in {}", config.data.folder.display());
+            }
             eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
         }
         None => eprintln!("mundi: running without an API"),
@@ -31,30 +38,54 @@ pub(super) async fn run(config: &Config) -> Outcome {
         () = signals.next() => eprintln!("mundi: stopping"),
     }
     // What was acknowledged is durable, drained or not.
-    let stopped = tokio::time::timeout(std::time::Duration::from_secs(5), node.stop());
+    let stopped = tokio::time::timeout(Duration::from_secs(5), node.stop());
     let _in_time = stopped.await;
     Ok(())
 }
 
-async fn start(
-    config: &Config,
-    node: &Node<mundi_engine::Embedded>,
-) -> Result<Server, Box<dyn std::error::Error + Send + Sync>> {
-    let tls = tls(&config.api.tls)?;
+/// How long a folder may still belong to a process that was just killed.
+const HANDOVER: Duration = Duration::from_secs(5);
+
+/// Opens the folder. One that is still held by a process that dies is waited for.
+async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
+    let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
+    let components = mundi::components(&config.data.folder)?;
+    loop {
+        let programs = Programs::builtin().with_loader(components.clone());
+        match Node::open_configured(config, programs).await {
+            Ok(node) => return Ok(node),
+            Err(error) if error.code() == Code::FolderInUse && waited < HANDOVER => {
+                if waited.is_zero() {
+                    let folder = config.data.folder.display();
+                    eprintln!(
+                        "mundi: {folder} is open in another process; waiting up to {} s for it",
+                        HANDOVER.as_secs()
+                    );
+                }
+                tokio::time::sleep(pause).await;
+                waited += pause;
+            }
+            Err(error) => return Err(Failed::coded(&error)),
+        }
+    }
+}
+
+async fn start(config: &Config, node: &Node<ConfiguredEngine>) -> Outcome<Server> {
+    let tls = tls(&config.api.tls).map_err(|error| Failed::new(Code::ConfigInvalid, error))?;
     let api = Api::new(node.clone(), config.api_limits(), config.access());
     if config.access().tokens_required {
         eprintln!("mundi: tokens are required; make one with `mundi token create`");
     }
     let started = Server::start(config.api.bind, router(api), tls, config.serve_limits()).await;
-    Ok(started.map_err(|error| format!("{}: {error}", config.api.bind))?)
+    started.map_err(|error| Failed::new(Code::NodeDraining, format!("{} cannot be served: {error}", config.api.bind)))
 }
 
 /// Worlds are handed over while the last answers go out.
-async fn drain(node: &Node<mundi_engine::Embedded>, server: Option<&Server>) {
+async fn drain(node: &Node<ConfiguredEngine>, server: Option<&Server>) {
     node.leave();
     if let Some(server) = server {
         // Calls that wait need their worlds: requests end before the worlds do, or are given up on.
-        let _in_time = tokio::time::timeout(std::time::Duration::from_secs(5), server.drain()).await;
+        let _in_time = tokio::time::timeout(Duration::from_secs(5), server.drain()).await;
     }
     node.drain().await;
 }

@@ -1,9 +1,9 @@
 //! `mundi token`: over the API, or on a data folder that no server has open.
 
 use super::{
-    Outcome,
-    client::{Answer, Server},
-    print,
+    client::Server,
+    exit::{Failed, Outcome},
+    output::{Out, print},
 };
 use clap::Subcommand;
 use mundi_server::{
@@ -48,39 +48,47 @@ pub(super) enum TokenCommand {
 }
 
 impl TokenCommand {
-    pub(super) async fn run(self) -> Outcome {
+    pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
             Self::Create { server, data, can, all_universes, label } => {
                 let universe = (!all_universes).then(|| server.universe().to_owned());
-                let text = match data {
-                    Some(folder) => on_folder(&folder, universe.as_deref(), &can, label).await?,
+                match data {
+                    Some(folder) => print(&on_folder(&folder, universe.as_deref(), &can, label).await?),
                     None => {
                         let form = json!({ "universe": universe, "can": can, "label": label });
-                        let made = server.json(Method::POST, "/v1/tokens", Some(&form)).await?;
-                        made["token"].as_str().unwrap_or_default().to_owned()
+                        out.made(&server.post("/v1/tokens", &form).await?, "token")
                     }
-                };
-                print(&text);
+                }
             }
-            Self::List { server } => print(&server.json(Method::GET, "/v1/tokens", None).await?.to_string()),
+            Self::List { server } => {
+                let columns = [
+                    ("ID", "id"),
+                    ("UNIVERSE", "universe"),
+                    ("CAN", "can"),
+                    ("LABEL", "label"),
+                    ("SINCE", "created_at_ns"),
+                ];
+                server.list_all(out, "/v1/tokens", &columns).await
+            }
             Self::Revoke { server, id } => {
-                server.json(Method::DELETE, &format!("/v1/tokens/{id}"), None).await?;
+                server.json(Method::DELETE, &format!("/v1/tokens/{id}"), None).await.map(drop)
             }
         }
-        Ok(())
     }
 }
 
-async fn on_folder(folder: &Path, universe: Option<&str>, can: &[String], label: String) -> Answer<String> {
-    let verbs = verbs_of(can).map_err(|problem| problem.detail)?;
+async fn on_folder(folder: &Path, universe: Option<&str>, can: &[String], label: String) -> Outcome<String> {
+    let verbs = verbs_of(can).map_err(|problem| Failed::new(problem.code, problem.detail))?;
     let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
-    let node = Node::open(folder, Programs::new(), config).await?;
+    let node = Node::open(folder, Programs::new(), config).await.map_err(|error| Failed::coded(&error))?;
     let universe = match universe {
-        Some(name) => Some(node.create_universe(name).await?.0.id()),
+        Some(name) => Some(node.create_universe(name).await.map_err(|error| Failed::coded(&error))?.0.id()),
         None => None,
     };
     let NewToken { text, id, record } = NewToken::new(node.plane(), universe, verbs, label);
-    mundi_store::run(&node.plane().engine, &*node.plane().clock, &WriteToken { id, record: Some(record) }).await?;
+    let write = WriteToken { id, record: Some(record) };
+    let written = mundi_store::run(&node.plane().engine, &*node.plane().clock, &write).await;
+    written.map_err(|error| Failed::coded(&error))?;
     node.stop().await;
     Ok(text)
 }

@@ -95,7 +95,7 @@ async fn one_folder_belongs_to_one_process() {
     let mut second = Command::new(env!("CARGO_BIN_EXE_mundi"));
     let second = second.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.path().join("data")).output();
     let second = second.unwrap();
-    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(second.status.code(), Some(6));
     assert!(String::from_utf8_lossy(&second.stderr).contains("error: "));
 }
 
@@ -122,6 +122,6 @@ fn the_configuration_that_holds_can_be_shown_and_a_wrong_one_is_refused() {
     let text = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.status.success() && text.contains("127.0.0.1:9") && !text.contains("hush"), "{text}");
     let wrong = show(("MUNDI_API__NOPE", "1"));
-    assert_eq!(wrong.status.code(), Some(1));
+    assert_eq!(wrong.status.code(), Some(3));
     assert!(String::from_utf8(wrong.stderr).unwrap().contains("MUNDI_API__NOPE"));
 }

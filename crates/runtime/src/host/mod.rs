@@ -12,12 +12,14 @@ pub use turn::{CycleBudget, Cycled, Progress, Waited};
 
 use crate::{
     Plane, RuntimeError,
+    direct::Direct,
     objects::{AtHand, with_objects},
     recording::Recording,
 };
 use mundi_kernel::World;
-use mundi_model::{Hash, Height, UniverseId, WorldId};
-use mundi_store::Fence;
+use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
+use mundi_store::{Fence, keyspace::notify::Seen};
+use std::collections::VecDeque;
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
 const RESIDENT_BYTES_MIN: usize = 16 * 1024;
@@ -31,6 +33,18 @@ pub struct WorldHost<P: Plane> {
     /// Whose receipts answer it, in a recorded fork.
     recording: Option<Recording<P>>,
     tail: Tail,
+    /// Items that wait in memory for the next turn.
+    direct: VecDeque<Direct>,
+    /// The inbox, when the last turn has left nothing in it.
+    drained: Option<Drained>,
+}
+
+/// An inbox without items after its cursor.
+#[derive(Debug, Clone)]
+struct Drained {
+    cursor: Option<InboxSeq>,
+    /// While the counter says this, nothing was enqueued.
+    notify: Seen,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.
@@ -72,6 +86,11 @@ impl<P: Plane> WorldHost<P> {
 
     pub fn is_paused(&self) -> bool {
         self.world.is_paused()
+    }
+
+    /// Hands it items that its next turn takes, behind all that waits in the inbox then.
+    pub(crate) fn hand(&mut self, direct: Vec<Direct>) {
+        self.direct.extend(direct);
     }
 
     pub fn tail(&self) -> Tail {

@@ -13,6 +13,7 @@ use mundi_store::{
     Fence, Restored,
     journal::{JournalError, StoredRecord},
 };
+use std::collections::VecDeque;
 
 impl<P: Plane> WorldHost<P> {
     /// Restores the world that the fence is for. Every record is replayed against what it recorded.
@@ -42,7 +43,7 @@ impl<P: Plane> WorldHost<P> {
         let world = replay.finish()?;
         at_hand.trim();
         let recording = world.recording().map(|recording| Recording::new(universe, recording));
-        Ok(Self { plane, fence, world, at_hand, recording, tail })
+        Ok(Self { plane, fence, world, at_hand, recording, tail, direct: VecDeque::new(), drained: None })
     }
 }
 

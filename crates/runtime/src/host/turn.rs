@@ -1,8 +1,9 @@
 //! The turn: read, run the kernel, commit in one fenced transaction, keep (DESIGN, "The turn").
 
-use super::WorldHost;
+use super::{Drained, WorldHost};
 use crate::{
     Plane, RuntimeError,
+    direct::{Direct, Taken, Ticket},
     error::NamesMissing,
     objects::{AtHand, Patience, fetch},
     recording::Answers,
@@ -16,14 +17,15 @@ use mundi_kernel::{
 use mundi_model::{
     Code, Hash, Height, IntentHash, cbor, limits,
     mutants::{Mutant, planted},
-    record::{Body, InboxItem, Input, Payload, Record, Reply},
+    record::{Body, InboxItem, Input, Payload, Reply, Sealed},
 };
 use mundi_store::{
-    Fence,
+    Fence, Refused,
     blob::Blobs,
-    journal::{Batch, JournalError},
-    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
-    protocol::{CommitCursor, CommitTurn, Consumed, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    journal::Batch,
+    keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
+    protocol::{CommitCursor, CommitTurn, Consumed, PeekInbox, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    run_or_tell,
 };
 use std::collections::BTreeMap;
 
@@ -103,13 +105,17 @@ impl<P: Plane> WorldHost<P> {
     /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
     #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head()))]
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
-        let (items_max, bytes_max) = (budget.items_max, limits::TURN_BYTES_MAX);
-        let mut input = self.plane.run(&ReadTurn { fence: self.fence, items_max, bytes_max }).await?.output;
-        self.check_head(&input)?;
+        let items_max = budget.items_max;
+        let mut input = self.read(items_max).await?;
         if self.world.is_paused() && input.more {
             self.look_ahead(&mut input, items_max).await?;
         }
+        let (mut tickets, waiting) = (Vec::new(), input.items.len());
+        if !input.more {
+            tickets = self.take_direct(&mut input, items_max);
+        }
         if input.items.is_empty() {
+            self.drained = Some(Drained { cursor: input.cursor, notify: input.notify });
             return Ok(Progress::Idle);
         }
         let mut arrivals = self.arrivals(&input.items);
@@ -131,6 +137,7 @@ impl<P: Plane> WorldHost<P> {
             supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
         };
         let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
+        let direct = turn.output().consumed.saturating_sub(waiting);
         if turn.output().records.is_empty() {
             // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
             let items = turn.keep().consumed;
@@ -150,23 +157,35 @@ impl<P: Plane> WorldHost<P> {
             turn.end_recording(intent);
             *recording = None;
         }
-        let mut commit = commit(plane, *fence, &input, &turn, answers, more)?;
+        let records = turn.take_records();
+        let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
+        let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
-        plane.run(&commit).await?;
+        tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
+        if let Err(Refused { error, perhaps_applied }) = run_or_tell(plane.engine(), &**plane.clock(), &commit).await {
+            tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
+            return Err(error.into());
+        }
         if let Some(Consumed { through: new, .. }) = apart {
             plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new }).await?;
         }
-        let output = turn.keep();
-        let bytes = output.records.iter().map(|record| record.len() as u64).sum();
-        self.tail.grow(output.records.len() as u64, bytes, self.plane.now_ns());
+        let mut output = turn.keep();
+        self.tail.grow(count as u64, bytes, self.plane.now_ns());
         self.at_hand.trim();
-        let (items, records) = (output.consumed, output.records.len());
+        let (items, records) = (output.consumed, count);
+        let cursor = commit.consumed.map(|consumed| consumed.through).or(input.cursor);
+        let drained = !input.more && items >= waiting;
+        self.drained = drained.then_some(Drained { cursor, notify: input.notify });
         let taken = &input.items[..items];
         for item in taken {
             let trace = item.item.origin.trace.as_deref();
             tracing::debug!(seq = %item.seq, trace, "taken in");
         }
         let waited = Waited::of(taken, self.plane.now_ns());
+        if !tickets.is_empty() {
+            self.answer_direct(input.items.split_off(waiting), tickets, direct, &mut output);
+        }
+        let more = more || !self.direct.is_empty();
         Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
     }
 
@@ -194,6 +213,58 @@ impl<P: Plane> WorldHost<P> {
                 return Ok(cycled);
             }
         }
+    }
+
+    /// Appends what waits in memory to what was read from the inbox, which was all of it. A paused world takes no event: the
+    /// inbox keeps those.
+    fn take_direct(&mut self, input: &mut TurnInput, items_max: usize) -> Vec<Ticket> {
+        if self.world.is_paused() {
+            self.direct.clear();
+        }
+        let room = items_max.saturating_sub(input.items.len()).min(self.direct.len());
+        // Who has lost patience has gone to the inbox; who is taken here must wait for the commit.
+        let claimed = |mut direct: Direct| direct.ticket.claim().then_some(direct);
+        let version = if planted(Mutant::DirectAhead) { input.version + 8 } else { input.version };
+        let direct = self.direct.drain(..room).filter_map(claimed);
+        let place = |(index, Direct { item, ticket })| {
+            input.items.push(TurnItem::direct(version, index, item));
+            ticket
+        };
+        (0u16..).zip(direct).map(place).collect()
+    }
+
+    /// Tells those whose items were taken, with the reply if there is one; the others wait on.
+    fn answer_direct(&mut self, items: Vec<TurnItem>, tickets: Vec<Ticket>, taken: usize, output: &mut TurnOutput) {
+        let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
+        let rest = direct.split_off(taken).into_iter().rev();
+        rest.for_each(|(TurnItem { item, .. }, ticket)| self.direct.push_front(Direct { item, ticket }));
+        let mut waiting: BTreeMap<_, _> = direct.into_iter().map(|(item, ticket)| (item.seq, ticket)).collect();
+        output.replies.retain(|Reply { to: seq, outcome }| match waiting.remove(seq) {
+            Some(ticket) => {
+                ticket.taken(Taken { seq: *seq, reply: Some(outcome.clone()) });
+                false
+            }
+            None => true,
+        });
+        waiting.into_iter().for_each(|(seq, ticket)| ticket.taken(Taken { seq, reply: None }));
+    }
+
+    /// What the turn starts from. If items wait in memory and nothing was enqueued since the inbox was drained, one key says
+    /// so; head and cursor are what this host has made them, or the commit will find out.
+    async fn read(&mut self, items_max: usize) -> Result<TurnInput, RuntimeError> {
+        let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
+        if let Some(Drained { cursor, notify }) = self.drained.take().filter(|_| !self.direct.is_empty()) {
+            let peek = PeekInbox { universe: fence.universe, world: fence.world };
+            let peeked = self.plane.run(&peek).await?.output;
+            if peeked.notify == notify {
+                let head = JournalHead { height: self.world.head(), chain: self.world.chain() };
+                let (items, version) = (Vec::new(), peeked.version);
+                return Ok(TurnInput { head, cursor, version, items, more: false, notify });
+            }
+        }
+        let input = self.plane.run(&ReadTurn { fence, items_max, bytes_max }).await?.output;
+        self.check_head(&input)?;
+        Ok(input)
     }
 
     fn check_head(&self, input: &TurnInput) -> Result<(), RuntimeError> {
@@ -315,12 +386,11 @@ fn commit<P: Plane>(
     plane: &P,
     fence: Fence,
     input: &TurnInput,
-    turn: &Turn<'_>,
+    (turn, records): (&Turn<'_>, Vec<Sealed>),
     answers: Answers,
     more: bool,
 ) -> Result<CommitTurn, RuntimeError> {
     let output = turn.output();
-    let records = decode(fence, &output.records)?;
     let traces = Announced::of(&records);
     let now_ns = plane.now_ns();
     let publish = output.publish.iter().filter(|publish| !answers.contains(publish.intent.hash));
@@ -328,19 +398,10 @@ fn commit<P: Plane>(
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
     let taken = if planted(Mutant::CursorEarly) { input.items.len() } else { output.consumed };
     let consumed = Consumed::of(&input.items[..taken]);
-    let records = Batch::from_records(records)?;
+    let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);
     Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, ready: more, now_ns })
-}
-
-fn decode(fence: Fence, records: &[Vec<u8>]) -> Result<Vec<Record>, JournalError> {
-    let damaged = |cause: cbor::CborError| JournalError::RecordDamaged {
-        world: fence.world,
-        height: Height::GENESIS,
-        cause: cause.to_string(),
-    };
-    records.iter().map(|bytes| cbor::decode(bytes).map_err(damaged)).collect()
 }
 
 /// Where each intent of a turn is on record, and the trace of the item that led to it.
@@ -349,9 +410,9 @@ struct Announced {
 }
 
 impl Announced {
-    fn of(records: &[Record]) -> Self {
+    fn of(records: &[Sealed]) -> Self {
         let (mut intents, mut trace) = (BTreeMap::new(), None);
-        for record in records {
+        for record in records.iter().map(Sealed::record) {
             match &record.body {
                 Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
                 Body::Intent(intent) => {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_kernel::{
     LoadError,
-    fork::{Fork, ForkRequest, fork as branch},
+    fork::{Fork, ForkRequest, fork_in},
     manifest::CompiledManifest,
     replay::ReplayError,
     snapshot::KernelSnapshot,
@@ -68,14 +68,10 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         false => replayed(plane, &request, &note, height).await?,
     };
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
-    let fork = branch(&snapshot, ForkRequest { child, policy, now_ns })?;
+    let fork = fork_in(&snapshot, universe, ForkRequest { child, policy, now_ns })?;
     let parent_snapshot = fork.genesis.parent_snapshot;
     let effects = match if planted(Mutant::ForkRepeats) { EffectPolicy::Live } else { policy } {
-        EffectPolicy::Live => {
-            let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
-            let manifest = with_objects(plane, (universe, parent), &mut AtHand::default(), load).await?;
-            effects(&fork, &manifest, now_ns)
-        }
+        EffectPolicy::Live => inherited_effects(plane, universe, &fork, now_ns).await?,
         EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
     };
     let receipts = recording::answer_open(plane, (universe, parent), height, &fork.publish).await?;
@@ -87,7 +83,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         inbox: None,
         effects,
-        timers: timers(&fork, now_ns),
+        timers: inherited_timers(&fork, now_ns),
         receipts,
         now_ns,
     };
@@ -138,7 +134,18 @@ async fn replayed<P: Plane>(
     Ok(Bytes::from_owner(taken.bytes))
 }
 
-/// Only a live branch repeats what its parent waits for.
+/// What a live branch goes on waiting for, and repeats.
+pub(crate) async fn inherited_effects<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    fork: &Fork,
+    now_ns: u64,
+) -> Result<Vec<EffectItem>, RuntimeError> {
+    let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
+    let manifest = with_objects(plane, (universe, fork.genesis.parent), &mut AtHand::default(), load).await?;
+    Ok(effects(fork, &manifest, now_ns))
+}
+
 fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectItem> {
     let item = |publish: &mundi_kernel::turn::Publish| EffectItem {
         world: fork.genesis.world,
@@ -155,7 +162,8 @@ fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectI
     fork.publish.iter().map(item).collect()
 }
 
-fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
+/// The timers that run on in every branch.
+pub(crate) fn inherited_timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
     let item = |timer: &mundi_kernel::turn::PublishTimer| TimerItem {
         world: fork.genesis.world,
         intent: timer.timer,

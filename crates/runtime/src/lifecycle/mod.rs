@@ -8,3 +8,4 @@ pub(crate) mod past;
 pub use create::{NewWorld, create};
 pub use delete::delete;
 pub use fork::{ForkAt, ForkWorld, Forked, fork};
+pub(crate) use fork::{inherited_effects, inherited_timers};

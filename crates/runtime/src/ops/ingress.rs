@@ -3,6 +3,7 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
+    direct::Taken,
     objects::{AtHand, with_objects},
     trace::TraceContext,
 };
@@ -10,9 +11,10 @@ use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
     Hash, Height, InboxSeq, WorldId, limits,
-    record::{InboxItem, ReplyOutcome},
+    record::{InboxItem, Input, Payload, ReplyOutcome},
 };
 use mundi_store::{
+    StoreError,
     keyspace::{inbox_dedupe::DedupeId, manifest_at},
     protocol::{Enqueued, InboxError, NewItem, enqueue, enqueue_and_tell, require_live},
 };
@@ -51,8 +53,42 @@ impl<P: Plane> Ops<P> {
         with_objects(&self.plane, (self.universe, world), &mut AtHand::default(), load).await
     }
 
-    /// Puts an item into a world's inbox; under the same key at most once.
+    /// Puts an item into a world's inbox, or before the world itself; under the same key at most once.
     pub async fn enqueue_ingress(
+        &self,
+        world: WorldId,
+        item: InboxItem,
+        idempotency_key: Option<&str>,
+    ) -> Result<Enqueued, RuntimeError> {
+        let Taken { seq, .. } = match self.hand(world, item, idempotency_key).await? {
+            Ok(taken) => taken,
+            Err(item) => return self.enqueue_one(world, item, idempotency_key).await,
+        };
+        Ok(Enqueued { seq, before: false })
+    }
+
+    /// Hands an item to the world itself, if it runs here, and waits until it is on record. Gives the item back if it
+    /// must go through the inbox: because others must find it there (a key), or because no turn took it.
+    async fn hand(
+        &self,
+        world: WorldId,
+        mut item: InboxItem,
+        idempotency_key: Option<&str>,
+    ) -> Result<Result<Taken, InboxItem>, RuntimeError> {
+        let Some(worker) = self.worker.as_ref().filter(|_| idempotency_key.is_none() && is_small_event(&item)) else {
+            return Ok(Err(item));
+        };
+        self.trace(&mut item);
+        let wait = match worker.hand(world, item.clone()) {
+            Ok(wait) => wait,
+            Err(item) => return Ok(Err(item)),
+        };
+        let patience = self.plane.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
+        let taken = wait.taken(patience).await.map_err(StoreError::Commit)?;
+        Ok(taken.ok_or(item))
+    }
+
+    async fn enqueue_one(
         &self,
         world: WorldId,
         item: InboxItem,
@@ -66,13 +102,19 @@ impl<P: Plane> Ops<P> {
         })
     }
 
-    /// Puts items into a world's inbox, together and in their order. An item that belongs to no trace begins one.
-    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
-    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
-        for NewItem { item: InboxItem { origin, .. }, .. } in &mut items {
-            let trace = origin.trace.get_or_insert_with(|| TraceContext::root(self.plane.random()).to_string());
+    /// If anyone listens, an item that belongs to no trace begins one.
+    fn trace(&self, item: &mut InboxItem) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let root = || TraceContext::root(self.plane.random()).to_string();
+            let trace = item.origin.trace.get_or_insert_with(root);
             tracing::debug!(trace, "ingress");
         }
+    }
+
+    /// Puts items into a world's inbox, together and in their order.
+    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
+    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+        items.iter_mut().for_each(|new| self.trace(&mut new.item));
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
         match self.worker.as_ref().filter(|worker| worker.holds(world)) {
@@ -94,12 +136,37 @@ impl<P: Plane> Ops<P> {
         timeout: Duration,
     ) -> Result<ReplyOutcome, RuntimeError> {
         item.origin.wants_reply = true;
-        let placed = self.enqueue_ingress(world, item, idempotency_key).await?;
-        self.reply(world, placed.seq, timeout).await
+        match self.begin_call(world, item, idempotency_key).await? {
+            (_, Some(reply)) => Ok(reply),
+            (call, None) => self.reply(world, call, timeout).await,
+        }
+    }
+
+    /// Makes a call: its place, under which the reply is found, and the reply if it is there already.
+    pub async fn begin_call(
+        &self,
+        world: WorldId,
+        item: InboxItem,
+        idempotency_key: Option<&str>,
+    ) -> Result<(InboxSeq, Option<ReplyOutcome>), RuntimeError> {
+        match self.hand(world, item, idempotency_key).await? {
+            Ok(Taken { seq, reply }) => Ok((seq, reply)),
+            Err(item) => Ok((self.enqueue_one(world, item, idempotency_key).await?.seq, None)),
+        }
     }
 
     /// The reply to a call that was made before.
     pub async fn reply(&self, world: WorldId, call: InboxSeq, timeout: Duration) -> Result<ReplyOutcome, RuntimeError> {
         self.calls.reply(&self.plane, self.universe, world, call, timeout).await
     }
+}
+
+/// Whether it is an event that a turn can take as it is: commands have a way of their own past a pause, and what is large
+/// goes to the content store first.
+fn is_small_event(item: &InboxItem) -> bool {
+    let fits = |value: &Payload| match value {
+        Payload::Inline(bytes) => bytes.len() <= limits::PAYLOAD_INLINE_BYTES_MAX,
+        Payload::Blob(..) => true,
+    };
+    matches!(&item.input, Input::Event { value, .. } if fits(value))
 }

@@ -9,13 +9,18 @@ mod effects;
 mod ingress;
 mod leases;
 mod queues;
+mod rehearse;
 mod snapshots;
 mod timers;
+mod verify;
 mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
+pub use rehearse::{RehearseRequest, Rehearsed};
 pub use snapshots::Upkeep;
+pub use verify::WorldProof;
+pub(crate) use verify::snapshots_of;
 
 use crate::{Plane, calls::Calls, worker::WorldWorker};
 use mundi_model::UniverseId;

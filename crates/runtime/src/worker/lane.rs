@@ -75,11 +75,12 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
 
 /// One cycle of a world that is held, or can be.
 async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, After), RuntimeError> {
-    let Job { world, wish, active_at_ns, .. } = job;
+    let Job { world, wish, direct, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
         None => open(shared, world).await?,
     };
+    host.hand(direct);
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&shared.config.cycle, deliver).await?;
     shared.metrics.add(Metric::Turns, cycled.turns);

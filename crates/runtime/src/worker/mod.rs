@@ -16,11 +16,12 @@ pub use table::Wish;
 use crate::{
     Plane,
     calls::Calls,
+    direct::{Direct, Wait},
     host::WorldHost,
     metrics::{Metric, Metrics},
     signal::Signal,
 };
-use mundi_model::WorldId;
+use mundi_model::{WorldId, record::InboxItem};
 use mundi_store::keyspace::Shard;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -89,6 +90,18 @@ impl<P: Plane> WorldWorker<P> {
         }
     }
 
+    /// Hands an item to a world that it holds; gives it back if it does not, or cannot take more.
+    pub(crate) fn hand(&self, world: WorldId, item: InboxItem) -> Result<Wait, InboxItem> {
+        if self.0.phase() != Phase::Running {
+            return Err(item);
+        }
+        let (now_ns, (direct, wait)) = (self.0.plane.now_ns(), Direct::new(item));
+        if self.0.table.lock().hand(world, direct, now_ns).map_err(|direct| direct.item)? {
+            self.0.work.notify_one();
+        }
+        Ok(wait)
+    }
+
     /// Whether it holds the world's lease, as far as it knows.
     pub fn holds(&self, world: WorldId) -> bool {
         self.0.phase() == Phase::Running && self.0.table.lock().holds(world)
@@ -151,6 +164,7 @@ impl<P: Plane> Shared<P> {
 
     fn end(&self) {
         *self.phase.lock() = Phase::Over;
+        self.table.lock().refuse_direct();
         self.signal.notify();
         self.work.notify();
     }

@@ -4,9 +4,13 @@
 //! for all others of its kind: round robin. The best priority goes first, but not always: so that no world waits forever,
 //! one pick in a few is for the priority that is served last.
 
-use mundi_model::WorldId;
+use crate::direct::Direct;
+use mundi_model::{WorldId, limits::DIRECT_ITEMS_MAX};
 use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
+};
 
 /// One pick in this many is for the priority that is served last.
 const LAST_SERVED_EVERY: u64 = 8;
@@ -39,6 +43,8 @@ struct Slot<H> {
     /// It is to be given back as soon as it is not running.
     release: bool,
     wish: Wish,
+    /// Items for its next cycle. Dropped, they go through the inbox.
+    direct: Vec<Direct>,
     used_at_ns: u64,
     /// When it last did something.
     active_at_ns: u64,
@@ -77,6 +83,7 @@ pub(crate) struct Job<H> {
     pub(crate) host: Option<H>,
     pub(crate) release: bool,
     pub(crate) wish: Wish,
+    pub(crate) direct: Vec<Direct>,
     /// When it last did something.
     pub(crate) active_at_ns: u64,
 }
@@ -115,6 +122,7 @@ impl<H> Table<H> {
             priority: PRIORITY_NORMAL,
             release: false,
             wish: Wish::default(),
+            direct: Vec::new(),
             used_at_ns: now_ns,
             active_at_ns: 0,
             renewed_at_ns: now_ns,
@@ -166,10 +174,24 @@ impl<H> Table<H> {
         woken
     }
 
+    /// Hands an item to a world that is held and stays; says whether that woke it, or gives the item back.
+    pub(crate) fn hand(&mut self, world: WorldId, direct: Direct, now_ns: u64) -> Result<bool, Direct> {
+        let takes = |slot: &&mut Slot<H>| slot.fence.is_some() && !slot.release && slot.direct.len() < DIRECT_ITEMS_MAX;
+        let Some(slot) = self.slots.get_mut(&world).filter(takes) else { return Err(direct) };
+        slot.direct.push(direct);
+        Ok(self.wake(world, now_ns))
+    }
+
+    /// Gives back all that was handed to worlds and not yet taken.
+    pub(crate) fn refuse_direct(&mut self) {
+        self.slots.values_mut().for_each(|slot| slot.direct.clear());
+    }
+
     /// The world is to be given back.
     pub(crate) fn release(&mut self, world: WorldId, now_ns: u64) {
         if let Some(slot) = self.slots.get_mut(&world) {
             slot.release = true;
+            slot.direct.clear();
             self.wake_slot(world, now_ns);
         }
     }
@@ -193,8 +215,8 @@ impl<H> Table<H> {
             let Some(world) = world else { continue };
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
-            let (host, wish) = (slot.host.take(), std::mem::take(&mut slot.wish));
-            return Some(Job { world, host, release: slot.release, wish, active_at_ns: slot.active_at_ns });
+            let (host, wish, direct) = (slot.host.take(), mem::take(&mut slot.wish), mem::take(&mut slot.direct));
+            return Some(Job { world, host, release: slot.release, wish, direct, active_at_ns: slot.active_at_ns });
         }
     }
 

@@ -213,8 +213,11 @@ pub(super) async fn call<E: Engine>(
     let incoming = Incoming::new(&headers, event, cbor, None)?;
     incoming.check()?;
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
-    let placed = universe.ops().enqueue_ingress(world, item, key.as_deref()).await?;
-    answer(&universe, world, placed.seq, timeout, &headers).await
+    let (call, outcome) = match universe.ops().begin_call(world, item, key.as_deref()).await? {
+        (call, Some(outcome)) => (call, outcome),
+        (call, None) => (call, universe.ops().reply(world, call, timeout).await?),
+    };
+    answer(&universe, call, outcome, &headers).await
 }
 
 /// The reply to a call that was made before.
@@ -230,17 +233,17 @@ pub(super) async fn reply<E: Engine>(
 ) -> Result<Response, Problem> {
     let (call, timeout) = (name.parse()?, params.timeout(&api)?);
     universe.ops().describe_world(world).await?; // else a world that is not there would be waited for
-    answer(&universe, world, call, timeout, &headers).await
+    let outcome = universe.ops().reply(world, call, timeout).await?;
+    answer(&universe, call, outcome, &headers).await
 }
 
 async fn answer<E: Engine>(
     universe: &Universe<E>,
-    world: WorldId,
     call: InboxSeq,
-    timeout: Duration,
+    outcome: ReplyOutcome,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let payload = match universe.ops().reply(world, call, timeout).await? {
+    let payload = match outcome {
         ReplyOutcome::Ok(payload) => payload,
         ReplyOutcome::Failed(code, reason) => {
             let code = Code::from_name(&code).unwrap_or(Code::ProgramFailed);

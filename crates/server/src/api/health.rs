@@ -6,7 +6,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_engine::Engine;
+use mundi_engine::{Engine, Transaction};
 use mundi_model::Code;
 use mundi_runtime::{Plane, metrics::Metric};
 use std::fmt::Write;
@@ -23,8 +23,9 @@ pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'sta
     if api.node.is_leaving() {
         return Err(Problem::new(Code::NodeDraining, "it finishes what it has"));
     }
-    let begun = api.node.plane().engine().begin().await;
-    begun.map(|_| "ok\n").map_err(|error| mundi_store::StoreError::from(error).into())
+    // A read, because an engine may send nothing before it. No key of a layer is so short.
+    let read = async { api.node.plane().engine().begin().await?.get_snapshot(b"readyz").await };
+    read.await.map(|_| "ok\n").map_err(|error| mundi_store::StoreError::from(error).into())
 }
 
 /// What was counted, as Prometheus reads it.

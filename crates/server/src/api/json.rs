@@ -60,7 +60,7 @@ pub(crate) fn record(record: &StoredRecord) -> Json {
     json
 }
 
-fn body(body: &Body) -> Json {
+pub(crate) fn body(body: &Body) -> Json {
     match body {
         Body::Genesis(genesis) => {
             json!({ "type": "genesis", "manifest": genesis.manifest, "now_ns": genesis.now_ns })
@@ -106,7 +106,7 @@ fn body(body: &Body) -> Json {
     }
 }
 
-fn item(item: &InboxItem) -> Json {
+pub(crate) fn item(item: &InboxItem) -> Json {
     let input = match &item.input {
         Input::Event { schema, value, key } => json!({ "event": schema, "value": payload(value), "key": key }),
         Input::Receipt(receipt) => json!({

@@ -2,6 +2,7 @@
 
 mod access;
 mod blobs;
+mod bundles;
 mod dead_letters;
 mod effects;
 mod events;
@@ -18,6 +19,7 @@ mod tasks;
 mod timers;
 mod tokens;
 mod universes;
+mod verify;
 mod workers;
 mod worlds;
 

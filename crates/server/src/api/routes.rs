@@ -1,8 +1,8 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Problem, access, blobs, dead_letters, effects, events, health, journal, programs, snapshots, state, tasks,
-    timers, tokens, universes, workers, worlds,
+    Api, Problem, access, blobs, bundles, dead_letters, effects, events, health, journal, programs, snapshots, state,
+    tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Json, Router,
@@ -54,6 +54,10 @@ use utoipa::{
         worlds::archive,
         worlds::unarchive,
         worlds::lineage,
+        verify::verify,
+        verify::rehearse,
+        bundles::export,
+        bundles::import,
         events::send,
         events::call,
         events::reply,
@@ -162,6 +166,7 @@ fn in_universe<E: Engine>() -> Router<Api<E>> {
         .route("/workers/drain/{worker}", post(workers::drain::<E>))
         .route("/assignments/{worker}", get(workers::assignments::<E>))
         .route("/leases", get(workers::leases::<E>))
+        .route("/bundles", post(bundles::import::<E>))
         .route("/blobs", post(blobs::put::<E>))
         .route("/blobs/{hash}", get(blobs::get::<E>).put(blobs::put_at::<E>))
 }
@@ -176,6 +181,9 @@ fn of_world<E: Engine>() -> Router<Api<E>> {
         .route("/archive", post(worlds::archive::<E>))
         .route("/unarchive", post(worlds::unarchive::<E>))
         .route("/lineage", get(worlds::lineage::<E>))
+        .route("/verify", post(verify::verify::<E>))
+        .route("/rehearse", post(verify::rehearse::<E>))
+        .route("/bundle", get(bundles::export::<E>))
         .route("/send/{event}", post(events::send::<E>))
         .route("/call/{event}", post(events::call::<E>))
         .route("/calls/{call}", get(events::reply::<E>))

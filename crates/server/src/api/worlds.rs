@@ -152,7 +152,7 @@ pub(super) async fn create<E: Engine>(
     Ok((status, Json(created)).into_response())
 }
 
-fn manifest_of<E: Engine>(
+pub(super) fn manifest_of<E: Engine>(
     universe: &Universe<E>,
     program: Option<&str>,
     manifest: Option<&str>,

@@ -2,7 +2,7 @@
 
 use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig, worker::AdapterWorkerConfig};
 use mundi_model::WorkerId;
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fs::File, io, path::PathBuf, time::Duration};
 
 /// What a process can be to a universe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -38,8 +38,12 @@ pub struct NodeConfig {
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
     pub process: Option<ProcessConfig>,
+    /// Where files wait that are not yet believed; the system's folder for such if nothing is said.
+    pub spool: Option<PathBuf>,
     /// How long a drain may take before what is left is dropped; leases run out by themselves then.
     pub drain_timeout: Duration,
+    /// How long a worker that went silent keeps its worlds; they are renewed four times as often.
+    pub lease_ttl: Duration,
 }
 
 /// The universe that is there without being asked for.
@@ -56,7 +60,20 @@ impl Default for NodeConfig {
             http: HttpConfig::default(),
             llm: None,
             process: None,
+            spool: None,
             drain_timeout: Duration::from_secs(30),
+            lease_ttl: Duration::from_secs(20),
         }
+    }
+}
+
+/// A file without a name, for something that is not yet believed. It is gone when it is closed.
+pub(crate) fn spool(config: &NodeConfig) -> io::Result<File> {
+    match &config.spool {
+        Some(folder) => {
+            std::fs::create_dir_all(folder)?;
+            tempfile::tempfile_in(folder)
+        }
+        None => tempfile::tempfile(),
     }
 }

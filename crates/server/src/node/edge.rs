@@ -4,6 +4,7 @@ use mundi_runtime::{Spawn, Task};
 use mundi_store::{Clock, Entropy};
 use std::{
     pin::Pin,
+    sync::atomic::{AtomicI64, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::{mpsc, watch};
@@ -20,6 +21,54 @@ impl Clock for SystemClock {
 
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// The machine's clock, set right by another one: all processes of a fleet go by their database's.
+///
+/// Safety rests on epochs and never on clocks. But a timer that fires by a clock that is a minute ahead fires a minute early.
+pub struct FleetClock {
+    machine: SystemClock,
+    /// What this machine's clock is wrong by, for tests.
+    skew_ns: i64,
+    ahead_ns: AtomicI64,
+}
+
+/// Smaller differences are within what asking over a network can tell.
+const CORRECTION_NS_MIN: u64 = 5_000_000;
+
+impl FleetClock {
+    pub(crate) const fn new(skew_ns: i64) -> Self {
+        Self { machine: SystemClock, skew_ns, ahead_ns: AtomicI64::new(0) }
+    }
+
+    /// What this machine says, right or wrong.
+    pub(crate) fn own_now_ns(&self) -> u64 {
+        self.machine.now_ns().saturating_add_signed(self.skew_ns)
+    }
+
+    /// The other clock is so far ahead of this machine's, give or take.
+    pub(crate) fn set_right(&self, ahead_ns: i64, uncertain_ns: u64) {
+        let change_ns = ahead_ns.saturating_sub(self.ahead_ns.load(Ordering::Relaxed)).unsigned_abs();
+        if change_ns > CORRECTION_NS_MIN.saturating_add(uncertain_ns) {
+            if change_ns > 1_000_000_000 {
+                tracing::warn!(
+                    ahead_ms = ahead_ns / 1_000_000,
+                    "the database's clock differs from this machine's; its is used"
+                );
+            }
+            self.ahead_ns.store(ahead_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Clock for FleetClock {
+    fn now_ns(&self) -> u64 {
+        self.own_now_ns().saturating_add_signed(self.ahead_ns.load(Ordering::Relaxed))
+    }
+
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.machine.sleep(duration)
     }
 }
 
@@ -74,5 +123,22 @@ impl StopTasks {
         stop.send_replace(true);
         drop(alive);
         let _all_gone = ended.recv().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_wrong_is_set_right_and_stays_where_it_is_otherwise() {
+        let clock = FleetClock::new(-60_000_000_000);
+        let away = |clock: &FleetClock| SystemClock.now_ns().abs_diff(clock.now_ns()) / 1_000_000_000;
+        assert_eq!(away(&clock), 60);
+        clock.set_right(60_000_000_000, 1_000_000);
+        assert_eq!(away(&clock), 0);
+        let before = clock.ahead_ns.load(Ordering::Relaxed);
+        clock.set_right(60_003_000_000, 1_000_000);
+        assert_eq!(clock.ahead_ns.load(Ordering::Relaxed), before, "within what can be told");
     }
 }

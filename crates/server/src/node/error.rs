@@ -1,5 +1,6 @@
 //! Why a node could not do what was asked.
 
+use crate::config::ConfigError;
 use mundi_engine::EngineError;
 use mundi_model::{Code, Coded, limits};
 use mundi_runtime::RuntimeError;
@@ -12,6 +13,8 @@ pub enum NodeError {
     Runtime(#[from] RuntimeError),
     #[error(transparent)]
     Objects(#[from] OpenError),
+    #[error(transparent)]
+    Config(ConfigError),
     #[error("the folder {path} cannot be used: {cause}")]
     Folder { path: String, cause: String },
     #[error("`{0}` is no name for a universe: 1 to {max} of a-z, 0-9 and -", max = limits::UNIVERSE_NAME_BYTES_MAX)]
@@ -41,6 +44,7 @@ impl Coded for NodeError {
         match self {
             Self::Runtime(error) => error.code(),
             Self::Objects(error) => error.code(),
+            Self::Config(error) => error.code(),
             Self::Folder { .. } => Code::FolderDenied,
             Self::NameInvalid(_) => Code::NameInvalid,
             Self::ProgramUnknown(_) => Code::ProgramUnknown,

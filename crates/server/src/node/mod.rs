@@ -21,13 +21,16 @@ mod config;
 mod delayed;
 mod edge;
 mod error;
+mod open;
 mod roles;
 mod universe;
 
+pub(crate) use config::spool;
 pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
 pub use delayed::Delayed;
-pub use edge::{SystemClock, SystemEntropy};
+pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
+pub use open::{ConfiguredEngine, engine, objects as configured_objects};
 pub use universe::Universe;
 
 use crate::programs::{NamedProgram, Programs};
@@ -36,7 +39,7 @@ use mundi_engine::{Embedded, Engine};
 use mundi_model::{UniverseId, WorkerId, limits};
 use mundi_runtime::{Plane, Services, metrics::Metrics};
 use mundi_store::{
-    Entropy,
+    Clock, Entropy,
     blobs::{Cas, CasConfig},
     objects::{self, Objects},
     protocol::{ListUniverses, NameUniverse},
@@ -87,14 +90,26 @@ impl Node<Embedded> {
         let objects = objects::open(&folder.join("objects").display().to_string())?;
         // One process at a time: it takes up its own leases where the last one left them.
         let worker = config.worker.or_else(|| WorkerId::new(1));
-        Self::start(engine, objects, programs, NodeConfig { worker, ..config }).await
+        let spool = config.spool.or_else(|| Some(folder.join("spool")));
+        Self::start(engine, objects, programs, NodeConfig { worker, spool, ..config }).await
     }
 }
 
 impl<E: Engine> Node<E> {
     /// A node on any engine and object store.
     pub async fn start(engine: E, objects: Objects, programs: Programs, config: NodeConfig) -> Result<Self, NodeError> {
-        let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+        Self::start_by(Arc::new(SystemClock), engine, objects, programs, config).await
+    }
+
+    /// A node that goes by this clock.
+    pub async fn start_by(
+        clock: Arc<dyn Clock>,
+        engine: E,
+        objects: Objects,
+        programs: Programs,
+        config: NodeConfig,
+    ) -> Result<Self, NodeError> {
+        let entropy = Arc::new(SystemEntropy);
         let (tasks, stop) = edge::tasks();
         let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), CasConfig::default());
         let plane = Services {

@@ -59,7 +59,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
 
     async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
         let plane = node.plane().clone();
-        let config = WorkerConfig { lanes: node.config().lanes, ..WorkerConfig::new(universe, node.worker()) };
+        let lease_ttl_ns = u64::try_from(node.config().lease_ttl.as_nanos()).unwrap_or(u64::MAX);
+        let config = WorkerConfig {
+            lanes: node.config().lanes,
+            lease_ttl_ns,
+            renew_every_ns: lease_ttl_ns / 4,
+            ..WorkerConfig::new(universe, node.worker())
+        };
         let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
         let shell = ShellConfig::new(universe, node.worker());

@@ -51,6 +51,10 @@ fn one(evidence: &Evidence, story: &WorldStory, sent: &[&Sent]) -> Result<(), St
             Body::Rejected(rejected) => (rejected.seq, None),
             _ => continue,
         };
+        // What was handed to the world directly stands in the journal only.
+        if seq.is_direct() {
+            enqueued.insert(seq, event.clone());
+        }
         if !enqueued.contains_key(&seq) {
             return Err(format!("the record {height} was never enqueued"));
         }

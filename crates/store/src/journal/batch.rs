@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{
     Hash, Height, IntentHash, UniverseId, WorldId, limits,
-    record::{Body, Record, Rejected, Reply, ReplyOutcome},
+    record::{Body, Record, Rejected, Reply, ReplyOutcome, Sealed},
 };
 
 /// A run of sealed records. That they continue each other was checked when the batch was made; that they
@@ -36,11 +36,17 @@ impl Batch {
 
     /// Takes records that were made elsewhere, and checks that they continue each other.
     pub fn from_records(records: Vec<Record>) -> Result<Self, JournalError> {
-        let Some(first) = records.first() else {
+        Self::from_sealed(records.into_iter().map(Record::into_sealed).collect())
+    }
+
+    /// As [`Self::from_records`], of records that are sealed already.
+    pub fn from_sealed(records: Vec<Sealed>) -> Result<Self, JournalError> {
+        let Some(first) = records.first().map(Sealed::record) else {
             return Err(JournalError::BatchInvalid { records: 0, max: limits::BATCH_RECORDS_MAX });
         };
         let mut batch = Self::empty(JournalHead { height: first.height, chain: first.prev });
-        for (place, record) in records.into_iter().enumerate() {
+        for (place, sealed) in records.into_iter().enumerate() {
+            let record = sealed.record();
             refuse_reserved(record.height, &record.body)?;
             let JournalHead { height, chain } = batch.end;
             if record.height != height {
@@ -49,7 +55,7 @@ impl Batch {
             if record.prev != chain {
                 return Err(JournalError::ChainBroken { height, expected: chain, found: record.prev });
             }
-            batch.seal(record.body)?;
+            batch.push(sealed)?;
         }
         batch.bounded()
     }
@@ -75,14 +81,18 @@ impl Batch {
 
     fn seal(&mut self, body: Body) -> Result<(), JournalError> {
         let JournalHead { height, chain } = self.end;
-        let record = Record { height, prev: chain, body };
-        let (bytes, hash) = record.seal();
+        self.push(Record { height, prev: chain, body }.into_sealed())
+    }
+
+    fn push(&mut self, sealed: Sealed) -> Result<(), JournalError> {
+        let (height, chain) = (self.end.height, sealed.hash());
+        let (body, bytes) = sealed.into_parts();
         if bytes.len() > limits::VALUE_BYTES_MAX {
             return Err(JournalError::RecordTooLarge { height, len: bytes.len(), max: limits::VALUE_BYTES_MAX });
         }
         self.records.push(bytes.into());
-        self.end = JournalHead { height: height.next(), chain: hash };
-        match record.body {
+        self.end = JournalHead { height: height.next(), chain };
+        match body {
             Body::ManifestChange(change) => self.manifests.push((height.next(), change.to)),
             Body::Intent(intent) => self.intents.push((intent.hash, height)),
             Body::Cancel(intent) => self.cancelled.push(intent),

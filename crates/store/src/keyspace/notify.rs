@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/notify/counter`: rises whenever something was enqueued, so that a worker can watch it.
 //!
-//! Written by `enqueue`. A counter; a latency signal only, on which nothing relies for correctness.
+//! Written by `enqueue`, with every item. A counter: while it stands still, so does the inbox (`peek_inbox`).
 
 use super::{Family, Key, KeyBuilder};
 use crate::StoreError;

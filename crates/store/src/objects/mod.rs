@@ -6,7 +6,7 @@
 mod open;
 mod upload;
 
-pub use open::{OpenError, open, open_with};
+pub use open::{OpenError, open, open_with, try_out};
 pub(crate) use upload::Upload;
 
 use bytes::Bytes;
@@ -31,6 +31,25 @@ pub struct ObjectsError {
 impl ObjectsError {
     fn new(doing: &'static str, path: &Path, cause: object_store::Error) -> Self {
         Self { doing, path: path.to_string(), cause: Arc::new(cause) }
+    }
+}
+
+impl ObjectsError {
+    /// The store answered, and does not let us: no such bucket, wrong credentials, a missing permission.
+    fn is_refusal(&self) -> bool {
+        use object_store::Error;
+        // What is denied arrives as an error of the transport with a status, whose text is all that is left of it.
+        let is_denied = |cause: &dyn std::error::Error| {
+            let text = cause.to_string();
+            ["403", "401", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"]
+                .iter()
+                .any(|sign| text.contains(sign))
+        };
+        match &*self.cause {
+            Error::PermissionDenied { .. } | Error::Unauthenticated { .. } | Error::NotFound { .. } => true,
+            Error::Generic { source, .. } => is_denied(&**source),
+            _ => false,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a URL in the configuration to an object store.
 
-use super::Objects;
+use super::{Objects, ReadError};
 use mundi_model::{Code, Coded};
 use object_store::{local::LocalFileSystem, memory::InMemory};
 use std::{path::Path, sync::Arc};
@@ -10,8 +10,12 @@ use std::{path::Path, sync::Arc};
 pub enum OpenError {
     #[error("`{url}` names no object store: {cause}")]
     Invalid { url: String, cause: String },
-    #[error("`{url}` needs a build with the feature `cloud`")]
-    NotInThisBuild { url: String },
+    #[error("`{url}` needs a build with the feature `{feature}`")]
+    NotInThisBuild { url: String, feature: &'static str },
+    #[error("`{url}` refuses: {cause}")]
+    Denied { url: String, cause: String },
+    #[error("`{url}` does not keep what is written to it: {cause}")]
+    Unfit { url: String, cause: String },
     #[error("the folder {path} cannot be used: {cause}")]
     Folder { path: String, cause: String },
 }
@@ -20,7 +24,8 @@ impl Coded for OpenError {
     fn code(&self) -> Code {
         match self {
             Self::Invalid { .. } | Self::NotInThisBuild { .. } => Code::ObjectsUrlInvalid,
-            Self::Folder { .. } => Code::ObjectsFailed,
+            Self::Denied { .. } => Code::ObjectsDenied,
+            Self::Folder { .. } | Self::Unfit { .. } => Code::ObjectsFailed,
         }
     }
 }
@@ -43,7 +48,11 @@ pub fn open_with(url: &str, settings: impl IntoIterator<Item = (String, String)>
         "file" if rest.starts_with('/') => folder(Path::new(rest)),
         "file" => Err(invalid("a file URL has three slashes and an absolute path")),
         "memory" => Ok(Objects::new(Arc::new(InMemory::new()))),
-        "s3" | "s3a" | "gs" | "az" | "azure" | "abfs" | "abfss" => cloud(url, settings),
+        "s3" | "s3a" => cloud(url, settings),
+        "gs" | "az" | "azure" | "abfs" | "abfss" if cfg!(feature = "cloud") => cloud(url, settings),
+        "gs" | "az" | "azure" | "abfs" | "abfss" => {
+            Err(OpenError::NotInThisBuild { url: url.to_owned(), feature: "cloud" })
+        }
         _ => Err(invalid("the scheme is none of file, memory, s3, gs, az")),
     }
 }
@@ -55,14 +64,40 @@ fn folder(path: &Path) -> Result<Objects, OpenError> {
     Ok(Objects::new(Arc::new(store.with_fsync(true))))
 }
 
-#[cfg(not(feature = "cloud"))]
-fn cloud(url: &str, _: impl IntoIterator<Item = (String, String)>) -> Result<Objects, OpenError> {
-    Err(OpenError::NotInThisBuild { url: url.to_owned() })
+/// Where the store is tried at start-up. Always the same bytes, so that processes that start at once do not disturb each
+/// other; it stays, because deleting it could.
+const TRIAL: &str = "mundi-trial";
+const TRIAL_BYTES: &[u8] = b"Mundi tries here whether it may write and read. This object may be deleted.\n";
+
+/// Writes and reads a small object: whether the credentials are right is known now, not at the first large body.
+pub async fn try_out(objects: &Objects, url: &str) -> Result<(), OpenError> {
+    let (path, url) = (TRIAL.into(), url.to_owned());
+    if let Err(error) = objects.put(&path, TRIAL_BYTES.into()).await {
+        let cause = error.to_string();
+        return Err(if error.is_refusal() {
+            OpenError::Denied { url, cause }
+        } else {
+            OpenError::Unfit { url, cause }
+        });
+    }
+    let size = TRIAL_BYTES.len() as u64;
+    match objects.range(&path, 0..size, size).await {
+        Ok(bytes) if bytes == TRIAL_BYTES => Ok(()),
+        Ok(_) => Err(OpenError::Unfit { url, cause: "it gives other bytes back".to_owned() }),
+        Err(ReadError::Failed(error)) if error.is_refusal() => Err(OpenError::Denied { url, cause: error.to_string() }),
+        Err(error) => Err(OpenError::Unfit { url, cause: error.to_string() }),
+    }
 }
 
-#[cfg(feature = "cloud")]
+#[cfg(not(feature = "s3"))]
+fn cloud(url: &str, _: impl IntoIterator<Item = (String, String)>) -> Result<Objects, OpenError> {
+    Err(OpenError::NotInThisBuild { url: url.to_owned(), feature: "s3" })
+}
+
+#[cfg(feature = "s3")]
 fn cloud(url: &str, settings: impl IntoIterator<Item = (String, String)>) -> Result<Objects, OpenError> {
     use object_store::prefix::PrefixStore;
+    let _set_already = rustls::crypto::ring::default_provider().install_default();
     let invalid = |cause: String| OpenError::Invalid { url: url.to_owned(), cause };
     let parsed = url.parse().map_err(|cause: url::ParseError| invalid(cause.to_string()))?;
     let (store, prefix) =
@@ -103,7 +138,16 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "cloud")]
+    #[test]
+    fn a_store_that_works_stands_the_trial() {
+        pollster::block_on(async {
+            let objects = open("memory://").unwrap();
+            try_out(&objects, "memory://").await.unwrap();
+            try_out(&objects, "memory://").await.unwrap();
+        });
+    }
+
+    #[cfg(feature = "s3")]
     #[test]
     fn a_cloud_url_opens_with_its_settings() {
         let settings = [("aws_region", "garage"), ("aws_endpoint", "http://127.0.0.1:9"), ("aws_allow_http", "true")];

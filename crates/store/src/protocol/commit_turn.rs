@@ -7,7 +7,7 @@
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
-use super::{Enqueue, InboxError, TurnItem, require_world};
+use super::{Enqueue, InboxError, TurnItem, require_live, require_world};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{
@@ -62,14 +62,18 @@ pub struct CommitTurn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Consumed {
     pub through: InboxSeq,
+    /// What leaves the inbox.
     pub depth: Depth,
+    /// Some items never stood in the inbox: this turn, and not their enqueueing, is what the world's state allows or not.
+    pub direct: bool,
 }
 
 impl Consumed {
     /// The first items after the cursor, as they were read; `None` for no items.
     pub fn of(items: &[TurnItem]) -> Option<Self> {
         let through = items.last()?.seq;
-        Some(Self { through, depth: items.iter().map(|item| item.depth).sum() })
+        let direct = items.iter().any(TurnItem::is_direct);
+        Some(Self { through, depth: items.iter().map(|item| item.depth).sum(), direct })
     }
 }
 
@@ -95,11 +99,17 @@ impl Protocol for CommitTurn {
         if append::append(tx, universe, world, &self.records).await? == Appending::AlreadyThere {
             return Ok(committed);
         }
+        if self.consumed.is_some_and(|consumed| consumed.direct) {
+            require_live(tx, universe, world).await?;
+        }
         if let Some(consumed) = self.consumed {
-            let actual = inbox_cursor::read(tx, universe, world).await?;
-            plan_cursor(self.cursor, actual, consumed.through)?;
+            // Items that never stood in the inbox come after all that ever did: wherever the cursor is, it rises.
+            if consumed.depth.items > 0 {
+                let actual = inbox_cursor::read(tx, universe, world).await?;
+                plan_cursor(self.cursor, actual, consumed.through)?;
+                inbox_depth::subtract(tx, universe, world, consumed.depth)?;
+            }
             inbox_cursor::write(tx, universe, world, consumed.through)?;
-            inbox_depth::subtract(tx, universe, world, consumed.depth)?;
         }
         self.publish_effects(tx).await?;
         self.publish_timers(tx).await?;

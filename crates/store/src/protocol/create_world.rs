@@ -17,7 +17,7 @@ use crate::{
         journal_entry,
         journal_head::{self, JournalHead},
         lineage_child::{self, LineageChild},
-        manifest_at, snapshot,
+        manifest_at, segment, snapshot,
         timer_due::TimerItem,
         universe_meta,
         world_meta::{self, InboxBounds, Lineage, WorldMeta, WorldState},
@@ -185,7 +185,7 @@ impl<B: Blobs> Create<'_, B> {
             Some(_) => return Err(not_found.into()),
             None => {
                 let manifest = manifest_at::read(tx, universe, parent, forked_at).await?;
-                (chain_below(tx, universe, parent, forked_at).await?, manifest)
+                (chain_below(tx, universe, parent, forked_at, self.request.first.prev).await?, manifest)
             }
         };
         let reason = if chain.ok_or(not_found)? != self.request.first.prev {
@@ -243,19 +243,24 @@ impl<B: Blobs> Create<'_, B> {
     }
 }
 
-/// The hash of the record below a height of a journal's hot part.
+/// The hash of the record below a height of a journal. What was exported is not read again: whoever made the fork has just
+/// replayed it, every link checked, and `stated` is what came out.
 async fn chain_below<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
     height: Height,
+    stated: Hash,
 ) -> Result<Option<Hash>, StoreError> {
     let head = journal_head::read(tx, universe, world).await?;
     if let Some(head) = head.filter(|head| head.height == height) {
         return Ok(Some(head.chain));
     }
     let bytes = tx.get(journal_entry::key(universe, world, height).as_bytes()).await?;
-    Ok(bytes.and_then(|bytes| cbor::decode::<Record>(&bytes).ok()).map(|record| record.prev))
+    if let Some(record) = bytes.and_then(|bytes| cbor::decode::<Record>(&bytes).ok()) {
+        return Ok(Some(record.prev));
+    }
+    Ok(segment::holding(tx, universe, world, height).await?.map(|_| stated))
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub struct ReadTurn {
 pub struct TurnInput {
     pub head: JournalHead,
     pub cursor: Option<InboxSeq>,
+    /// Every commit up to this version was seen: see [`InboxSeq::direct`].
+    pub version: u64,
     pub items: Vec<TurnItem>,
     /// There are more items than the budgets allow.
     pub more: bool,
@@ -42,8 +44,19 @@ pub struct TurnInput {
 pub struct TurnItem {
     pub seq: InboxSeq,
     pub item: InboxItem,
-    /// What it weighs in the inbox.
+    /// What it weighs in the inbox; nothing if it never stood there.
     pub depth: Depth,
+}
+
+impl TurnItem {
+    /// An item for a turn that has read the inbox to its end at `version`: see [`InboxSeq::direct`].
+    pub fn direct(version: u64, index: u16, item: InboxItem) -> Self {
+        Self { seq: InboxSeq::direct(version, index), item, depth: Depth::default() }
+    }
+
+    pub fn is_direct(&self) -> bool {
+        self.depth.items == 0
+    }
 }
 
 impl Protocol for ReadTurn {
@@ -60,7 +73,8 @@ impl Protocol for ReadTurn {
         let head = append::head(tx, universe, world).await?;
         let cursor = inbox_cursor::read(tx, universe, world).await?;
         let (items, more) = items_after(tx, universe, world, cursor, self.items_max, self.bytes_max).await?;
-        Ok(TurnInput { head, cursor, items, more, notify })
+        let version = tx.version().await?;
+        Ok(TurnInput { head, cursor, version, items, more, notify })
     }
 }
 

@@ -97,6 +97,10 @@ impl<E: Engine> Engine for CrashingEngine<E> {
 }
 
 impl<T: Transaction> Transaction for CrashingTransaction<T> {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        self.inner.version().await
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.inner.get(key).await
     }

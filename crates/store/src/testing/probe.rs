@@ -139,6 +139,12 @@ impl<E: Engine> Engine for Probe<E> {
 }
 
 impl<T: Transaction> Transaction for ProbeTransaction<T> {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        others_first().await;
+        let trouble = next(&self.state, false)?;
+        end(trouble, self.inner.version().await?)
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         others_first().await;
         let trouble = next(&self.state, false)?;

@@ -25,7 +25,7 @@ pub(super) async fn drive<E: Engine>(engine: &E, steps: &[Step]) -> Proof {
     for step in steps {
         let both = match slots[step.slot].take() {
             Some(both) => both,
-            None => Both { tx: engine.begin().await?, open: oracle.begin() },
+            None => begin(engine, &oracle).await?,
         };
         slots[step.slot] = take_step(&mut oracle, both, &step.act).await.map_err(|finding| at(step, &finding))?;
     }
@@ -33,6 +33,13 @@ pub(super) async fn drive<E: Engine>(engine: &E, steps: &[Step]) -> Proof {
     let is_same = found == expected;
     ensure!(is_same, "in the end the store holds {} instead of {}", shown_items(&found), shown_items(&expected));
     Ok(())
+}
+
+/// With a read that decides which state it is on, and depends on nothing.
+async fn begin<E: Engine>(engine: &E, oracle: &Oracle) -> Result<Both<E::Transaction>, Finding> {
+    let mut tx = engine.begin().await?;
+    tx.get_snapshot(b"any").await?;
+    Ok(Both { tx, open: oracle.begin() })
 }
 
 fn at(step: &Step, finding: &Finding) -> Finding {

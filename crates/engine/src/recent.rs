@@ -1,6 +1,7 @@
 //! What was written lately, so that a commit can tell whether something it read has changed.
 //!
-//! The last groups stay as they were written; they also answer what the tree does not hold yet. A transaction is mostly
+//! Engines that check commits in this process share it. The last groups stay as they were written; they also answer what
+//! the embedded engine's tree does not hold yet. A transaction is mostly
 //! younger than all but two or three of them. For older ones, the groups behind are merged into runs of keys, each about
 //! twice as long as the next newer one: no check looks through many of them, and a key is merged only a few times.
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 
 /// The writes of a group, in order of keys; of two on one key, the later holds.
-pub(super) type Writes = Vec<(Bytes, Option<Bytes>)>;
+pub(crate) type Writes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A key and its version cost about 100 bytes. When an old transaction holds more than this, the oldest
 /// part is forgotten and the transaction has to run again.
@@ -20,7 +21,7 @@ const RUN_KEYS_MAX: usize = KEYS_MAX / 8;
 const GROUPS_MAX: usize = 8;
 
 #[derive(Default)]
-pub(super) struct RecentWrites {
+pub(crate) struct RecentWrites {
     /// The last groups, oldest first, with their versions.
     groups: VecDeque<(u64, Writes)>,
     /// The versions before those, oldest first.
@@ -37,14 +38,14 @@ struct Run {
 }
 
 impl RecentWrites {
-    pub(super) fn new(newest: u64) -> Self {
+    pub(crate) fn new(newest: u64) -> Self {
         Self { forgotten: newest, ..Self::default() }
     }
 
     /// Whether a transaction that read these at a snapshot may still commit.
     ///
     /// A blind write depends on nothing; but a deleted range must know what was written since.
-    pub(super) fn allow(&self, overlay: &Overlay, snapshot: u64) -> bool {
+    pub(crate) fn allow(&self, overlay: &Overlay, snapshot: u64) -> bool {
         let reads = &overlay.reads;
         if snapshot < self.forgotten {
             return reads.keys.is_empty() && reads.ranges.is_empty() && overlay.cleared.is_empty();
@@ -63,7 +64,7 @@ impl RecentWrites {
     }
 
     /// The keys in a range that were written after a snapshot, each at least once.
-    pub(super) fn written_after<'a>(
+    pub(crate) fn written_after<'a>(
         &'a self,
         snapshot: u64,
         start: &'a Bytes,
@@ -87,19 +88,19 @@ impl RecentWrites {
     }
 
     /// What was written to a key after a version that is among the last groups: `Some(None)` if it was deleted.
-    pub(super) fn value_after(&self, version: u64, key: &Bytes) -> Option<&Option<Bytes>> {
+    pub(crate) fn value_after(&self, version: u64, key: &Bytes) -> Option<&Option<Bytes>> {
         self.groups_after(version).find_map(|writes| last_write(writes, key))
     }
 
     /// Notes a group that is on disk.
-    pub(super) fn note(&mut self, version: u64, writes: Writes) {
+    pub(crate) fn note(&mut self, version: u64, writes: Writes) {
         self.keys += writes.len();
         self.groups.push_back((version, writes));
     }
 
     /// Forgets what no open transaction can conflict with, and more if there is too much. Whatever is above `applied`
     /// stays as it is.
-    pub(super) fn tidy(&mut self, oldest_snapshot: u64, applied: u64) {
+    pub(crate) fn tidy(&mut self, oldest_snapshot: u64, applied: u64) {
         while let Some(run) = self.runs.pop_front_if(|run| run.newest <= oldest_snapshot || self.keys > KEYS_MAX) {
             self.forget(run.newest, run.keys.len());
         }

@@ -1,0 +1,102 @@
+//! One of our engines, chosen when the program starts: the layers above are compiled once, for this one.
+
+use crate::{
+    CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Transaction,
+    embedded::EmbeddedTransaction, postgres::PostgresTransaction,
+};
+use bytes::Bytes;
+use futures_util::future::Either;
+
+/// The engine that a configuration names.
+#[derive(Debug, Clone)]
+pub enum AnyEngine {
+    Embedded(Embedded),
+    Postgres(Postgres),
+}
+
+impl From<Embedded> for AnyEngine {
+    fn from(engine: Embedded) -> Self {
+        Self::Embedded(engine)
+    }
+}
+
+impl From<Postgres> for AnyEngine {
+    fn from(engine: Postgres) -> Self {
+        Self::Postgres(engine)
+    }
+}
+
+impl Engine for AnyEngine {
+    type Transaction = AnyTransaction;
+
+    async fn begin(&self) -> Result<AnyTransaction, EngineError> {
+        match self {
+            Self::Embedded(engine) => engine.begin().await.map(|tx| AnyTransaction::Embedded(Box::new(tx))),
+            Self::Postgres(engine) => engine.begin().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
+        }
+    }
+
+    fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
+        match self {
+            Self::Embedded(engine) => Either::Left(engine.watch(key, seen)),
+            Self::Postgres(engine) => Either::Right(engine.watch(key, seen)),
+        }
+    }
+}
+
+/// A transaction on it.
+pub enum AnyTransaction {
+    Embedded(Box<EmbeddedTransaction>),
+    Postgres(Box<PostgresTransaction>),
+}
+
+macro_rules! on_any {
+    ($self:ident, $tx:ident => $call:expr) => {
+        match $self {
+            Self::Embedded($tx) => $call,
+            Self::Postgres($tx) => $call,
+        }
+    };
+}
+
+impl Transaction for AnyTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        on_any!(self, tx => tx.version().await)
+    }
+
+    async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        on_any!(self, tx => tx.get(key).await)
+    }
+
+    async fn get_snapshot(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        on_any!(self, tx => tx.get_snapshot(key).await)
+    }
+
+    async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
+        on_any!(self, tx => tx.range(read).await)
+    }
+
+    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        on_any!(self, tx => tx.put(key, value))
+    }
+
+    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        on_any!(self, tx => tx.put_stamped(prefix, suffix, value))
+    }
+
+    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
+        on_any!(self, tx => tx.add(key, delta))
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        on_any!(self, tx => tx.delete(key))
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
+        on_any!(self, tx => tx.delete_range(start, end))
+    }
+
+    async fn commit(self) -> Result<Committed, CommitError> {
+        on_any!(self, tx => tx.commit().await)
+    }
+}

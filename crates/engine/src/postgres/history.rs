@@ -1,0 +1,147 @@
+//! What was committed lately, by whichever process, as far as this one has heard.
+//!
+//! The sequencer and the follower both bring news, in order of versions and without gaps; whoever comes second brings
+//! nothing. News wake who watches a key.
+
+use crate::{
+    overlay::Overlay,
+    recent::{RecentWrites, Writes},
+    watch::Watches,
+};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
+
+#[derive(Clone)]
+pub(super) struct History(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    watches: Watches,
+}
+
+struct State {
+    recent: RecentWrites,
+    /// All commits up to this version are known, or forgotten.
+    version: u64,
+    /// How many open transactions read at this version or a later one.
+    open: BTreeMap<u64, usize>,
+}
+
+/// One version and the keys that it wrote.
+pub(super) type News = (u64, Writes);
+
+impl History {
+    pub(super) fn new(version: u64) -> Self {
+        let state = State { recent: RecentWrites::new(version), version, open: BTreeMap::new() };
+        Self(Arc::new(Shared { state: Mutex::new(state), watches: Watches::default() }))
+    }
+
+    pub(super) fn watches(&self) -> &Watches {
+        &self.0.watches
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.0.state.lock().version
+    }
+
+    /// A transaction is about to take its snapshot: from now on nothing is forgotten that it may conflict with.
+    pub(super) fn open(&self) -> Open {
+        let mut state = self.0.state.lock();
+        let floor = state.version;
+        *state.open.entry(floor).or_default() += 1;
+        Open { history: self.clone(), floor }
+    }
+
+    /// Whether a transaction that read these at a version may still commit.
+    pub(super) fn allows(&self, overlay: &Overlay, version: u64) -> bool {
+        self.0.state.lock().recent.allow(overlay, version)
+    }
+
+    /// Takes in what is new of this.
+    pub(super) fn advance(&self, news: impl IntoIterator<Item = News>) {
+        let mut state = self.0.state.lock();
+        for (version, writes) in news {
+            if version <= state.version {
+                continue;
+            }
+            if version > state.version + 1 {
+                // Others have trimmed what this process never saw: it was asleep. Anything may have changed.
+                state.recent = RecentWrites::new(version - 1);
+                self.0.watches.wake_all();
+            }
+            self.0.watches.wake(writes.iter().map(|(key, _)| key));
+            state.recent.note(version, writes);
+            state.version = version;
+        }
+        let oldest = state.open.keys().next().copied().unwrap_or(state.version);
+        let version = state.version;
+        state.recent.tidy(oldest, version);
+    }
+}
+
+/// A transaction that may still depend on what is written from now on.
+pub(super) struct Open {
+    history: History,
+    floor: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut state = self.history.0.state.lock();
+        if let Some(count) = state.open.get_mut(&self.floor) {
+            *count -= 1;
+            if *count == 0 {
+                state.open.remove(&self.floor);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use futures_util::FutureExt;
+
+    fn wrote(version: u64, key: &'static str) -> News {
+        (version, vec![(Bytes::from_static(key.as_bytes()), None)])
+    }
+
+    fn read(key: &'static str) -> Overlay {
+        let mut overlay = Overlay::default();
+        overlay.reads.keys.push(Bytes::from_static(key.as_bytes()));
+        overlay
+    }
+
+    #[test]
+    fn news_that_come_twice_count_once_and_in_order() {
+        let history = History::new(4);
+        let _open = history.open();
+        history.advance([wrote(5, "a"), wrote(6, "b")]);
+        history.advance([wrote(5, "c"), wrote(6, "d")]);
+        assert_eq!(history.version(), 6);
+        assert!(!history.allows(&read("a"), 4) && history.allows(&read("a"), 5) && history.allows(&read("c"), 4));
+    }
+
+    #[test]
+    fn after_a_gap_nothing_older_is_believed_unchanged_and_every_watch_looks_again() {
+        let history = History::new(4);
+        let _open = history.open();
+        let (_watch, woken) = history.watches().place(&Bytes::from_static(b"elsewhere")).unwrap();
+        history.advance([wrote(9, "a")]);
+        assert!(!history.allows(&read("untouched"), 4), "versions 5 to 8 were never seen");
+        assert!(history.allows(&read("untouched"), 8));
+        assert_eq!(woken.now_or_never(), Some(Ok(())));
+    }
+
+    #[test]
+    fn what_an_open_transaction_may_conflict_with_is_kept() {
+        let history = History::new(0);
+        let open = history.open();
+        history.advance((1..100).map(|version| wrote(version, "a")));
+        assert!(!history.allows(&read("a"), 1) && history.allows(&read("b"), 1));
+        drop(open);
+        history.advance([wrote(100, "a")]);
+        assert!(!history.allows(&read("b"), 1), "it is forgotten, and so not believed");
+    }
+}

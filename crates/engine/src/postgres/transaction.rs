@@ -1,0 +1,183 @@
+//! A transaction on PostgreSQL. Its snapshot is taken by its first read; its writes are sent at commit.
+
+use super::{
+    Postgres, Shared,
+    error::{passes, refused},
+    history::Open,
+    pool::Lease,
+    reader::{Read, items_of, value_of},
+    sequencer::Proposal,
+};
+use crate::{
+    CommitError, Committed, EngineError, Page, RangeRead, Transaction,
+    overlay::{Overlay, successor},
+};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use mundi_model::limits;
+use std::time::Duration;
+use tokio_postgres::Row;
+
+/// A read that takes longer could not be used any more.
+const READ_WAIT: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
+
+pub struct PostgresTransaction {
+    engine: Postgres,
+    begun_ms: u64,
+    overlay: Overlay,
+    snapshot: Snapshot,
+}
+
+enum Snapshot {
+    /// Nothing was read.
+    None,
+    Taken {
+        version: u64,
+        lease: Lease,
+        open: Open,
+    },
+    /// Its connection broke: what was read cannot be relied on, and no more can be.
+    Lost,
+}
+
+impl PostgresTransaction {
+    pub(super) fn new(engine: Postgres) -> Self {
+        let begun_ms = (engine.0.shared.clock_ms)();
+        Self { engine, begun_ms, overlay: Overlay::default(), snapshot: Snapshot::None }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.engine.0.shared
+    }
+
+    fn check_age(&self) -> Result<(), EngineError> {
+        let age_ms = (self.shared().clock_ms)().saturating_sub(self.begun_ms);
+        if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
+    }
+
+    /// Rows of the snapshot, which the first read takes. A connection that breaks takes it away: run it again.
+    async fn rows(&mut self, read: &Read) -> Result<Vec<Row>, EngineError> {
+        self.check_age()?;
+        let shared = self.engine.0.shared.clone();
+        // Lost until it has gone well: a read that is dropped halfway leaves no snapshot behind.
+        let (version, mut lease, open) = match std::mem::replace(&mut self.snapshot, Snapshot::Lost) {
+            Snapshot::Lost => return Err(EngineError::TooOld),
+            Snapshot::Taken { version, lease, open } => (Some(version), lease, open),
+            Snapshot::None => {
+                let open = shared.history.open();
+                let lease = shared.pool.lease().await.inspect_err(|_| self.snapshot = Snapshot::None)?;
+                (None, lease, open)
+            }
+        };
+        let reading = lease.read(version, read);
+        match shared.connector.within(READ_WAIT, reading).await {
+            Some(Ok((version, rows))) => {
+                self.snapshot = Snapshot::Taken { version, lease, open };
+                return Ok(rows);
+            }
+            Some(Err(error)) if !passes(&error) => Err(refused("reading", error)),
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a snapshot was lost");
+                Err(EngineError::TooOld)
+            }
+            None => Err(EngineError::TooOld),
+        }
+        .inspect_err(|_| lease.discard())
+    }
+
+    async fn read(&mut self, key: &[u8], depends: bool) -> Result<Option<Bytes>, EngineError> {
+        self.check_age()?;
+        if self.overlay.decides(key)? {
+            return self.overlay.get(key, depends, |_| Ok(None));
+        }
+        let rows = self.rows(&Read::Get(Bytes::copy_from_slice(key))).await?;
+        let stored = value_of(&rows)?;
+        self.overlay.get(key, depends, |_| Ok(stored))
+    }
+
+    /// The stored items of a range, until they make up a page together with what the transaction has written.
+    async fn stored(&mut self, read: &RangeRead) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+        let (mut rest, mut items) = (read.clone(), Vec::new());
+        loop {
+            let page = items_of(&self.rows(&Read::Range(rest.clone())).await?)?;
+            let bytes: usize = page.iter().map(|(key, value)| key.len() + value.len()).sum();
+            let is_cut = page.len() >= rest.limit || bytes >= limits::RANGE_BYTES_MAX;
+            let last = page.last().map(|(key, _)| key.clone());
+            items.extend(page);
+            let Some(last) = last.filter(|_| is_cut && !self.overlay.fills_page(read, &items)) else {
+                return Ok(items);
+            };
+            if rest.reverse {
+                rest.end = last;
+            } else {
+                rest.start = successor(&last);
+            }
+        }
+    }
+}
+
+impl Transaction for PostgresTransaction {
+    async fn version(&mut self) -> Result<u64, EngineError> {
+        if matches!(self.snapshot, Snapshot::None) {
+            self.rows(&Read::Get(Bytes::from_static(&[0]))).await?; // any key: a read takes the snapshot
+        }
+        match self.snapshot {
+            Snapshot::Taken { version, .. } => Ok(version),
+            Snapshot::None | Snapshot::Lost => Err(EngineError::TooOld),
+        }
+    }
+
+    async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.read(key, true).await
+    }
+
+    async fn get_snapshot(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.read(key, false).await
+    }
+
+    async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
+        self.check_age()?;
+        let stored = if Overlay::is_empty_range(&read)? { Vec::new() } else { self.stored(&read).await? };
+        self.overlay.range(&read, stored.into_iter().map(Ok))
+    }
+
+    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.overlay.put(key, value.into())
+    }
+
+    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.overlay.put_stamped(prefix, suffix, value.into())
+    }
+
+    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
+        self.overlay.add(key, delta)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        self.overlay.delete(key)
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
+        self.overlay.delete_range(start, end)
+    }
+
+    async fn commit(self) -> Result<Committed, CommitError> {
+        if self.overlay.is_read_only() {
+            return Ok(Committed::ReadOnly);
+        }
+        if self.check_age().is_err() {
+            return Err(CommitError::Conflict);
+        }
+        let Self { engine, begun_ms, overlay, snapshot } = self;
+        // Its connection goes back before it queues: a commit needs none of the pool.
+        let (version, open) = match snapshot {
+            Snapshot::None => (u64::MAX, None),
+            Snapshot::Taken { version, open, .. } => (version, Some(open)),
+            Snapshot::Lost => return Err(CommitError::Conflict),
+        };
+        let (answer, answered) = oneshot::channel();
+        engine.0.queue.push(Proposal { overlay, version, begun_ms, answer, _open: open })?;
+        // The sequencer always answers; it only goes without when its runtime is gone.
+        answered.await.unwrap_or(Err(CommitError::Unknown(EngineError::Closed)))
+    }
+}

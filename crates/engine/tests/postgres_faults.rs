@@ -1,0 +1,328 @@
+//! The engine on PostgreSQL when lines are cut, servers restart, and processes stand still.
+
+#![cfg(feature = "testing")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/proxy.rs"]
+mod proxy;
+
+use bytes::Bytes;
+use mundi_engine::{
+    CommitError, Committed, Engine, EngineError, Postgres, RangeRead, Transaction,
+    postgres::{
+        Options, TABLES_VERSION,
+        testing::{Server, fresh_schema, shared},
+    },
+};
+use mundi_model::{Code, Coded};
+use proxy::{Act, Proxy};
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+fn in_schema(schema: &str) -> Options {
+    Options { schema: schema.to_owned(), ..Options::default() }
+}
+
+async fn put(engine: &Postgres, key: &str) -> Result<Committed, CommitError> {
+    let mut tx = engine.begin().await?;
+    tx.put(key.as_bytes(), "1")?;
+    tx.commit().await
+}
+
+async fn get(engine: &Postgres, key: &str) -> Option<Bytes> {
+    engine.begin().await.unwrap().get(key.as_bytes()).await.unwrap()
+}
+
+fn port_of(url: &str) -> u16 {
+    url.rsplit(':').next().and_then(|rest| rest.split('/').next()).unwrap().parse().unwrap()
+}
+
+/// An engine behind a line that can be cut, and one beside it.
+async fn two_engines() -> (Proxy, Postgres, Postgres) {
+    let (proxy, schema) = (Proxy::to(port_of(shared().url())).await, fresh_schema());
+    let behind = Postgres::open_with(&proxy.url(), in_schema(&schema)).await.unwrap();
+    let beside = Postgres::open_with(shared().url(), in_schema(&schema)).await.unwrap();
+    (proxy, behind, beside)
+}
+
+/// The message by which a commit group ends.
+fn ends_a_group(message: &[u8]) -> bool {
+    message.windows(8).any(|window| window == b"; COMMIT")
+}
+
+/// Does this to the first group that ends, and nothing afterwards.
+fn once(proxy: &Proxy, act: Act) {
+    let done = AtomicBool::new(false);
+    proxy.decide(
+        move |message| {
+            if ends_a_group(message) && !done.swap(true, Ordering::SeqCst) { act } else { Act::Pass }
+        },
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_is_cut_in_the_commit_leaves_its_fate_unknown() {
+    let (proxy, behind, beside) = two_engines().await;
+    put(&behind, "before").await.unwrap();
+    for (act, key) in [(Act::CutBefore, "never arrived"), (Act::CutAfter, "arrived")] {
+        once(&proxy, act);
+        let fate = put(&behind, key).await;
+        assert!(matches!(fate, Err(CommitError::Unknown(_))), "{act:?}: {fate:?}");
+        put(&behind, "after").await.expect("the next commit takes a new line");
+    }
+    assert!(get(&beside, "arrived").await.is_some(), "it was applied");
+    assert!(get(&beside, "never arrived").await.is_none());
+    let stamps: Vec<_> = [put(&beside, "x").await, put(&behind, "y").await].map(|at| at.unwrap().stamp()).into();
+    assert!(stamps.is_sorted());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_is_cut_before_the_commit_costs_nothing() {
+    let (proxy, behind, _) = two_engines().await;
+    put(&behind, "before").await.unwrap();
+    for round in 0..5 {
+        proxy.cut();
+        let key = format!("round {round}");
+        // Surely not applied, or applied: never unknown, because nothing was under way.
+        let fate = put(&behind, &key).await;
+        assert!(matches!(fate, Ok(_) | Err(CommitError::Conflict)), "{fate:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_whose_line_is_cut_is_run_again() {
+    let (proxy, behind, beside) = two_engines().await;
+    put(&beside, "a").await.unwrap();
+    let mut tx = behind.begin().await.unwrap();
+    tx.get(b"a").await.unwrap();
+    proxy.cut();
+    let lost = loop {
+        if let Err(lost) = tx.get(b"b").await {
+            break lost; // the cut takes a moment to be noticed
+        }
+    };
+    assert_eq!(lost.code(), Code::TransactionTooOld, "{lost}");
+    tx.put(b"c", "1").unwrap();
+    assert!(matches!(tx.commit().await, Err(CommitError::Conflict)));
+    assert!(get(&behind, "a").await.is_some(), "the next one takes a new line");
+    assert!(get(&beside, "c").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_stands_still_with_the_head_locked_does_not_stop_the_fleet() {
+    let (proxy, behind, beside) = two_engines().await;
+    once(&proxy, Act::Hold);
+    let standing = tokio::spawn(async move { put(&behind, "held").await });
+    // It holds the lock once it can be seen to: nobody else gets it at once.
+    let locked = async {
+        let (client, line) = tokio_postgres::connect(shared().url(), tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(line);
+        let held = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%ANY%'";
+        let held = format!("{held} OR state = 'idle in transaction' AND query LIKE '%FROM commits WHERE version >%'");
+        while client.query_one(&held, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), locked).await.expect("the head is held");
+    tokio::time::timeout(Duration::from_secs(60), put(&beside, "free")).await.expect("not for ever").unwrap();
+    proxy.cut();
+    let fate = standing.await.unwrap();
+    assert!(matches!(fate, Err(CommitError::Engine(EngineError::DatabaseUnavailable { .. }))), "{fate:?}");
+    assert!(get(&beside, "held").await.is_none(), "the server took the lock away, and with it the group");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_that_start_at_once_make_the_tables_once() {
+    let schema = fresh_schema();
+    let opening = (0..10).map(|_| {
+        let options = in_schema(&schema);
+        tokio::spawn(async move { Postgres::open_with(shared().url(), options).await })
+    });
+    let opening: Vec<_> = opening.collect();
+    for (number, opened) in opening.into_iter().enumerate() {
+        let engine = opened.await.unwrap().expect("all of them");
+        put(&engine, &format!("{number}")).await.unwrap();
+    }
+    let engine = Postgres::open_with(shared().url(), in_schema(&schema)).await.unwrap();
+    let page = engine.begin().await.unwrap().range(RangeRead::prefix(b"", 100)).await.unwrap();
+    assert_eq!(page.items.len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_a_newer_program_are_not_touched() {
+    let schema = fresh_schema();
+    drop(Postgres::open_with(shared().url(), in_schema(&schema)).await.unwrap());
+    let (client, line) = tokio_postgres::connect(shared().url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(line);
+    client.batch_execute(&format!("UPDATE {schema}.tables SET version = {}", TABLES_VERSION + 1)).await.unwrap();
+    let refused = Postgres::open_with(shared().url(), in_schema(&schema)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::DatabaseVersion, "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_of_the_server_loses_nothing_and_needs_none_of_ours() {
+    let server = Server::start(&[]);
+    let engine = Postgres::open(&server.url()).await.unwrap();
+    let watched = tokio::spawn(engine.watch(b"watched", None));
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(write_on(engine.clone(), writer, stop.clone()))).collect();
+    for mode in ["immediate", "fast"] {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        server.down(mode);
+        server.up();
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stop.store(true, Ordering::SeqCst);
+    let mut acknowledged = 0;
+    for writer in writers {
+        for key in writer.await.unwrap() {
+            assert!(get(&engine, &key).await.is_some(), "{key} was acknowledged, and is lost");
+            acknowledged += 1;
+        }
+    }
+    assert!(acknowledged > 0);
+    put(&engine, "watched").await.unwrap();
+    watched.await.unwrap().expect("a watch outlives the restart");
+}
+
+/// Commits again and again, as a retry loop does; the keys that were acknowledged.
+async fn write_on(engine: Postgres, writer: u32, stop: Arc<AtomicBool>) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for number in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let key = format!("{writer}-{number}");
+        match put(&engine, &key).await {
+            Ok(_) => acknowledged.push(key),
+            Err(CommitError::Conflict | CommitError::Unknown(_)) => {}
+            Err(CommitError::Engine(EngineError::DatabaseUnavailable { .. })) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_nobody_announced_is_found_by_looking() {
+    let schema = fresh_schema();
+    let engine = Postgres::open_with(shared().url(), in_schema(&schema)).await.unwrap();
+    put(&engine, "other").await.unwrap();
+    let mut watch = Box::pin(engine.watch(b"silent", None));
+    assert!(tokio::time::timeout(Duration::from_millis(100), &mut watch).await.is_err(), "there is nothing yet");
+    let (client, line) = tokio_postgres::connect(shared().url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(line);
+    // What a commit of another process does, but for the notification.
+    let footprint = [&[0, 0, 0, 6][..], b"silent"].concat();
+    client.execute(&format!("INSERT INTO {schema}.kv VALUES ($1, $2)"), &[&&b"silent"[..], &&b"1"[..]]).await.unwrap();
+    client.execute(&format!("INSERT INTO {schema}.commits VALUES (2, $1)"), &[&footprint]).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), watch).await.expect("it is found").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_no_index_holds_stand_in_their_place() {
+    let engine = Postgres::open_with(shared().url(), in_schema(&fresh_schema())).await.unwrap();
+    // Bytes that do not compress, of the longest key and of ones around what an index holds.
+    let mut state = 1u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8 & 0x7f
+    };
+    let mut keys: Vec<Vec<u8>> = [10_000, 9_999, 2_704, 2_001, 2_000, 1_999, 5]
+        .into_iter()
+        .flat_map(|len| (0..4).map(move |_| len).collect::<Vec<_>>())
+        .map(|len| (0..len).map(|_| noise()).collect())
+        .collect();
+    let sibling = [&keys[0][..9_998], b"zz"].concat(); // differs where no index looks
+    keys.push(sibling);
+    let mut tx = engine.begin().await.unwrap();
+    for key in &keys {
+        tx.put(key, key[..3].to_vec()).unwrap();
+        tx.add(&[&key[..], b""].concat()[..key.len().min(9_000)], 0).unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut sorted = keys.clone();
+    sorted.extend(keys.iter().filter(|key| key.len() > 9_000).map(|key| key[..9_000].to_vec()));
+    sorted.sort();
+    sorted.dedup();
+    for reverse in [false, true] {
+        let read = RangeRead::prefix(b"", 1_000);
+        let read = if reverse { read.reverse() } else { read };
+        let page = engine.begin().await.unwrap().range(read).await.unwrap();
+        let mut found: Vec<Vec<u8>> = page.items.iter().map(|(key, _)| key.to_vec()).collect();
+        if reverse {
+            found.reverse();
+        }
+        assert!(found == sorted, "{} of {} keys, in order", found.len(), sorted.len());
+    }
+    for key in &sorted {
+        let mut tx = engine.begin().await.unwrap();
+        assert!(tx.get(key).await.unwrap().is_some());
+        tx.delete(key).unwrap();
+        tx.commit().await.unwrap();
+    }
+    let mut tx = engine.begin().await.unwrap();
+    assert!(tx.range(RangeRead::prefix(b"", 10)).await.unwrap().items.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_with_a_database_is_told_apart() {
+    let code = |url: String| async move { Postgres::open(&url).await.unwrap_err().code() };
+    let base = shared().url().to_owned();
+    assert_eq!(
+        code(base.replace("/postgres", "/nowhere").replace("postgres:/nowhere", "postgres:/")).await,
+        Code::DatabaseInvalid
+    );
+    assert_eq!(code(base.replace("mundi@", "nobody@")).await, Code::DatabaseInvalid);
+    assert_eq!(code(format!("{base}?sslmode=require")).await, Code::DatabaseInvalid, "this server has no TLS");
+    assert_eq!(code("postgres://mundi@127.0.0.1:1/postgres".to_owned()).await, Code::DatabaseUnavailable);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_are_asked_for_as_the_url_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=elsewhere"])
+        .args([
+            "-addext",
+            "subjectAltName=DNS:elsewhere",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+            "-keyout",
+            "key.pem",
+            "-out",
+            "root.pem",
+        ])
+        .current_dir(folder.path())
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("openssl is not installed: TLS was not tried");
+        return;
+    }
+    let server = Server::prepare(&["-c ssl=on -c ssl_cert_file=root.pem -c ssl_key_file=key.pem"]);
+    for name in ["root.pem", "key.pem"] {
+        server.write(name, &std::fs::read(folder.path().join(name)).unwrap());
+    }
+    server.up();
+    let root = folder.path().join("root.pem").display().to_string();
+    let url = |options: &str| format!("{}?{options}", server.url());
+    for good in ["sslmode=require".to_owned(), format!("sslmode=verify-ca&sslrootcert={root}")] {
+        let engine = Postgres::open(&url(&good)).await.unwrap_or_else(|error| panic!("{good}: {error}"));
+        put(&engine, "k").await.unwrap();
+    }
+    let of_the_host = format!(
+        "postgres://mundi@elsewhere:{}/postgres?hostaddr=127.0.0.1&sslmode=verify-full&sslrootcert={root}",
+        server.port()
+    );
+    Postgres::open(&of_the_host).await.expect("the name is the certificate's");
+    for bad in [format!("sslmode=verify-full&sslrootcert={root}"), "sslmode=verify-ca".to_owned()] {
+        let refused = Postgres::open(&url(&bad)).await.expect_err("nobody vouches for it");
+        assert_eq!(refused.code(), Code::DatabaseInvalid, "{bad}: {refused}");
+    }
+}

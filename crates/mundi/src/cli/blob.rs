@@ -1,0 +1,61 @@
+//! `mundi blob`: immutable objects, named by their hash.
+
+use super::{
+    client::Server,
+    exit::Outcome,
+    output::Out,
+    progress::{Progress, bytes},
+    upload::body_of,
+};
+use clap::Subcommand;
+use futures_util::StreamExt;
+use reqwest::Method;
+use std::{io::Write, path::PathBuf};
+
+#[derive(Subcommand)]
+pub(super) enum BlobCommand {
+    /// Writes a blob to a file, or to stdout.
+    Get {
+        #[command(flatten)]
+        server: Server,
+        hash: String,
+        #[arg(long, short)]
+        output: Option<PathBuf>,
+    },
+    /// Stores a file and prints its hash.
+    Put {
+        #[command(flatten)]
+        server: Server,
+        file: PathBuf,
+    },
+}
+
+impl BlobCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let progress = Progress::default();
+        match self {
+            Self::Get { server, hash, output } => {
+                let mut pieces =
+                    server.ask(Method::GET, &server.of(&format!("blobs/{hash}")), None).await?.bytes_stream();
+                let mut sink: Box<dyn Write> = match &output {
+                    Some(path) => Box::new(std::fs::File::create(path)?),
+                    None => Box::new(std::io::stdout()),
+                };
+                let work = async {
+                    while let Some(piece) = pieces.next().await {
+                        let piece = piece?;
+                        progress.add(piece.len() as u64);
+                        sink.write_all(&piece)?;
+                    }
+                    Ok(sink.flush()?)
+                };
+                progress.during(out, "reading", bytes, work).await
+            }
+            Self::Put { server, file } => {
+                let path = server.of("blobs");
+                let work = server.upload(Method::POST, &path, body_of(&file, &progress)?);
+                out.made(&progress.during(out, "storing", bytes, work).await?, "hash")
+            }
+        }
+    }
+}

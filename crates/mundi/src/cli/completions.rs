@@ -1,0 +1,17 @@
+//! `mundi completions`: what a shell needs to complete commands.
+
+use super::{Cli, exit::Outcome};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+#[derive(Args)]
+pub(super) struct Completions {
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(self) -> Outcome {
+        clap_complete::generate(self.shell, &mut Cli::command(), "mundi", &mut std::io::stdout());
+        Ok(())
+    }
+}

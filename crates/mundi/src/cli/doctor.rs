@@ -1,0 +1,177 @@
+//! `mundi doctor`: looks at a data folder, or at a server, and says what is wrong and what to do.
+
+use super::{
+    client::{Paging, Server},
+    exit::{Failed, Outcome},
+    output::Out,
+    world,
+};
+use clap::Args;
+use mundi_model::{Code, Coded};
+use mundi_server::{
+    node::{Node, NodeConfig},
+    programs::Programs,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(super) struct Doctor {
+    /// A data folder that no server has open; the server is asked if it is not given.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Also replay every world of the folder.
+    #[arg(long, requires = "data")]
+    worlds: bool,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Below this, a disk is nearly full.
+const ROOM_BYTES_MIN: u64 = 1 << 30;
+
+/// What was looked at, and what was found.
+struct Findings(Vec<Value>);
+
+impl Findings {
+    fn good(&mut self, check: &str, found: impl Into<String>) {
+        self.0.push(json!({ "check": check, "verdict": "ok", "found": found.into(), "do": null }));
+    }
+
+    fn warn(&mut self, check: &str, found: impl Into<String>, what: &str) {
+        self.0.push(json!({ "check": check, "verdict": "look", "found": found.into(), "do": what }));
+    }
+
+    fn bad(&mut self, check: &str, found: impl Into<String>, what: &str) {
+        self.0.push(json!({ "check": check, "verdict": "WRONG", "found": found.into(), "do": what }));
+    }
+
+    fn report(&self, out: Out) -> Outcome {
+        let columns = [("CHECK", "check"), ("VERDICT", "verdict"), ("FOUND", "found"), ("DO", "do")];
+        out.rows(&columns, &self.0, &Value::Null)?;
+        let wrong = self.0.iter().filter(|finding| finding["verdict"] == "WRONG").count();
+        if wrong == 0 { Ok(()) } else { Err(Failed::unproven(format!("{wrong} things are wrong"))) }
+    }
+}
+
+impl Doctor {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let mut findings = Findings(Vec::new());
+        match &self.data {
+            Some(folder) => {
+                let healthy = folder_checks(folder, &mut findings).await;
+                findings.report(out)?;
+                if healthy && self.worlds { world::offline(folder, out).await } else { Ok(()) }
+            }
+            None => {
+                server_checks(&self.server, &mut findings).await;
+                findings.report(out)
+            }
+        }
+    }
+}
+
+async fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
+    if !folder.is_dir() {
+        findings.bad(
+            "folder",
+            format!("{} is not there", folder.display()),
+            "give the folder that `mundi dev` printed",
+        );
+        return false;
+    }
+    findings.good("folder", folder.display().to_string());
+    let probe = folder.join(".doctor");
+    match std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe)) {
+        Ok(()) => findings.good("writable", "yes"),
+        Err(error) => {
+            findings.bad("writable", error.to_string(), "make the disk writable, or change the folder's owner")
+        }
+    }
+    match rustix::fs::statvfs(folder) {
+        Ok(disk) => {
+            let room = disk.f_bavail.saturating_mul(disk.f_frsize);
+            match room < ROOM_BYTES_MIN {
+                true => findings.warn(
+                    "room",
+                    super::progress::bytes(room),
+                    "make room: commits are refused when none is left",
+                ),
+                false => findings.good("room", super::progress::bytes(room)),
+            }
+        }
+        Err(error) => findings.warn("room", error.to_string(), "the disk does not say how full it is"),
+    }
+    if !folder.join("engine").is_dir() {
+        findings.bad("engine", "there is none", "this is no data folder; `mundi dev --data DIR` makes one");
+        return false;
+    }
+    let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
+    let node = match Node::open(folder, Programs::builtin(), config).await {
+        Ok(node) => node,
+        Err(error) => {
+            let what = match error.code() {
+                Code::FolderInUse => "a server runs on it: ask it instead, `mundi doctor --url URL`",
+                Code::FolderVersion => "use the version of mundi that wrote it",
+                Code::EngineCorrupt => "restore a backup; the message names file and offset",
+                _ => "docs/errors has a page for this code",
+            };
+            findings.bad("engine", format!("{}: {error}", error.code()), what);
+            return false;
+        }
+    };
+    findings.good("engine", "opens; its log is whole");
+    for universe in node.universes() {
+        let page = universe.ops().list_worlds(mundi_store::protocol::WorldFilter::default(), None, 1_000).await;
+        match page {
+            Ok(page) => {
+                let more = if page.next.is_some() { " or more" } else { "" };
+                findings.good(&format!("universe {}", universe.name()), format!("{} worlds{more}", page.items.len()));
+            }
+            Err(error) => {
+                findings.bad(
+                    &format!("universe {}", universe.name()),
+                    error.to_string(),
+                    "docs/errors has a page for it",
+                );
+            }
+        }
+    }
+    node.drain().await;
+    node.stop().await;
+    true
+}
+
+async fn server_checks(server: &Server, findings: &mut Findings) {
+    match server.ask(Method::GET, "/livez", None).await {
+        Ok(_) => findings.good("answers", server.url()),
+        Err(error) => {
+            findings.bad("answers", error.detail(), "start one with `mundi dev`, or say where it is with --url");
+            return;
+        }
+    }
+    match server.ask(Method::GET, "/readyz", None).await {
+        Ok(_) => findings.good("ready", "yes"),
+        Err(error) => findings.warn("ready", error.detail(), "it drains, or its engine does not answer"),
+    }
+    match server.get(&server.of("workers")).await {
+        Ok(workers) => match workers.as_array().map_or(0, Vec::len) {
+            0 => findings.bad("workers", "none lives", "no world runs: start a node with the role `world`"),
+            count => findings.good("workers", format!("{count} live")),
+        },
+        Err(error) => findings.bad("workers", error.detail(), "look at --universe and --token"),
+    }
+    for queue in ["effects", "timers", "mailboxes", "inboxes"] {
+        let one = [("queue", Some(queue.to_owned()))];
+        match server.pages(&server.of("dead-letters"), &one, &Paging::first(100)).await {
+            Ok((letters, _)) if letters.is_empty() => findings.good(&format!("dead {queue}"), "none"),
+            Ok((letters, next)) => {
+                let more = if next.is_null() { "" } else { " or more" };
+                let what = "`mundi dead-letter list` shows why; replay or drop them";
+                findings.warn(&format!("dead {queue}"), format!("{}{more}", letters.len()), what);
+            }
+            Err(error) => findings.bad(&format!("dead {queue}"), error.detail(), "docs/errors has a page for it"),
+        }
+    }
+}

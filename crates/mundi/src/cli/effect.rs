@@ -1,0 +1,73 @@
+//! `mundi effect`: what worlds asked of the outside and has no receipt yet.
+
+use super::{
+    client::{Paging, Server},
+    exit::Outcome,
+    output::Out,
+};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+#[derive(Subcommand)]
+pub(super) enum EffectCommand {
+    /// Ends an effect with an error receipt.
+    Cancel {
+        #[command(flatten)]
+        server: Server,
+        effect: String,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// All that is known about an effect.
+    Describe {
+        #[command(flatten)]
+        server: Server,
+        effect: String,
+    },
+    /// Lists effects that are under way.
+    List {
+        #[command(flatten)]
+        server: Server,
+        #[command(flatten)]
+        paging: Paging,
+        #[arg(long)]
+        world: Option<String>,
+        #[arg(long)]
+        kind: Option<String>,
+    },
+    /// Tries an effect again now, instead of later.
+    Retry {
+        #[command(flatten)]
+        server: Server,
+        effect: String,
+    },
+}
+
+impl EffectCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        match self {
+            Self::Cancel { server, effect, reason } => {
+                let path = server.of(&format!("effects/cancel/{effect}"));
+                out.object(&server.post(&path, &json!({ "reason": reason })).await?)
+            }
+            Self::Describe { server, effect } => {
+                out.object(&server.get(&server.of(&format!("effects/{effect}"))).await?)
+            }
+            Self::List { server, paging, world, kind } => {
+                let columns = [
+                    ("EFFECT", "effect"),
+                    ("STAGE", "stage"),
+                    ("KIND", "kind"),
+                    ("WORLD", "world"),
+                    ("ATTEMPTS", "attempts"),
+                    ("LAST FAILURE", "last_failure"),
+                ];
+                let filters = [("world", world), ("kind", kind)];
+                server.list(out, &server.of("effects"), &filters, &paging, &columns).await
+            }
+            Self::Retry { server, effect } => {
+                out.object(&server.post(&server.of(&format!("effects/retry/{effect}")), &Value::Null).await?)
+            }
+        }
+    }
+}

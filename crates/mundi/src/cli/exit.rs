@@ -1,0 +1,155 @@
+//! How commands end: exit codes, and errors that say what to do. `docs/cli.md` has the same table, and a test compares.
+
+use super::output::{Format, Out};
+use mundi_model::{Code, Coded, Kind};
+use serde_json::json;
+use std::{error::Error, fmt, process::ExitCode};
+
+/// What a shell sees, and what it means. Stable: scripts depend on it. The page is compared with this.
+#[cfg(test)]
+const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "done"),
+    (1, "failed for a reason that has no code of its own"),
+    (2, "the command line is wrong"),
+    (3, "refused: the request itself is wrong"),
+    (4, "what was named does not exist"),
+    (5, "someone else came first, or it exists already"),
+    (6, "it cannot be done now: full, unavailable, or no server answers"),
+    (7, "damaged, or not proven"),
+    (8, "the token is missing or does not allow it"),
+    (9, "two things differ: a rehearsal diverges, a diff is not empty"),
+];
+
+/// A command that did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) code: Option<Code>,
+    /// If no code says it.
+    exit: u8,
+    detail: String,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failed>;
+
+impl Failed {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code: Some(code), exit: 1, detail: detail.into() }
+    }
+
+    /// For a reason that has no code.
+    pub(crate) fn plain(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 1, detail: detail.into() }
+    }
+
+    /// Two things differ, which was asked.
+    pub(crate) fn differs(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 9, detail: detail.into() }
+    }
+
+    /// Something is wrong that was looked for.
+    pub(crate) fn unproven(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 7, detail: detail.into() }
+    }
+
+    pub(crate) fn coded(error: &(impl Coded + fmt::Display)) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    fn exit(&self) -> u8 {
+        let Some(code) = self.code else { return self.exit };
+        match code {
+            Code::TokenMissing | Code::TokenDenied | Code::OriginDenied => 8,
+            Code::BundleInvalid => 7,
+            Code::WorldExists | Code::SnapshotExists => 5,
+            code => match code.kind() {
+                Kind::Invalid => 3,
+                Kind::NotFound => 4,
+                Kind::Conflict | Kind::Fenced => 5,
+                Kind::Full | Kind::Unavailable => 6,
+                Kind::Corrupt => 7,
+            },
+        }
+    }
+
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        let Some(code) = self.code else { return None };
+        Some(match code {
+            Code::NodeDraining => {
+                "is a server running? `mundi dev` starts one; --url or MUNDI_URL says where it is".into()
+            }
+            Code::WorldNotFound => {
+                "`mundi world list` shows the worlds of this universe; --universe names another".into()
+            }
+            Code::UniverseNotFound => "`mundi universe list` shows the universes".into(),
+            Code::ProgramUnknown => "`mundi manifest list` shows the programs that have a name here".into(),
+            Code::TokenMissing => "give one with --token or MUNDI_TOKEN; `mundi token create` makes one".into(),
+            Code::WorldExists => "`mundi world import FILE --as NAME` brings it in under another name".into(),
+            Code::FolderInUse => "stop the process that has it open, or give another folder with --data".into(),
+            code => format!("docs/errors/{code}.md says more"),
+        })
+    }
+
+    /// Tells it on stderr, and to the shell.
+    pub(super) fn report(&self, out: Out) -> ExitCode {
+        let (code, hint) = (self.code.map(Code::as_str), self.hint());
+        match out.format {
+            Format::Json => {
+                let error = json!({ "code": code, "detail": self.detail, "hint": hint, "exit": self.exit() });
+                eprintln!("{}", json!({ "error": error }));
+            }
+            Format::Table => {
+                let named = code.map_or_else(String::new, |code| format!("{code}: "));
+                eprintln!("{} {named}{}", out.red("error:"), self.detail);
+                if let Some(hint) = hint {
+                    eprintln!("{} {hint}", out.dim("hint:"));
+                }
+            }
+        }
+        ExitCode::from(self.exit())
+    }
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+/// What other libraries say has no code of ours.
+impl<E: Error> From<E> for Failed {
+    fn from(error: E) -> Self {
+        let mut detail = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            detail = format!("{detail}: {cause}");
+            source = cause.source();
+        }
+        Self { code: None, exit: 1, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_about_the_command_line_has_the_same_exit_codes() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
+        for (code, meaning) in EXIT_CODES {
+            assert!(page.contains(&format!("| {code} | {meaning} |")), "docs/cli.md lacks exit code {code}: {meaning}");
+        }
+    }
+
+    #[test]
+    fn every_error_code_has_an_exit_code_of_the_table() {
+        for &code in Code::ALL {
+            let exit = Failed::new(code, "").exit();
+            assert!((3..=8).contains(&exit), "{code} ends with {exit}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `mundi manifest`: what runs in worlds, what it may take in and ask for.
+
+use super::{
+    client::Server,
+    exit::{Failed, Outcome},
+    output::{Out, print},
+};
+use clap::Subcommand;
+use mundi_model::Code;
+use serde_json::Value;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub(super) enum ManifestCommand {
+    /// Lists the manifests that have a name here.
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Stores a manifest (JSON) and prints its hash.
+    Put {
+        #[command(flatten)]
+        server: Server,
+        file: PathBuf,
+    },
+    /// Prints a manifest.
+    Show {
+        #[command(flatten)]
+        server: Server,
+        hash: String,
+    },
+}
+
+impl ManifestCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        match self {
+            Self::List { server } => {
+                let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
+                server.list_all(out, &server.of("programs"), &columns).await
+            }
+            Self::Put { server, file } => {
+                let wrong = |error: &dyn std::fmt::Display| {
+                    Failed::new(Code::ManifestInvalid, format!("{}: {error}", file.display()))
+                };
+                let text = std::fs::read(&file).map_err(|error| wrong(&error))?;
+                let manifest: Value = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
+                out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
+            }
+            Self::Show { server, hash } => {
+                print(&format!("{:#}", server.get(&server.of(&format!("manifests/{hash}"))).await?))
+            }
+        }
+    }
+}

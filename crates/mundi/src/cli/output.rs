@@ -1,0 +1,149 @@
+//! What commands print: data on stdout, as tables for people or as JSON for programs.
+
+use super::exit::Outcome;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs: one document, whose fields are stable.
+    Json,
+}
+
+/// How to print.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Out {
+    pub(crate) format: Format,
+    colours: bool,
+}
+
+/// A column of a table: its head, and where its cells are.
+pub(crate) type Column = (&'static str, &'static str);
+
+impl Out {
+    /// Colours only on a terminal, and not where they are unwanted (<https://no-color.org>).
+    pub(crate) fn new(format: Format) -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { format, colours: std::io::stderr().is_terminal() && std::io::stdout().is_terminal() && !unwanted }
+    }
+
+    pub(crate) fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    pub(crate) fn red(self, text: &str) -> String {
+        self.paint("31;1", text)
+    }
+
+    pub(crate) fn green(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// One thing: its fields as lines, or as a document.
+    pub(crate) fn object(self, object: &Value) -> Outcome {
+        if self.is_json() {
+            return print(&format!("{object:#}"));
+        }
+        let fields = object.as_object().into_iter().flatten();
+        let fields: Vec<(String, String)> = fields.map(|(name, value)| (name.clone(), text(name, value))).collect();
+        let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let line = |(name, value): &(String, String)| format!("{}  {value}", self.dim(&format!("{name:<width$}")));
+        print(&fields.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+
+    /// What was made: its name alone, or the whole document.
+    pub(crate) fn made(self, object: &Value, name: &str) -> Outcome {
+        if self.is_json() { print(&format!("{object:#}")) } else { print(&text(name, &object[name])) }
+    }
+
+    /// Many things. `next` says that there are more.
+    pub(crate) fn rows(self, columns: &[Column], rows: &[Value], next: &Value) -> Outcome {
+        if self.is_json() {
+            return print(&format!("{:#}", json!({ "items": rows, "next": next })));
+        }
+        let cells = |row: &Value| columns.iter().map(|(_, path)| text(path, &row[*path])).collect::<Vec<_>>();
+        let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        let heads: Vec<String> = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let width = |at: usize| cells.iter().chain([&heads]).map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+        let line = |row: &[String]| {
+            let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        };
+        let mut lines = vec![self.bold(&line(&heads))];
+        lines.extend(cells.iter().map(|row| line(row)));
+        print(&lines.join("\n"))?;
+        if !next.is_null() {
+            eprintln!("{}", self.dim(&format!("more: --after {}, or a larger --limit", text("", next))));
+        }
+        Ok(())
+    }
+
+    /// A value that a program gave: JSON in either form.
+    pub(crate) fn value(self, value: &Value) -> Outcome {
+        print(&value.to_string())
+    }
+}
+
+/// Data, for people and pipes. A reader that has seen enough is no failure.
+pub(crate) fn print(text: &str) -> Outcome {
+    match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => Ok(written?),
+    }
+}
+
+/// How a field looks in a table.
+fn text(name: &str, value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if name.ends_with("_ns") => number.as_u64().map_or_else(|| number.to_string(), time),
+        Value::Array(items) => items.iter().map(|item| text("", item)).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// A moment as people write it (UTC), without a calendar library.
+fn time(ns: u64) -> String {
+    let (seconds, ms) = (ns / 1_000_000_000, ns / 1_000_000 % 1_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01 in cycles of 400 years: leap days then stand at the end of a year.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let (day, month) =
+        (day_of_year - (153 * shifted + 2) / 5 + 1, if shifted < 10 { shifted + 3 } else { shifted - 9 });
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_people_write_it() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(951_782_400_000_000_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(time(1_767_225_599_123_000_000), "2025-12-31T23:59:59.123Z");
+    }
+}

@@ -1,0 +1,35 @@
+//! Files on their way to the server, piece by piece.
+
+use super::{
+    exit::{Failed, Outcome},
+    progress::Progress,
+};
+use mundi_model::Code;
+use reqwest::Body;
+use std::{fs::File, io::Read, path::Path};
+
+/// What is read of a file at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// A file as the body of a request, which is never in memory as a whole.
+pub(super) fn body_of(path: &Path, progress: &Progress) -> Outcome<Body> {
+    let unreadable = |error| Failed::new(Code::FolderInvalid, format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(unreadable)?;
+    let progress = progress.clone();
+    let pieces = futures_util::stream::unfold(file, move |mut file| {
+        let progress = progress.clone();
+        async move {
+            let mut piece = vec![0; PIECE_BYTES];
+            match file.read(&mut piece) {
+                Ok(0) => None,
+                Ok(read) => {
+                    piece.truncate(read);
+                    progress.add(read as u64);
+                    Some((Ok(piece), file))
+                }
+                Err(error) => Some((Err(error), file)),
+            }
+        }
+    });
+    Ok(Body::wrap_stream(pieces))
+}

@@ -1,0 +1,69 @@
+//! `mundi verify`: proof of files, of a data folder, or of a whole universe on a server.
+
+use super::{
+    client::Server,
+    exit::{Failed, Outcome},
+    output::Out,
+    progress::Progress,
+    world,
+};
+use clap::Args;
+use mundi_model::Code;
+use mundi_runtime::bundle::{Bundle, BundleError};
+use mundi_server::{programs::Programs, proof::ProofReport};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub(super) struct Verify {
+    /// Bundles; no server is needed.
+    #[arg(required_unless_present_any = ["all", "data"])]
+    files: Vec<PathBuf>,
+    /// All worlds of the universe, on the server.
+    #[arg(long, conflicts_with_all = ["files", "data"])]
+    all: bool,
+    /// All worlds of a data folder that no server has open.
+    #[arg(long, value_name = "DIR", conflicts_with = "files")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Verify {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        if let Some(folder) = &self.data {
+            return world::offline(folder, out).await;
+        }
+        if self.all {
+            return world::online(&self.server, out).await;
+        }
+        let mut reports = Vec::new();
+        for file in self.files {
+            let proving = file.clone();
+            let work = async move { tokio::task::spawn_blocking(move || prove(&proving)).await };
+            let proof = Progress::default().during(out, "verifying", |_| String::new(), work).await??;
+            let mut report = serde_json::to_value(proof)?;
+            report["file"] = json!(file.display().to_string());
+            reports.push(report);
+        }
+        match &reports[..] {
+            [report] => out.object(report),
+            reports => {
+                let columns = [("FILE", "file"), ("WORLD", "world"), ("RECORDS", "records"), ("RECEIPTS", "receipts")];
+                out.rows(&columns, reports, &serde_json::Value::Null)
+            }
+        }
+    }
+}
+
+fn prove(path: &Path) -> Outcome<ProofReport> {
+    let unreadable = |error: std::io::Error| Failed::new(Code::FolderInvalid, format!("{}: {error}", path.display()));
+    let wrong = |error: BundleError| {
+        let height = error.height().map_or_else(String::new, |height| format!(" (height {height})"));
+        Failed::new(mundi_model::Coded::code(&error), format!("{}{height}: {error}", path.display()))
+    };
+    let bundle = Bundle::open(std::fs::File::open(path).map_err(unreadable)?).map_err(wrong)?;
+    let programs = Programs::builtin().with_loader(mundi::components_to_look()?);
+    let proof = bundle.verify(&programs.into_registry()).map_err(wrong)?;
+    Ok(ProofReport::of_bundle(bundle.header().world, &proof))
+}

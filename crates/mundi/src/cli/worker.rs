@@ -1,0 +1,82 @@
+//! `mundi worker`: who runs worlds, and which.
+
+use super::{
+    client::{Paging, Server},
+    exit::Outcome,
+    output::Out,
+};
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+#[derive(Subcommand)]
+pub(super) enum WorkerCommand {
+    /// Lists the worlds that are assigned to a worker.
+    Assignments {
+        #[command(flatten)]
+        server: Server,
+        #[command(flatten)]
+        paging: Paging,
+        worker: String,
+    },
+    /// Asks a worker to hand its worlds over.
+    Drain {
+        #[command(flatten)]
+        server: Server,
+        worker: String,
+    },
+    /// Lists living workers.
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// From now on this world runs on this worker.
+    Pin {
+        #[command(flatten)]
+        server: Server,
+        world: String,
+        worker: String,
+        /// The smaller, the sooner it is served.
+        #[arg(long)]
+        priority: Option<u8>,
+    },
+    /// From now on the orchestrator places the world.
+    Unpin {
+        #[command(flatten)]
+        server: Server,
+        world: String,
+    },
+}
+
+impl WorkerCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        match self {
+            Self::Assignments { server, paging, worker } => {
+                let path = server.of(&format!("assignments/{worker}"));
+                let (items, next) = server.pages(&path, &[], &paging).await?;
+                let row = |item: Value| if item.is_string() { json!({ "world": item }) } else { item };
+                out.rows(&[("WORLD", "world")], &items.into_iter().map(row).collect::<Vec<_>>(), &next)
+            }
+            Self::Drain { server, worker } => {
+                server.post(&server.of(&format!("workers/drain/{worker}")), &Value::Null).await.map(drop)
+            }
+            Self::List { server } => {
+                let columns = [
+                    ("WORKER", "worker"),
+                    ("SINCE", "started_at_ns"),
+                    ("UNTIL", "expires_at_ns"),
+                    ("DRAINING", "draining"),
+                ];
+                server.list_all(out, &server.of("workers"), &columns).await
+            }
+            Self::Pin { server, world, worker, priority } => {
+                let form = json!({ "worker": worker, "priority": priority });
+                let path = server.of(&format!("worlds/{world}/assignment"));
+                server.json(Method::PUT, &path, Some(&form)).await.map(drop)
+            }
+            Self::Unpin { server, world } => {
+                server.json(Method::DELETE, &server.of(&format!("worlds/{world}/assignment")), None).await.map(drop)
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What goes into a world, and what it answers.
+
+use super::{
+    super::{client::value, exit::Outcome, output::Out},
+    World,
+};
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct Send {
+    #[command(flatten)]
+    of: World,
+    event: String,
+    /// JSON; what is no JSON is taken as a text.
+    value: Option<String>,
+    /// Send it so much later: `10s`, `5m`.
+    #[arg(long)]
+    delay: Option<String>,
+}
+
+impl Send {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of, event, value: given, delay } = self;
+        let delay = delay.map_or_else(String::new, |delay| format!("?delay={delay}"));
+        out.object(&of.post(&format!("/send/{event}{delay}"), &value(given)).await?)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Call {
+    #[command(flatten)]
+    of: World,
+    event: String,
+    /// JSON; what is no JSON is taken as a text.
+    value: Option<String>,
+    #[arg(long, default_value = "30s")]
+    timeout: String,
+}
+
+impl Call {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of, event, value: given, timeout } = self;
+        out.value(&of.post(&format!("/call/{event}?timeout={timeout}"), &value(given)).await?)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Query {
+    #[command(flatten)]
+    of: World,
+    query: String,
+    /// JSON; what is no JSON is taken as a text.
+    params: Option<String>,
+    /// As it was when this was the next height.
+    #[arg(long)]
+    at: Option<u64>,
+}
+
+impl Query {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of, query, params, at } = self;
+        let at = at.map_or_else(String::new, |at| format!("?at={at}"));
+        out.value(&of.post(&format!("/query/{query}{at}"), &value(params)).await?)
+    }
+}

@@ -1,0 +1,115 @@
+//! How worlds come, go, rest and change.
+
+use super::{
+    super::{
+        client::{Paging, Server},
+        exit::Outcome,
+        output::Out,
+    },
+    World,
+};
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+#[derive(Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    server: Server,
+    /// A name, or an id; drawn at random if it is not given.
+    world: Option<String>,
+    /// The name of a program: `mundi manifest list`.
+    #[arg(long, default_value = "counter", conflicts_with = "manifest")]
+    program: String,
+    /// Or the hash of a manifest.
+    #[arg(long)]
+    manifest: Option<String>,
+}
+
+impl Create {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { server, world, program, manifest } = self;
+        let form = match manifest {
+            Some(manifest) => json!({ "world": world, "manifest": manifest }),
+            None => json!({ "world": world, "program": program }),
+        };
+        out.made(&server.post(&server.of("worlds"), &form).await?, "world")
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    paging: Paging,
+    /// Only those that are live, archived, deleting or deleted.
+    #[arg(long)]
+    state: Option<String>,
+    /// Only forks of this world.
+    #[arg(long)]
+    parent: Option<String>,
+    /// Only those that this worker runs; `anybody` or `nobody`.
+    #[arg(long)]
+    held_by: Option<String>,
+}
+
+impl List {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { server, paging, state, parent, held_by } = self;
+        let filters = [("state", state), ("parent", parent), ("held_by", held_by)];
+        let columns = [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
+        server.list(out, &server.of("worlds"), &filters, &paging, &columns).await
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Fork {
+    #[command(flatten)]
+    of: World,
+    /// The name or the id of the new one; drawn at random if it is not given.
+    child: Option<String>,
+    /// It shares all records below this height; at the newest if it is not given.
+    #[arg(long)]
+    at: Option<u64>,
+    /// What becomes of open effects: suppress, recorded or live.
+    #[arg(long, default_value = "suppress")]
+    effects: String,
+}
+
+impl Fork {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of, child, at, effects } = self;
+        out.made(&of.post("/fork", &json!({ "world": child, "at": at, "effects": effects })).await?, "world")
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Upgrade {
+    #[command(flatten)]
+    of: World,
+    #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
+    program: Option<String>,
+    #[arg(long)]
+    manifest: Option<String>,
+    /// Insists although a rehearsal diverges.
+    #[arg(long)]
+    forced: bool,
+}
+
+impl Upgrade {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of, program, manifest, forced } = self;
+        let form = json!({ "program": program, "manifest": manifest, "forced": forced });
+        out.object(&of.post("/upgrade", &form).await?)
+    }
+}
+
+/// A command that answers nothing worth printing.
+pub(super) async fn done(of: &World, verb: &str) -> Outcome {
+    of.post(verb, &Value::Null).await.map(drop)
+}
+
+pub(super) async fn delete(of: &World) -> Outcome {
+    of.server.ask(Method::DELETE, &of.path(""), None).await.map(drop)
+}

@@ -1,0 +1,124 @@
+//! `mundi world`: what people do with worlds. One file per group of verbs.
+
+mod bundle;
+mod events;
+mod life;
+mod look;
+mod verify;
+
+pub(super) use verify::{offline, online};
+
+use super::{
+    client::{Paging, Server},
+    exit::Outcome,
+    output::Out,
+};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+/// A world on a server.
+#[derive(Args)]
+pub(crate) struct World {
+    #[command(flatten)]
+    server: Server,
+    /// The id or the name of a world.
+    world: String,
+}
+
+impl World {
+    fn path(&self, rest: &str) -> String {
+        self.server.of(&format!("worlds/{}{rest}", self.world))
+    }
+
+    async fn get(&self, rest: &str) -> Outcome<Value> {
+        self.server.get(&self.path(rest)).await
+    }
+
+    async fn post(&self, rest: &str, body: &Value) -> Outcome<Value> {
+        self.server.post(&self.path(rest), body).await
+    }
+}
+
+#[derive(Subcommand)]
+pub(super) enum WorldCommand {
+    /// Puts a world into the archive: it takes nothing in until it is taken out again.
+    Archive(World),
+    /// Sends an event and prints the reply.
+    Call(events::Call),
+    /// Prints cells, now or at a height.
+    Cells(look::Cells),
+    /// Creates a world.
+    Create(life::Create),
+    /// Deletes a world for good; its id is never used again.
+    Delete(World),
+    /// All that is known about a world.
+    Describe(World),
+    /// Prints the cells that differ between two worlds, or two heights of one.
+    Diff(look::Diff),
+    /// Writes a world as one file that proves itself.
+    Export(bundle::Export),
+    /// Forks a world at a height of its past.
+    Fork(life::Fork),
+    /// Brings in a world from a file, after proving it.
+    Import(bundle::Import),
+    /// Prints records.
+    Journal(look::Journal),
+    /// Ancestors and children.
+    Lineage(World),
+    /// Lists worlds.
+    List(life::List),
+    /// From now on the world takes nothing but commands; its inbox keeps what arrives.
+    Pause(World),
+    /// Asks the program, now or at a height.
+    Query(events::Query),
+    /// Rehearses an upgrade: runs the recorded history under another program, and names the first divergence.
+    Replay(verify::Replay),
+    /// The world goes on.
+    Resume(World),
+    /// Sends an event: durable when this returns.
+    Send(events::Send),
+    /// Takes a snapshot and makes it the baseline.
+    Snapshot(World),
+    /// Takes a world out of the archive.
+    Unarchive(World),
+    /// Another program from the next record on.
+    Upgrade(life::Upgrade),
+    /// Replays a world from genesis and from its baseline, and proves chain, digests, receipts and roots.
+    Verify(verify::Verify),
+}
+
+impl WorldCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        match self {
+            Self::Archive(of) => life::done(&of, "/archive").await,
+            Self::Call(call) => call.run(out).await,
+            Self::Cells(cells) => cells.run(out).await,
+            Self::Create(create) => create.run(out).await,
+            Self::Delete(of) => life::delete(&of).await,
+            Self::Describe(of) => out.object(&of.get("").await?),
+            Self::Diff(diff) => diff.run(out).await,
+            Self::Export(export) => export.run(out).await,
+            Self::Fork(fork) => fork.run(out).await,
+            Self::Import(import) => import.run(out).await,
+            Self::Journal(journal) => journal.run(out).await,
+            Self::Lineage(of) => out.object(&of.get("/lineage").await?),
+            Self::List(list) => list.run(out).await,
+            Self::Pause(of) => life::done(&of, "/pause").await,
+            Self::Query(query) => query.run(out).await,
+            Self::Replay(replay) => replay.run(out).await,
+            Self::Resume(of) => life::done(&of, "/resume").await,
+            Self::Send(send) => send.run(out).await,
+            Self::Snapshot(of) => out.object(&of.post("/snapshots", &Value::Null).await?),
+            Self::Unarchive(of) => life::done(&of, "/unarchive").await,
+            Self::Upgrade(upgrade) => upgrade.run(out).await,
+            Self::Verify(verify) => verify.run(out).await,
+        }
+    }
+}
+
+/// The ids of all worlds of the universe that are in a state.
+pub(super) async fn worlds_in(server: &Server, state: &str) -> Outcome<Vec<String>> {
+    let filters = [("state", Some(state.to_owned()))];
+    let (worlds, _) = server.pages(&server.of("worlds"), &filters, &Paging::all()).await?;
+    Ok(worlds.iter().filter_map(|world| world["world"].as_str()).map(str::to_owned).collect())
+}

@@ -1,0 +1,214 @@
+//! Proof of worlds: on a server, on a data folder, in files; and rehearsals of upgrades.
+
+use super::{
+    super::{
+        client::Server,
+        exit::{Failed, Outcome},
+        output::Out,
+        progress::Progress,
+    },
+    World, worlds_in,
+};
+use clap::Args;
+use mundi_model::WorldId;
+use mundi_server::{
+    node::{Node, NodeConfig},
+    programs::Programs,
+    proof::ProofReport,
+};
+use mundi_store::protocol::WorldFilter;
+use serde_json::{Value, json};
+use std::path::Path;
+
+#[derive(Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    of: World,
+}
+
+impl Verify {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of } = self;
+        let none = json!({});
+        let work = of.post("/verify", &none);
+        let proof = Progress::default().during(out, "verifying", |_| String::new(), work).await?;
+        out.object(&proof)
+    }
+}
+
+/// Proves all worlds of a universe where they live.
+pub(crate) async fn online(server: &Server, out: Out) -> Outcome {
+    let mut worlds = worlds_in(server, "live").await?;
+    worlds.extend(worlds_in(server, "archived").await?);
+    let (progress, mut reports) = (Progress::default(), Vec::new());
+    let work = async {
+        for world in worlds {
+            let path = server.of(&format!("worlds/{world}/verify"));
+            reports.push(match server.post(&path, &json!({})).await {
+                Ok(proof) => proven(proof),
+                Err(error) => refused(&world, &error),
+            });
+            progress.add(1);
+        }
+    };
+    progress.during(out, "verifying", |done| format!("{done} worlds"), work).await;
+    summary(out, &reports)
+}
+
+/// Proves all worlds of all universes of a folder that no server has open.
+pub(crate) async fn offline(folder: &Path, out: Out) -> Outcome {
+    if !folder.join("engine").is_dir() {
+        return Err(Failed::new(mundi_model::Code::FolderInvalid, format!("{} is no data folder", folder.display())));
+    }
+    let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
+    let programs = Programs::builtin().with_loader(mundi::components(folder)?);
+    let node = Node::open(folder, programs, config).await.map_err(|error| Failed::coded(&error))?;
+    let (progress, mut reports) = (Progress::default(), Vec::new());
+    let work = async {
+        for universe in node.universes() {
+            let mut after: Option<WorldId> = None;
+            loop {
+                let page = universe.ops().list_worlds(WorldFilter::default(), after, 1_000).await;
+                let page = page.map_err(|error| Failed::coded(&error))?;
+                for found in page.items {
+                    reports.push(match universe.ops().verify_world(found.world).await {
+                        Ok(proof) => proven(serde_json::to_value(ProofReport::of_world(found.world, &proof))?),
+                        Err(error) => refused(&found.world.to_string(), &Failed::coded(&error)),
+                    });
+                    progress.add(1);
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    };
+    let done: Outcome = progress.during(out, "verifying", |done| format!("{done} worlds"), work).await;
+    node.stop().await;
+    done?;
+    summary(out, &reports)
+}
+
+fn proven(mut proof: Value) -> Value {
+    proof["verdict"] = json!("proven");
+    proof
+}
+
+fn refused(world: &str, error: &Failed) -> Value {
+    let code = error.code.map(|code| code.as_str());
+    json!({ "world": world, "verdict": "NOT PROVEN", "code": code, "detail": error.detail() })
+}
+
+pub(crate) fn summary(out: Out, reports: &[Value]) -> Outcome {
+    let columns = [
+        ("WORLD", "world"),
+        ("VERDICT", "verdict"),
+        ("RECORDS", "records"),
+        ("RECEIPTS", "receipts"),
+        ("WHY", "detail"),
+    ];
+    out.rows(&columns, reports, &Value::Null)?;
+    let bad = reports.iter().filter(|report| report["verdict"] != "proven").count();
+    eprintln!("{} proven, {bad} not", reports.len() - bad);
+    if bad == 0 { Ok(()) } else { Err(Failed::unproven(format!("{bad} of {} worlds are not proven", reports.len()))) }
+}
+
+#[derive(Args)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    server: Server,
+    /// The id or the name of a world.
+    #[arg(required_unless_present = "all")]
+    world: Option<String>,
+    /// The program that would have run.
+    #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
+    program: Option<String>,
+    /// Or the hash of its manifest.
+    #[arg(long)]
+    manifest: Option<String>,
+    /// From the newest snapshot at or below this height on; from the first one if it is not given.
+    #[arg(long)]
+    from: Option<u64>,
+    /// Up to this height; to the head if it is not given.
+    #[arg(long)]
+    to: Option<u64>,
+    /// Compare intents, replies and failures only: for a program that keeps its cells in another form.
+    #[arg(long)]
+    outputs_only: bool,
+    /// Every live world of a manifest.
+    #[arg(long, requires = "of", conflicts_with = "world")]
+    all: bool,
+    /// The program, or the manifest, whose worlds are meant.
+    #[arg(long, value_name = "PROGRAM")]
+    of: Option<String>,
+}
+
+impl Replay {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let worlds = match (&self.world, &self.of) {
+            (Some(world), _) => vec![world.clone()],
+            (None, Some(of)) => self.worlds_of(of).await?,
+            (None, None) => Vec::new(),
+        };
+        let (progress, mut reports) = (Progress::default(), Vec::new());
+        let work = async {
+            for world in worlds {
+                let path = self.server.of(&format!("worlds/{world}/rehearse"));
+                reports.push(self.server.post(&path, &self.form()).await?);
+                progress.add(1);
+            }
+            Ok(())
+        };
+        let done: Outcome = progress.during(out, "rehearsing", |done| format!("{done} worlds"), work).await;
+        done?;
+        self.report(out, &reports)
+    }
+
+    fn form(&self) -> Value {
+        let Self { program, manifest, from, to, outputs_only, .. } = self;
+        json!({ "program": program, "manifest": manifest, "from": from, "to": to, "outputs_only": outputs_only })
+    }
+
+    fn report(&self, out: Out, reports: &[Value]) -> Outcome {
+        let diverges = reports.iter().filter(|report| !report["divergence"].is_null()).count();
+        if out.is_json() || self.all {
+            let row = |report: &Value| {
+                let mut row = report.clone();
+                row["diverges_at"] = report["divergence"]["height"].clone();
+                row
+            };
+            let rows: Vec<Value> = reports.iter().map(row).collect();
+            let columns = [
+                ("WORLD", "world"),
+                ("FROM", "from"),
+                ("TO", "to"),
+                ("RECORDS", "records"),
+                ("DIVERGES", "diverges_at"),
+            ];
+            out.rows(&columns, &rows, &Value::Null)?;
+        } else if let Some(report) = reports.first() {
+            out.object(report)?;
+        }
+        eprintln!("{} worlds rehearsed, {diverges} diverge", reports.len());
+        match reports.iter().find_map(|report| report["divergence"]["height"].as_u64()) {
+            Some(height) => {
+                Err(Failed::differs(format!("{diverges} of {} diverge, first at height {height}", reports.len())))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Live worlds under a manifest, which is named by its program or its hash.
+    async fn worlds_of(&self, of: &str) -> Outcome<Vec<String>> {
+        let mut found = Vec::new();
+        for world in worlds_in(&self.server, "live").await? {
+            let details = self.server.get(&self.server.of(&format!("worlds/{world}"))).await?;
+            if details["program"] == of || details["manifest"] == of {
+                found.push(world);
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,262 @@
+//! What must hold afterwards, read from the database itself.
+
+use crate::{
+    load::Acknowledged,
+    member::{Fleet, Member},
+};
+use mundi_kernel::{
+    MemoryObjects,
+    intents::{self, TimerSet},
+    replay::Replay,
+};
+use mundi_model::{
+    Epoch, Height, Value, WorkerId, WorldId, cbor,
+    record::{Body, Input, Payload, Record},
+};
+use mundi_runtime::host::WorldHost;
+use mundi_server::{
+    config::Config,
+    node::{ConfiguredEngine, Node, NodeConfig, Universe},
+    programs::Programs,
+};
+use mundi_store::{Fence, journal::History};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Everything has been taken in by then, also after the last trouble.
+const SETTLED: Duration = Duration::from_secs(90);
+/// Clocks agree with the database's within this.
+const CLOCK_TOLERANCE_NS: u64 = 500_000_000;
+
+/// A node without roles that looks at the database, and remembers who died when.
+pub(crate) struct Witness {
+    node: Node<ConfiguredEngine>,
+    universe: Arc<Universe<ConfiguredEngine>>,
+    began_ns: u64,
+    /// When a worker was killed, and which worlds it held.
+    deaths: Vec<(u64, Vec<WorldId>)>,
+    /// From a kill to the next turn of a world that the killed one held.
+    gaps_ns: Vec<u64>,
+    events: usize,
+}
+
+/// This machine's clock, which is also the database's.
+#[expect(clippy::disallowed_methods, reason = "times are compared with those in the journals")]
+fn now_ns() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+impl Witness {
+    pub(crate) async fn new(fleet: &Fleet) -> Self {
+        let settings = [("MUNDI_ENGINE__URL", fleet.database.url()), ("MUNDI_OBJECTS__URL", fleet.objects_url())];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value));
+        let config = Config::load(None, settings, &[]).unwrap();
+        let roles = NodeConfig { roles: [].into(), worker: WorkerId::new(99), ..NodeConfig::default() };
+        let node = Node::open_configured_as(&config, Programs::builtin(), roles).await.unwrap();
+        let universe = node.universe("default").unwrap();
+        Self { node, universe, began_ns: now_ns(), deaths: Vec::new(), gaps_ns: Vec::new(), events: 0 }
+    }
+
+    pub(crate) async fn sees_the_death_of(&mut self, worker: &Member) {
+        let held = self.universe.ops().list_leases(WorkerId::new(worker.worker), None, 1_000).await.unwrap();
+        self.deaths.push((now_ns(), held.items.into_iter().map(|(world, _)| world).collect()));
+    }
+
+    /// Waits until all is taken in, then holds the journals against what clients were told.
+    pub(crate) async fn settle(&mut self, ids: &BTreeMap<String, WorldId>, acknowledged: &Acknowledged) {
+        let looked = tokio::time::timeout(SETTLED, async {
+            loop {
+                match self.look(ids, acknowledged).await {
+                    Ok(()) => return,
+                    Err(Open::NotYet(_)) => tokio::time::sleep(Duration::from_millis(500)).await,
+                    Err(Open::Wrong(story)) => panic!("{story}"),
+                }
+            }
+        });
+        if looked.await.is_err() {
+            panic!("it does not settle: {:?}", self.look(ids, acknowledged).await);
+        }
+    }
+
+    async fn look(&mut self, ids: &BTreeMap<String, WorldId>, acknowledged: &Acknowledged) -> Result<(), Open> {
+        let (mut gaps_ns, mut events) = (Vec::new(), 0);
+        for (name, world) in ids {
+            let world = *world;
+            let records = self.records(world).await;
+            let journal = Journal::read(&records);
+            let told = acknowledged.iter().filter(|((of, _), _)| of == name);
+            journal.holds_what_was_told(name, told.map(|((_, client), counts)| (client, *counts)))?;
+            journal.answers_every_intent_once(name)?;
+            journal.goes_by_one_clock(name, self.began_ns, now_ns())?;
+            self.replays(name, world, &records).await?;
+            events += journal.puts.len();
+            for (died_ns, _) in self.deaths.iter().filter(|(_, held)| held.contains(&world)) {
+                gaps_ns.extend(journal.times_ns.iter().find(|at_ns| *at_ns > died_ns).map(|at_ns| at_ns - died_ns));
+            }
+        }
+        (self.gaps_ns, self.events) = (gaps_ns, events);
+        Ok(())
+    }
+
+    async fn records(&self, world: WorldId) -> Vec<Vec<u8>> {
+        let plane = self.node.plane();
+        let (engine, segments) = (&plane.engine, plane.segments.clone());
+        let history = History::open(engine, segments, self.universe.id(), world, Height::GENESIS).await.unwrap();
+        history.collect().await.unwrap().into_iter().map(|record| record.bytes.to_vec()).collect()
+    }
+
+    /// From its first record on it comes to the same outcomes, byte for byte, and where a restored host stands.
+    async fn replays(&self, name: &str, world: WorldId, records: &[Vec<u8>]) -> Result<(), Open> {
+        let mut objects = MemoryObjects::new();
+        for program in self.node.programs().values() {
+            objects.put(program.manifest.clone());
+            objects.put(program.program.clone());
+        }
+        let wrong = |error: String| Open::Wrong(format!("{name} does not replay: {error}"));
+        let registry = self.node.plane().registry.clone();
+        let replay = Replay::from_genesis(&objects, registry, &records[0]);
+        let mut replay = replay.map_err(|error| wrong(error.to_string()))?;
+        replay.run(&objects, &records[1..], None).map_err(|error| wrong(error.to_string()))?;
+        let replayed = replay.finish().map_err(|error| wrong(error.to_string()))?;
+        let fence = Fence { universe: self.universe.id(), world, epoch: Epoch::INITIAL };
+        let host = WorldHost::restore(self.node.plane().clone(), fence).await.unwrap();
+        if host.head() != replayed.head() {
+            return Err(Open::NotYet(format!("{name} still grows")));
+        }
+        if host.chain() != replayed.chain() {
+            return Err(wrong("a restored host stands elsewhere".to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn report(mut self, lease: Duration) {
+        self.gaps_ns.sort_unstable();
+        let (gaps, deaths) = (&self.gaps_ns, self.deaths.len());
+        let at = |share: usize| gaps.get(gaps.len().saturating_sub(1) * share / 100).map_or(0, |gap| gap / 1_000_000);
+        println!("{} events, {deaths} kills of world workers that held {} worlds", self.events, gaps.len());
+        println!("from kill to next turn: p50 {} ms, p99 {} ms; the lease is {} ms", at(50), at(99), lease.as_millis());
+        assert!(self.events > 100 && deaths > 0, "this proves nothing");
+    }
+}
+
+/// Why it is not over.
+#[derive(Debug)]
+enum Open {
+    NotYet(#[expect(dead_code, reason = "shown when it never ends")] String),
+    Wrong(String),
+}
+
+/// What a journal says, in its order.
+#[derive(Default)]
+struct Journal {
+    /// Client and number of each `put`.
+    puts: Vec<(String, u64)>,
+    /// Effects and timers, with when they are due, and how often they were answered.
+    intents: BTreeMap<String, (Option<u64>, u32)>,
+    early: Vec<String>,
+    times_ns: Vec<u64>,
+}
+
+impl Journal {
+    fn read(records: &[Vec<u8>]) -> Self {
+        let mut journal = Self::default();
+        for bytes in records {
+            match cbor::decode::<Record>(bytes).unwrap().body {
+                Body::Ingress(ingress) => {
+                    journal.times_ns.push(ingress.stamps.now_ns);
+                    journal.take(&ingress.item.input, ingress.item.origin.enqueued_at_ns);
+                }
+                Body::Intent(intent) => {
+                    let due_ns = (intent.kind == intents::TIMER_SET).then(|| due_ns(&intent.params));
+                    journal.intents.insert(intent.hash.to_string(), (due_ns, 0));
+                }
+                _ => {}
+            }
+        }
+        journal
+    }
+
+    fn take(&mut self, input: &Input, enqueued_at_ns: u64) {
+        match input {
+            Input::Event { schema, value, .. } if schema == "put" => {
+                let Value::Map(fields) = cbor::decode(inline(value)).unwrap() else { panic!("a put is an object") };
+                match (&fields["key"], &fields["value"]) {
+                    (Value::Text(client), Value::Integer(number)) => {
+                        self.puts.push((client.clone(), u64::try_from(*number).unwrap()));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            Input::Receipt(receipt) => self.answer(receipt.intent.to_string(), None),
+            Input::TimerFired { timer, .. } => self.answer(timer.to_string(), Some(enqueued_at_ns)),
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, intent: String, fired_ns: Option<u64>) {
+        let entry = self.intents.entry(intent.clone()).or_default();
+        entry.1 += 1;
+        if entry.0.zip(fired_ns).is_some_and(|(due_ns, fired_ns)| fired_ns < due_ns) {
+            self.early.push(intent);
+        }
+    }
+
+    fn holds_what_was_told<'a>(
+        &self,
+        world: &str,
+        told: impl Iterator<Item = (&'a String, (u64, u64))>,
+    ) -> Result<(), Open> {
+        for (client, (acknowledged, unheard)) in told {
+            let numbers: Vec<u64> =
+                self.puts.iter().filter(|(of, _)| of == client).map(|(_, number)| *number).collect();
+            let count = numbers.len() as u64;
+            let expected: Vec<u64> = (0..count).collect();
+            if numbers != expected || count > acknowledged + unheard {
+                return Err(Open::Wrong(format!(
+                    "{world}: {client} sent 0 to {acknowledged}, and journaled are {numbers:?}"
+                )));
+            }
+            if count < acknowledged {
+                return Err(Open::NotYet(format!(
+                    "{world}: of {client}'s {acknowledged} events {count} are journaled"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn answers_every_intent_once(&self, world: &str) -> Result<(), Open> {
+        if let Some(intent) = self.early.first() {
+            return Err(Open::Wrong(format!("{world}: timer {intent} fired early")));
+        }
+        for (intent, (_, answers)) in &self.intents {
+            match answers {
+                0 => return Err(Open::NotYet(format!("{world}: {intent} is not answered"))),
+                1 => {}
+                more => return Err(Open::Wrong(format!("{world}: {intent} was answered {more} times"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Workers whose clocks are a minute off stamp with the database's.
+    fn goes_by_one_clock(&self, world: &str, began_ns: u64, now_ns: u64) -> Result<(), Open> {
+        let stands = began_ns - CLOCK_TOLERANCE_NS..now_ns + CLOCK_TOLERANCE_NS;
+        match self.times_ns.iter().find(|at_ns| !stands.contains(at_ns)) {
+            None => Ok(()),
+            Some(at_ns) => Err(Open::Wrong(format!("{world}: a record of {at_ns}, between {began_ns} and {now_ns}"))),
+        }
+    }
+}
+
+fn inline(payload: &Payload) -> &[u8] {
+    let Payload::Inline(bytes) = payload else { panic!("they are small") };
+    bytes
+}
+
+fn due_ns(params: &Payload) -> u64 {
+    cbor::decode::<TimerSet>(inline(params)).unwrap().due_ns
+}

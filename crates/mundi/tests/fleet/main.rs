@@ -1,0 +1,120 @@
+//! A fleet of real processes on one database, under load, while everything around it goes wrong.
+//!
+//! Takes about half a minute; `cargo xtask failover` runs it with 300 worlds for ten minutes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod checks;
+mod load;
+mod member;
+#[path = "../../../engine/tests/support/proxy.rs"]
+mod proxy;
+
+use checks::Witness;
+use load::Load;
+use member::{Fleet, Member};
+use proxy::{Act, Proxy};
+use std::time::{Duration, Instant};
+
+/// The term of a lease in this test.
+const LEASE: Duration = Duration::from_secs(3);
+/// A process that is stopped or cut off for so long has lost its worlds.
+const PAST_THE_LEASE: Duration = Duration::from_secs(6);
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// What goes wrong, one after the other, over and over.
+#[derive(Debug, Clone, Copy)]
+enum Trouble {
+    KillAWorldWorker,
+    StopOnePastItsLease,
+    RestartTheDatabase,
+    CutOneOff,
+    KillAnAdapter,
+    KillTheTimer,
+    KillAnApi,
+    DrainOne,
+}
+
+const TROUBLES: [Trouble; 8] = [
+    Trouble::KillAWorldWorker,
+    Trouble::StopOnePastItsLease,
+    Trouble::RestartTheDatabase,
+    Trouble::CutOneOff,
+    Trouble::KillAnAdapter,
+    Trouble::KillTheTimer,
+    Trouble::KillAnApi,
+    Trouble::DrainOne,
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "it lasts a time of the wall")]
+async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
+    let (seconds, worlds) = (setting("MUNDI_FAILOVER_SECONDS", 25), setting("MUNDI_FAILOVER_WORLDS", 24));
+    let fleet = Fleet::start(LEASE);
+    let line = Proxy::to(fleet.database.port()).await;
+    let minute_ms = 60_000;
+    // One world worker is a minute ahead, one a minute behind, one behind a line that can be cut; the timer is ahead.
+    let mut workers = [
+        fleet.member("world,orchestrator").skewed(minute_ms),
+        fleet.member("world,orchestrator").skewed(-minute_ms),
+        fleet.member("world").through(&line.url()),
+    ];
+    let mut adapters = [fleet.member("adapter"), fleet.member("adapter")];
+    let mut timer = fleet.member("timer").skewed(minute_ms);
+    let mut apis = [fleet.member("api"), fleet.member("api")];
+    let members = workers.iter_mut().chain(&mut adapters).chain([&mut timer]).chain(&mut apis);
+    members.for_each(|member| fleet.launch(member));
+    let mut witness = Witness::new(&fleet).await;
+    let mut load = Load::start(&apis, worlds).await;
+
+    let (end, mut round) = (Instant::now() + Duration::from_secs(seconds), 0);
+    while Instant::now() < end || round < TROUBLES.len() {
+        let (trouble, one) = (TROUBLES[round % TROUBLES.len()], (round / TROUBLES.len()) % 2);
+        eprintln!("{trouble:?}");
+        match trouble {
+            Trouble::KillAWorldWorker => {
+                witness.sees_the_death_of(&workers[one]).await;
+                workers[one].kill();
+                fleet.launch(&mut workers[one]);
+            }
+            Trouble::StopOnePastItsLease => {
+                workers[1 - one].signal("-STOP");
+                tokio::time::sleep(PAST_THE_LEASE).await;
+                workers[1 - one].signal("-CONT"); // a zombie: whatever it still wants to write is fenced
+            }
+            Trouble::RestartTheDatabase => {
+                fleet.database.down(if one == 0 { "fast" } else { "immediate" });
+                fleet.database.up();
+            }
+            Trouble::CutOneOff => {
+                line.decide(|_| Act::Hold);
+                tokio::time::sleep(PAST_THE_LEASE).await;
+                line.decide(|_| Act::Pass);
+                line.cut();
+            }
+            Trouble::KillAnAdapter => restart(&fleet, &mut adapters[one]),
+            Trouble::KillTheTimer => restart(&fleet, &mut timer),
+            Trouble::KillAnApi => {
+                restart(&fleet, &mut apis[one]);
+                load.moved(&apis);
+            }
+            Trouble::DrainOne => {
+                workers[one].drain().await;
+                fleet.launch(&mut workers[one]);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        round += 1;
+    }
+    let acknowledged = load.stop().await;
+    witness.settle(&load.ids, &acknowledged).await;
+    witness.report(LEASE);
+}
+
+fn restart(fleet: &Fleet, member: &mut Member) {
+    member.kill();
+    fleet.launch(member);
+}

@@ -1,0 +1,225 @@
+//! Bringing a bundle into a universe.
+//!
+//! It is proven first. Then its objects are stored, its records become segments, and one transaction makes the world
+//! appear. What was exported stays byte for byte what it was; one record is added, a fork genesis that says where the
+//! world came to, under which id, and what became of its open effects. Its inbox begins empty.
+
+use super::{Bundle, Proof, export::NodePlane, format::Packed, open::Item};
+use crate::{
+    KernelSnapshots, Plane, RuntimeError,
+    lifecycle::{inherited_effects, inherited_timers},
+    snapshots::store_cells,
+};
+use bytes::Bytes;
+use futures_util::{future::try_join_all, stream};
+use mundi_engine::Engine;
+use mundi_kernel::{
+    fork::{ForkRequest, arrive},
+    snapshot::KernelSnapshot,
+};
+use mundi_model::{
+    Code, Coded, Hash, Height, UniverseId, WorldId,
+    record::{Body, EffectPolicy, Record},
+};
+use mundi_store::{
+    StoreError,
+    blobs::PutStream,
+    keyspace::segment::SegmentRecord,
+    protocol::{DescribeWorld, ImportWorld, WorldCreated, WorldError, import_world},
+    segments::{SegmentBuilder, object_path},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io::{Read, Seek},
+};
+
+/// Puts that are under way at a time: they share a sync.
+const PUTS_MAX: usize = 64;
+
+/// How a bundle is brought in.
+#[derive(Debug, Clone, Copy)]
+pub struct ImportRequest {
+    pub universe: UniverseId,
+    /// The id that it shall have; its own if nothing is said.
+    pub world: Option<WorldId>,
+    /// Whether its open effects are carried out here (`Live`), or forgotten (`Suppress`).
+    pub policy: EffectPolicy,
+    pub now_ns: u64,
+}
+
+/// A world that has arrived.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    pub world: WorldId,
+    /// Every record below is as it was exported; the one at this height says how it came.
+    pub arrived_at: Height,
+    pub proof: Proof,
+}
+
+/// Brings in a bundle that is proven.
+pub async fn import<E: Engine, R: Read + Seek + Send>(
+    plane: &NodePlane<E>,
+    bundle: &Bundle<R>,
+    proof: Proof,
+    request: ImportRequest,
+) -> Result<Imported, RuntimeError> {
+    let ImportRequest { universe, policy, now_ns, .. } = request;
+    let world = request.world.unwrap_or(bundle.header().world);
+    refuse_taken(plane, universe, world).await?;
+    let parent = KernelSnapshot::from_bytes(&proof.from_genesis.state.bytes)?;
+    let fork = arrive(&parent, universe, ForkRequest { child: world, policy, now_ns });
+    store_objects(plane, universe, bundle).await?;
+    let state = &proof.from_genesis.state;
+    let own = state.note.snapshot;
+    store_cells(plane, universe, state.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
+    let effects = match policy {
+        EffectPolicy::Live => inherited_effects(plane, universe, &fork, now_ns).await?,
+        EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
+    };
+    let head = bundle.header().head;
+    let import = ImportWorld {
+        universe,
+        world,
+        segments: store_segments(plane, universe, world, bundle).await?,
+        manifests: bundle.manifests().to_vec(),
+        snapshots: bundle.snapshots().to_vec(),
+        arrival: Record { height: head, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) },
+        snapshot: Bytes::from_owner(fork.bytes.clone()),
+        own_from: if world == bundle.header().world { bundle.header().own_from() } else { head },
+        effects,
+        timers: inherited_timers(&fork, now_ns),
+        now_ns,
+    };
+    let created = import_world(&plane.engine, &**plane.clock(), &plane.blobs, &KernelSnapshots, &import).await?;
+    debug_assert!(matches!(created, WorldCreated::Now | WorldCreated::Before));
+    tracing::info!(%world, %head, "a world arrived");
+    Ok(Imported { world, arrived_at: head, proof })
+}
+
+/// Before anything is stored, though the transaction at the end asks again.
+async fn refuse_taken<E: Engine>(
+    plane: &NodePlane<E>,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<(), RuntimeError> {
+    match plane.run(&DescribeWorld { universe, world }).await {
+        Err(error) if error.code() == Code::WorldNotFound => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err(WorldError::Exists(world).into()),
+    }
+}
+
+/// Stores all objects in the order of the file, in which none comes before what it refers to.
+async fn store_objects<E: Engine, R: Read + Seek + Send>(
+    plane: &NodePlane<E>,
+    universe: UniverseId,
+    bundle: &Bundle<R>,
+) -> Result<(), RuntimeError> {
+    let (mut mark, mut waiting) = (bundle.first_object(), Vec::new());
+    while let Some((items, next)) = bundle.objects_at(mark)? {
+        mark = next;
+        for item in items {
+            match item {
+                Item::Small(object) => {
+                    let hash = Hash::of(&object.bytes);
+                    let depends = |(before, _): &(Hash, Packed)| object.refs.contains(before);
+                    if waiting.len() == PUTS_MAX || waiting.iter().any(depends) {
+                        put_all(plane, universe, &mut waiting).await?;
+                    }
+                    waiting.push((hash, object));
+                }
+                Item::Large(large) => {
+                    put_all(plane, universe, &mut waiting).await?;
+                    let put = PutStream { stated: Some(large.hash), refs: large.refs.into_iter().collect() };
+                    let parts = Parts { bundle, mark, left: large.size, ready: VecDeque::new() };
+                    let pieces = stream::unfold(parts, |mut parts| async move { Some((parts.next()?, parts)) });
+                    plane.blobs.put_stream(universe, Box::pin(pieces), put).await?;
+                }
+                // Read by the object that they are parts of.
+                Item::Part(_) => {}
+            }
+        }
+    }
+    put_all(plane, universe, &mut waiting).await
+}
+
+async fn put_all<E: Engine>(
+    plane: &NodePlane<E>,
+    universe: UniverseId,
+    waiting: &mut Vec<(Hash, Packed)>,
+) -> Result<(), RuntimeError> {
+    let puts = std::mem::take(waiting).into_iter().map(|(hash, Packed { refs, bytes })| async move {
+        let refs: BTreeSet<Hash> = refs.into_iter().collect();
+        plane.blobs.put_expecting(universe, hash, bytes.into(), &refs).await
+    });
+    try_join_all(puts).await?;
+    Ok(())
+}
+
+/// The parts of a large object, one after the other.
+struct Parts<'a, R> {
+    bundle: &'a Bundle<R>,
+    mark: super::frames::Mark,
+    left: u64,
+    ready: VecDeque<Bytes>,
+}
+
+impl<R: Read + Seek> Parts<'_, R> {
+    fn next(&mut self) -> Option<Result<Bytes, String>> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.ready.is_empty() {
+            match self.bundle.objects_at(self.mark) {
+                Ok(Some((items, next))) => {
+                    self.mark = next;
+                    let part = |item| if let Item::Part(bytes) = item { Some(Bytes::from(bytes)) } else { None };
+                    self.ready.extend(items.into_iter().filter_map(part));
+                }
+                Ok(None) => {}
+                Err(error) => return Some(Err(error.to_string())),
+            }
+        }
+        let Some(part) = self.ready.pop_front() else { return Some(Err("its parts end too early".to_owned())) };
+        self.left = self.left.saturating_sub(part.len() as u64);
+        Some(Ok(part))
+    }
+}
+
+/// Writes the records as segments of the world that arrives.
+async fn store_segments<E: Engine, R: Read + Seek + Send>(
+    plane: &NodePlane<E>,
+    universe: UniverseId,
+    world: WorldId,
+    bundle: &Bundle<R>,
+) -> Result<Vec<SegmentRecord>, RuntimeError> {
+    let mut segments = Vec::new();
+    let mut builder = SegmentBuilder::new(universe, world, Height::GENESIS);
+    let mut mark = bundle.first_record();
+    while let Some((records, next)) = bundle.records_at(mark)? {
+        mark = next;
+        for (_, bytes) in records {
+            builder.push(&bytes).map_err(StoreError::from)?;
+            if builder.is_full() {
+                let next = SegmentBuilder::new(universe, world, builder.next());
+                segments.push(store_segment(plane, (universe, world), std::mem::replace(&mut builder, next)).await?);
+            }
+        }
+    }
+    if builder.next() > segments.last().map_or(Height::GENESIS, |segment: &SegmentRecord| segment.end) {
+        segments.push(store_segment(plane, (universe, world), builder).await?);
+    }
+    Ok(segments)
+}
+
+async fn store_segment<E: Engine>(
+    plane: &NodePlane<E>,
+    (universe, world): (UniverseId, WorldId),
+    builder: SegmentBuilder,
+) -> Result<SegmentRecord, RuntimeError> {
+    let built = builder.finish().map_err(StoreError::from)?;
+    let path = object_path(universe, world, built.record.start, built.record.end);
+    let put = plane.blobs.objects().put(&path, built.object).await;
+    put.map_err(|error| StoreError::from(mundi_store::segments::SegmentError::from(error)))?;
+    Ok(built.record)
+}

@@ -1,0 +1,327 @@
+//! Reading a bundle from any place that can be read twice: once to check every byte, then what is asked for.
+
+use super::{
+    BundleError,
+    format::{End, FORMAT, Header, Kind, Large, Packed, Sealed},
+    frames::{Frame, FrameReader, Mark},
+};
+use mundi_kernel::{LoadError, Objects};
+use mundi_model::{
+    Hash, Hasher, Height, cbor, limits,
+    record::{Body, Record, SnapshotNote},
+};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    io::{Read, Seek, SeekFrom},
+    sync::Arc,
+};
+
+/// A bundle of which every frame, every object and every link of the chain was checked. Whether the history replays is
+/// another question: [`Bundle::verify`].
+pub struct Bundle<R> {
+    source: Mutex<Source<R>>,
+    header: Header,
+    notes: Vec<SnapshotNote>,
+    objects: BTreeMap<Hash, Place>,
+    object_bytes: u64,
+    /// From which height on which manifest holds.
+    manifests: Vec<(Height, Hash)>,
+    /// Where the first object is, and where the first record.
+    first_object: Mark,
+    first_record: Mark,
+}
+
+struct Source<R> {
+    read: R,
+    /// The frame of small objects that was read last: neighbours are asked for together.
+    last: Option<(u64, Vec<Packed>)>,
+}
+
+/// Where an object stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    frame: Mark,
+    /// Its place in the frame; `None` for a large one, whose parts follow.
+    index: Option<u32>,
+}
+
+/// An object as it is read from the front.
+pub(super) enum Item {
+    Small(Packed),
+    Large(Large),
+    Part(Vec<u8>),
+}
+
+impl<R: Read + Seek> Bundle<R> {
+    /// Reads all of it once.
+    pub fn open(mut source: R) -> Result<Self, BundleError> {
+        let unreadable = |error: std::io::Error| BundleError::Unreadable { offset: 0, cause: error.to_string() };
+        source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+        let mut reader = FrameReader::new(std::io::BufReader::with_capacity(1 << 16, &mut source))?;
+        let frame = reader.next()?;
+        let header: Header = expect(&frame, Kind::Header)?;
+        if header.format != FORMAT {
+            return Err(BundleError::Format { found: header.format, known: FORMAT });
+        }
+        let first_object = reader.mark();
+        let (objects, object_bytes, snapshots) = read_objects(&mut reader)?;
+        let notes: Vec<SnapshotNote> = expect(&snapshots, Kind::Snapshots)?;
+        let first_record = reader.mark();
+        let (records, end) = read_records(&mut reader, &header)?;
+        let said: End = expect(&end, Kind::End)?;
+        let is = End { objects: objects.len() as u64, object_bytes, records: records.count };
+        let wrong = |what: &str| BundleError::Frame { offset: end.offset, what: what.to_owned() };
+        if said != is {
+            return Err(wrong("it counts other things than there are"));
+        }
+        if !reader.at_end()? {
+            return Err(wrong("something follows it"));
+        }
+        if !notes.is_sorted_by(|a, b| a.height < b.height) || notes.len() > limits::BUNDLE_SNAPSHOTS_MAX {
+            return Err(BundleError::Frame { offset: snapshots.offset, what: "its snapshots are out of order".into() });
+        }
+        drop(reader);
+        Ok(Self {
+            source: Mutex::new(Source { read: source, last: None }),
+            header,
+            notes,
+            objects,
+            object_bytes,
+            manifests: records.manifests,
+            first_object,
+            first_record,
+        })
+    }
+
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub fn snapshots(&self) -> &[SnapshotNote] {
+        &self.notes
+    }
+
+    pub fn objects(&self) -> u64 {
+        self.objects.len() as u64
+    }
+
+    pub fn object_bytes(&self) -> u64 {
+        self.object_bytes
+    }
+
+    pub(super) fn manifests(&self) -> &[(Height, Hash)] {
+        &self.manifests
+    }
+
+    /// The records from a height on, frame by frame. They were checked; they are checked again, because a file may change.
+    pub(super) fn for_each_record(
+        &self,
+        mut each: impl FnMut(Height, Vec<u8>) -> Result<(), BundleError>,
+    ) -> Result<(), BundleError> {
+        let mut mark = self.first_record;
+        while let Some((records, next)) = self.records_at(mark)? {
+            mark = next;
+            records.into_iter().try_for_each(|(height, bytes)| each(height, bytes))?;
+        }
+        Ok(())
+    }
+
+    /// The mark of the first frame of records.
+    pub(super) fn first_record(&self) -> Mark {
+        self.first_record
+    }
+
+    /// The records of one frame, and where the next frame begins; `None` at the end.
+    #[expect(clippy::type_complexity, reason = "a page and the mark behind it")]
+    pub(super) fn records_at(&self, mark: Mark) -> Result<Option<(Vec<(Height, Vec<u8>)>, Mark)>, BundleError> {
+        let (frame, next) = self.frame_at(mark)?;
+        if frame.kind != Kind::Records {
+            return Ok(None);
+        }
+        let sealed: Vec<Sealed> = expect(&frame, Kind::Records)?;
+        let heights = (frame.first..).map(Height::new);
+        Ok(Some((heights.zip(sealed).map(|(height, Sealed(bytes))| (height, bytes)).collect(), next)))
+    }
+
+    pub(super) fn first_object(&self) -> Mark {
+        self.first_object
+    }
+
+    /// What one frame of objects holds, and where the next frame begins; `None` when there are no more.
+    pub(super) fn objects_at(&self, mark: Mark) -> Result<Option<(Vec<Item>, Mark)>, BundleError> {
+        let (frame, next) = self.frame_at(mark)?;
+        let items = match frame.kind {
+            Kind::Objects => expect::<Vec<Packed>>(&frame, Kind::Objects)?.into_iter().map(Item::Small).collect(),
+            Kind::Large => vec![Item::Large(expect(&frame, Kind::Large)?)],
+            Kind::Part => vec![Item::Part(frame.raw)],
+            _ => return Ok(None),
+        };
+        Ok(Some((items, next)))
+    }
+
+    fn frame_at(&self, mark: Mark) -> Result<(Frame, Mark), BundleError> {
+        let source = &mut self.source.lock().read;
+        let unreadable =
+            |error: std::io::Error| BundleError::Unreadable { offset: mark.offset, cause: error.to_string() };
+        source.seek(SeekFrom::Start(mark.offset)).map_err(unreadable)?;
+        let mut reader = FrameReader::resume(source, mark);
+        let frame = reader.next()?;
+        let next = reader.mark();
+        Ok((frame, next))
+    }
+
+    fn load_small(&self, mark: Mark, index: u32) -> Result<Option<Vec<u8>>, BundleError> {
+        let index = index as usize;
+        let bytes_of = |objects: &[Packed]| objects.get(index).map(|object| object.bytes.clone());
+        if let Some((offset, objects)) = &self.source.lock().last
+            && *offset == mark.offset
+        {
+            return Ok(bytes_of(objects));
+        }
+        let (frame, _) = self.frame_at(mark)?;
+        let objects: Vec<Packed> = expect(&frame, Kind::Objects)?;
+        let bytes = bytes_of(&objects);
+        self.source.lock().last = Some((mark.offset, objects));
+        Ok(bytes)
+    }
+
+    fn load_large(&self, mark: Mark) -> Result<Option<Vec<u8>>, BundleError> {
+        let (frame, mut next) = self.frame_at(mark)?;
+        let Large { size, .. } = expect(&frame, Kind::Large)?;
+        if size > limits::BLOB_WHOLE_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < size {
+            let (part, after) = self.frame_at(next)?;
+            bytes.extend_from_slice(&part.raw);
+            next = after;
+        }
+        Ok(Some(bytes))
+    }
+}
+
+impl<R: Read + Seek> Objects for Bundle<R> {
+    fn load(&self, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
+        let place = self.objects.get(hash).ok_or(LoadError::Missing(*hash))?;
+        let bytes = match place.index {
+            Some(index) => self.load_small(place.frame, index),
+            None => self.load_large(place.frame),
+        };
+        let bytes = bytes.map_err(|error| LoadError::Corrupt { hash: *hash, why: error.to_string() })?;
+        bytes.map(Arc::from).ok_or(LoadError::Missing(*hash))
+    }
+
+    fn contains(&self, hash: &Hash) -> Result<bool, LoadError> {
+        Ok(self.objects.contains_key(hash))
+    }
+}
+
+fn expect<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
+    frame: &Frame,
+    kind: Kind,
+) -> Result<T, BundleError> {
+    let wrong = |what: String| BundleError::Frame { offset: frame.offset, what };
+    if frame.kind != kind {
+        return Err(wrong(format!("it holds {:?} where {kind:?} belong", frame.kind)));
+    }
+    cbor::decode(&frame.raw).map_err(|error| wrong(error.to_string()))
+}
+
+/// Checks all objects; returns where each is, and the frame that follows them.
+fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(BTreeMap<Hash, Place>, u64, Frame), BundleError> {
+    let (mut objects, mut bytes) = (BTreeMap::new(), 0);
+    loop {
+        let mark = reader.mark();
+        let frame = reader.next()?;
+        let wrong = |what: String| BundleError::Frame { offset: frame.offset, what };
+        let known =
+            |objects: &BTreeMap<Hash, Place>, refs: &[Hash]| match refs.iter().find(|hash| !objects.contains_key(hash))
+            {
+                Some(hash) => Err(wrong(format!("an object refers to {hash}, which does not stand before it"))),
+                None => Ok(()),
+            };
+        match frame.kind {
+            Kind::Objects => {
+                let packed: Vec<Packed> = expect(&frame, Kind::Objects)?;
+                for (index, object) in (0u32..).zip(packed) {
+                    known(&objects, &object.refs)?;
+                    bytes += object.bytes.len() as u64;
+                    objects.insert(Hash::of(&object.bytes), Place { frame: mark, index: Some(index) });
+                }
+            }
+            Kind::Large => {
+                let large: Large = expect(&frame, Kind::Large)?;
+                known(&objects, &large.refs)?;
+                let (mut hasher, mut read) = (Hasher::new(), 0u64);
+                while read < large.size {
+                    let part = reader.next()?;
+                    if part.kind != Kind::Part || part.raw.is_empty() {
+                        return Err(wrong(format!("a part of {} is missing", large.hash)));
+                    }
+                    hasher.update(&part.raw);
+                    read += part.raw.len() as u64;
+                }
+                if hasher.finish() != large.hash || read != large.size {
+                    return Err(wrong(format!("the bytes of {} are others", large.hash)));
+                }
+                bytes += large.size;
+                objects.insert(large.hash, Place { frame: mark, index: None });
+            }
+            _ => return Ok((objects, bytes, frame)),
+        }
+    }
+}
+
+struct Records {
+    count: u64,
+    manifests: Vec<(Height, Hash)>,
+}
+
+/// Checks that the records are contiguous and chained up to the head; returns the frame that follows them.
+fn read_records<R: Read>(reader: &mut FrameReader<R>, header: &Header) -> Result<(Records, Frame), BundleError> {
+    let mut records = Records { count: 0, manifests: Vec::new() };
+    let (mut next, mut chain, mut lineage) = (Height::GENESIS, Record::CHAIN_START, header.lineage.iter());
+    loop {
+        let frame = reader.next()?;
+        if frame.kind != Kind::Records {
+            if (next, chain) != (header.head, header.chain) {
+                let what = format!("the records end before it with {chain}, and the header says {}", header.chain);
+                return Err(BundleError::Record { height: next.min(header.head), what });
+            }
+            return Ok((records, frame));
+        }
+        let sealed: Vec<Sealed> = expect(&frame, Kind::Records)?;
+        if frame.first != next.get() || sealed.len() != frame.count as usize {
+            let what = format!("the frame says {} records from {} on", frame.count, frame.first);
+            return Err(BundleError::Record { height: next, what });
+        }
+        for Sealed(bytes) in sealed {
+            let wrong = |what: String| BundleError::Record { height: next, what };
+            let record: Record = cbor::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+            if (record.height, record.prev) != (next, chain) {
+                return Err(wrong(format!("it does not follow {chain} at {next}")));
+            }
+            let begins = match &record.body {
+                Body::Genesis(genesis) => {
+                    records.manifests.push((next, genesis.manifest));
+                    Some(genesis.world)
+                }
+                Body::ForkGenesis(fork) => Some(fork.world),
+                Body::ManifestChange(change) => {
+                    records.manifests.push((next.next(), change.to));
+                    None
+                }
+                _ => None,
+            };
+            if let Some(world) = begins
+                && lineage.next().map(|ancestor| (ancestor.world, ancestor.from)) != Some((world, next))
+            {
+                return Err(wrong("the header tells of another lineage".to_owned()));
+            }
+            (next, chain) = (next.next(), Hash::of(&bytes));
+            records.count += 1;
+        }
+    }
+}

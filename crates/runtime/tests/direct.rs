@@ -1,0 +1,191 @@
+//! Items that a world takes without an inbox entry: one commit, the order of the inbox, and nothing lost or doubled.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_engine::{Engine, RangeRead, Transaction};
+use mundi_model::{
+    Code, Coded, InboxSeq, WorkerId,
+    record::{Body, Input, Payload, Record, ReplyOutcome},
+};
+use mundi_runtime::{
+    Spawn,
+    calls::Calls,
+    metrics::Metrics,
+    ops::Ops,
+    testing::{Node, Rig, TestPlane, call, script_event},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    keyspace::inbox_entry,
+    testing::{Trouble, world_id},
+};
+use std::{sync::Arc, time::Duration};
+
+const WAIT: Duration = Duration::from_secs(5);
+
+struct Held {
+    rig: Rig,
+    node: Node,
+    worker: WorldWorker<TestPlane>,
+    /// Beside the worker.
+    near: Ops<TestPlane>,
+    /// In another process.
+    far: Ops<TestPlane>,
+}
+
+/// A worker that holds the world 0, which has taken one script.
+fn held(seed: u64) -> Held {
+    let rig = Rig::new(seed);
+    let creating = rig.clone();
+    rig.executor.block_on(async move { creating.create(world_id(0)).await.unwrap() });
+    let (node, calls) = (rig.executor.node(), Calls::default());
+    let config = WorkerConfig::new(rig.universe, WorkerId::new(1).unwrap());
+    let worker = WorldWorker::start(rig.on(&node), config, calls.clone(), Arc::new(Metrics::default()));
+    let near = Ops::new(rig.plane.clone(), rig.universe, calls).beside(worker.clone());
+    let far = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let sending = rig.clone();
+    rig.executor.block_on(async move { sending.send(world_id(0), vec![script_event("add n")]).await.unwrap() });
+    rig.executor.run_for(Duration::from_millis(50));
+    assert!(worker.holds(world_id(0)));
+    Held { rig, node, worker, near, far }
+}
+
+impl Held {
+    /// The places of the events in the journal, in its order.
+    fn journaled(&self) -> Vec<InboxSeq> {
+        let rig = self.rig.clone();
+        let records = self.rig.executor.block_on(async move { rig.journal(world_id(0)).await.unwrap() });
+        let ingress = |bytes: &bytes::Bytes| match mundi_model::cbor::decode::<Record>(bytes).unwrap().body {
+            Body::Ingress(ingress) if matches!(ingress.item.input, Input::Event { .. }) => Some(ingress.seq),
+            _ => None,
+        };
+        records.iter().filter_map(ingress).collect()
+    }
+
+    fn inbox_entries(&self) -> usize {
+        let rig = self.rig.clone();
+        self.rig.executor.block_on(async move {
+            let mut tx = rig.plane.engine.begin().await.unwrap();
+            let span = inbox_entry::after(rig.universe, world_id(0), None);
+            let read = RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 100);
+            tx.range(read).await.unwrap().items.len()
+        })
+    }
+}
+
+fn text(outcome: ReplyOutcome) -> Vec<u8> {
+    let ReplyOutcome::Ok(Payload::Inline(bytes)) = outcome else { panic!("{outcome:?}") };
+    bytes
+}
+
+#[test]
+fn a_call_beside_the_worker_is_one_commit_and_its_reply_can_be_had_again() {
+    let held = held(1);
+    let (entries, near) = (held.inbox_entries(), held.near.clone());
+    let commits = held.rig.plane.engine.counts().commits;
+    let (seq, reply) = held
+        .rig
+        .executor
+        .block_on(async move { near.begin_call(world_id(0), call("reply hello").item, None).await.unwrap() });
+    assert_eq!(text(reply.expect("the turn that took it has replied")), b"hello");
+    // The turn reads in one transaction and writes in another; only the second one counts as a commit of the engine.
+    assert_eq!(held.rig.plane.engine.counts().commits - commits, 2);
+    assert!(seq.is_direct());
+    assert_eq!(held.inbox_entries(), entries, "it never stood in the inbox");
+    let far = held.far.clone();
+    let again = held.rig.executor.block_on(async move { far.reply(world_id(0), seq, WAIT).await.unwrap() });
+    assert_eq!(text(again), b"hello");
+}
+
+#[test]
+fn both_ways_in_keep_one_order() {
+    for seed in 0..40 {
+        let held = held(seed);
+        let (near, far) = (held.near.clone(), held.far.clone());
+        let acknowledged = held.rig.executor.block_on(async move {
+            let mut places = Vec::new();
+            for n in 0..12u64 {
+                let ops = if (seed + n * n) % 3 == 0 { &far } else { &near };
+                places.push(ops.enqueue_ingress(world_id(0), call("add n").item, None).await.unwrap().seq);
+            }
+            places
+        });
+        held.rig.executor.run_for(WAIT);
+        assert!(acknowledged.is_sorted(), "who is acknowledged first stands first");
+        assert_eq!(held.journaled()[1..], acknowledged[..]);
+    }
+}
+
+#[test]
+fn a_paused_world_keeps_what_comes_in_its_inbox() {
+    let held = held(3);
+    let near = held.near.clone();
+    let seq = held.rig.executor.block_on(async move {
+        near.world_pause(world_id(0)).await.unwrap();
+        near.enqueue_ingress(world_id(0), call("add n").item, None).await.unwrap().seq
+    });
+    assert!(!seq.is_direct());
+    assert_eq!(held.journaled().len(), 1);
+    let near = held.near.clone();
+    held.rig.executor.block_on(async move { near.world_resume(world_id(0)).await.unwrap() });
+    held.rig.executor.run_for(WAIT);
+    assert_eq!(held.journaled()[1..], [seq]);
+}
+
+#[test]
+fn an_archived_world_takes_nothing_although_it_is_still_held() {
+    let held = held(4);
+    let near = held.near.clone();
+    let refused = held.rig.executor.block_on(async move {
+        near.world_archive(world_id(0)).await.unwrap();
+        near.enqueue_ingress(world_id(0), call("add n").item, None).await.unwrap_err()
+    });
+    assert_eq!(refused.code(), Code::WorldArchived);
+    assert_eq!(held.journaled().len(), 1);
+}
+
+#[test]
+fn a_worker_that_dies_leaves_each_item_taken_once_or_not_at_all() {
+    for polls in 0..120 {
+        let held = held(polls);
+        let near = held.near.clone();
+        let (told, outcome) = futures_channel::oneshot::channel();
+        held.rig.executor.node().spawn(Box::pin(async move {
+            drop(told.send(near.enqueue_ingress(world_id(0), call("add n").item, None).await));
+        }));
+        for _ in 0..polls {
+            held.rig.executor.poll_one();
+        }
+        held.node.crash();
+        held.worker.stop();
+        held.rig.executor.run_for(WAIT);
+        let outcome = held.rig.executor.block_on(outcome).unwrap();
+        let second = held.rig.executor.node();
+        let config = WorkerConfig::new(held.rig.universe, WorkerId::new(2).unwrap());
+        let _other = WorldWorker::start(held.rig.on(&second), config, Calls::default(), Arc::new(Metrics::default()));
+        held.rig.executor.run_for(Duration::from_secs(60));
+        let journaled = held.journaled().len() - 1;
+        match outcome {
+            Ok(placed) => assert_eq!(held.journaled()[1..], [placed.seq], "after {polls} polls"),
+            Err(error) => {
+                assert_eq!(error.code(), Code::CommitUnknown, "after {polls} polls");
+                assert!(journaled <= 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_item_whose_commit_lost_its_answer_is_not_sent_again() {
+    for operation in 0..24 {
+        let held = held(6);
+        let near = held.near.clone();
+        held.rig.plane.engine.arm(operation, Trouble::LoseAnswer);
+        let outcome = held
+            .rig
+            .executor
+            .block_on(async move { near.enqueue_ingress(world_id(0), call("add n").item, None).await });
+        held.rig.executor.run_for(WAIT);
+        assert_eq!(held.journaled()[1..], [outcome.unwrap().seq], "operation {operation}");
+    }
+}

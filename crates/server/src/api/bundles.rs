@@ -1,0 +1,145 @@
+//! Worlds as files: export and import.
+
+use super::{
+    Api, Problem,
+    extract::{ADMIN, In, Of, Params, READ, world_of},
+};
+use crate::{node::spool, proof::ProofReport};
+use axum::{
+    Json,
+    body::Body,
+    extract::Request,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use mundi_engine::Engine;
+use mundi_model::{Code, limits, record::EffectPolicy};
+use mundi_runtime::{
+    Plane, RuntimeError,
+    bundle::{self, Bundle, FrameSink, ImportRequest},
+};
+use serde::{Deserialize, Serialize};
+use std::{fs::File, io::Write};
+use tokio::sync::mpsc;
+use utoipa::{IntoParams, ToSchema};
+
+/// Frames that wait for a slow reader.
+const FRAMES_AHEAD: usize = 4;
+
+/// A bundle on its way out. A reader that is gone ends it.
+struct Outgoing(mpsc::Sender<Result<Bytes, RuntimeError>>);
+
+impl FrameSink for Outgoing {
+    async fn write(&mut self, frame: Bytes) -> Result<(), RuntimeError> {
+        let gone = |_| RuntimeError::Cancelled("whoever read the bundle is gone");
+        self.0.send(Ok(frame)).await.map_err(gone)
+    }
+}
+
+/// One file that holds a world and proves itself: snapshots, the whole journal, programs, schemas, blobs, lineage.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/worlds/{world}/bundle", tag = "bundles",
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
+)]
+pub(super) async fn export<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Response, Problem> {
+    let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
+    let (plane, id) = (universe.plane().clone(), universe.id());
+    tokio::spawn(async move {
+        if let Err(error) = bundle::export(&plane, id, world, Outgoing(sender.clone())).await {
+            tracing::warn!(%world, %error, "an export ended early");
+            drop(sender.send(Err(error)).await);
+        }
+    });
+    // What fails before anything is sent is a refusal; later, the answer breaks off and the file has no end.
+    let first = match frames.recv().await {
+        Some(Ok(frame)) => frame,
+        Some(Err(error)) => return Err(error.into()),
+        None => return Err(Problem::new(Code::NodeDraining, "the node stops")),
+    };
+    let rest = stream::unfold(frames, async |mut frames| Some((frames.recv().await?, frames)));
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{world}.mundi\"")),
+    ];
+    Ok((headers, Body::from_stream(stream::iter([Ok(first)]).chain(rest))).into_response())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImportParams {
+    /// The id or the name that it shall have here; its own id if nothing is said.
+    world: Option<String>,
+    /// What becomes of its open effects: `suppress` (the default) or `live`.
+    effects: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ImportedWorld {
+    world: String,
+    /// Every record below is as it was exported; the one at this height says how it came.
+    arrived_at: u64,
+    proof: ProofReport,
+}
+
+/// Brings a bundle in. It is proven before anything of it is stored.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/bundles", tag = "bundles", params(ImportParams),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 201, body = ImportedWorld)),
+)]
+pub(super) async fn import<E: Engine>(
+    In { api, universe }: In<E, ADMIN>,
+    Params(params): Params<ImportParams>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let policy = match params.effects.as_deref() {
+        None | Some("suppress") => EffectPolicy::Suppress,
+        Some("live") => EffectPolicy::Live,
+        Some(other) => return Err(Problem::invalid(format!("effects: `{other}` is none of suppress, live"))),
+    };
+    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let file = receive(&api, request).await?;
+    let registry = universe.plane().registry().clone();
+    let proving = tokio::task::spawn_blocking(move || {
+        let bundle = Bundle::open(file)?;
+        let proof = bundle.verify(&registry)?;
+        Ok::<_, RuntimeError>((bundle, proof))
+    });
+    let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
+    let request = ImportRequest { universe: universe.id(), world, policy, now_ns: universe.plane().now_ns() };
+    let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
+    let report = ImportedWorld {
+        world: imported.world.to_string(),
+        arrived_at: imported.arrived_at.get(),
+        proof: ProofReport::of_bundle(bundle.header().world, &imported.proof),
+    };
+    Ok((StatusCode::CREATED, Json(report)).into_response())
+}
+
+/// The body as a file without a name, which is gone with the request.
+async fn receive<E: Engine>(api: &Api<E>, request: Request) -> Result<File, Problem> {
+    let failed = |error: std::io::Error| {
+        let code = if error.kind() == std::io::ErrorKind::StorageFull { Code::DiskFull } else { Code::EngineFailed };
+        Problem::new(code, format!("the bundle could not be kept: {error}"))
+    };
+    let mut file = spool(api.node.config()).map_err(failed)?;
+    let (timeout, mut taken) = (api.limits.body_timeout, 0u64);
+    let mut pieces = request.into_body().into_data_stream();
+    // Each piece has its time: a slow client cannot hold a worker, a large file may take as long as it needs.
+    while let Some(piece) = tokio::time::timeout(timeout, pieces.next())
+        .await
+        .map_err(|_| Problem::new(Code::RequestTimeout, format!("nothing came for {timeout:?}")))?
+    {
+        let piece = piece.map_err(|error| Problem::invalid(format!("the body could not be read: {error}")))?;
+        taken += piece.len() as u64;
+        if taken > limits::BUNDLE_BYTES_MAX {
+            let max = limits::BUNDLE_BYTES_MAX;
+            return Err(Problem::new(Code::RequestTooLarge, format!("a bundle has at most {max} bytes here")));
+        }
+        file.write_all(&piece).map_err(failed)?;
+    }
+    Ok(file)
+}

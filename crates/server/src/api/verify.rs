@@ -1,0 +1,106 @@
+//! Verification of worlds, and rehearsals of upgrades over their history.
+
+use super::{
+    Problem,
+    extract::{Form, Of, READ},
+    json,
+    worlds::manifest_of,
+};
+use crate::proof::ProofReport;
+use axum::Json;
+use mundi_engine::Engine;
+use mundi_kernel::rehearse::{Compare, Divergence, Followed};
+use mundi_model::Height;
+use mundi_runtime::ops::RehearseRequest;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+/// Replays a world from genesis and from its baseline, and proves chain, digests, receipts, snapshots and roots.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/verify", tag = "worlds",
+    responses((status = 200, body = ProofReport)),
+)]
+pub(super) async fn verify<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Json<ProofReport>, Problem> {
+    Ok(Json(ProofReport::of_world(world, &universe.ops().verify_world(world).await?)))
+}
+
+/// What is rehearsed over the recorded history.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewRehearsal {
+    /// The name of the program that would have run.
+    program: Option<String>,
+    /// Or the hash of its manifest.
+    manifest: Option<String>,
+    /// From the newest snapshot at or below this height on; from where its journal begins if nothing is said.
+    from: Option<u64>,
+    /// Up to this height; to the head if nothing is said.
+    to: Option<u64>,
+    /// Whether only intents, cancels, replies and failures are compared, and not cells.
+    #[serde(default)]
+    outputs_only: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RehearsalOf {
+    world: String,
+    from: u64,
+    to: u64,
+    /// Records that were compared.
+    records: u64,
+    /// Where something else follows for the first time; null if nowhere.
+    divergence: Option<DivergenceAt>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DivergenceAt {
+    height: u64,
+    record: serde_json::Value,
+    recorded: serde_json::Value,
+    candidate: serde_json::Value,
+}
+
+/// Runs the recorded history under another manifest, and names the first record from which something else follows.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/rehearse", tag = "worlds", request_body = NewRehearsal,
+    responses((status = 200, body = RehearsalOf)),
+)]
+pub(super) async fn rehearse<E: Engine>(
+    Of { universe, world, .. }: Of<E, READ>,
+    Form(new): Form<NewRehearsal>,
+) -> Result<Json<RehearsalOf>, Problem> {
+    let candidate = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
+    let compare = if new.outputs_only { Compare::Outputs } else { Compare::Everything };
+    let (from, to) = (new.from.map(Height::new), new.to.map(Height::new));
+    let done = universe.ops().rehearse_world(RehearseRequest { world, candidate, from, to, compare }).await?;
+    Ok(Json(RehearsalOf {
+        world: world.to_string(),
+        from: done.from.get(),
+        to: done.to.get(),
+        records: done.records,
+        divergence: done.divergence.map(divergence),
+    }))
+}
+
+fn divergence(found: Divergence) -> DivergenceAt {
+    DivergenceAt {
+        height: found.height.get(),
+        record: json::item(&found.record.item),
+        recorded: followed(&found.recorded),
+        candidate: match &found.candidate {
+            Ok(other) => followed(other),
+            Err(why) => json!({ "refused": why }),
+        },
+    }
+}
+
+fn followed(followed: &Followed) -> serde_json::Value {
+    let cells = followed.cells.iter().map(|(key, value)| {
+        let value = value.as_ref().map_or(serde_json::Value::Null, |bytes| json::bytes(bytes));
+        (key.clone(), value)
+    });
+    let cells: serde_json::Map<_, _> = cells.collect();
+    let outputs: Vec<_> = followed.outputs.iter().map(json::body).collect();
+    json!({ "outputs": outputs, "cells": cells })
+}

@@ -1,0 +1,122 @@
+//! From a configuration to a node: which engine, which objects.
+
+use super::{FleetClock, Node, NodeConfig, NodeError};
+use crate::{
+    config::{Config, ConfigError},
+    programs::Programs,
+};
+use mundi_engine::Embedded;
+#[cfg(feature = "postgres")]
+use mundi_engine::{AnyEngine, Postgres, postgres};
+use mundi_model::WorkerId;
+use mundi_runtime::Plane;
+use mundi_store::objects::{self, Objects};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Machines' clocks drift by milliseconds in such a time.
+const SET_RIGHT_EVERY: Duration = Duration::from_secs(30);
+
+/// The engine of a node that a configuration describes.
+#[cfg(feature = "postgres")]
+pub type ConfiguredEngine = AnyEngine;
+#[cfg(not(feature = "postgres"))]
+pub type ConfiguredEngine = Embedded;
+
+impl Node<ConfiguredEngine> {
+    /// A node on the engine and the object store that the configuration names.
+    pub async fn open_configured(config: &Config, programs: Programs) -> Result<Self, NodeError> {
+        Self::open_configured_as(config, programs, config.node()?).await
+    }
+
+    /// The same, but in other roles than the configuration says.
+    pub async fn open_configured_as(config: &Config, programs: Programs, node: NodeConfig) -> Result<Self, NodeError> {
+        let engine = engine(config).await?;
+        let objects = objects(config).await?;
+        // Alone on a folder it takes up its own leases where the last process left them; beside others it needs a number
+        // that no other has.
+        let own = if config.engine.is_shared() { None } else { WorkerId::new(1) };
+        let node = NodeConfig { worker: node.worker.or(own), ..node };
+        let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
+        set_right(&clock, &engine).await?;
+        let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;
+        let engine = node.plane().engine.clone();
+        node.plane().spawner().spawn(Box::pin(async move {
+            loop {
+                tokio::time::sleep(SET_RIGHT_EVERY).await;
+                if let Err(error) = set_right(&clock, &engine).await {
+                    tracing::debug!(%error, "the database was not asked for the time");
+                }
+            }
+        }));
+        Ok(node)
+    }
+}
+
+/// Processes that share a database share its clock.
+#[cfg(feature = "postgres")]
+async fn set_right(clock: &FleetClock, engine: &ConfiguredEngine) -> Result<(), NodeError> {
+    if let AnyEngine::Postgres(engine) = engine {
+        let (ahead_ns, uncertain_ns) = engine.clock_ahead_ns(|| clock.own_now_ns()).await?;
+        clock.set_right(ahead_ns, uncertain_ns);
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn set_right(_clock: &FleetClock, _engine: &ConfiguredEngine) -> Result<(), NodeError> {
+    Ok(())
+}
+
+/// The engine that the configuration names.
+pub async fn engine(config: &Config) -> Result<ConfiguredEngine, NodeError> {
+    match config.engine.url.as_deref() {
+        None => embedded(folder(&config.data.folder)?.join("engine")).await,
+        Some(url) if url.starts_with("file://") => embedded(PathBuf::from(url.trim_start_matches("file://"))).await,
+        Some(url) => database(config, url).await,
+    }
+}
+
+async fn embedded(path: PathBuf) -> Result<ConfiguredEngine, NodeError> {
+    let opening = tokio::task::spawn_blocking(move || Embedded::open(path));
+    Ok(opening.await.map_err(|error| NodeError::Panicked(error.to_string()))??.into())
+}
+
+#[cfg(feature = "postgres")]
+async fn database(config: &Config, url: &str) -> Result<ConfiguredEngine, NodeError> {
+    let mut options = postgres::Options { schema: config.engine.schema.clone(), ..postgres::Options::default() };
+    options.connections_max = config.engine.connections_max;
+    Ok(Postgres::open_with(url, options).await?.into())
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn database(_config: &Config, _url: &str) -> Result<ConfiguredEngine, NodeError> {
+    Err(ConfigError::new("engine.url", "a database needs a build with the feature `postgres`").into())
+}
+
+/// The object store that the configuration names. One that others share is tried out.
+pub async fn objects(config: &Config) -> Result<Objects, NodeError> {
+    let Some(url) = &config.objects.url else {
+        return Ok(objects::open(&folder(&config.data.folder)?.join("objects").display().to_string())?);
+    };
+    let variables = crate::config::environment().into_iter().filter(|(name, _)| name.starts_with("AWS_"));
+    let variables = variables.map(|(name, value)| (name.to_lowercase(), value));
+    let given = config.objects.settings.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let opened = objects::open_with(url, variables.chain(given))?;
+    objects::try_out(&opened, url).await?;
+    Ok(opened)
+}
+
+fn folder(path: &Path) -> Result<PathBuf, NodeError> {
+    std::fs::create_dir_all(path).map_err(|error| NodeError::folder(path, &error))?;
+    path.canonicalize().map_err(|error| NodeError::folder(path, &error))
+}
+
+impl From<ConfigError> for NodeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}

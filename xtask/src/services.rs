@@ -1,0 +1,55 @@
+//! What tests need besides Rust: PostgreSQL, and moto, which speaks S3. Installed where they are missing.
+
+use crate::run;
+use std::{env, fs, path::PathBuf, process::Command};
+
+/// The version that the tests were written against.
+const MOTO: &str = "moto[server,s3]==5.2.5";
+
+pub(crate) fn install() -> bool {
+    postgres() && moto()
+}
+
+fn postgres() -> bool {
+    let on_path = Command::new("pg_ctl").arg("--version").output().is_ok_and(|output| output.status.success());
+    let is_debian = fs::read_dir("/usr/lib/postgresql").is_ok_and(|mut versions| versions.next().is_some());
+    if on_path || is_debian {
+        return true;
+    }
+    if !can_install() {
+        eprintln!(
+            "PostgreSQL is not installed, and this is no Debian where root could install it: do `apt-get install postgresql`,"
+        );
+        eprintln!("or what your system calls it, and put its programs (`initdb`, `pg_ctl`) on the path");
+        return false;
+    }
+    let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
+    run("apt-get", &["update", "--quiet=2"], &quiet)
+        && run("apt-get", &["install", "--quiet=2", "--yes", "--no-install-recommends", "postgresql"], &quiet)
+}
+
+/// Whether this is a Debian, and we are root there.
+pub(crate) fn can_install() -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    is_root && Command::new("apt-get").arg("--version").output().is_ok()
+}
+
+/// In a folder of its own, because the tool belongs to nobody's Python.
+fn moto() -> bool {
+    let folder = cache().join("moto");
+    if folder.join("bin/moto_server").exists() {
+        return true;
+    }
+    let (folder, pip) = (folder.display().to_string(), folder.join("bin/pip").display().to_string());
+    let installed = run("python3", &["-m", "venv", &folder], &[]) && run(&pip, &["install", "--quiet", MOTO], &[]);
+    if !installed {
+        eprintln!("moto could not be installed: the tests against S3 need Python with `venv`, and its package index");
+    }
+    installed
+}
+
+pub(crate) fn cache() -> PathBuf {
+    let own = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from).join(".cache");
+    own.unwrap_or_else(home).join("mundi")
+}
