@@ -15,6 +15,8 @@ const COMMANDS: &[Entry] = &[
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
     ("soak-server", "the server under load and random kills (ten minutes)", soak_server),
+    ("failover", "a fleet of processes, 300 worlds, ten minutes of deaths and cuts", failover),
+    ("s3-garage", "the object store against Garage, which is built first (16 CPU-minutes)", s3_garage),
     ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
     ("bench", "the benchmarks of every layer beside the raw limit (about ten minutes)", bench),
 ];
@@ -75,6 +77,16 @@ fn soak() -> bool {
 fn soak_server() -> bool {
     let arguments = ["test", "--release", "--package", "mundi", "--test", "api", "soak", "--", "--nocapture"];
     run("cargo", &arguments, &[("MUNDI_SOAK_SECONDS", "600")])
+}
+
+fn failover() -> bool {
+    let long = [("MUNDI_FAILOVER_SECONDS", "600"), ("MUNDI_FAILOVER_WORLDS", "300")];
+    let arguments = ["test", "--release", "--package", "mundi", "--test", "fleet", "--", "--nocapture"];
+    services::install() && run("cargo", &arguments, &long)
+}
+
+fn s3_garage() -> bool {
+    run("sh", &["xtask/s3-garage.sh"], &[])
 }
 
 /// In a folder of its own, because the tool belongs to nobody's Python.

@@ -163,6 +163,8 @@ codes! {
     BlobRefsTooMany = "BLOB_REFS_TOO_MANY", Invalid, "An object refers to more objects than one record lists.";
     BlobSourceFailed = "BLOB_SOURCE_FAILED", Invalid, "The stream that an object was put from broke off.";
     BlobPutRaced = "BLOB_PUT_RACED", Conflict, "An object was swept away while the same bytes were being put.";
+    TransferInvalid = "TRANSFER_INVALID", Corrupt, "The export of a universe is incomplete or damaged.";
+    TransferRefused = "TRANSFER_REFUSED", Conflict, "A universe cannot be exported or imported as things are.";
     ObjectsUrlInvalid = "OBJECTS_URL_INVALID", Invalid, "A URL names no object store that this build can open.";
     ObjectsDenied = "OBJECTS_DENIED", Invalid, "The object store refuses: the bucket, the credentials or a permission is wrong.";
     ObjectsFailed = "OBJECTS_FAILED", Unavailable, "The object store could not read or write.";

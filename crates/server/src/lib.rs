@@ -4,13 +4,17 @@
 //! - [`programs`]: the programs that a node can run, by name.
 //! - [`api`]: the HTTP API, one file per noun; [`serve`]: sockets, TLS and their limits.
 //! - [`proof`]: what a verification proved.
+//! - [`transfer`]: universes that move from one engine to another.
 //! - [`config`]: defaults, file, environment, flags.
 //!
 //! This crate must never know what a protocol writes: it speaks to worlds through the runtime's operations.
 
 pub mod api;
+#[cfg(feature = "postgres")]
+pub mod checkup;
 pub mod config;
 pub mod node;
 pub mod programs;
 pub mod proof;
 pub mod serve;
+pub mod transfer;

@@ -26,13 +26,20 @@ use mundi_runtime::{
     ops::Ops,
     testing::{Script, manifest},
 };
-use mundi_store::{blobs::NO_REFS, protocol::CreateUniverse, testing::world_id};
+use mundi_store::{
+    blobs::NO_REFS,
+    protocol::{CreateUniverse, expire_dedupe},
+    reachability::{GRACE_MIN, sweep},
+    testing::world_id,
+};
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
+/// Between two rounds of tidying: longer than the sweep's grace, and than names are remembered.
+const TIDY_PAUSE_MS: u64 = 3 * 60 * 60 * 1_000;
 /// How long everything may take to come to rest once nothing goes wrong any more, in simulated seconds.
 const REST_SECONDS_MAX: u64 = 120;
 /// How long clients and faults go on, in simulated milliseconds.
@@ -303,6 +310,23 @@ impl Director {
         }
         left.truncate(8);
         Err(format!("after {REST_SECONDS_MAX} healthy seconds: {}", left.join("; ")))
+    }
+
+    /// Takes away what nothing refers to and what has expired, often enough that both really go: what is needed must be
+    /// there still when the checkers look.
+    pub(crate) async fn tidy(&self) -> Result<(), String> {
+        let plane = self.operator();
+        for _ in 0..3 {
+            for Setting { universe, .. } in &self.settings {
+                let expired = expire_dedupe(&plane.engine, &*plane.clock, *universe).await;
+                let expired = expired.map_err(|error| format!("dedupe records do not expire: {error}"))?;
+                let swept = sweep(&plane.blobs, *universe, GRACE_MIN).await;
+                let removed = swept.map_err(|error| format!("the sweep fails: {error}"))?.removed.len();
+                self.stage.note(format_args!("{universe}: {expired} names expired, {removed} objects were swept"));
+            }
+            self.stage.sleep_ms(TIDY_PAUSE_MS).await;
+        }
+        Ok(())
     }
 
     /// Nobody writes any more.

@@ -77,7 +77,7 @@ pub fn run_exactly(seed: u64, faults: Faults, keep_trace: bool) -> Outcome {
         seed,
         faults,
         trace_hash: stage.trace_hash(),
-        simulated_ns: stage.now_ns() - began_ns,
+        simulated_ns: stage.played_ns() - began_ns,
         polls: stage.executor().polls(),
         tally: stage.tally(),
         coverage: stage.coverage(),
@@ -96,6 +96,10 @@ async fn play(stage: Stage) -> Result<(), Failure> {
     director.traffic().await;
     let rested = director.heal().await;
     director.stop();
+    stage.set_played();
+    if rested.is_ok() {
+        director.tidy().await.map_err(liveness)?;
+    }
     let (ground, plane, notes) = (director.ground(), director.operator(), director.notes());
     let evidence = Evidence::gather(&stage, ground, &plane, notes, rested.is_ok()).await?;
     // What was broken tells more than that something hangs because of it.

@@ -29,6 +29,8 @@ struct Shared {
     /// Faults strike only between setting up and healing.
     striking: AtomicBool,
     ticks: AtomicU64,
+    /// When the nodes were stopped; 0 before. What passes afterwards is nobody's time.
+    played_ns: AtomicU64,
     rng: Mutex<Rng>,
     trace: Mutex<Trace>,
     commits: Mutex<Vec<Commit>>,
@@ -80,6 +82,7 @@ impl Stage {
             faults,
             striking: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
+            played_ns: AtomicU64::new(0),
             rng: Mutex::new(Rng::new(seed ^ 0x0dd5)),
             trace: Mutex::new(Trace::new(keep_trace)),
             commits: Mutex::default(),
@@ -91,6 +94,19 @@ impl Stage {
 
     pub(crate) fn executor(&self) -> &Executor {
         &self.0.executor
+    }
+
+    /// The play is over.
+    pub(crate) fn set_played(&self) {
+        self.0.played_ns.store(self.now_ns(), Ordering::SeqCst);
+    }
+
+    /// How late it was then, or is now if it goes on.
+    pub(crate) fn played_ns(&self) -> u64 {
+        match self.0.played_ns.load(Ordering::SeqCst) {
+            0 => self.now_ns(),
+            played_ns => played_ns,
+        }
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

@@ -8,6 +8,7 @@
 //! - [`segments`]: old records, moved out of the engine into objects.
 //! - [`reachability`]: which objects are still referred to, and the sweep of the others.
 //! - [`objects`]: the object store underneath.
+//! - [`transfer`]: a universe as objects, so that it can move to another engine.
 //! - [`journal`]: reading records, across segments and the hot tail.
 //!
 //! This crate must never know an async runtime, a wall clock, a source of randomness, or which engine
@@ -32,6 +33,7 @@ mod run;
 pub mod segments;
 pub mod snapshot;
 pub mod testing;
+pub mod transfer;
 
 pub use environment::{Clock, Entropy};
 pub use error::{Damaged, StoreError};

@@ -67,6 +67,8 @@ pub struct Options {
     pub clock_ms: ClockMs,
     /// The disk under the log; `None` for a folder of the operating system.
     pub disk: Option<Arc<dyn Disk>>,
+    /// The version that a folder begins with when it is made: above those of what is to be taken over into it.
+    pub first_version: u64,
 }
 
 impl Default for Options {
@@ -77,6 +79,7 @@ impl Default for Options {
             cache_bytes: 32 << 20,
             clock_ms: monotonic_clock_ms(),
             disk: None,
+            first_version: FIRST_VERSION,
         }
     }
 }
@@ -144,8 +147,12 @@ impl Embedded {
     /// Fills a new folder. Only the last step lets anyone commit to it.
     fn make(disk: &Arc<dyn Disk>, path: &Path, options: &Options) -> Result<(), EngineError> {
         folder::mark(&**disk, Progress::New)?;
-        Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
-        Self::complete(disk, path, options, FIRST_VERSION)
+        let tree = Tree::open(&path.join(folder::TREE), options.cache_bytes)?;
+        if options.first_version > FIRST_VERSION {
+            tree.filled(options.first_version - 1)?;
+        }
+        drop(tree);
+        Self::complete(disk, path, options, options.first_version)
     }
 
     /// The last steps of a new folder: a log that goes on from a version, and the marker that lets it be opened.

@@ -16,6 +16,7 @@
 
 mod connect;
 mod error;
+mod examine;
 mod follower;
 mod footprint;
 mod history;
@@ -33,6 +34,7 @@ mod writer;
 use crate::{Engine, EngineError, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
 use bytes::Bytes;
 use connect::Connector;
+pub use examine::{Examination, examine};
 use history::History;
 use pool::Pool;
 use reader::Read;
@@ -49,7 +51,7 @@ pub use schema::TABLES_VERSION;
 pub struct Options {
     /// The schema that holds the tables: several stores can share a database.
     pub schema: String,
-    /// How many transactions of this process read at the same time. Two more connections commit and listen.
+    /// How many transactions of this process read at the same time. Three more connections commit, listen, and look after watches.
     pub connections_max: usize,
     /// By which transactions grow old.
     pub clock_ms: ClockMs,
@@ -106,6 +108,11 @@ impl Postgres {
 }
 
 impl Postgres {
+    /// Makes every later commit of any process stand above this version: for what is taken over from another engine.
+    pub async fn raise_version(&self, version: u64) -> Result<(), EngineError> {
+        writer::raise_version(&self.0.shared.connector, version).await
+    }
+
     /// How far the database's clock is ahead of this one, which counts nanoseconds since 1970; and how wrong that may be.
     ///
     /// Processes of a fleet agree on the time by agreeing with their database.

@@ -21,12 +21,19 @@ pub(super) struct Pool {
     permits: Arc<Semaphore>,
     max: usize,
     idle: Mutex<Vec<Arc<Reader>>>,
+    common: tokio::sync::Mutex<Option<Arc<Reader>>>,
 }
 
 impl Pool {
     pub(super) fn new(connector: Connector, max: usize) -> Self {
         let max = max.clamp(1, Semaphore::MAX_PERMITS);
-        Self { connector, permits: Arc::new(Semaphore::new(max)), max, idle: Mutex::default() }
+        Self {
+            connector,
+            permits: Arc::new(Semaphore::new(max)),
+            max,
+            idle: Mutex::default(),
+            common: tokio::sync::Mutex::default(),
+        }
     }
 
     /// A connection for one reader, once there is one.
@@ -48,18 +55,32 @@ impl Pool {
         idle.pop()
     }
 
+    /// The one connection for what needs no snapshot. It is none of those that are lent: who waits for a watch may hold it
+    /// without asking how it goes, and must not keep a connection from others by that.
+    async fn common(self: &Arc<Self>) -> Result<Arc<Reader>, EngineError> {
+        let pool = self.clone();
+        let connecting = self.connector.handle().spawn(async move {
+            let mut common = pool.common.lock().await;
+            if let Some(reader) = common.as_ref().filter(|reader| !reader.is_closed()) {
+                return Ok(reader.clone());
+            }
+            let reader = Arc::new(Reader::connect(&pool.connector).await?);
+            Ok(common.insert(reader).clone())
+        });
+        connecting.await.map_err(|error| EngineError::failed("connecting", error))?
+    }
+
     /// The server's clock, in microseconds since 1970, with a call before and after the question.
     pub(super) async fn now_us<T>(self: &Arc<Self>, mark: impl Fn() -> T) -> Result<(T, i64, T), EngineError> {
-        let lease = self.lease().await?;
+        let reader = self.common().await?;
         let before = mark();
-        let now_us = lease.reader.now_us().await.map_err(|error| refused("asking for the time", error))?;
+        let now_us = reader.now_us().await.map_err(|error| refused("asking for the time", error))?;
         Ok((before, now_us, mark()))
     }
 
     /// The newest value of a key, outside of any transaction.
     pub(super) async fn peek(self: &Arc<Self>, read: &Read) -> Result<Option<Bytes>, EngineError> {
-        let lease = self.lease().await?;
-        let rows = lease.reader.rows(read).await.map_err(|error| refused("looking at a key", error))?;
+        let rows = self.common().await?.rows(read).await.map_err(|error| refused("looking at a key", error))?;
         value_of(&rows)
     }
 }

@@ -21,6 +21,9 @@ use tokio_postgres::Row;
 /// A read that takes longer could not be used any more.
 const READ_WAIT: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
 
+/// More connections than are likely to lie idle and broken after a restart of the server.
+const FIRST_ATTEMPTS_MAX: u32 = 32;
+
 pub struct PostgresTransaction {
     engine: Postgres,
     begun_ms: u64,
@@ -55,8 +58,23 @@ impl PostgresTransaction {
         if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
     }
 
-    /// Rows of the snapshot, which the first read takes. A connection that breaks takes it away: run it again.
+    /// Rows of the snapshot. As long as nothing was read, a connection that breaks is replaced.
     async fn rows(&mut self, read: &Read) -> Result<Vec<Row>, EngineError> {
+        let mut attempts = 1;
+        loop {
+            let is_first = matches!(self.snapshot, Snapshot::None);
+            match self.rows_once(read).await {
+                Err(EngineError::TooOld) if is_first && attempts < FIRST_ATTEMPTS_MAX && self.check_age().is_ok() => {
+                    self.snapshot = Snapshot::None;
+                    attempts += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Rows of the snapshot, which the first read takes. A connection that breaks takes it away: run it again.
+    async fn rows_once(&mut self, read: &Read) -> Result<Vec<Row>, EngineError> {
         self.check_age()?;
         let shared = self.engine.0.shared.clone();
         // Lost until it has gone well: a read that is dropped halfway leaves no snapshot behind.
@@ -172,7 +190,10 @@ impl Transaction for PostgresTransaction {
         // Its connection goes back before it queues: a commit needs none of the pool.
         let (version, open) = match snapshot {
             Snapshot::None => (u64::MAX, None),
-            Snapshot::Taken { version, open, .. } => (version, Some(open)),
+            Snapshot::Taken { version, open, lease } => {
+                drop(lease);
+                (version, Some(open))
+            }
             Snapshot::Lost => return Err(CommitError::Conflict),
         };
         let (answer, answered) = oneshot::channel();

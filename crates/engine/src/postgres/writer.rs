@@ -222,6 +222,18 @@ impl Writer {
     }
 }
 
+/// Leaves versions out, so that the next one is above this one. Processes that run notice the gap, as if they had slept.
+pub(super) async fn raise_version(connector: &Connector, version: u64) -> Result<(), EngineError> {
+    let failed = |error| refused("raising the version", error);
+    let client = connector.connect(Purpose::Commit).await?;
+    let version = i64::try_from(version).unwrap_or(i64::MAX);
+    client.batch_execute("BEGIN; SELECT one FROM head FOR UPDATE").await.map_err(failed)?;
+    let raise = "INSERT INTO commits (version, footprint)
+         SELECT $1, '' WHERE NOT EXISTS (SELECT FROM commits WHERE version >= $1)";
+    client.execute(raise, &[&version]).await.map_err(failed)?;
+    client.batch_execute("COMMIT").await.map_err(failed)
+}
+
 #[derive(Default)]
 struct Puts<'a> {
     keys: Vec<&'a [u8]>,

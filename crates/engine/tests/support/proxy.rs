@@ -16,6 +16,7 @@ use tokio::{
 
 /// What happens to a message of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "each test takes what it needs")]
 pub(crate) enum Act {
     /// It goes through.
     Pass,

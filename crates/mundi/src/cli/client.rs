@@ -67,8 +67,10 @@ impl Server {
     }
 
     async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
-        let silent =
-            |error: reqwest::Error| Failed::new(Code::NodeDraining, format!("{} does not answer: {error}", self.url));
+        let silent = |error: reqwest::Error| {
+            let why = if error.is_connect() { "nobody listens there".to_owned() } else { error.to_string() };
+            Failed::silent(format!("{} does not answer: {why}", self.url))
+        };
         let response = request.send().await.map_err(silent)?;
         if response.status().is_success() {
             return Ok(response);

@@ -24,6 +24,12 @@ pub(super) struct Doctor {
     /// Also replay every world of the folder.
     #[arg(long, requires = "data")]
     worlds: bool,
+    /// Look at the database and the object store that the configuration names: settings, permissions, clocks.
+    #[arg(long, conflicts_with = "data")]
+    fleet: bool,
+    /// The configuration, for `--fleet`; the variables `MUNDI_ENGINE__URL` and `MUNDI_OBJECTS__URL` count as well.
+    #[arg(long, env = "MUNDI_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     server: Server,
 }
@@ -58,6 +64,10 @@ impl Findings {
 impl Doctor {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let mut findings = Findings(Vec::new());
+        if self.fleet {
+            fleet_checks(self.config.as_deref(), &mut findings).await?;
+            return findings.report(out);
+        }
         match &self.data {
             Some(folder) => {
                 let healthy = folder_checks(folder, &mut findings).await;
@@ -70,6 +80,28 @@ impl Doctor {
             }
         }
     }
+}
+
+#[cfg(feature = "postgres")]
+async fn fleet_checks(config: Option<&Path>, findings: &mut Findings) -> Outcome {
+    use mundi_server::{
+        checkup::{Verdict, look},
+        config::{Config, environment},
+    };
+    let config = Config::load(config, environment(), &[]).map_err(|error| Failed::coded(&error))?;
+    for sign in look(&config).await {
+        match sign.verdict {
+            Verdict::Good => findings.good(sign.check, sign.found),
+            Verdict::Look => findings.warn(sign.check, sign.found, sign.advice),
+            Verdict::Wrong => findings.bad(sign.check, sign.found, sign.advice),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn fleet_checks(_config: Option<&Path>, _findings: &mut Findings) -> Outcome {
+    Err(Failed::plain("this build has no database to look at: it lacks the feature `postgres`"))
 }
 
 async fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {

@@ -36,6 +36,11 @@ impl Failed {
         Self { code: Some(code), exit: 1, detail: detail.into() }
     }
 
+    /// No server answers.
+    pub(crate) fn silent(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 6, detail: detail.into() }
+    }
+
     /// For a reason that has no code.
     pub(crate) fn plain(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 1, detail: detail.into() }
@@ -77,11 +82,11 @@ impl Failed {
 
     /// What to do about it.
     fn hint(&self) -> Option<String> {
-        let Some(code) = self.code else { return None };
+        let Some(code) = self.code else {
+            let silent = "is a server running? `mundi dev` starts one; --url or MUNDI_URL says where it is";
+            return (self.exit == 6).then(|| silent.to_owned());
+        };
         Some(match code {
-            Code::NodeDraining => {
-                "is a server running? `mundi dev` starts one; --url or MUNDI_URL says where it is".into()
-            }
             Code::WorldNotFound => {
                 "`mundi world list` shows the worlds of this universe; --universe names another".into()
             }

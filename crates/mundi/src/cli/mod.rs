@@ -16,6 +16,7 @@ mod progress;
 mod serve;
 mod timer;
 mod token;
+mod universe;
 mod universes;
 mod upload;
 mod verify;

@@ -77,7 +77,7 @@ async fn start(config: &Config, node: &Node<ConfiguredEngine>) -> Outcome<Server
         eprintln!("mundi: tokens are required; make one with `mundi token create`");
     }
     let started = Server::start(config.api.bind, router(api), tls, config.serve_limits()).await;
-    started.map_err(|error| Failed::new(Code::NodeDraining, format!("{} cannot be served: {error}", config.api.bind)))
+    started.map_err(|error| Failed::new(Code::ConfigInvalid, format!("{} cannot be served: {error}", config.api.bind)))
 }
 
 /// Worlds are handed over while the last answers go out.

@@ -1,11 +1,13 @@
-//! `mundi universe list` and `create`.
+//! `mundi universe list` and `create`; `export` and `import` stand in `universe.rs`.
 
-use super::{client::Server, exit::Outcome, output::Out};
+use super::{client::Server, exit::Outcome, output::Out, universe::MoveCommand};
 use clap::Subcommand;
 use serde_json::json;
 
 #[derive(Subcommand)]
 pub(super) enum UniversesCommand {
+    #[command(flatten)]
+    Move(MoveCommand),
     /// Makes a universe. Asked again for the same name, it answers the same.
     Create {
         #[command(flatten)]
@@ -22,6 +24,7 @@ pub(super) enum UniversesCommand {
 impl UniversesCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
+            Self::Move(command) => command.run().await,
             Self::Create { server, name } => {
                 out.made(&server.post("/v1/universes", &json!({ "name": name })).await?, "universe")
             }

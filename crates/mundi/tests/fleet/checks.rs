@@ -27,7 +27,7 @@ use std::{
 };
 
 /// Everything has been taken in by then, also after the last trouble.
-const SETTLED: Duration = Duration::from_secs(90);
+const SETTLED: Duration = Duration::from_secs(150);
 /// Clocks agree with the database's within this.
 const CLOCK_TOLERANCE_NS: u64 = 500_000_000;
 
@@ -71,7 +71,10 @@ impl Witness {
             loop {
                 match self.look(ids, acknowledged).await {
                     Ok(()) => return,
-                    Err(Open::NotYet(_)) => tokio::time::sleep(Duration::from_millis(500)).await,
+                    Err(Open::NotYet(why)) => {
+                        eprintln!("{why}");
+                        tokio::time::sleep(Duration::from_secs(2)).await;
+                    }
                     Err(Open::Wrong(story)) => panic!("{story}"),
                 }
             }
@@ -145,8 +148,16 @@ impl Witness {
 /// Why it is not over.
 #[derive(Debug)]
 enum Open {
-    NotYet(#[expect(dead_code, reason = "shown when it never ends")] String),
+    NotYet(String),
     Wrong(String),
+}
+
+/// What became of an intent.
+#[derive(Default)]
+struct Asked {
+    kind: String,
+    due_ns: Option<u64>,
+    answers: u32,
 }
 
 /// What a journal says, in its order.
@@ -155,7 +166,7 @@ struct Journal {
     /// Client and number of each `put`.
     puts: Vec<(String, u64)>,
     /// Effects and timers, with when they are due, and how often they were answered.
-    intents: BTreeMap<String, (Option<u64>, u32)>,
+    intents: BTreeMap<String, Asked>,
     early: Vec<String>,
     times_ns: Vec<u64>,
 }
@@ -171,7 +182,8 @@ impl Journal {
                 }
                 Body::Intent(intent) => {
                     let due_ns = (intent.kind == intents::TIMER_SET).then(|| due_ns(&intent.params));
-                    journal.intents.insert(intent.hash.to_string(), (due_ns, 0));
+                    let asked = Asked { kind: intent.kind, due_ns, answers: 0 };
+                    journal.intents.insert(intent.hash.to_string(), asked);
                 }
                 _ => {}
             }
@@ -198,8 +210,8 @@ impl Journal {
 
     fn answer(&mut self, intent: String, fired_ns: Option<u64>) {
         let entry = self.intents.entry(intent.clone()).or_default();
-        entry.1 += 1;
-        if entry.0.zip(fired_ns).is_some_and(|(due_ns, fired_ns)| fired_ns < due_ns) {
+        entry.answers += 1;
+        if entry.due_ns.zip(fired_ns).is_some_and(|(due_ns, fired_ns)| fired_ns < due_ns) {
             self.early.push(intent);
         }
     }
@@ -232,14 +244,16 @@ impl Journal {
         if let Some(intent) = self.early.first() {
             return Err(Open::Wrong(format!("{world}: timer {intent} fired early")));
         }
-        for (intent, (_, answers)) in &self.intents {
+        let mut open = BTreeMap::<&str, usize>::new();
+        for (intent, Asked { kind, answers, .. }) in &self.intents {
             match answers {
-                0 => return Err(Open::NotYet(format!("{world}: {intent} is not answered"))),
+                0 => *open.entry(kind).or_default() += 1,
                 1 => {}
                 more => return Err(Open::Wrong(format!("{world}: {intent} was answered {more} times"))),
             }
         }
-        Ok(())
+        let all = self.intents.len();
+        if open.is_empty() { Ok(()) } else { Err(Open::NotYet(format!("{world}: of {all} intents {open:?} wait"))) }
     }
 
     /// Workers whose clocks are a minute off stamp with the database's.

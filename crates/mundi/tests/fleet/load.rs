@@ -116,7 +116,8 @@ impl Client {
             let request = self.http.post(url).header("idempotency-key", key).timeout(Duration::from_secs(8));
             match request.body(body.to_string()).send().await {
                 Ok(answer) if answer.status().is_success() => return Some(answer.text().await.unwrap_or_default()),
-                Ok(answer) if answer.status().is_client_error() && answer.status() != 429 => {
+                // 409: someone came first; 429: it is full. Both say: again.
+                Ok(answer) if answer.status().is_client_error() && ![409, 429].contains(&answer.status().as_u16()) => {
                     panic!("{key}: {} {}", answer.status(), answer.text().await.unwrap_or_default())
                 }
                 _ if self.stop.load(Ordering::Relaxed) => return None,

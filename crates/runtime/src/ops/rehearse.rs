@@ -6,7 +6,10 @@ use crate::{
     lifecycle::past::{self, Past},
     objects::{AtHand, with_objects},
 };
-use mundi_kernel::rehearse::{Compare, Divergence, Rehearsal, Rehearser};
+use mundi_kernel::{
+    rehearse::{Compare, Divergence, Rehearsal, Rehearser},
+    snapshot::KernelSnapshot,
+};
 use mundi_model::{Hash, Height, UniverseId, WorldId, record::SnapshotNote};
 use mundi_store::journal::History;
 
@@ -49,6 +52,8 @@ impl<P: Plane> Ops<P> {
         let taken = with_objects(plane, place, &mut at_hand, |objects| before.snapshot(objects)).await?;
         // Only for the rehearsal: a snapshot that nobody else will ever see.
         at_hand.pin(taken.note.snapshot, taken.bytes.clone());
+        // What is not new in it is what the world refers to, and so it is in the store.
+        at_hand.note_stored(KernelSnapshot::from_bytes(&taken.bytes)?.roots().iter().copied());
         taken.objects.iter().for_each(|(hash, object)| at_hand.pin(*hash, object.clone()));
         let history = History::open(plane.engine(), plane.segments().clone(), self.universe, world, since).await?;
         let to = history.head();
@@ -68,6 +73,7 @@ impl<P: Plane> Ops<P> {
         let until = request.to.unwrap_or(history.head()).min(history.head());
         let history = history.after(note.chain).until(until);
         let mut at_hand = AtHand::default();
+        at_hand.note_stored(self.roots(&note).await?);
         let (records, divergence) =
             rehearse(plane, place, (&mut at_hand, history), (&note, request.candidate, request.compare)).await?;
         Ok(Rehearsed { from: note.height, to: until, records, divergence })

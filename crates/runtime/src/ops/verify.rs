@@ -88,7 +88,8 @@ impl<P: Plane> Ops<P> {
         with_objects(&self.plane, place, &mut at_hand, |objects: &AtHand| verifier.end(objects)).await
     }
 
-    async fn roots(&self, note: &SnapshotNote) -> Result<Vec<Hash>, RuntimeError> {
+    /// The objects that restore needs and the store has looked for.
+    pub(super) async fn roots(&self, note: &SnapshotNote) -> Result<Vec<Hash>, RuntimeError> {
         let bytes = self.plane.blobs().get(self.universe, note.snapshot).await?;
         Ok(KernelSnapshot::from_bytes(&bytes)?.roots().to_vec())
     }
@@ -101,6 +102,7 @@ impl<P: Plane> Ops<P> {
         seen: &mut BTreeSet<Hash>,
     ) -> Result<(), RuntimeError> {
         let snapshot = KernelSnapshot::from_bytes(&self.object(world, note.snapshot).await?)?;
+        seen.insert(note.snapshot);
         for root in snapshot.roots() {
             if Some(*root) != snapshot.cells() && seen.insert(*root) {
                 self.object(world, *root).await?;

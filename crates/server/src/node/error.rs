@@ -4,7 +4,7 @@ use crate::config::ConfigError;
 use mundi_engine::EngineError;
 use mundi_model::{Code, Coded, limits};
 use mundi_runtime::RuntimeError;
-use mundi_store::{StoreError, objects::OpenError};
+use mundi_store::{StoreError, objects::OpenError, transfer::TransferError};
 use std::path::Path;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -15,6 +15,8 @@ pub enum NodeError {
     Objects(#[from] OpenError),
     #[error(transparent)]
     Config(ConfigError),
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     #[error("the folder {path} cannot be used: {cause}")]
     Folder { path: String, cause: String },
     #[error("`{0}` is no name for a universe: 1 to {max} of a-z, 0-9 and -", max = limits::UNIVERSE_NAME_BYTES_MAX)]
@@ -45,6 +47,7 @@ impl Coded for NodeError {
             Self::Runtime(error) => error.code(),
             Self::Objects(error) => error.code(),
             Self::Config(error) => error.code(),
+            Self::Transfer(error) => error.code(),
             Self::Folder { .. } => Code::FolderDenied,
             Self::NameInvalid(_) => Code::NameInvalid,
             Self::ProgramUnknown(_) => Code::ProgramUnknown,

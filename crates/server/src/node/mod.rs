@@ -30,7 +30,8 @@ pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
 pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
-pub use open::{ConfiguredEngine, engine, objects as configured_objects};
+pub(crate) use open::object_settings;
+pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
 pub use universe::Universe;
 
 use crate::programs::{NamedProgram, Programs};

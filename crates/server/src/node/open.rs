@@ -5,9 +5,9 @@ use crate::{
     config::{Config, ConfigError},
     programs::Programs,
 };
-use mundi_engine::Embedded;
 #[cfg(feature = "postgres")]
 use mundi_engine::{AnyEngine, Postgres, postgres};
+use mundi_engine::{Embedded, embedded};
 use mundi_model::WorkerId;
 use mundi_runtime::Plane;
 use mundi_store::objects::{self, Objects};
@@ -73,27 +73,40 @@ async fn set_right(_clock: &FleetClock, _engine: &ConfiguredEngine) -> Result<()
 
 /// The engine that the configuration names.
 pub async fn engine(config: &Config) -> Result<ConfiguredEngine, NodeError> {
+    engine_above(config, 0).await
+}
+
+/// The same, for what is taken over from another engine: its commits stand above this version, if it can be brought there.
+/// A database can; a folder only when it is made.
+pub async fn engine_above(config: &Config, version: u64) -> Result<ConfiguredEngine, NodeError> {
     match config.engine.url.as_deref() {
-        None => embedded(folder(&config.data.folder)?.join("engine")).await,
-        Some(url) if url.starts_with("file://") => embedded(PathBuf::from(url.trim_start_matches("file://"))).await,
-        Some(url) => database(config, url).await,
+        None => embedded(folder(&config.data.folder)?.join("engine"), version).await,
+        Some(url) if url.starts_with("file://") => {
+            embedded(PathBuf::from(url.trim_start_matches("file://")), version).await
+        }
+        Some(url) => database(config, url, version).await,
     }
 }
 
-async fn embedded(path: PathBuf) -> Result<ConfiguredEngine, NodeError> {
-    let opening = tokio::task::spawn_blocking(move || Embedded::open(path));
+async fn embedded(path: PathBuf, version: u64) -> Result<ConfiguredEngine, NodeError> {
+    let options = embedded::Options { first_version: version.saturating_add(1), ..embedded::Options::default() };
+    let opening = tokio::task::spawn_blocking(move || Embedded::open_with(path, &options));
     Ok(opening.await.map_err(|error| NodeError::Panicked(error.to_string()))??.into())
 }
 
 #[cfg(feature = "postgres")]
-async fn database(config: &Config, url: &str) -> Result<ConfiguredEngine, NodeError> {
+async fn database(config: &Config, url: &str, version: u64) -> Result<ConfiguredEngine, NodeError> {
     let mut options = postgres::Options { schema: config.engine.schema.clone(), ..postgres::Options::default() };
     options.connections_max = config.engine.connections_max;
-    Ok(Postgres::open_with(url, options).await?.into())
+    let engine = Postgres::open_with(url, options).await?;
+    if version > 0 {
+        engine.raise_version(version).await?;
+    }
+    Ok(engine.into())
 }
 
 #[cfg(not(feature = "postgres"))]
-async fn database(_config: &Config, _url: &str) -> Result<ConfiguredEngine, NodeError> {
+async fn database(_config: &Config, _url: &str, _version: u64) -> Result<ConfiguredEngine, NodeError> {
     Err(ConfigError::new("engine.url", "a database needs a build with the feature `postgres`").into())
 }
 
@@ -102,12 +115,17 @@ pub async fn objects(config: &Config) -> Result<Objects, NodeError> {
     let Some(url) = &config.objects.url else {
         return Ok(objects::open(&folder(&config.data.folder)?.join("objects").display().to_string())?);
     };
+    let opened = objects::open_with(url, object_settings(config))?;
+    objects::try_out(&opened, url).await?;
+    Ok(opened)
+}
+
+/// The variables `AWS_*`, and what is configured, which wins.
+pub(crate) fn object_settings(config: &Config) -> Vec<(String, String)> {
     let variables = crate::config::environment().into_iter().filter(|(name, _)| name.starts_with("AWS_"));
     let variables = variables.map(|(name, value)| (name.to_lowercase(), value));
     let given = config.objects.settings.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let opened = objects::open_with(url, variables.chain(given))?;
-    objects::try_out(&opened, url).await?;
-    Ok(opened)
+    variables.chain(given).collect()
 }
 
 fn folder(path: &Path) -> Result<PathBuf, NodeError> {

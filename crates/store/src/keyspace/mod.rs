@@ -61,6 +61,7 @@ pub mod snapshot;
 pub mod timer_dedupe;
 pub mod timer_due;
 pub mod token;
+pub mod universe_import;
 pub mod universe_meta;
 pub mod universe_name;
 pub mod worker;
@@ -139,6 +140,7 @@ families! {
     // Of the directory.
     UniverseName = 0x30, "directory/universes";
     Token = 0x31, "directory/tokens";
+    UniverseImport = 0x32, "directory/imports";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";
 

@@ -106,7 +106,7 @@ impl Demo {
             // In the middle of whichever step it is at then: before, while or after it writes to the ledger.
             worker.wait_for_step(dice.next() % 2 + 1).await?;
             tokio::time::sleep(Duration::from_millis(dice.next() % 250)).await;
-            let at = worker.kill();
+            let at = worker.kill().await;
             kills += 1;
             picture.killed(kills, &at);
             if progress(server, world).await?["done"] == true {

@@ -87,8 +87,11 @@ impl Worker {
     }
 
     /// As the machine would; says what it was at.
-    pub(super) fn kill(mut self) -> String {
-        drop(self.child.start_kill());
-        std::mem::take(&mut self.last)
+    pub(super) async fn kill(mut self) -> String {
+        drop(self.child.kill().await);
+        while let Ok(Some(line)) = self.lines.next_line().await {
+            self.last = line;
+        }
+        self.last
     }
 }

@@ -55,7 +55,7 @@ async fn download(of: &World, output: &Path, progress: &Progress) -> Outcome<u64
             Ok(piece) => piece,
             Err(error) => {
                 drop(std::fs::remove_file(&part));
-                return Err(Failed::new(Code::NodeDraining, format!("the export broke off: {error}")));
+                return Err(Failed::silent(format!("the export broke off: {error}")));
             }
         };
         file.write_all(&piece).map_err(|error| named(error, &part))?;

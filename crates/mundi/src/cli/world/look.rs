@@ -125,7 +125,7 @@ impl Diff {
         let found = found.as_array().cloned().unwrap_or_default();
         out.rows(&[("KEY", "key"), ("LEFT", "left"), ("RIGHT", "right")], &found, &Value::Null)?;
         if exit_code && !found.is_empty() {
-            return Err(Failed::differs(format!("{} cells differ", found.len())));
+            return Err(Failed::differs(format!("cells that differ: {}", found.len())));
         }
         Ok(())
     }

@@ -1,0 +1,117 @@
+//! A universe moves from a folder to a database and back, and its worlds go on where they were.
+
+#![cfg(feature = "postgres")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_engine::postgres::testing::{fresh_schema, shared};
+use mundi_model::{Code, Coded, Value, WorldId};
+use mundi_server::{
+    config::Config,
+    node::{ConfiguredEngine, Node},
+    programs::Programs,
+    transfer,
+};
+use std::path::Path;
+
+fn on_folder(folder: &Path) -> Config {
+    let folder = folder.display().to_string();
+    Config::load(None, [("MUNDI_DATA__FOLDER".to_owned(), folder)], &[]).unwrap()
+}
+
+fn on_database(objects: &Path) -> Config {
+    let settings = [
+        ("MUNDI_ENGINE__URL", shared().url().to_owned()),
+        ("MUNDI_ENGINE__SCHEMA", fresh_schema()),
+        ("MUNDI_OBJECTS__URL", format!("file://{}", objects.display())),
+    ];
+    Config::load(None, settings.map(|(name, value)| (name.to_owned(), value)), &[]).unwrap()
+}
+
+async fn opened(config: &Config) -> Node<ConfiguredEngine> {
+    Node::open_configured(config, Programs::builtin()).await.unwrap()
+}
+
+async fn add(node: &Node<ConfiguredEngine>, world: WorldId, number: u32) -> Value {
+    node.universe("default").unwrap().call(world, "add", Value::Integer(number.into())).await.unwrap()
+}
+
+async fn closed(node: Node<ConfiguredEngine>) {
+    node.drain().await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_universe_moves_to_a_database_and_back_and_its_worlds_go_on() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let (first, database, last) = (on_folder(&at("first")), on_database(&at("objects")), on_folder(&at("last")));
+    let node = opened(&first).await;
+    let world = node.universe("default").unwrap().create("counter").await.unwrap();
+    for _ in 0..50 {
+        add(&node, world, 1).await; // many commits: the folder's stamps are far above those of a new engine
+    }
+    let large = vec![7u8; 300_000];
+    let universe = node.universe("default").unwrap();
+    let hash =
+        mundi_store::blob::Blobs::put(&node.plane().blobs, universe.id(), large.clone().into(), &[]).await.unwrap();
+    let id = universe.id();
+    drop(universe);
+    closed(node).await;
+
+    let (mut from, mut sum) = (first, 50);
+    for (to, place) in [(database, "there"), (last, "back")] {
+        let place = at(place);
+        let place = place.display().to_string();
+        let exported = transfer::export(&from, "default", &place, |_| {}).await.unwrap();
+        assert!(exported.keys > 20 && exported.objects >= 1, "{exported:?}");
+        let again = transfer::export(&from, "default", &place, |_| {}).await.unwrap_err();
+        assert_eq!(again.code(), Code::TransferRefused, "a whole export is left alone: {again}");
+        let imported = transfer::import(&to, &place, |_| {}).await.unwrap();
+        assert_eq!(imported, exported);
+        let twice = transfer::import(&to, &place, |_| {}).await.unwrap_err();
+        assert_eq!(twice.code(), Code::TransferRefused, "it is here already: {twice}");
+        let node = opened(&to).await;
+        assert_eq!(node.universe("default").unwrap().id(), id);
+        sum += 1;
+        // What is sent arrives behind the cursor, if stamps begin again.
+        assert_eq!(add(&node, world, 1).await, Value::Integer(sum.into()));
+        let body = mundi_store::blob::Blobs::get(&node.plane().blobs, id, hash).await.unwrap();
+        assert!(body == large, "a large body moved with it");
+        let busy = transfer::export(&to, "default", &at("busy").display().to_string(), |_| {}).await;
+        if to.engine.is_shared() {
+            assert_eq!(busy.unwrap_err().code(), Code::TransferRefused, "somebody serves it");
+        }
+        closed(node).await;
+        from = to;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_or_unsealed_export_is_refused_and_a_broken_off_one_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let (from, to) = (on_folder(&at("from")), on_folder(&at("to")));
+    let node = opened(&from).await;
+    let world = node.universe("default").unwrap().create("counter").await.unwrap();
+    add(&node, world, 3).await;
+    closed(node).await;
+    let place = at("export").display().to_string();
+    transfer::export(&from, "default", &place, |_| {}).await.unwrap();
+    // As it was before it was sealed.
+    std::fs::remove_file(at("export/universe")).unwrap();
+    let unsealed = transfer::import(&to, &place, |_| {}).await.unwrap_err();
+    assert_eq!(unsealed.code(), Code::TransferInvalid, "{unsealed}");
+    transfer::export(&from, "default", &place, |_| {}).await.expect("it goes on where it was");
+    let part = at("export/keys/00000000");
+    let whole = std::fs::read(&part).unwrap();
+    let mut damaged = whole.clone();
+    damaged[100] ^= 1;
+    std::fs::write(&part, damaged).unwrap();
+    let refused = transfer::import(&to, &place, |_| {}).await.unwrap_err();
+    assert_eq!(refused.code(), Code::TransferInvalid, "{refused}");
+    std::fs::write(&part, whole).unwrap();
+    transfer::import(&to, &place, |_| {}).await.expect("it goes on where it was");
+    let node = opened(&to).await;
+    assert_eq!(add(&node, world, 4).await, Value::Integer(7.into()));
+    closed(node).await;
+}
