@@ -1,5 +1,6 @@
 //! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
 
+mod guests;
 mod services;
 
 use std::process::{Command, ExitCode};
@@ -11,6 +12,7 @@ const COMMANDS: &[Entry] = &[
     ("test", "everything that must pass before a change lands: format, lints, docs, tests", test),
     ("lint", "format, lints and docs only", lint),
     ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
+    ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
     ("soak-server", "the server under load and random kills (ten minutes)", soak_server),
     ("failover", "a fleet of processes, 300 worlds, ten minutes of deaths and cuts", failover),
@@ -40,6 +42,7 @@ fn test() -> bool {
         && services::install()
         && unit_tests(&[])
         && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
+        && guests::some()
         && licences()
 }
 

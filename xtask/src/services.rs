@@ -16,8 +16,7 @@ fn postgres() -> bool {
     if on_path || is_debian {
         return true;
     }
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    if !is_root || Command::new("apt-get").arg("--version").output().is_err() {
+    if !can_install() {
         eprintln!(
             "PostgreSQL is not installed, and this is no Debian where root could install it: do `apt-get install postgresql`,"
         );
@@ -27,6 +26,12 @@ fn postgres() -> bool {
     let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
     run("apt-get", &["update", "--quiet=2"], &quiet)
         && run("apt-get", &["install", "--quiet=2", "--yes", "--no-install-recommends", "postgresql"], &quiet)
+}
+
+/// Whether this is a Debian, and we are root there.
+pub(crate) fn can_install() -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    is_root && Command::new("apt-get").arg("--version").output().is_ok()
 }
 
 /// In a folder of its own, because the tool belongs to nobody's Python.
@@ -43,7 +48,7 @@ fn moto() -> bool {
     installed
 }
 
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let own = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from).join(".cache");
     own.unwrap_or_else(home).join("mundi")

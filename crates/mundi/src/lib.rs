@@ -25,10 +25,14 @@ pub use mundi_server::{
     programs::Programs,
 };
 
-/// The programs of a node on a data folder: those that come with Mundi, and all components that are uploaded to it. What
-/// is compiled of them is kept in the folder; it can be deleted at any time.
-pub fn programs(folder: &Path) -> Result<Programs, OpenError> {
+/// What runs the components that are uploaded to a node: `Programs::builtin().with_loader(components(folder)?)`. What is
+/// compiled of them is kept in the data folder, and can be deleted at any time.
+pub fn components(folder: &Path) -> Result<Arc<Components>, OpenError> {
     let cache = Some(folder.join("compiled"));
-    let components = Components::open(ComponentsConfig { cache, ..ComponentsConfig::default() })?;
-    Ok(Programs::builtin().with_loader(Arc::new(components)))
+    Ok(Arc::new(Components::open(ComponentsConfig { cache, ..ComponentsConfig::default() })?))
+}
+
+/// The same for one who only looks: nothing is kept, and whoever asks waits for the compiler.
+pub fn components_to_look() -> Result<Arc<Components>, OpenError> {
+    Ok(Arc::new(Components::open(ComponentsConfig { in_background: false, ..ComponentsConfig::default() })?))
 }

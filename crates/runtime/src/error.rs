@@ -53,6 +53,8 @@ pub enum RuntimeError {
     Rehearse(#[from] RehearseError),
     #[error("from its baseline at height {baseline}, {world} is another world than from genesis")]
     BaselineDiverged { world: WorldId, baseline: Height },
+    #[error("at height {height} the new program comes to another outcome than {world} has on record")]
+    UpgradeDiverges { world: WorldId, height: Height },
     #[error("{0}")]
     EventInvalid(String),
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
@@ -79,6 +81,7 @@ impl Coded for RuntimeError {
             Self::Verify(error) => error.code(),
             Self::Rehearse(error) => error.code(),
             Self::BaselineDiverged { .. } => Code::ReplayDiverged,
+            Self::UpgradeDiverges { .. } => Code::UpgradeDiverges,
             Self::EventInvalid(_) => Code::EventInvalid,
             Self::CallTimeout { .. } => Code::CallTimeout,
         }

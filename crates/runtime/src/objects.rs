@@ -18,6 +18,8 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
     objects: BTreeMap<Hash, Arc<[u8]>>,
+    /// Nowhere else: they stay.
+    pinned: BTreeMap<Hash, Arc<[u8]>>,
     /// Surely in the content store, though not here.
     stored: BTreeSet<Hash>,
     bytes: usize,
@@ -27,6 +29,11 @@ impl AtHand {
     pub(crate) fn insert(&mut self, hash: Hash, bytes: &Bytes) {
         self.bytes += bytes.len();
         self.objects.insert(hash, Arc::from(&bytes[..]));
+    }
+
+    /// Keeps an object that is in no store.
+    pub(crate) fn pin(&mut self, hash: Hash, bytes: Arc<[u8]>) {
+        self.pinned.insert(hash, bytes);
     }
 
     /// The store has looked: these exist.
@@ -50,11 +57,12 @@ impl AtHand {
 
 impl Objects for AtHand {
     fn load(&self, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
-        self.objects.get(hash).cloned().ok_or(LoadError::Missing(*hash))
+        let found = self.objects.get(hash).or_else(|| self.pinned.get(hash));
+        found.cloned().ok_or(LoadError::Missing(*hash))
     }
 
     fn contains(&self, hash: &Hash) -> Result<bool, LoadError> {
-        Ok(self.objects.contains_key(hash) || self.stored.contains(hash))
+        Ok(self.objects.contains_key(hash) || self.pinned.contains_key(hash) || self.stored.contains(hash))
     }
 }
 

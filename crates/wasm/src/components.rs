@@ -39,11 +39,13 @@ pub struct ComponentsConfig {
     pub cache: Option<PathBuf>,
     /// The emergency stop: how long a step may hold up this node. Fuel ends a step long before.
     pub step_wall_max: Duration,
+    /// Whoever asks for a component that is not ready hears so, and comes again. Else it waits, which suits tools.
+    pub in_background: bool,
 }
 
 impl Default for ComponentsConfig {
     fn default() -> Self {
-        Self { cache: None, step_wall_max: Duration::from_secs(10) }
+        Self { cache: None, step_wall_max: Duration::from_secs(10), in_background: true }
     }
 }
 
@@ -60,6 +62,7 @@ pub enum OpenError {
 pub struct Components {
     shop: Arc<Workshop>,
     wall: Duration,
+    in_background: bool,
 }
 
 impl Components {
@@ -73,7 +76,7 @@ impl Components {
             let shop = shop.clone();
             std::thread::spawn(move || shop.work());
         }
-        Ok(Self { shop, wall })
+        Ok(Self { shop, wall, in_background: config.in_background })
     }
 
     /// Prepares a component now, on this thread. For tools and tests; a node prepares in the background.
@@ -135,8 +138,13 @@ impl Loader for Components {
         if found != program {
             return Err(LoadError::Corrupt { hash: program, why: format!("its bytes hash to {found}") }.into());
         }
-        self.prepare(program, Some(code));
-        Err(LoadError::Preparing(program).into())
+        if self.in_background {
+            self.prepare(program, Some(code));
+            return Err(LoadError::Preparing(program).into());
+        }
+        self.prepare_now(&code)?;
+        let made = self.shop.made(&program)?.ok_or(LoadError::Preparing(program))?;
+        made.program(&self.shop.engines, wasm.limits, self.wall)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod build;
 pub mod cache;
 pub mod components;
 mod contract;
+pub mod decoders;
 pub mod engine;
 pub mod inspect;
 mod lend;

@@ -2,7 +2,7 @@
 
 use crate::{
     Full, Level, Outgoing,
-    component::generated::mundi::program::{host, types},
+    bindings::generated::mundi::program::{host, types},
 };
 
 pub(crate) use host::{cancel, cancel_timer, delete, get, height, now_ns, put, random, reply, world_id};

@@ -31,9 +31,11 @@
 //! assert_eq!(world.query("count", Value::Null).unwrap(), 5);
 //! ```
 
-pub mod cbor;
 #[cfg(target_arch = "wasm32")]
-mod component;
+#[doc(hidden)]
+#[path = "component.rs"]
+pub mod bindings;
+pub mod cbor;
 mod event;
 mod failure;
 #[cfg(target_arch = "wasm32")]
@@ -45,9 +47,6 @@ mod host;
 pub mod testing;
 mod world;
 
-#[cfg(target_arch = "wasm32")]
-#[doc(hidden)]
-pub use component as bindings;
 pub use event::{Cause, Event, Origin, Outgoing, Sender, Status};
 pub use failure::Failure;
 pub use serde_json::Value;

@@ -11,6 +11,7 @@ mod exit;
 mod lease;
 mod manifest;
 mod output;
+mod program;
 mod progress;
 mod serve;
 mod timer;
@@ -77,6 +78,9 @@ enum Command {
     /// Manifests: what runs in worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Programs: write, build and upload the code of worlds.
+    #[command(subcommand)]
+    Program(program::ProgramCommand),
     /// Runs chosen roles, for fleets.
     Server(ServerArgs),
     Sim(mundi_sim::cli::SimArgs),
@@ -168,6 +172,7 @@ impl Command {
             Self::Effect(command) => command.run(out).await,
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
+            Self::Program(command) => command.run(out).await,
             Self::Timer(command) => command.run(out).await,
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,

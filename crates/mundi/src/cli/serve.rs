@@ -6,6 +6,7 @@ use mundi_server::{
     api::{Api, router},
     config::Config,
     node::{ConfiguredEngine, Node, Role},
+    programs::Programs,
     serve::{Server, tls},
 };
 use std::time::Duration;
@@ -48,8 +49,10 @@ const HANDOVER: Duration = Duration::from_secs(5);
 /// Opens the folder. One that is still held by a process that dies is waited for.
 async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
+    let components = mundi::components(&config.data.folder)?;
     loop {
-        match Node::open_configured(config, mundi::programs(&config.data.folder)?).await {
+        let programs = Programs::builtin().with_loader(components.clone());
+        match Node::open_configured(config, programs).await {
             Ok(node) => return Ok(node),
             Err(error) if error.code() == Code::FolderInUse && waited < HANDOVER => {
                 if waited.is_zero() {

@@ -41,8 +41,8 @@ const ADDER: &str = r#"(module
     (i32.store8 (i32.const 256) (i32.const 0)) (i32.const 256)))"#;
 
 fn adder() -> Vec<u8> {
-    // seq 8, origin: 8 + 12 + 12 + 1(+3) + 24; the cause's case 4, its schema 8.
-    componentize(&wat::parse_str(ADDER.replace("VALUE", "96")).unwrap()).unwrap()
+    // An event in memory: 8 bytes of place, 64 of origin, 4 of the cause's case, 8 of the schema's name.
+    componentize(&wat::parse_str(ADDER.replace("VALUE", "84")).unwrap()).unwrap()
 }
 
 async fn put(server: &Server, code: &[u8]) -> Answer {
@@ -101,4 +101,86 @@ async fn what_cannot_be_run_is_refused_at_the_door() {
     server.post(&format!("{U}/manifests"), &manifest).await.refused(400, "PROGRAM_REFUSED");
     manifest["wasm"]["limits"]["memory_bytes_max"] = json!(1_u64 << 40);
     server.post(&format!("{U}/manifests"), &manifest).await.refused(400, "MANIFEST_INVALID");
+}
+
+/// Asks for an effect that nobody carries out, on each event; `then` is what it does after that.
+fn asker(then: &str) -> Vec<u8> {
+    let text = r#"(module
+      (import "mundi:program/host@1.0.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32)))
+      (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
+      (memory (export "memory") 1)
+      (global $free (mut i32) (i32.const 8192))
+      (data (i32.const 512) "outside\f6")
+      (data (i32.const 1024) "{\"events\":{\"go\":true},\"effects\":{\"outside\":{}}}")
+      (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+        (local $at i32)
+        (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+        (global.set $free (i32.add (local.get $at) (local.get 3)))
+        (local.get $at))
+      (func (export "describe") (result i32)
+        (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 49)) (i32.const 256))
+      (func (export "handle") (param $event i32) (result i32)
+        ;; Only on an event: the case of the cause stands behind the origin.
+        (if (i32.eqz (i32.load8_u offset=72 (local.get $event))) (then
+          (call $emit (i32.const 512) (i32.const 7) (i32.const 519) (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 256))
+          THEN))
+        (i32.const 0))
+      (func (export "query") (param i32 i32 i32 i32) (result i32) (i32.const 0)))"#;
+    componentize(&wat::parse_str(text.replace("THEN", then)).unwrap()).unwrap()
+}
+
+/// Waits until an effect is asked for.
+async fn open_effects(server: &Server) {
+    while server.get(&format!("{U}/effects")).await.ok(200)["items"].as_array().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn manifest(server: &Server, code: &[u8]) -> String {
+    put(server, code).await.ok(201);
+    let manifest = offered(server, code).await;
+    let stored = server.post(&format!("{U}/manifests"), &manifest).await.ok(201);
+    stored["hash"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_upgrade_that_would_treat_open_work_differently_is_refused_unless_forced_and_the_force_is_on_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let write = "(call $put (i32.const 512) (i32.const 4) (i32.const 519) (i32.const 1))";
+    let [first, writes, fails] = [
+        manifest(&server, &asker("")).await,
+        manifest(&server, &asker(write)).await,
+        manifest(&server, &asker("unreachable")).await,
+    ];
+    server.post(&format!("{U}/worlds"), &json!({ "world": "a", "manifest": first })).await.ok(201);
+    let upgrade = async |manifest: &str, forced: bool| {
+        server.post(&format!("{U}/worlds/a/upgrade"), &json!({ "manifest": manifest, "forced": forced })).await
+    };
+    let manifest_now = async |expected: &str| loop {
+        let world = server.get(&format!("{U}/worlds/a")).await.ok(200);
+        if world["manifest"] == expected {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    // Nothing is open: whatever it did before, it may do something else from now on.
+    upgrade(&fails, false).await.ok(202);
+    manifest_now(&fails).await;
+    upgrade(&first, false).await.ok(202);
+    manifest_now(&first).await;
+
+    server.post(&format!("{U}/worlds/a/send/go"), &Value::Null).await.ok(202);
+    open_effects(&server).await;
+    let refused = upgrade(&fails, false).await;
+    refused.refused(409, "UPGRADE_DIVERGES");
+    manifest_now(&first).await;
+    // Other cells are no other outcome to the outside.
+    upgrade(&writes, false).await.ok(202);
+    manifest_now(&writes).await;
+    upgrade(&fails, true).await.ok(202);
+    manifest_now(&fails).await;
+    let journal = server.get(&format!("{U}/worlds/a/journal?limit=100")).await;
+    let forced = journal.text.matches("\"forced\":true").count();
+    assert!(forced >= 1, "{}", journal.text);
 }

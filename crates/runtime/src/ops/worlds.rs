@@ -113,8 +113,13 @@ impl<P: Plane> Ops<P> {
         self.control(world, "resume", Vec::new()).await
     }
 
-    /// From the record after the command on, another manifest holds, if its program handles the take-over.
+    /// From the record after the command on, another manifest holds, if its program handles the take-over. One that would
+    /// treat open work differently is refused, unless the caller insists, and then that is on record.
     pub async fn world_upgrade(&self, world: WorldId, manifest: Hash, forced: bool) -> Result<InboxSeq, RuntimeError> {
+        self.check_manifest(manifest).await?;
+        if !forced && let Some(divergence) = self.rehearse_open_work(world, manifest).await?.divergence {
+            return Err(RuntimeError::UpgradeDiverges { world, height: divergence.height });
+        }
         self.control(world, "upgrade", cbor::encode(&Upgrade { manifest, forced })).await
     }
 

@@ -70,7 +70,8 @@ pub(super) fn run(what: &str, command: &mut Command) -> Result<Vec<u8>, BuildErr
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let said = [&output.stdout[..], &output.stderr].concat();
+    // What is meant for people is on stderr, if there is anything.
+    let said = if output.stderr.is_empty() { output.stdout } else { output.stderr };
     let said = String::from_utf8_lossy(&said);
     let from = said.ceil_char_boundary(said.len().saturating_sub(SAID_BYTES_MAX));
     Err(failed(said[from..].trim_end().to_owned()))

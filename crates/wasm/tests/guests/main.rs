@@ -1,5 +1,12 @@
 //! Programs as people write them, built by the compilers that people use. `cargo xtask guests` gets those and runs this.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it saw"
+)]
+
 mod projects;
 #[path = "../host/rig.rs"]
 #[allow(dead_code, reason = "the tests of the host use the rest")]

@@ -1,7 +1,7 @@
 //! A new project builds, and its test passes, with nothing but what the project and this machine have.
 
 use crate::{
-    builder, languages,
+    builder, languages, repository,
     rig::{Rig, components, failure},
 };
 use mundi_model::record::{Payload, ReplyOutcome};
@@ -57,6 +57,30 @@ fn a_new_project_builds_counts_and_its_test_passes() {
             assert_eq!(output.replies[0].outcome, ReplyOutcome::Ok(Payload::Inline(vec![sum])));
         }
         run_tests(&project, language);
+    }
+}
+
+/// The tests that the SDKs themselves have. Those of the Rust one run with the workspace.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn the_sdks_own_tests_pass() {
+    let (sdk, folder) = (repository().join("sdk"), tempfile::tempdir().unwrap());
+    let run = |command: &mut Command| {
+        let output = command.current_dir(&sdk).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    };
+    if languages().contains(&Language::Python) {
+        let tests = ["-m", "unittest", "discover", "-s", "python/tests"];
+        run(Command::new("python3").args(tests).env("PYTHONPATH", "python"));
+    }
+    if languages().contains(&Language::TypeScript) {
+        let bundle = folder.path().join("sdk.test.mjs");
+        let esbuild = builder().cache.join("typescript/node_modules/.bin/esbuild");
+        let mut bundled = Command::new(esbuild);
+        bundled.args(["typescript/test/sdk.test.ts", "--bundle", "--format=esm", "--platform=node"]);
+        run(bundled.arg(format!("--outfile={}", bundle.display())));
+        run(Command::new("node").arg("--test").arg(bundle).env("MUNDI_VECTORS", "vectors.json"));
     }
 }
 

@@ -14,7 +14,7 @@ use mundi_wasm::{Components, ComponentsConfig, build::Language};
 use serde_json::json;
 use std::sync::Arc;
 
-const STEPS: u64 = 120;
+const STEPS: u64 = 300;
 
 /// A world of the saga in one language.
 struct Guest {
@@ -85,12 +85,12 @@ impl Director {
         let timers: Vec<_> = world.timers().cloned().collect();
         match self.draw(10) {
             0..5 if !intents.is_empty() => self.receipt(&intents),
-            5 if !timers.is_empty() => {
+            5..7 if !timers.is_empty() => {
                 let timer = &timers[self.index(timers.len())];
                 Input::TimerFired { timer: timer.hash, payload: Payload::Inline(Vec::new()) }
             }
             // Also an order that is there already, and one that was never placed.
-            6 => self.event("cancel", |order| json!({ "order": order })),
+            7 => self.event("cancel", |order| json!({ "order": order })),
             _ => {
                 let (quantity, cents) = (1 + self.draw(1_000), self.draw(10_000_000_000));
                 let sku = ["tea", "käse", "日本茶"][self.index(3)];
@@ -112,8 +112,8 @@ impl Director {
     fn receipt(&mut self, intents: &[OpenIntent]) -> Input {
         let intent = &intents[self.index(intents.len())];
         let status = match self.draw(5) {
-            0 => ReceiptStatus::Error,
-            1 => ReceiptStatus::Timeout,
+            0 | 1 => ReceiptStatus::Error,
+            2 => ReceiptStatus::Timeout,
             _ => ReceiptStatus::Ok,
         };
         let payload = match (status, &*intent.kind) {

@@ -1,5 +1,6 @@
 //! Files that stand twice in the repository are the same.
 
+use mundi_model::{Value, cbor};
 use mundi_wasm::{build::types, offer::Offer};
 use std::{fs, path::PathBuf};
 
@@ -24,4 +25,12 @@ fn the_saga_has_one_declaration_and_the_types_that_follow_from_it() {
     assert_eq!(saga("rust/src/types.rs"), types::rust(&offer));
     assert_eq!(saga("typescript/src/types.ts"), types::typescript(&offer));
     assert_eq!(saga("python/vocabulary.py"), types::python(&offer));
+}
+
+#[test]
+fn the_codecs_of_the_sdks_are_that_of_the_host() {
+    let vectors: Vec<(serde_json::Value, String)> = serde_json::from_str(&read("sdk/vectors.json")).unwrap();
+    for (value, expected) in vectors {
+        assert_eq!(mundi_model::hex(&cbor::encode(&Value::from(value.clone()))), expected, "{value}");
+    }
 }

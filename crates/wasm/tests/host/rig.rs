@@ -7,7 +7,7 @@ use mundi_kernel::{
     turn::{Arrival, Arrived, TurnBudget, TurnError, TurnOutput},
 };
 use mundi_model::{
-    Hash, InboxSeq, Stamp, UniverseId, Value, WorldId, cbor,
+    InboxSeq, Stamp, UniverseId, Value, WorldId, cbor,
     record::{Body, Genesis, InboxItem, Input, Origin, Payload, Record, StepFailed},
 };
 use mundi_wasm::{Components, ComponentsConfig};
@@ -16,7 +16,6 @@ use std::sync::Arc;
 pub(crate) struct Rig {
     pub(crate) objects: MemoryObjects,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) components: Arc<Components>,
     pub(crate) world: World,
     pub(crate) records: Vec<Vec<u8>>,
     next: u64,
@@ -65,11 +64,7 @@ impl Rig {
         let ids = (UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]));
         let genesis = Genesis { universe: ids.0, world: ids.1, manifest, now_ns: 0 };
         let (world, first) = World::create(&objects, registry.clone(), genesis)?;
-        Ok(Self { objects, registry, components: components.clone(), world, records: vec![first], next: 1 })
-    }
-
-    pub(crate) fn manifest(&self) -> Hash {
-        self.world.manifest().hash
+        Ok(Self { objects, registry, world, records: vec![first], next: 1 })
     }
 
     /// One event, in a turn of its own.

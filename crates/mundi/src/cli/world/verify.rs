@@ -61,7 +61,8 @@ pub(crate) async fn offline(folder: &Path, out: Out) -> Outcome {
         return Err(Failed::new(mundi_model::Code::FolderInvalid, format!("{} is no data folder", folder.display())));
     }
     let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
-    let node = Node::open(folder, Programs::builtin(), config).await.map_err(|error| Failed::coded(&error))?;
+    let programs = Programs::builtin().with_loader(mundi::components(folder)?);
+    let node = Node::open(folder, programs, config).await.map_err(|error| Failed::coded(&error))?;
     let (progress, mut reports) = (Progress::default(), Vec::new());
     let work = async {
         for universe in node.universes() {

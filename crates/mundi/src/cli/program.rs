@@ -1,0 +1,154 @@
+//! `mundi program`: from sources to something that worlds run.
+
+use super::{
+    client::Server,
+    exit::{Failed, Outcome},
+    output::{Out, print},
+    progress::Progress,
+    upload::body_of,
+};
+use clap::{Args, Subcommand};
+use mundi_model::{Code, Hash};
+use mundi_wasm::build::{BuildError, Builder, Built, Language, scaffold};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Between two looks at a component that is being compiled.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Subcommand)]
+pub(super) enum ProgramCommand {
+    /// Starts a project that builds, and whose test passes.
+    New {
+        /// rust, ts or python.
+        #[arg(long)]
+        lang: String,
+        /// The folder to make; its last part is the name.
+        name: PathBuf,
+    },
+    /// Builds the component of a project, checks it, and says what it offers.
+    Build(Build),
+    /// Stores a component and, when it is compiled, the manifest that it offers; prints the manifest's hash.
+    Upload(Upload),
+    /// Lists the programs that have a name here.
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// How far a program is and, when it is ready, what it offers.
+    Describe {
+        #[command(flatten)]
+        server: Server,
+        hash: String,
+    },
+}
+
+#[derive(Args)]
+pub(super) struct Build {
+    /// The project's folder.
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Gets compilers that are missing from the package registries (not rustc).
+    #[arg(long)]
+    install: bool,
+}
+
+#[derive(Args)]
+pub(super) struct Upload {
+    #[command(flatten)]
+    server: Server,
+    /// A component, or the folder of a project that was built.
+    #[arg(default_value = ".")]
+    file: PathBuf,
+}
+
+impl ProgramCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        match self {
+            Self::New { lang, name } => {
+                let language: Language = lang.parse().map_err(failed)?;
+                let project = scaffold(&name, language).map_err(failed)?;
+                print(&format!("{}", project.folder.display()))?;
+                eprintln!("next: cd {} && mundi program build", name.display());
+                Ok(())
+            }
+            Self::Build(build) => build.run(out),
+            Self::Upload(upload) => upload.run(out).await,
+            Self::List { server } => {
+                let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
+                server.list_all(out, &server.of("programs"), &columns).await
+            }
+            Self::Describe { server, hash } => {
+                print(&format!("{:#}", server.get(&server.of(&format!("programs/{hash}"))).await?))
+            }
+        }
+    }
+}
+
+fn failed(error: BuildError) -> Failed {
+    Failed::coded(&error)
+}
+
+impl Build {
+    fn run(self, out: Out) -> Outcome {
+        let builder = Builder { install: self.install, ..Builder::default() };
+        let built = tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(failed)?;
+        if out.is_json() {
+            return print(&format!("{:#}", described(&built)));
+        }
+        out.object(&described(&built))
+    }
+}
+
+/// What people want to know about a component.
+fn described(built: &Built) -> Value {
+    let manifest = &built.manifest;
+    let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>();
+    json!({
+        "file": built.path.display().to_string(),
+        "language": built.language.to_string(),
+        "hash": built.hash.to_string(),
+        "bytes": built.component.len(),
+        "events": names(&mut manifest.events.keys()),
+        "effects": names(&mut manifest.effects.keys()),
+        "queries": names(&mut manifest.queries.keys()),
+        "engine": mundi_wasm::ENGINE,
+    })
+}
+
+impl Upload {
+    async fn run(self, out: Out) -> Outcome {
+        let Self { server, file } = self;
+        let file = if file.is_dir() { file.join("program.wasm") } else { file };
+        let hash = hash_of(&file)?;
+        let at = server.of(&format!("programs/{hash}"));
+        server.upload(Method::PUT, &at, body_of(&file, &Progress::default())?).await?;
+        let manifest = loop {
+            let state = server.get(&at).await?;
+            match state["state"].as_str() {
+                Some("ready") => break state["manifest"].clone(),
+                Some("refused") => {
+                    return Err(Failed::new(Code::ProgramRefused, state["why"].as_str().unwrap_or_default()));
+                }
+                Some("stored") => {
+                    return Err(Failed::new(Code::ProgramRefused, "the server stored it, and runs no components"));
+                }
+                other => eprintln!("{}", out.dim(&format!("{}...", other.unwrap_or("waiting")))),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
+        out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
+    }
+}
+
+fn hash_of(file: &Path) -> Outcome<Hash> {
+    let missing = |error| {
+        let hint = "build it first: `mundi program build`";
+        Failed::new(Code::ProgramRefused, format!("{}: {error}; {hint}", file.display()))
+    };
+    Ok(Hash::of(&std::fs::read(file).map_err(missing)?))
+}

@@ -1,0 +1,62 @@
+import json
+import unittest
+from pathlib import Path
+
+from mundi import Failure, Receipt, Timer, cbor
+from mundi.testing import TestWorld
+
+VECTORS = Path(__file__).resolve().parents[2] / "vectors.json"
+
+
+class Codec(unittest.TestCase):
+    def test_the_shared_vectors_hold(self) -> None:
+        for value, expected in json.loads(VECTORS.read_text()):
+            self.assertEqual(cbor.encode(value).hex(), expected, value)
+            self.assertEqual(cbor.decode(bytes.fromhex(expected)), value)
+
+    def test_broken_bytes_are_refused(self) -> None:
+        for bad in ["", "18", "9bffffffffffffffff", "61ff", "0000", "a10101", "81" * 1000 + "00"]:
+            with self.assertRaises((ValueError, UnicodeDecodeError), msg=bad):
+                cbor.decode(bytes.fromhex(bad))
+
+
+class Asks:
+    def handle(self, world, event):
+        if isinstance(event.cause, Receipt):
+            world.put("answer", event.cause.value)
+        elif isinstance(event.cause, Timer):
+            world.put("fired", event.cause.payload)
+        elif event.cause.value == "fail":
+            world.put("lost", 1)
+            raise Failure("as it was told")
+        else:
+            world.emit("ask", event.cause.value, "label")
+            world.set_timer("timer", world.now_ns + 5, {"n": 1})
+
+    def query(self, world, name, params):
+        world.put("lost", 1)
+        return world.get("answer")
+
+
+class Worlds(unittest.TestCase):
+    def test_effects_and_timers_come_back_as_steps(self) -> None:
+        world = TestWorld(Asks())
+        step = world.send("go", {"x": 1})
+        self.assertEqual(step.intents, [{"kind": "ask", "label": "label", "params": {"x": 1}}])
+        world.receipt("label", "ok", [1, 2])
+        world.fire("timer")
+        self.assertEqual((world.cell("answer"), world.cell("fired")), ([1, 2], {"n": 1}))
+        self.assertEqual((world.open, world.timers), ([], []))
+        with self.assertRaises(Failure):
+            world.receipt("label", "ok")
+
+    def test_a_step_that_fails_and_a_query_leave_nothing(self) -> None:
+        world = TestWorld(Asks())
+        with self.assertRaises(Failure):
+            world.send("go", "fail")
+        world.query("any")
+        self.assertEqual(world.cells, {})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+import { deepStrictEqual, strictEqual, throws } from "node:assert";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { decode, encode } from "../src/cbor.ts";
+import type { Program } from "../src/index.ts";
+import { TestWorld } from "../src/testing.ts";
+
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
+
+test("the shared vectors hold", () => {
+  const vectors: [unknown, string][] = JSON.parse(readFileSync(process.env.MUNDI_VECTORS!, "utf8"));
+  for (const [value, expected] of vectors) {
+    strictEqual(hex(encode(value)), expected, JSON.stringify(value));
+    deepStrictEqual(decode(Buffer.from(expected, "hex")), value);
+  }
+});
+
+test("integers beyond 2^53 are bigints", () => {
+  strictEqual(hex(encode(2n ** 64n - 1n)), "1bffffffffffffffff");
+  strictEqual(decode(encode(2n ** 64n - 1n)), 2n ** 64n - 1n);
+});
+
+test("broken bytes are refused", () => {
+  for (const bad of ["", "18", "61ff", "0000", "a10101", "81".repeat(1000) + "00"]) {
+    throws(() => decode(Buffer.from(bad, "hex")), bad);
+  }
+});
+
+const asks: Program = {
+  handle(world, event) {
+    const cause = event.cause;
+    if (cause.is === "receipt") world.put("answer", decode(cause.payload));
+    else if (cause.is === "timer") world.put("fired", cause.payload);
+    else if (cause.is === "event" && cause.value === "fail") {
+      world.put("lost", 1);
+      throw new Error("as it was told");
+    } else if (cause.is === "event") {
+      world.emit("ask", cause.value, "label");
+      world.setTimer("timer", world.nowNs + 5n, { n: 1 });
+    }
+  },
+  query(world) {
+    world.put("lost", 1);
+    return world.get("answer");
+  },
+};
+
+test("effects and timers come back as steps", () => {
+  const world = new TestWorld(asks);
+  deepStrictEqual(world.send("go", { x: 1 }).intents, [{ kind: "ask", label: "label", params: { x: 1 } }]);
+  world.receipt("label", "ok", [1, 2]);
+  world.fire("timer");
+  deepStrictEqual([world.cell("answer"), world.cell("fired")], [[1, 2], { n: 1 }]);
+  deepStrictEqual([world.open, world.timers], [[], []]);
+  throws(() => world.receipt("label", "ok"));
+});
+
+test("a step that fails and a query leave nothing", () => {
+  const world = new TestWorld(asks);
+  throws(() => world.send("go", "fail"));
+  world.query("any");
+  deepStrictEqual(world.cells, []);
+});
