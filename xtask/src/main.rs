@@ -12,7 +12,7 @@ const COMMANDS: &[Entry] = &[
     ("lint", "format, lints and docs only", lint),
     ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
-    ("soak-server", "the server under load and random kills (ten minutes)", soak_server),
+    ("soak-server", "the server under load and random kills: ten minutes, then fifty kills with proof", soak_server),
     ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
     ("bench", "the benchmarks of every layer beside the raw limit (about ten minutes)", bench),
 ];
@@ -70,8 +70,9 @@ fn soak() -> bool {
 }
 
 fn soak_server() -> bool {
-    let arguments = ["test", "--release", "--package", "mundi", "--test", "api", "soak", "--", "--nocapture"];
-    run("cargo", &arguments, &[("MUNDI_SOAK_SECONDS", "600")])
+    let api = ["test", "--release", "--package", "mundi", "--test", "api", "soak", "--", "--nocapture"];
+    let cli = ["test", "--release", "--package", "mundi", "--test", "cli", "crash", "--", "--nocapture"];
+    run("cargo", &api, &[("MUNDI_SOAK_SECONDS", "600")]) && run("cargo", &cli, &[("MUNDI_KILLS", "50")])
 }
 
 /// In a folder of its own, because the tool belongs to nobody's Python.

@@ -16,8 +16,13 @@
 
 pub use mundi_engine as engine;
 pub use mundi_kernel::{manifest, program};
-pub use mundi_model::{Value, WorldId};
+pub use mundi_model::{Value, WorldId, cbor, record::ReceiptStatus};
 pub use mundi_server::{
-    node::{Node, NodeConfig, NodeError, Universe},
+    node::{HttpConfig, LlmConfig, Node, NodeConfig, NodeError, ProcessConfig, Universe},
     programs::Programs,
 };
+
+/// The Rust of the README is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
