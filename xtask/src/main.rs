@@ -14,7 +14,7 @@ const COMMANDS: &[Entry] = &[
     ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
-    ("soak-server", "the server under load and random kills (ten minutes)", soak_server),
+    ("soak-server", "the server under load and random kills: ten minutes, then fifty kills with proof", soak_server),
     ("failover", "a fleet of processes, 300 worlds, ten minutes of deaths and cuts", failover),
     ("s3-garage", "the object store against Garage, which is built first (16 CPU-minutes)", s3_garage),
     ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
@@ -75,8 +75,9 @@ fn soak() -> bool {
 }
 
 fn soak_server() -> bool {
-    let arguments = ["test", "--release", "--package", "mundi", "--test", "api", "soak", "--", "--nocapture"];
-    run("cargo", &arguments, &[("MUNDI_SOAK_SECONDS", "600")])
+    let api = ["test", "--release", "--package", "mundi", "--test", "api", "soak", "--", "--nocapture"];
+    let cli = ["test", "--release", "--package", "mundi", "--test", "cli", "crash", "--", "--nocapture"];
+    run("cargo", &api, &[("MUNDI_SOAK_SECONDS", "600")]) && run("cargo", &cli, &[("MUNDI_KILLS", "50")])
 }
 
 fn failover() -> bool {

@@ -5,6 +5,31 @@
 //! reference, [`Embedded`] is what users run on one machine, and `Postgres` what they run on many.
 //!
 //! This crate must never know what is stored in it: no world, no journal, no queue.
+//!
+//! The embedded engine is an ordered map with serializable transactions in one folder:
+//!
+//! ```
+//! use mundi_engine::{Embedded, Engine, RangeRead, Transaction};
+//!
+//! async fn first_look(folder: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+//!     let engine = Embedded::open(folder)?;
+//!
+//!     let mut tx = engine.begin().await?;
+//!     tx.put(b"greeting", "hello")?;
+//!     tx.put_stamped(b"inbox/", b"", "first")?; // the key gets a token that rises in commit order
+//!     tx.commit().await?; // on disk when this returns
+//!
+//!     let mut tx = engine.begin().await?;
+//!     assert_eq!(tx.get(b"greeting").await?.as_deref(), Some(&b"hello"[..]));
+//!     assert_eq!(tx.range(RangeRead::prefix(b"inbox/", 10)).await?.items.len(), 1);
+//!     Ok(())
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let folder = tempfile::tempdir()?;
+//!     pollster::block_on(first_look(folder.path()))
+//! }
+//! ```
 
 #[cfg(feature = "postgres")]
 mod any;
@@ -29,8 +54,3 @@ pub use error::{CommitError, EngineError};
 pub use memory::Memory;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
-
-/// The example in the README is run as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -19,9 +19,9 @@ use std::{path::Path, sync::Arc};
 
 pub use mundi_engine as engine;
 pub use mundi_kernel::{manifest, program};
-pub use mundi_model::{Value, WorldId};
+pub use mundi_model::{Value, WorldId, cbor, record::ReceiptStatus};
 pub use mundi_server::{
-    node::{Node, NodeConfig, NodeError, Universe},
+    node::{HttpConfig, LlmConfig, Node, NodeConfig, NodeError, ProcessConfig, Universe},
     programs::Programs,
 };
 
@@ -36,3 +36,8 @@ pub fn components(folder: &Path) -> Result<Arc<Components>, OpenError> {
 pub fn components_to_look() -> Result<Arc<Components>, OpenError> {
     Ok(Arc::new(Components::open(ComponentsConfig { in_background: false, ..ComponentsConfig::default() })?))
 }
+
+/// The Rust of the README is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -14,3 +14,4 @@ mod properties;
 mod replays;
 mod snapshots;
 mod turns;
+mod verify;

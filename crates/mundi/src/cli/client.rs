@@ -8,6 +8,7 @@ use clap::Args;
 use mundi_model::Code;
 use reqwest::{Body, Method, RequestBuilder, Response};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Where the server is, and as whom it is spoken to.
 #[derive(Args, Clone)]
@@ -31,6 +32,9 @@ pub(crate) struct Paging {
     #[arg(long)]
     after: Option<String>,
 }
+
+/// How long a server on this machine may take to start.
+const START: Duration = Duration::from_secs(3);
 
 /// What the API gives in one page at most.
 const PAGE_ITEMS_MAX: usize = 1_000;
@@ -71,7 +75,7 @@ impl Server {
             let why = if error.is_connect() { "nobody listens there".to_owned() } else { error.to_string() };
             Failed::silent(format!("{} does not answer: {why}", self.url))
         };
-        let response = request.send().await.map_err(silent)?;
+        let response = self.answer_to(request).await.map_err(silent)?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -82,6 +86,25 @@ impl Server {
             Some(code) => Failed::new(code, detail),
             None => Failed::new(Code::RequestInvalid, format!("the server answered {status} {detail}")),
         })
+    }
+
+    /// A server on this machine that is just being started is waited for: nothing was sent to it yet.
+    async fn answer_to(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
+        let (mut left, pause) = (if self.is_local() { START } else { Duration::ZERO }, Duration::from_millis(50));
+        loop {
+            let Some(again) = request.try_clone() else { return request.send().await };
+            match again.send().await {
+                Err(error) if error.is_connect() && !left.is_zero() => {
+                    tokio::time::sleep(pause).await;
+                    left = left.saturating_sub(pause);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        ["http://127.0.0.1", "http://localhost", "http://[::1]"].iter().any(|host| self.url.starts_with(host))
     }
 
     /// Sends a request; a refusal becomes an error with its code.

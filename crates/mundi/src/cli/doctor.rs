@@ -1,17 +1,15 @@
 //! `mundi doctor`: looks at a data folder, or at a server, and says what is wrong and what to do.
 
 use super::{
+    ServerArgs,
     client::{Paging, Server},
     exit::{Failed, Outcome},
     output::Out,
     world,
 };
 use clap::Args;
-use mundi_model::{Code, Coded};
-use mundi_server::{
-    node::{Node, NodeConfig},
-    programs::Programs,
-};
+use mundi_model::Code;
+use mundi_server::config::Config;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -21,15 +19,15 @@ pub(super) struct Doctor {
     /// A data folder that no server has open; the server is asked if it is not given.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Also replay every world of the folder.
-    #[arg(long, requires = "data")]
+    /// A configuration, whose engine and object store are looked at instead.
+    #[arg(long, env = "MUNDI_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Also replay every world there.
+    #[arg(long)]
     worlds: bool,
     /// Look at the database and the object store that the configuration names: settings, permissions, clocks.
     #[arg(long, conflicts_with = "data")]
     fleet: bool,
-    /// The configuration, for `--fleet`; the variables `MUNDI_ENGINE__URL` and `MUNDI_OBJECTS__URL` count as well.
-    #[arg(long, env = "MUNDI_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
     #[command(flatten)]
     server: Server,
 }
@@ -68,17 +66,16 @@ impl Doctor {
             fleet_checks(self.config.as_deref(), &mut findings).await?;
             return findings.report(out);
         }
-        match &self.data {
-            Some(folder) => {
-                let healthy = folder_checks(folder, &mut findings).await;
-                findings.report(out)?;
-                if healthy && self.worlds { world::offline(folder, out).await } else { Ok(()) }
-            }
-            None => {
-                server_checks(&self.server, &mut findings).await;
-                findings.report(out)
-            }
+        if self.data.is_none() && self.config.is_none() {
+            server_checks(&self.server, &mut findings).await;
+            return findings.report(out);
         }
+        let args = ServerArgs { data: self.data.clone(), config: self.config.clone(), bind: None, roles: None };
+        let config = args.load()?;
+        let there = config.engine.is_shared() || folder_checks(&config.data.folder, &mut findings);
+        let healthy = there && engine_checks(&config, &mut findings).await;
+        findings.report(out)?;
+        if healthy && self.worlds { world::offline(&config, out).await } else { Ok(()) }
     }
 }
 
@@ -104,7 +101,7 @@ async fn fleet_checks(_config: Option<&Path>, _findings: &mut Findings) -> Outco
     Err(Failed::plain("this build has no database to look at: it lacks the feature `postgres`"))
 }
 
-async fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
+fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
     if !folder.is_dir() {
         findings.bad(
             "folder",
@@ -139,21 +136,25 @@ async fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
         findings.bad("engine", "there is none", "this is no data folder; `mundi dev --data DIR` makes one");
         return false;
     }
-    let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
-    let node = match Node::open(folder, Programs::builtin(), config).await {
+    true
+}
+
+async fn engine_checks(config: &Config, findings: &mut Findings) -> bool {
+    let node = match world::open_quietly(config).await {
         Ok(node) => node,
         Err(error) => {
-            let what = match error.code() {
-                Code::FolderInUse => "a server runs on it: ask it instead, `mundi doctor --url URL`",
-                Code::FolderVersion => "use the version of mundi that wrote it",
-                Code::EngineCorrupt => "restore a backup; the message names file and offset",
+            let what = match error.code {
+                Some(Code::FolderInUse) => "a server runs on it: ask it instead, `mundi doctor --url URL`",
+                Some(Code::FolderVersion) => "use the version of mundi that wrote it",
+                Some(Code::EngineCorrupt) => "restore a backup; the message names file and offset",
                 _ => "docs/errors has a page for this code",
             };
-            findings.bad("engine", format!("{}: {error}", error.code()), what);
+            let code = error.code.map_or("", Code::as_str);
+            findings.bad("engine", format!("{code} {}", error.detail()), what);
             return false;
         }
     };
-    findings.good("engine", "opens; its log is whole");
+    findings.good("engine", "opens");
     for universe in node.universes() {
         let page = universe.ops().list_worlds(mundi_store::protocol::WorldFilter::default(), None, 1_000).await;
         match page {
@@ -170,7 +171,6 @@ async fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
             }
         }
     }
-    node.drain().await;
     node.stop().await;
     true
 }

@@ -1,6 +1,7 @@
 //! `mundi verify`: proof of files, of a data folder, or of a whole universe on a server.
 
 use super::{
+    ServerArgs,
     client::Server,
     exit::{Failed, Outcome},
     output::Out,
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub(super) struct Verify {
     /// Bundles; no server is needed.
-    #[arg(required_unless_present_any = ["all", "data"])]
+    #[arg(required_unless_present_any = ["all", "data", "config"])]
     files: Vec<PathBuf>,
     /// All worlds of the universe, on the server.
     #[arg(long, conflicts_with_all = ["files", "data"])]
@@ -25,14 +26,18 @@ pub(super) struct Verify {
     /// All worlds of a data folder that no server has open.
     #[arg(long, value_name = "DIR", conflicts_with = "files")]
     data: Option<PathBuf>,
+    /// All worlds of the engine that a configuration names.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "data"])]
+    config: Option<PathBuf>,
     #[command(flatten)]
     server: Server,
 }
 
 impl Verify {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        if let Some(folder) = &self.data {
-            return world::offline(folder, out).await;
+        if self.data.is_some() || self.config.is_some() {
+            let args = ServerArgs { data: self.data, config: self.config, bind: None, roles: None };
+            return world::offline(&args.load()?, out).await;
         }
         if self.all {
             return world::online(&self.server, out).await;

@@ -96,7 +96,7 @@ impl<R: Read> FrameReader<R> {
         let number = |at: usize| u32::from_le_bytes([fields[at], fields[at + 1], fields[at + 2], fields[at + 3]]);
         let (count, raw_bytes, stored_bytes) = (number(9), number(13) as usize, number(17) as usize);
         let kind = Kind::of(fields[0]).ok_or_else(|| wrong("it is of no known kind".to_owned()))?;
-        let first = fields[1..9].iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+        let first = fields[1..9].iter().rev().fold(0u64, |number, byte| (number << 8) | u64::from(*byte));
         let bound = limits::BUNDLE_FRAME_BYTES_MAX;
         if raw_bytes > bound || stored_bytes > zstd::zstd_safe::compress_bound(bound) {
             return Err(wrong(format!("it claims {raw_bytes} bytes; {bound} are the most")));

@@ -46,6 +46,9 @@ struct Place {
     index: Option<u32>,
 }
 
+/// Records of one frame, as their canonical bytes.
+pub(super) type Page = Vec<(Height, Vec<u8>)>;
+
 /// An object as it is read from the front.
 pub(super) enum Item {
     Small(Packed),
@@ -133,8 +136,7 @@ impl<R: Read + Seek> Bundle<R> {
     }
 
     /// The records of one frame, and where the next frame begins; `None` at the end.
-    #[expect(clippy::type_complexity, reason = "a page and the mark behind it")]
-    pub(super) fn records_at(&self, mark: Mark) -> Result<Option<(Vec<(Height, Vec<u8>)>, Mark)>, BundleError> {
+    pub(super) fn records_at(&self, mark: Mark) -> Result<Option<(Page, Mark)>, BundleError> {
         let (frame, next) = self.frame_at(mark)?;
         if frame.kind != Kind::Records {
             return Ok(None);

@@ -79,11 +79,11 @@ pub(super) async fn rehearse<E: Engine>(
         from: done.from.get(),
         to: done.to.get(),
         records: done.records,
-        divergence: done.divergence.map(divergence),
+        divergence: done.divergence.as_ref().map(divergence),
     }))
 }
 
-fn divergence(found: Divergence) -> DivergenceAt {
+fn divergence(found: &Divergence) -> DivergenceAt {
     DivergenceAt {
         height: found.height.get(),
         record: json::item(&found.record.item),

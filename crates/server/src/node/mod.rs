@@ -30,6 +30,7 @@ pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
 pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
+pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
 pub use universe::Universe;

@@ -39,7 +39,8 @@ impl Node<ConfiguredEngine> {
         // Alone on a folder it takes up its own leases where the last process left them; beside others it needs a number
         // that no other has.
         let own = if config.engine.is_shared() { None } else { WorkerId::new(1) };
-        let node = NodeConfig { worker: node.worker.or(own), ..node };
+        let spool = node.spool.clone().or_else(|| Some(config.data.folder.join("spool")));
+        let node = NodeConfig { worker: node.worker.or(own), spool, ..node };
         let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
         set_right(&clock, &engine).await?;
         let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;

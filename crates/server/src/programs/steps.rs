@@ -34,22 +34,22 @@ impl Program for Steps {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
         match event.cause {
             Cause::Event { schema: "start", value: given, .. } => {
-                put(host, "steps", field(&value(given)?, "steps"))?;
-                put(host, "plan", Value::Text("ship".to_owned()))?;
+                put(host, "steps", &field(&value(given)?, "steps"))?;
+                put(host, "plan", &Value::Text("ship".to_owned()))?;
                 ask(host, 1)
             }
             Cause::Event { value: given, .. } => {
                 let given = value(given)?;
                 let step = integer(&field(&given, "step"));
                 host.cancel(&step.to_string())?;
-                settle(host, step, text(&field(&given, "outcome")))
+                settle(host, step, &text(&field(&given, "outcome")))
             }
             Cause::Receipt { label, status, payload, .. } => {
                 let outcome = match status {
                     ReceiptStatus::Ok => text(&field(&value(payload)?, "outcome")),
                     ReceiptStatus::Error | ReceiptStatus::Timeout => "failed".to_owned(),
                 };
-                settle(host, label.parse().unwrap_or(0), outcome)
+                settle(host, label.parse().unwrap_or(0), &outcome)
             }
             Cause::Message { .. } | Cause::Timer { .. } | Cause::Upgraded { .. } => Ok(()),
         }
@@ -70,21 +70,21 @@ fn ask(host: &mut dyn Host, step: i64) -> Result<(), Failure> {
 }
 
 /// A step is over: what came of it is kept, and the next one is asked for.
-fn settle(host: &mut dyn Host, step: i64, outcome: String) -> Result<(), Failure> {
+fn settle(host: &mut dyn Host, step: i64, outcome: &str) -> Result<(), Failure> {
     let plan = text(&get(host, "plan")?);
     if outcome == "refused" {
-        put(host, "plan", Value::Text("refund".to_owned()))?;
+        put(host, "plan", &Value::Text("refund".to_owned()))?;
     }
-    put(host, &format!("step/{step:02}"), Value::Text(format!("{plan}: {outcome}")))?;
-    if step < integer(&get(host, "steps")?) { ask(host, step + 1) } else { put(host, "done", Value::Bool(true)) }
+    put(host, &format!("step/{step:02}"), &Value::Text(format!("{plan}: {outcome}")))?;
+    if step < integer(&get(host, "steps")?) { ask(host, step + 1) } else { put(host, "done", &Value::Bool(true)) }
 }
 
 fn get(view: &mut (impl View + ?Sized), key: &str) -> Result<Value, Failure> {
     view.get(key)?.map_or(Ok(Value::Null), |bytes| value(&bytes))
 }
 
-fn put(host: &mut dyn Host, key: &str, given: Value) -> Result<(), Failure> {
-    Ok(host.put(key, &cbor::encode(&given))?)
+fn put(host: &mut dyn Host, key: &str, given: &Value) -> Result<(), Failure> {
+    Ok(host.put(key, &cbor::encode(given))?)
 }
 
 fn field(of: &Value, name: &str) -> Value {

@@ -20,10 +20,11 @@ use mundi_engine::Embedded;
 use mundi_model::Code;
 use mundi_server::{
     api::{AccessPolicy, Api, ApiLimits, router},
-    node::{Node, NodeConfig},
+    node::{Node, NodeConfig, SystemEntropy},
     programs::Programs,
     serve::{self, ServeLimits},
 };
+use mundi_store::Entropy;
 use picture::Picture;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
@@ -95,7 +96,7 @@ impl Demo {
 
     /// Starts workers and kills them until the world is done, and often enough.
     async fn torment(&self, server: &Server, ledger: &Ledger, picture: &Picture, world: &str) -> Outcome<u32> {
-        let mut dice = Dice(self.seed.unwrap_or_else(|| u64::from(std::process::id()) ^ drawn()));
+        let mut dice = Dice(self.seed.unwrap_or_else(drawn));
         let mut kills = 0;
         loop {
             let mut worker = Worker::start(server, ledger.path(), world)?;
@@ -160,6 +161,7 @@ impl Dice {
 
 /// Something that differs from run to run.
 fn drawn() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
+    let mut bytes = [0; 8];
+    SystemEntropy.fill(&mut bytes);
+    u64::from_le_bytes(bytes)
 }

@@ -6,7 +6,7 @@ mod life;
 mod look;
 mod verify;
 
-pub(super) use verify::{offline, online};
+pub(super) use verify::{offline, online, open_quietly};
 
 use super::{
     client::{Paging, Server},

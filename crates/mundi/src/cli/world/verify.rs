@@ -10,15 +10,15 @@ use super::{
     World, worlds_in,
 };
 use clap::Args;
-use mundi_model::WorldId;
+use mundi_model::{Code, WorldId};
 use mundi_server::{
-    node::{Node, NodeConfig},
+    config::Config,
+    node::{ConfiguredEngine, Node, NodeConfig},
     programs::Programs,
     proof::ProofReport,
 };
 use mundi_store::protocol::WorldFilter;
 use serde_json::{Value, json};
-use std::path::Path;
 
 #[derive(Args)]
 pub(crate) struct Verify {
@@ -55,14 +55,21 @@ pub(crate) async fn online(server: &Server, out: Out) -> Outcome {
     summary(out, &reports)
 }
 
-/// Proves all worlds of all universes of a folder that no server has open.
-pub(crate) async fn offline(folder: &Path, out: Out) -> Outcome {
-    if !folder.join("engine").is_dir() {
-        return Err(Failed::new(mundi_model::Code::FolderInvalid, format!("{} is no data folder", folder.display())));
+/// A node that runs nothing: to look at what a configuration names while no server has it open.
+pub(crate) async fn open_quietly(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
+    if !config.engine.is_shared() && !config.data.folder.join("engine").is_dir() {
+        let folder = config.data.folder.display();
+        return Err(Failed::new(Code::FolderInvalid, format!("{folder} is no data folder")));
     }
-    let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
-    let programs = Programs::builtin().with_loader(mundi::components(folder)?);
-    let node = Node::open(folder, programs, config).await.map_err(|error| Failed::coded(&error))?;
+    let node = NodeConfig { roles: [].into(), ..config.node().map_err(|error| Failed::coded(&error))? };
+    let programs = Programs::builtin().with_loader(mundi::components(&config.data.folder)?);
+    let opened = Node::open_configured_as(config, programs, node).await;
+    opened.map_err(|error| Failed::coded(&error))
+}
+
+/// Proves all worlds of all universes that a configuration names.
+pub(crate) async fn offline(config: &Config, out: Out) -> Outcome {
+    let node = open_quietly(config).await?;
     let (progress, mut reports) = (Progress::default(), Vec::new());
     let work = async {
         for universe in node.universes() {

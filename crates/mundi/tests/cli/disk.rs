@@ -1,0 +1,118 @@
+//! A full disk and one that cannot be written, under the real process: a clear error, no corruption, and it works again
+//! when there is room.
+
+use crate::{
+    process::Server,
+    program::{at, run},
+};
+use serde_json::json;
+use std::{fs, path::PathBuf, process::Command, time::Duration};
+
+const W: &str = "/v1/u/default/worlds";
+
+/// A small file system, taken down at the end.
+struct SmallDisk {
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// `None` where the process may not mount.
+    fn mount(megabytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mount");
+        fs::create_dir(&path).unwrap();
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self { path, _folder: folder });
+        }
+        eprintln!("skipped: this process may not mount a file system");
+        None
+    }
+
+    fn remount(&self, how: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.path).status().unwrap();
+        assert!(done.success());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _left_behind = Command::new("umount").arg(&self.path).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_with_a_code_and_takes_events_again_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount(96) else { return };
+    let server = Server::start(&disk.path);
+    server.post(W, &json!({ "world": "a", "program": "kv" })).await.ok(201);
+    server.post(&format!("{W}/a/call/put"), &json!({ "key": "first", "value": 1 })).await.ok(200);
+    let ballast = disk.path.join("ballast");
+    // All but a little: what is left is filled by events.
+    let mut left = 96 << 20;
+    while left > 1 << 16 && fs::write(&ballast, vec![1; left]).is_err() {
+        left = left * 15 / 16;
+    }
+    let value: String = (0..3_000u32).map(|n| char::from(b'a' + u8::try_from(n * n % 26).unwrap())).collect();
+    let (mut acknowledged, mut refused) = (0u64, 0);
+    for number in 0..40_000 {
+        let event = json!({ "key": format!("k{number}"), "value": format!("{number}{value}") });
+        let answer = server.post(&format!("{W}/a/send/put"), &event).await;
+        match answer.status.as_u16() {
+            202 | 200 => acknowledged += 1,
+            429 => tokio::time::sleep(Duration::from_millis(5)).await, // its inbox is full while nothing is taken in
+            _ => {
+                assert_eq!(answer.json["code"], "DISK_FULL", "{}", answer.text);
+                refused += 1;
+            }
+        }
+        if refused == 5 {
+            break;
+        }
+    }
+    assert!(refused == 5 && acknowledged > 0, "{acknowledged} acknowledged, {refused} refused: the disk never filled");
+    fs::remove_file(&ballast).unwrap();
+    let mut works = false;
+    for _ in 0..600 {
+        let answer = server.post(&format!("{W}/a/call/put"), &json!({ "key": "last", "value": 1 })).await;
+        works = answer.status.is_success();
+        if works {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(works, "it does not work again although there is room");
+    let cells =
+        at(&server.url, &["--format", "json", "world", "cells", "a", "--prefix", "k", "--limit", "1000000"]).ok();
+    let cells: serde_json::Value = serde_json::from_str(&cells).unwrap();
+    let stored = cells["items"].as_array().unwrap().len() as u64;
+    assert!(
+        stored >= acknowledged && stored <= acknowledged + 5,
+        "{acknowledged} were acknowledged, {stored} are there"
+    );
+    at(&server.url, &["verify", "--all"]).ok();
+    server.kill();
+    run(&["verify", "--data", disk.path.join("data").to_str().unwrap()]).ok();
+}
+
+#[tokio::test]
+async fn a_disk_that_cannot_be_written_is_told_at_the_start_and_nothing_is_lost() {
+    let Some(disk) = SmallDisk::mount(128) else { return };
+    let server = Server::start(&disk.path);
+    server.post(W, &json!({ "world": "a", "program": "counter" })).await.ok(201);
+    server.post(&format!("{W}/a/call/add"), &json!(7)).await.ok(200);
+    server.kill();
+    disk.remount("ro");
+    let data = disk.path.join("data");
+    let data = data.to_str().unwrap();
+    let refused = run(&["dev", "--bind", "127.0.0.1:0", "--data", data]);
+    assert!([6, 7].contains(&refused.code) && refused.err.contains("Read-only"), "{} {}", refused.code, refused.err);
+    let told = run(&["doctor", "--data", data]);
+    assert!(told.code == 7 && told.out.contains("WRONG"), "{}{}", told.out, told.err);
+    disk.remount("rw");
+    let server = Server::start(&disk.path);
+    assert_eq!(server.post(&format!("{W}/a/call/add"), &json!(1)).await.ok(200), json!(8));
+    at(&server.url, &["verify", "--all"]).ok();
+}

@@ -1,0 +1,100 @@
+//! Running the program.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// What a command did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Done {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+/// The program without what the environment of the tests says.
+pub(crate) fn mundi() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mundi"));
+    for name in ["MUNDI_URL", "MUNDI_TOKEN", "MUNDI_UNIVERSE", "MUNDI_FORMAT", "NO_COLOR"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Done {
+    mundi().args(arguments).output().unwrap().into()
+}
+
+/// Against a server.
+pub(crate) fn at(url: &str, arguments: &[&str]) -> Done {
+    mundi().env("MUNDI_URL", url).args(arguments).output().unwrap().into()
+}
+
+impl Done {
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        self.out
+    }
+
+    /// Ended so, and said this on stderr.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32, words: &str) {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        assert!(self.err.contains(words), "{}", self.err);
+        assert!(self.out.is_empty(), "data was printed: {}", self.out);
+    }
+}
+
+/// Compares with a file of the repository; `MUNDI_BLESS=1` writes it instead.
+#[track_caller]
+pub(crate) fn is_as_in(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots").join(name);
+    let text = redacted(text);
+    if std::env::var_os("MUNDI_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(expected == text, "{} is no longer so; MUNDI_BLESS=1 writes it anew\n{text}", path.display());
+}
+
+/// What differs from run to run, by what it is: ids, hashes, moments, ports.
+fn redacted(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut word = String::new();
+        for c in line.chars().chain(['\n']) {
+            if c.is_ascii_alphanumeric() || "_-:.".contains(c) {
+                word.push(c);
+                continue;
+            }
+            out.push_str(&one(&word));
+            word.clear();
+            out.push(c);
+        }
+    }
+    // Columns are as wide as what stands in them, which was just replaced.
+    let lines = out.lines().map(|line| line.split("  ").filter(|cell| !cell.trim().is_empty()).map(str::trim));
+    let line = |cells: Vec<&str>| cells.join("  ");
+    lines.map(|cells| line(cells.collect())).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+fn one(word: &str) -> String {
+    let id = word.split_once('_').filter(|(kind, rest)| kind.len() == 1 && rest.len() >= 16);
+    match id {
+        Some((kind, _)) => format!("{kind}_…"),
+        None if word.len() == 24 && word.ends_with('Z') && word.contains('T') => "MOMENT".to_owned(),
+        None if word.len() >= 18 && word.bytes().all(|byte| byte.is_ascii_digit()) => "0".to_owned(),
+        None if word.len() == 55 && word.starts_with("00-") => "TRACE".to_owned(),
+        None if word.starts_with("127.0.0.1:") => "127.0.0.1:0".to_owned(),
+        None => word.to_owned(),
+    }
+}

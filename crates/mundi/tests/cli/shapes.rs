@@ -1,0 +1,102 @@
+//! Help, tables, JSON, errors and exit codes, compared with files.
+
+use crate::{
+    process::Server,
+    program::{at, is_as_in, run},
+};
+
+const NOUNS: [&str; 11] =
+    ["blob", "config", "dead-letter", "effect", "lease", "manifest", "timer", "token", "universe", "worker", "world"];
+
+#[test]
+fn the_help_is_as_in_the_files() {
+    is_as_in("help.txt", &run(&["help"]).ok());
+    for noun in NOUNS {
+        is_as_in(&format!("help-{noun}.txt"), &run(&["help", noun]).ok());
+    }
+    is_as_in("help-verify.txt", &run(&["help", "verify"]).ok());
+    is_as_in("help-doctor.txt", &run(&["help", "doctor"]).ok());
+}
+
+#[test]
+fn every_shell_gets_its_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(run(&["completions", shell]).ok().contains("dead-letter"), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn tables_and_documents_are_as_in_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let ask = |arguments: &[&str]| at(&server.url, arguments);
+    ask(&["world", "create", "alice", "--program", "counter"]).ok();
+    assert_eq!(ask(&["world", "call", "alice", "add", "5"]).ok(), "5\n");
+    let both = |name: &str, arguments: &[&str]| {
+        is_as_in(&format!("{name}.txt"), &ask(arguments).ok());
+        let json = ask(&[&["--format", "json"], arguments].concat()).ok();
+        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(document.is_object(), "one document: {json}");
+        is_as_in(&format!("{name}.json"), &json);
+    };
+    // In the order of their ids, which are drawn: with one world there is one order.
+    both("world-list", &["world", "list"]);
+    both("verify-all", &["verify", "--all"]);
+    both("lease-list", &["lease", "list", "--limit", "1"]);
+    ask(&["world", "fork", "alice", "bob", "--at", "4"]).ok();
+    assert_eq!(ask(&["world", "call", "bob", "add", "7"]).ok(), "12\n");
+    both("world-journal", &["world", "journal", "alice"]);
+    both("world-cells", &["world", "cells", "alice"]);
+    both("world-diff", &["world", "diff", "alice", "bob"]);
+    both("world-verify", &["world", "verify", "alice"]);
+    both("world-replay", &["world", "replay", "alice", "--program", "counter"]);
+    both("universe-list", &["universe", "list"]);
+    both("manifest-list", &["manifest", "list"]);
+    both("timer-list", &["timer", "list"]);
+    both("effect-list", &["effect", "list"]);
+    both("dead-letter-list", &["dead-letter", "list", "--queue", "effects"]);
+    both("worker-list", &["worker", "list"]);
+    both("doctor", &["doctor"]);
+    both("token-list", &["token", "list"]);
+    assert_eq!(ask(&["world", "query", "alice", "count", "--at", "4"]).ok(), "5\n");
+}
+
+#[tokio::test]
+async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let ask = |arguments: &[&str]| at(&server.url, arguments);
+    ask(&["world", "create", "alice", "--program", "counter"]).ok();
+    ask(&["world", "call", "alice", "add", "5"]).ok();
+    run(&["world"]).failed(2, "Usage");
+    run(&["nonsense"]).failed(2, "unrecognized");
+    ask(&["world", "create", "a b"]).failed(3, "NAME_INVALID");
+    ask(&["world", "call", "alice", "nope"]).failed(3, "EVENT_INVALID");
+    ask(&["world", "describe", "nobody"]).failed(4, "`mundi world list`");
+    ask(&["world", "create", "--program", "nope"]).failed(4, "`mundi manifest list`");
+    ask(&["world", "create", "alice", "--program", "kv"]).failed(5, "WORLD_EXISTS");
+    at("http://127.0.0.1:1", &["world", "list"]).failed(6, "`mundi dev` starts one");
+    run(&["verify", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]).failed(7, "BUNDLE_INVALID");
+    run(&["verify", "/nowhere/at/all.mundi"]).failed(3, "/nowhere/at/all.mundi");
+    let refused = ask(&["--format", "json", "world", "describe", "nobody"]);
+    let error: serde_json::Value = serde_json::from_str(&refused.err).unwrap();
+    assert_eq!((&error["error"]["code"], &error["error"]["exit"]), (&"WORLD_NOT_FOUND".into(), &4.into()));
+    let differs = ask(&["world", "diff", "alice", "--at", "1", "--exit-code"]);
+    assert_eq!(differs.code, 9, "{}", differs.err);
+    let diverges = ask(&["world", "replay", "alice", "--program", "kv"]);
+    assert_eq!(diverges.code, 9, "{}", diverges.err);
+    assert!(diverges.err.contains("first at height 1"), "{}", diverges.err);
+    assert!(!diverges.err.contains('\x1b'), "colours are for terminals");
+}
+
+#[tokio::test]
+async fn a_token_that_is_missing_or_too_weak_has_an_exit_code_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let can = ["token", "create", "--can", "read", "--data", data.to_str().unwrap()];
+    let token = run(&can).ok();
+    let server = Server::start_with(folder.path(), &[("MUNDI_API__TOKENS_REQUIRED", "true")]);
+    at(&server.url, &["world", "list"]).failed(8, "MUNDI_TOKEN");
+    at(&server.url, &["world", "list", "--token", token.trim()]).ok();
+    at(&server.url, &["world", "create", "x", "--token", token.trim()]).failed(8, "TOKEN_DENIED");
+}

@@ -1,0 +1,33 @@
+//! A model that is none, and a weather service: enough to run the agent without a network.
+
+use mundi_examples::{Request, outside};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+pub(crate) fn start() -> std::io::Result<SocketAddr> {
+    // It is asked to fetch a page of its own server, whose address it learns from the request.
+    outside(|request| match &*request.line {
+        "GET /weather" => (200, "21 degrees".to_owned()),
+        _ => (200, stream(&reply(request))),
+    })
+}
+
+/// First it wants to look at the weather, then it tells what it saw.
+fn reply(request: &Request) -> Value {
+    let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
+    match messages.iter().rev().find(|message| message["role"] == "tool") {
+        Some(seen) => json!({ "content": format!("It is {} there.", seen["content"].as_str().unwrap_or_default()) }),
+        None => {
+            let arguments = json!({ "url": format!("http://{}/weather", request.host) }).to_string();
+            let function = json!({ "name": "fetch", "arguments": arguments });
+            json!({ "tool_calls": [{ "index": 0, "id": "call-1", "type": "function", "function": function }] })
+        }
+    }
+}
+
+/// As such endpoints stream it.
+fn stream(delta: &Value) -> String {
+    let chunk = json!({ "model": "fake", "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] });
+    let usage = json!({ "choices": [], "usage": { "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 } });
+    format!("data: {chunk}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
+}
