@@ -1,11 +1,11 @@
 #![no_main]
 
-#[path = "../../crates/wasm/tests/host/guest.rs"]
+#[path = "../../crates/wasm/tests/components/guest.rs"]
 #[allow(dead_code)]
 mod guest;
-#[path = "../../crates/wasm/tests/host/parrot.rs"]
+#[path = "../../crates/wasm/tests/components/parrot.rs"]
 mod parrot;
-#[path = "../../crates/wasm/tests/host/rig.rs"]
+#[path = "../../crates/wasm/tests/components/rig.rs"]
 #[allow(dead_code)]
 mod rig;
 

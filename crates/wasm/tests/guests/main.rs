@@ -8,7 +8,7 @@
 )]
 
 mod projects;
-#[path = "../host/rig.rs"]
+#[path = "../components/rig.rs"]
 #[allow(dead_code, reason = "the tests of the host use the rest")]
 mod rig;
 mod saga;
