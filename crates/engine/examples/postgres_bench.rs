@@ -163,21 +163,21 @@ async fn steady(url: &str, minutes: u64) -> Outcome {
     let engine = Postgres::open_with(url, Options { schema: SCHEMA.to_owned(), ..Options::default() }).await?;
     let counts = Arc::new(Counts::default());
     for client in 0..16 {
-        let (writing, until) = (engine.clone(), counts.clone());
+        let (writing, done) = (engine.clone(), counts.clone());
         tokio::spawn(async move {
             for turn in 0.. {
                 let _again = Workload::Enqueue.once(&writing, client, turn).await;
-                if until.stop.load(Relaxed) {
+                if done.stop.load(Relaxed) {
                     return;
                 }
             }
         });
-        let (engine, counts) = (engine.clone(), counts.clone());
+        let (reading, done) = (engine.clone(), counts.clone());
         tokio::spawn(async move {
             for world in (client..WORLDS).step_by(16).cycle() {
-                let taken = take(&engine, world).await.unwrap_or(0);
-                counts.done.fetch_add(taken, Relaxed);
-                if counts.stop.load(Relaxed) {
+                let taken = take(&reading, world).await.unwrap_or(0);
+                done.done.fetch_add(taken, Relaxed);
+                if done.stop.load(Relaxed) {
                     return;
                 }
             }

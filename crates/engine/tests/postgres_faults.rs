@@ -7,6 +7,7 @@
 mod proxy;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use mundi_engine::{
     CommitError, Committed, Engine, EngineError, Postgres, RangeRead, Transaction,
     postgres::{
@@ -223,6 +224,42 @@ async fn a_change_that_nobody_announced_is_found_by_looking() {
     client.execute(&format!("INSERT INTO {schema}.kv VALUES ($1, $2)"), &[&&b"silent"[..], &&b"1"[..]]).await.unwrap();
     client.execute(&format!("INSERT INTO {schema}.commits VALUES (2, $1)"), &[&footprint]).await.unwrap();
     tokio::time::timeout(Duration::from_secs(30), watch).await.expect("it is found").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_that_nobody_asks_about_keep_no_connection_from_others() {
+    let options = Options { connections_max: 2, ..in_schema(&fresh_schema()) };
+    let engine = Postgres::open_with(shared().url(), options).await.unwrap();
+    put(&engine, "a").await.unwrap();
+    let mut watches: Vec<_> = (0..50).map(|_| Box::pin(engine.watch(b"never", None))).collect();
+    for watch in &mut watches {
+        assert!(watch.now_or_never().is_none()); // begun, and left alone in the middle of its look
+    }
+    for round in 0..20 {
+        let mut tx = engine.begin().await.unwrap();
+        tx.get(b"a").await.expect("there is a connection");
+        tx.put(format!("{round}").as_bytes(), "1").unwrap();
+        tx.commit().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transactions_that_nobody_looks_after_lose_their_connection_to_those_who_wait() {
+    let options = Options { connections_max: 2, ..in_schema(&fresh_schema()) };
+    let engine = Postgres::open_with(shared().url(), options).await.unwrap();
+    put(&engine, "a").await.unwrap();
+    let (mut one, mut other) = (engine.begin().await.unwrap(), engine.begin().await.unwrap());
+    one.get(b"a").await.unwrap();
+    other.get(b"a").await.unwrap();
+    other.put(b"committed", "1").unwrap();
+    for _ in 0..2 {
+        let mut waiting = engine.begin().await.unwrap();
+        waiting.get(b"a").await.expect("one of theirs is taken");
+    }
+    let lost = one.get(b"b").await.unwrap_err();
+    assert_eq!(lost.code(), Code::TransactionTooOld, "{lost}");
+    other.commit().await.expect("what was read is still known to be unchanged");
+    assert!(get(&engine, "committed").await.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,8 @@
 //! The connections that read: at most so many, made when they are needed, kept while they are good.
+//!
+//! A connection is lent to a transaction for its snapshot. A transaction moves only while somebody polls it, and who holds many
+//! of them may wait for one before it looks after the others; so a connection that is wanted and not used is **taken back**. Who
+//! has lost it can still commit what it has read; only a further read finds the snapshot gone, and is run again.
 
 use super::{
     connect::Connector,
@@ -9,19 +13,47 @@ use crate::EngineError;
 use bytes::Bytes;
 use mundi_model::limits;
 use parking_lot::Mutex;
-use std::{sync::Arc, time::Duration};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tokio_postgres::{Error, Row};
 
 /// As long as a transaction may live.
 const WAIT_MAX: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
+/// Who waits longer takes a connection from whoever has not used his for the longest time. Far longer than a read takes.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) struct Pool {
     connector: Connector,
     permits: Arc<Semaphore>,
     max: usize,
     idle: Mutex<Vec<Arc<Reader>>>,
+    /// Those that are lent, by when they were last used: a number that rises with each use.
+    lent: Mutex<BTreeMap<u64, Arc<Slot>>>,
+    uses: AtomicU64,
     common: tokio::sync::Mutex<Option<Arc<Reader>>>,
+}
+
+/// A connection that is lent, until it is taken back.
+struct Slot(Mutex<Option<Lent>>);
+
+struct Lent {
+    reader: Arc<Reader>,
+    in_snapshot: bool,
+    used_at: Instant,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
@@ -32,21 +64,61 @@ impl Pool {
             permits: Arc::new(Semaphore::new(max)),
             max,
             idle: Mutex::default(),
+            lent: Mutex::default(),
+            uses: AtomicU64::new(0),
             common: tokio::sync::Mutex::default(),
         }
     }
 
     /// A connection for one reader, once there is one.
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease, EngineError> {
-        let permit = self.connector.within(WAIT_MAX, self.permits.clone().acquire_owned()).await;
-        let Some(Ok(permit)) = permit else {
-            return Err(EngineError::Busy { what: "the pool of connections", max: self.max });
-        };
+        let permit = self.permit().await?;
         let reader = match self.idle() {
             Some(reader) => reader,
             None => Arc::new(Reader::connect(&self.connector).await?),
         };
-        Ok(Lease { reader, in_snapshot: false, is_broken: false, pool: self.clone(), _permit: permit })
+        let slot = Arc::new(Slot(Mutex::new(Some(Lent {
+            reader,
+            in_snapshot: false,
+            used_at: Instant::now(),
+            _permit: permit,
+        }))));
+        let used = self.uses.fetch_add(1, Ordering::Relaxed);
+        self.lent.lock().insert(used, slot.clone());
+        Ok(Lease { slot, used, pool: self.clone() })
+    }
+
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, EngineError> {
+        for _ in 0..WAIT_MAX.as_millis() / PATIENCE.as_millis() {
+            match self.connector.within(PATIENCE, self.permits.clone().acquire_owned()).await {
+                Some(Ok(permit)) => return Ok(permit),
+                Some(Err(_)) => return Err(EngineError::Closed),
+                None => self.take_back(),
+            }
+        }
+        Err(EngineError::Busy { what: "the pool of connections", max: self.max })
+    }
+
+    /// Ends the snapshot that was not used for the longest time. Its owner's last question was answered long ago.
+    fn take_back(&self) {
+        let Some(oldest) = self.lent.lock().first_entry().map(|entry| entry.get().clone()) else { return };
+        let lent = oldest.0.lock().take_if(|lent| lent.used_at.elapsed() >= PATIENCE);
+        if let Some(lent) = lent {
+            tracing::debug!("a connection that was not used was taken back");
+            self.lent.lock().retain(|_, slot| !Arc::ptr_eq(slot, &oldest));
+            self.settle(&lent);
+        }
+    }
+
+    /// Ends the snapshot, and keeps the connection if it is good.
+    fn settle(&self, lent: &Lent) {
+        if lent.reader.is_closed() {
+            return;
+        }
+        if lent.in_snapshot {
+            lent.reader.end();
+        }
+        self.idle.lock().push(lent.reader.clone());
     }
 
     fn idle(&self) -> Option<Arc<Reader>> {
@@ -87,39 +159,66 @@ impl Pool {
 
 /// A connection in use; it goes back when it is dropped, unless it is broken.
 pub(super) struct Lease {
-    reader: Arc<Reader>,
-    in_snapshot: bool,
-    is_broken: bool,
+    slot: Arc<Slot>,
+    used: u64,
     pool: Arc<Pool>,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl Lease {
-    /// Reads at the snapshot of this version, or takes one with its first read. Once taken, it ends with the lease.
-    pub(super) async fn read(&mut self, version: Option<u64>, read: &Read) -> Result<(u64, Vec<Row>), Error> {
-        match version {
-            Some(version) => Ok((version, self.reader.rows(read).await?)),
-            None => {
-                self.in_snapshot = true;
-                self.reader.begin(read).await
+    /// Reads at the snapshot of this version, or takes one with its first read. Once taken, it ends with the lease. `None` if
+    /// the connection was taken back.
+    ///
+    /// A question is sent by the first poll, under the lock that decides whose the connection is; its answer belongs to the
+    /// snapshot that it was sent in, whoever has the connection by then.
+    pub(super) async fn read(&mut self, version: Option<u64>, read: &Read) -> Option<Result<(u64, Vec<Row>), Error>> {
+        let reader = self.touch(version.is_none())?;
+        let asking = async {
+            match version {
+                Some(version) => Ok((version, reader.rows(read).await?)),
+                None => reader.begin(read).await,
             }
-        }
+        };
+        let (mut asking, mut is_sent) = (pin!(asking), false);
+        poll_fn(|context| {
+            if is_sent {
+                return asking.as_mut().poll(context).map(Some);
+            }
+            let lent = self.slot.0.lock();
+            if lent.is_none() {
+                return Poll::Ready(None);
+            }
+            is_sent = true;
+            asking.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+
+    /// Notes the use, so that others are taken back before this one.
+    fn touch(&mut self, takes_snapshot: bool) -> Option<Arc<Reader>> {
+        let mut pool = self.pool.lent.lock();
+        pool.remove(&self.used)?;
+        let mut slot = self.slot.0.lock();
+        let lent = slot.as_mut()?;
+        lent.in_snapshot |= takes_snapshot;
+        lent.used_at = Instant::now();
+        self.used = self.pool.uses.fetch_add(1, Ordering::Relaxed);
+        pool.insert(self.used, self.slot.clone());
+        Some(lent.reader.clone())
     }
 
     /// It did not answer, or not as it should: it is closed, and not used again.
     pub(super) fn discard(&mut self) {
-        self.is_broken = true;
+        self.pool.lent.lock().remove(&self.used);
+        drop(self.slot.0.lock().take());
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.is_broken || self.reader.is_closed() {
-            return;
+        self.pool.lent.lock().remove(&self.used);
+        let lent = self.slot.0.lock().take();
+        if let Some(lent) = lent {
+            self.pool.settle(&lent);
         }
-        if self.in_snapshot {
-            self.reader.end();
-        }
-        self.pool.idle.lock().push(self.reader.clone());
     }
 }

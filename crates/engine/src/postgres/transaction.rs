@@ -89,16 +89,17 @@ impl PostgresTransaction {
         };
         let reading = lease.read(version, read);
         match shared.connector.within(READ_WAIT, reading).await {
-            Some(Ok((version, rows))) => {
+            Some(Some(Ok((version, rows)))) => {
                 self.snapshot = Snapshot::Taken { version, lease, open };
                 return Ok(rows);
             }
-            Some(Err(error)) if !passes(&error) => Err(refused("reading", error)),
-            Some(Err(error)) => {
+            Some(Some(Err(error))) if !passes(&error) => Err(refused("reading", error)),
+            Some(Some(Err(error))) => {
                 tracing::debug!(%error, "a snapshot was lost");
                 Err(EngineError::TooOld)
             }
-            None => Err(EngineError::TooOld),
+            // Taken back, or silent for too long.
+            Some(None) | None => Err(EngineError::TooOld),
         }
         .inspect_err(|_| lease.discard())
     }

@@ -1,6 +1,7 @@
 //! A fleet of real processes on one database, under load, while everything around it goes wrong.
 //!
-//! Takes about half a minute; `cargo xtask failover` runs it with 300 worlds for ten minutes.
+//! `cargo test -p mundi --test fleet -- --ignored` takes a minute or two; `cargo xtask failover` runs it with 300 worlds for ten
+//! minutes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -50,6 +51,7 @@ const TROUBLES: [Trouble; 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes, and most of a machine: see above"]
 #[expect(clippy::disallowed_methods, reason = "it lasts a time of the wall")]
 async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
     let (seconds, worlds) = (setting("MUNDI_FAILOVER_SECONDS", 25), setting("MUNDI_FAILOVER_WORLDS", 24));
