@@ -29,13 +29,13 @@ pub fn outside(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> s
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let answer = answer.clone();
-            std::thread::spawn(move || drop(serve(stream, &*answer)));
+            std::thread::spawn(move || drop(serve(&stream, &*answer)));
         }
     });
     Ok(address)
 }
 
-fn serve(stream: TcpStream, answer: &dyn Fn(&Request) -> Answer) -> std::io::Result<()> {
+fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Answer) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -58,5 +58,6 @@ fn serve(stream: TcpStream, answer: &dyn Fn(&Request) -> Answer) -> std::io::Res
     let request = Request { line, idempotency_key, host, body: serde_json::from_slice(&body).unwrap_or(Value::Null) };
     let (status, text) = answer(&request);
     let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", text.len());
-    (&stream).write_all(format!("{head}{text}").as_bytes())
+    let mut stream = stream;
+    stream.write_all(format!("{head}{text}").as_bytes())
 }

@@ -115,7 +115,7 @@ fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
     match std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe)) {
         Ok(()) => findings.good("writable", "yes"),
         Err(error) => {
-            findings.bad("writable", error.to_string(), "make the disk writable, or change the folder's owner")
+            findings.bad("writable", error.to_string(), "make the disk writable, or change the folder's owner");
         }
     }
     match rustix::fs::statvfs(folder) {
