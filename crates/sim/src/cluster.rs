@@ -66,7 +66,9 @@ pub(crate) struct Ground {
 
 /// World workers by the number of their node, with the universe that they serve. One that crashed takes nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Doors(Arc<Mutex<BTreeMap<u32, (UniverseId, WorldWorker<SimPlane>)>>>);
+pub(crate) struct Doors(Arc<Mutex<BTreeMap<u32, Door>>>);
+
+type Door = (UniverseId, WorldWorker<SimPlane>);
 
 impl Doors {
     /// A worker of the universe that holds the world.

@@ -90,16 +90,20 @@ impl<P: Plane> WorldWorker<P> {
         }
     }
 
-    /// Hands an item to a world that it holds; gives it back if it does not, or cannot take more.
-    pub(crate) fn hand(&self, world: WorldId, item: InboxItem) -> Result<Wait, InboxItem> {
-        if self.0.phase() != Phase::Running {
-            return Err(item);
+    /// Hands an item to a world that it holds; `None` if it does not, or cannot take more.
+    pub(crate) fn hand(&self, world: WorldId, item: &InboxItem) -> Option<Wait> {
+        let (phase, now_ns) = (self.0.phase(), self.0.plane.now_ns());
+        let mut table = self.0.table.lock();
+        if phase != Phase::Running || !table.takes(world) {
+            return None;
         }
-        let (now_ns, (direct, wait)) = (self.0.plane.now_ns(), Direct::new(item));
-        if self.0.table.lock().hand(world, direct, now_ns).map_err(|direct| direct.item)? {
+        let (direct, wait) = Direct::new(item.clone());
+        let woken = table.hand(world, direct, now_ns);
+        drop(table);
+        if woken {
             self.0.work.notify_one();
         }
-        Ok(wait)
+        Some(wait)
     }
 
     /// Whether it holds the world's lease, as far as it knows.

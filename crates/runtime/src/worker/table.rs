@@ -174,12 +174,17 @@ impl<H> Table<H> {
         woken
     }
 
-    /// Hands an item to a world that is held and stays; says whether that woke it, or gives the item back.
-    pub(crate) fn hand(&mut self, world: WorldId, direct: Direct, now_ns: u64) -> Result<bool, Direct> {
-        let takes = |slot: &&mut Slot<H>| slot.fence.is_some() && !slot.release && slot.direct.len() < DIRECT_ITEMS_MAX;
-        let Some(slot) = self.slots.get_mut(&world).filter(takes) else { return Err(direct) };
+    /// Whether an item can be handed to the world: it is held, it stays, and there is room.
+    pub(crate) fn takes(&self, world: WorldId) -> bool {
+        let takes = |slot: &Slot<H>| slot.fence.is_some() && !slot.release && slot.direct.len() < DIRECT_ITEMS_MAX;
+        self.slots.get(&world).is_some_and(takes)
+    }
+
+    /// Hands an item to a world that [takes](Self::takes) one; says whether that woke it.
+    pub(crate) fn hand(&mut self, world: WorldId, direct: Direct, now_ns: u64) -> bool {
+        let Some(slot) = self.slots.get_mut(&world) else { return false };
         slot.direct.push(direct);
-        Ok(self.wake(world, now_ns))
+        self.wake(world, now_ns)
     }
 
     /// Gives back all that was handed to worlds and not yet taken.
