@@ -9,7 +9,7 @@ use super::{
 };
 use clap::{Args, Subcommand};
 use mundi_model::{Code, Hash};
-use mundi_wasm::build::{BuildError, Builder, Built, Language, scaffold};
+use mundi_wasm::build::{Builder, Built, Language, scaffold};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::{
@@ -70,8 +70,8 @@ impl ProgramCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
             Self::New { lang, name } => {
-                let language: Language = lang.parse().map_err(failed)?;
-                let project = scaffold(&name, language).map_err(failed)?;
+                let language: Language = lang.parse().map_err(|error| Failed::coded(&error))?;
+                let project = scaffold(&name, language).map_err(|error| Failed::coded(&error))?;
                 print(&format!("{}", project.folder.display()))?;
                 eprintln!("next: cd {} && mundi program build", name.display());
                 Ok(())
@@ -89,14 +89,11 @@ impl ProgramCommand {
     }
 }
 
-fn failed(error: BuildError) -> Failed {
-    Failed::coded(&error)
-}
-
 impl Build {
     fn run(self, out: Out) -> Outcome {
         let builder = Builder { install: self.install, ..Builder::default() };
-        let built = tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(failed)?;
+        let built =
+            tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(|error| Failed::coded(&error))?;
         if out.is_json() {
             return print(&format!("{:#}", described(&built)));
         }

@@ -139,8 +139,13 @@ impl Witness {
         self.gaps_ns.sort_unstable();
         let (gaps, deaths) = (&self.gaps_ns, self.deaths.len());
         let at = |share: usize| gaps.get(gaps.len().saturating_sub(1) * share / 100).map_or(0, |gap| gap / 1_000_000);
-        println!("{} events, {deaths} kills of world workers that held {} worlds", self.events, gaps.len());
-        println!("from kill to next turn: p50 {} ms, p99 {} ms; the lease is {} ms", at(50), at(99), lease.as_millis());
+        eprintln!("{} events, {deaths} kills of world workers that held {} worlds", self.events, gaps.len());
+        eprintln!(
+            "from kill to next turn: p50 {} ms, p99 {} ms; the lease is {} ms",
+            at(50),
+            at(99),
+            lease.as_millis()
+        );
         assert!(self.events > 100 && deaths > 0, "this proves nothing");
     }
 }
