@@ -24,7 +24,7 @@ const ADDER: &str = r#"(module
     (global.set $free (i32.add (local.get $at) (local.get 3)))
     (local.get $at))
   (func (export "describe") (result i32)
-    (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 74)) (i32.const 256))
+    (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 73)) (i32.const 256))
   (func $sum (result i32)
     (call $get (i32.const 512) (i32.const 3) (i32.const 256))
     (if (result i32) (i32.load8_u (i32.const 256)) (then (i32.load8_u (i32.load (i32.const 260)))) (else (i32.const 0))))
@@ -71,14 +71,14 @@ async fn a_component_is_uploaded_declared_and_runs_also_after_a_kill() {
     assert_eq!(manifest["wasm"]["engine"], mundi_wasm::ENGINE);
     let stored = server.post(&format!("{U}/manifests"), &manifest).await.ok(201);
     server.post(&format!("{U}/worlds"), &json!({ "world": "a", "manifest": stored["hash"] })).await.ok(201);
-    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(3)).await.ok(200)["value"], json!(3));
-    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(4)).await.ok(200)["value"], json!(7));
+    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(3)).await.ok(200), json!(3));
+    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(4)).await.ok(200), json!(7));
     server.post(&format!("{U}/worlds/a/call/add"), &json!("x")).await.refused(400, "EVENT_INVALID");
     server.kill();
 
     // Compiled code is found on disk, the component in the content store, and the world replays.
     let server = Server::start(folder.path());
-    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(5)).await.ok(200)["value"], json!(12));
+    assert_eq!(server.post(&format!("{U}/worlds/a/call/add"), &json!(5)).await.ok(200), json!(12));
     assert_eq!(server.post(&format!("{U}/worlds/a/query/sum"), &Value::Null).await.ok(200), json!(12));
 }
 
@@ -118,7 +118,7 @@ fn asker(then: &str) -> Vec<u8> {
         (global.set $free (i32.add (local.get $at) (local.get 3)))
         (local.get $at))
       (func (export "describe") (result i32)
-        (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 49)) (i32.const 256))
+        (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 47)) (i32.const 256))
       (func (export "handle") (param $event i32) (result i32)
         ;; Only on an event: the case of the cause stands behind the origin.
         (if (i32.eqz (i32.load8_u offset=72 (local.get $event))) (then
