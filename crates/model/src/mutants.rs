@@ -37,12 +37,10 @@ pub enum Mutant {
     UniverseCrossed,
     /// What is handed to a world directly gets a place behind items that the turn has not seen.
     DirectAhead,
-    /// What was handed to a world directly is sent again although a turn has tried to commit it.
-    DirectTwice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 15] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -58,7 +56,6 @@ impl Mutant {
         Self::ForkRepeats,
         Self::UniverseCrossed,
         Self::DirectAhead,
-        Self::DirectTwice,
     ];
 }
 

@@ -9,7 +9,6 @@ use futures_util::future::{Either, select};
 use mundi_engine::{CommitError, EngineError};
 use mundi_model::{
     InboxSeq,
-    mutants::{Mutant, planted},
     record::{InboxItem, ReplyOutcome},
 };
 use std::sync::{
@@ -64,7 +63,7 @@ impl Ticket {
 
     /// Whether the item may be on record from now on.
     pub(crate) fn set_tried(&mut self, tried: bool) {
-        self.tried = tried && !planted(Mutant::DirectTwice);
+        self.tried = tried;
     }
 
     pub(crate) fn taken(mut self, taken: Taken) {
