@@ -38,9 +38,10 @@ impl Server {
         command.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.join("data"));
         command.envs(environment.iter().copied()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (mut lines, mut said) = (BufReader::new(child.stderr.take().unwrap()).lines(), String::new());
         let url = loop {
-            let line = lines.next().expect("it says where it is").unwrap();
+            let line = lines.next().unwrap_or_else(|| panic!("it ended before it said where it is: {said}")).unwrap();
+            said.push_str(&line);
             if let Some((_, rest)) = line.split_once("API at ") {
                 break rest.split_whitespace().next().unwrap().to_owned();
             }

@@ -194,7 +194,9 @@ impl<E: Engine> Node<E> {
     pub async fn create_universe(&self, name: &str) -> Result<(Arc<Universe<E>>, bool), NodeError> {
         check_name(name)?;
         let plane = self.plane();
-        let new = UniverseId::from_bytes(plane.random());
+        let mut bytes: [u8; 16] = plane.random();
+        bytes[0] &= 0x7f; // every key of a universe begins with its id, and keys that begin with 0xff are the engine's own
+        let new = UniverseId::from_bytes(bytes);
         let named = NameUniverse { name: name.to_owned(), universe: new, now_ns: plane.now_ns() };
         let named = plane.run(&named).await?.output;
         Ok((self.open_universe(name, named.universe).await?, named.before))
