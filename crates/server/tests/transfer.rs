@@ -11,6 +11,7 @@ use mundi_server::{
     programs::Programs,
     transfer,
 };
+use mundi_store::transfer::Header;
 use std::path::Path;
 
 fn on_folder(folder: &Path) -> Config {
@@ -33,6 +34,16 @@ async fn opened(config: &Config) -> Node<ConfiguredEngine> {
 
 async fn add(node: &Node<ConfiguredEngine>, world: WorldId, number: u32) -> Value {
     node.universe("default").unwrap().call(world, "add", Value::Integer(number.into())).await.unwrap()
+}
+
+/// A worker that was stopped says goodbye in its own time, and until then the universe is served.
+async fn export(from: &Config, place: &str) -> Header {
+    loop {
+        match transfer::export(from, "default", place, |_| {}).await {
+            Err(error) if error.to_string().contains("serves the universe") => tokio::task::yield_now().await,
+            exported => return exported.unwrap(),
+        }
+    }
 }
 
 async fn closed(node: Node<ConfiguredEngine>) {
@@ -62,13 +73,7 @@ async fn a_universe_moves_to_a_database_and_back_and_its_worlds_go_on() {
     for (to, place) in [(database, "there"), (last, "back")] {
         let place = at(place);
         let place = place.display().to_string();
-        // A worker that was stopped says goodbye in its own time.
-        let exported = loop {
-            match transfer::export(&from, "default", &place, |_| {}).await {
-                Err(error) if error.to_string().contains("serves the universe") => tokio::task::yield_now().await,
-                exported => break exported.unwrap(),
-            }
-        };
+        let exported = export(&from, &place).await;
         assert!(exported.keys > 20 && exported.objects >= 1, "{exported:?}");
         let again = transfer::export(&from, "default", &place, |_| {}).await.unwrap_err();
         assert_eq!(again.code(), Code::TransferRefused, "a whole export is left alone: {again}");
@@ -102,12 +107,12 @@ async fn a_damaged_or_unsealed_export_is_refused_and_a_broken_off_one_goes_on() 
     add(&node, world, 3).await;
     closed(node).await;
     let place = at("export").display().to_string();
-    transfer::export(&from, "default", &place, |_| {}).await.unwrap();
+    export(&from, &place).await;
     // As it was before it was sealed.
     std::fs::remove_file(at("export/universe")).unwrap();
     let unsealed = transfer::import(&to, &place, |_| {}).await.unwrap_err();
     assert_eq!(unsealed.code(), Code::TransferInvalid, "{unsealed}");
-    transfer::export(&from, "default", &place, |_| {}).await.expect("it goes on where it was");
+    export(&from, &place).await; // it goes on where it was
     let part = at("export/keys/00000000");
     let whole = std::fs::read(&part).unwrap();
     let mut damaged = whole.clone();
