@@ -8,6 +8,7 @@
 mod clients;
 mod content;
 mod engine;
+mod fleet;
 mod latency;
 mod machine;
 mod raw;
@@ -41,6 +42,8 @@ enum What {
     Call(serving::CallSettings),
     /// Sends over HTTP: an event to one of many counters, acknowledged when it is durable.
     Send(serving::SendSettings),
+    /// The runtime on PostgreSQL: calls, sends and effects, in one process and in several, beside pgbench.
+    Fleet(fleet::Settings),
 }
 
 impl BenchArgs {
@@ -52,6 +55,7 @@ impl BenchArgs {
             What::Runtime(settings) => runtime::run(settings),
             What::Call(settings) => serving::call(settings, mundi),
             What::Send(settings) => serving::send(settings, mundi),
+            What::Fleet(settings) => fleet::run(settings),
         }
     }
 }

@@ -108,6 +108,15 @@ struct Round<'a> {
     capped: bool,
 }
 
+/// What a look gave.
+#[derive(Default)]
+struct Look<'a> {
+    /// What the counter of each kind said before it.
+    seen: Vec<(&'a str, Seen)>,
+    claimed: Vec<(&'a Arc<dyn Adapter>, ClaimedEffect)>,
+    is_capped: bool,
+}
+
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     pub fn new(
         engine: E,
@@ -156,33 +165,59 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(())
     }
 
-    /// One look, then a sleep during which calls go on.
+    /// One look, then a sleep. Calls go on during both: a look takes many trips to a database, and a call that could have
+    /// been answered meanwhile would cost a look of its own.
     async fn turn<'a>(
         &'a self,
         round: &mut Round<'a>,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
-        if self.clock.now_ns() >= round.upkeep_ns {
-            self.upkeep(round).await?;
-            round.empty.clear(); // what others put off is not counted
+        let mut look = Look::default();
+        let Round { calls, running, empty, upkeep_ns, .. } = round;
+        let looking = self.look(running, empty, upkeep_ns, !stop.is_terminated(), &mut look);
+        let (looked, ended) = alongside(calls, looking).await;
+        let any_ended = !ended.is_empty();
+        round.settle(ended);
+        round.capped = look.is_capped;
+        for (adapter, claimed) in look.claimed {
+            self.start(round, adapter, claimed); // also if the look failed after it: nobody else may
         }
-        let seen = self.seen().await?; // before the look: what is queued after it wakes the sleep
-        if !stop.is_terminated() {
-            self.claim(round, &seen).await?;
+        looked?;
+        if any_ended {
+            return Ok(()); // there is room that the look did not know of
         }
         let retries = round.empty.iter().filter(|(kind, _)| self.room(&round.running, kind) > 0);
         let mut until_ns = retries.filter_map(|(_, empty)| empty.retry_ns).fold(round.upkeep_ns, u64::min);
         if round.capped {
             until_ns = until_ns.min(self.clock.now_ns().saturating_add(CAPPED_NAP_NS));
         }
-        let watches =
-            seen.into_iter().map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
+        let watches = look
+            .seen
+            .into_iter()
+            .map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
         if stop.is_terminated() {
             return self.drain(round, until_ns).await;
         }
         self.metrics.set(Metric::EffectsInHands, round.running.len() as u64);
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
         finished_or(round, woken).await.transpose().map(drop)
+    }
+
+    /// Upkeep if it is time, and claims for what there is room.
+    async fn look<'a>(
+        &'a self,
+        running: &BTreeMap<QueueSeq, Running>,
+        empty: &mut BTreeMap<&'a str, Empty>,
+        upkeep_ns: &mut u64,
+        claims: bool,
+        look: &mut Look<'a>,
+    ) -> Result<(), StoreError> {
+        if self.clock.now_ns() >= *upkeep_ns {
+            *upkeep_ns = self.upkeep(running).await?;
+            empty.clear(); // what others put off is not counted
+        }
+        look.seen = self.seen().await?; // before the claims: what is queued after it wakes the sleep
+        if claims { self.claim(running, empty, look).await } else { Ok(()) }
     }
 
     /// Told to stop: waits for calls, and for the next upkeep at the latest.
@@ -202,31 +237,31 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     /// Claims what there is room for, of every kind that may have something.
-    async fn claim<'a>(&'a self, round: &mut Round<'a>, seen: &[(&'a str, Seen)]) -> Result<(), StoreError> {
-        round.capped = false;
-        for ((kind, adapter), (_, seen)) in self.adapters.iter().zip(seen) {
+    async fn claim<'a>(
+        &'a self,
+        running: &BTreeMap<QueueSeq, Running>,
+        empty: &mut BTreeMap<&'a str, Empty>,
+        look: &mut Look<'a>,
+    ) -> Result<(), StoreError> {
+        for ((kind, adapter), (_, seen)) in self.adapters.iter().zip(&look.seen) {
             let due = |empty: &Empty| empty.retry_ns.is_some_and(|retry_ns| retry_ns <= self.clock.now_ns());
-            if round.empty.get(kind.as_str()).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
+            if empty.get(kind.as_str()).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
                 continue;
             }
-            round.empty.remove(kind.as_str());
-            loop {
-                let items_max = self.room(&round.running, kind);
-                if items_max == 0 {
-                    break;
-                }
-                let claims = run(&self.engine, &*self.clock, &self.claim_of(kind, items_max)).await?.output;
-                for claimed in claims.effects {
-                    self.start(round, adapter, claimed);
-                }
-                round.capped |= claims.capped;
+            empty.remove(kind.as_str());
+            let mut room = self.room(running, kind);
+            while room > 0 {
+                let claims = run(&self.engine, &*self.clock, &self.claim_of(kind, room)).await?.output;
+                room = room.saturating_sub(claims.effects.len());
+                look.claimed.extend(claims.effects.into_iter().map(|claimed| (adapter, claimed)));
+                look.is_capped |= claims.capped;
                 if claims.capped {
                     break;
                 }
                 if !claims.more {
                     let next = NextRetry { universe: self.universe, kind: kind.clone() };
                     let retry_ns = run(&self.engine, &*self.clock, &next).await?.output;
-                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
+                    empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
                     break;
                 }
             }
@@ -370,16 +405,16 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(())
     }
 
-    /// Extends what is held, drops what is not wanted any more, and reaps what others left.
-    async fn upkeep(&self, round: &mut Round<'_>) -> Result<(), StoreError> {
+    /// Extends what is held, drops what is not wanted any more, and reaps what others left. Says when it is due again.
+    async fn upkeep(&self, running: &BTreeMap<QueueSeq, Running>) -> Result<u64, StoreError> {
         let now_ns = self.clock.now_ns();
         let ttl_ns = nanos(self.config.claim_ttl);
-        let claims: Vec<_> = round.running.values().map(|running| running.claim).collect();
+        let claims: Vec<_> = running.values().map(|running| running.claim).collect();
         for claims in claims.chunks(limits::CLAIMS_MAX) {
             let extend = ExtendClaims { claims: claims.to_vec(), deadline_ns: now_ns.saturating_add(ttl_ns) };
             let extended = run(&self.engine, &*self.clock, &extend).await?.output;
             for claim in extended.lost.iter().chain(&extended.withdrawn) {
-                if let Some(running) = round.running.get(&claim.seq) {
+                if let Some(running) = running.get(&claim.seq) {
                     running.abort.abort();
                 }
             }
@@ -396,31 +431,55 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 self.metrics.add(Metric::DeadLetters, reaped.buried as u64);
             }
         }
-        round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
-        Ok(())
+        Ok(now_ns.saturating_add(ttl_ns / 3))
     }
 }
 
-/// Waits for `other` while calls go on; `None` once one of them is over.
-async fn finished_or<O>(
-    Round { calls, running, empty, .. }: &mut Round<'_>,
-    other: impl Future<Output = O> + Unpin,
-) -> Option<O> {
-    let finished = async {
-        match calls.next().await {
-            Some(ended) => ended,
-            None => std::future::pending().await,
-        }
-    };
-    match select(pin!(finished), other).await {
-        Either::Left((Ended { seq, again }, _)) => {
-            if let Some(Running { kind, .. }) = running.remove(&seq).filter(|_| again) {
-                empty.remove(kind.as_str());
+impl Round<'_> {
+    /// Forgets calls that are over. Of a kind that may be tried again there may be something to claim.
+    fn settle(&mut self, ended: Vec<Ended>) {
+        for Ended { seq, again } in ended {
+            if let Some(Running { kind, .. }) = self.running.remove(&seq).filter(|_| again) {
+                self.empty.remove(kind.as_str());
             }
-            None
         }
-        Either::Right((output, _)) => Some(output),
     }
+}
+
+/// The next call that is over; never, if none runs.
+async fn next(calls: &mut FuturesUnordered<BoxFuture<'_, Ended>>) -> Ended {
+    match calls.next().await {
+        Some(ended) => ended,
+        None => std::future::pending().await,
+    }
+}
+
+/// Does `other` while calls go on, and says which ended meanwhile.
+async fn alongside<O>(
+    calls: &mut FuturesUnordered<BoxFuture<'_, Ended>>,
+    other: impl Future<Output = O>,
+) -> (O, Vec<Ended>) {
+    let (mut other, mut ended) = (pin!(other), Vec::new());
+    loop {
+        match select(pin!(next(calls)), other.as_mut()).await {
+            Either::Left((one, _)) => ended.push(one),
+            Either::Right((output, _)) => return (output, ended),
+        }
+    }
+}
+
+/// Waits for `other` while calls go on; `None` once some of them are over.
+async fn finished_or<O>(round: &mut Round<'_>, other: impl Future<Output = O> + Unpin) -> Option<O> {
+    let first = match select(pin!(next(&mut round.calls)), other).await {
+        Either::Left((first, _)) => first,
+        Either::Right((output, _)) => return Some(output),
+    };
+    let mut ended = vec![first];
+    while let Some(Some(also)) = round.calls.next().now_or_never() {
+        ended.push(also); // one look serves them all
+    }
+    round.settle(ended);
+    None
 }
 
 /// The payload of a receipt, which a program must be able to take in one piece.

@@ -96,7 +96,7 @@ struct Serving {
     universe: Served,
 }
 
-fn programs() -> Programs {
+pub(crate) fn programs() -> Programs {
     Programs::builtin().native("bench", 1, program::Bench, program::declare)
 }
 
@@ -276,7 +276,7 @@ impl Bench {
     }
 }
 
-async fn counted<R: std::fmt::Display>(operation: impl Future<Output = Result<(), R>>) -> u64 {
+pub(crate) async fn counted<R: std::fmt::Display>(operation: impl Future<Output = Result<(), R>>) -> u64 {
     match operation.await {
         Ok(()) => 1,
         Err(error) => {
