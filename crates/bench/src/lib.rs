@@ -8,6 +8,7 @@
 mod clients;
 mod content;
 mod engine;
+mod fleet;
 mod latency;
 mod machine;
 mod page;
@@ -63,6 +64,8 @@ enum What {
     Store(store::Settings),
     /// The runtime plane: calls through full turns, effects, timers, forks, memory, hand-over; beside a raw synced log.
     Runtime(runtime::Settings),
+    /// The runtime on PostgreSQL: calls, sends and effects, in one process and in several, beside pgbench.
+    Fleet(fleet::Settings),
     /// The server that the workloads talk to: as `mundi dev`, with the program of the benches.
     #[command(hide = true)]
     Node(serving::NodeSettings),
@@ -96,6 +99,7 @@ impl BenchArgs {
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),
+            Some(What::Fleet(settings)) => fleet::run(settings),
             Some(What::Node(settings)) => serving::node(settings),
         }
     }

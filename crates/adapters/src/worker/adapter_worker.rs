@@ -112,6 +112,8 @@ struct Round<'a> {
     upkeep_ns: u64,
     /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
     capped: bool,
+    /// Calls ended while it looked: there may be room that it did not know of.
+    ended: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -168,6 +170,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         round: &mut Round<'a>,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
+        round.ended = false;
         if self.clock.now_ns() >= round.upkeep_ns {
             self.upkeep(round).await?;
             round.empty.clear(); // what others put off is not counted
@@ -175,6 +178,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let seen = round.during(self.seen()).await?; // before the look: what is queued after it wakes the sleep
         if !stop.is_terminated() {
             self.claim(round, &seen).await?;
+        }
+        if round.ended {
+            return Ok(());
         }
         let retries = round.empty.iter().filter(|(kind, _)| self.room(&round.running, kind) > 0);
         let mut until_ns = retries.filter_map(|(_, empty)| empty.retry_ns).fold(round.upkeep_ns, u64::min);
@@ -413,7 +419,7 @@ impl Round<'_> {
     async fn during<O>(&mut self, other: impl Future<Output = O>) -> O {
         let mut other = pin!(other);
         poll_fn(|cx| {
-            self.note_ended(cx);
+            self.ended |= self.note_ended(cx);
             other.as_mut().poll(cx)
         })
         .await

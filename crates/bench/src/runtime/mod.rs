@@ -292,7 +292,7 @@ impl Bench {
     }
 }
 
-async fn counted<R: std::fmt::Display>(operation: impl Future<Output = Result<(), R>>) -> u64 {
+pub(crate) async fn counted<R: std::fmt::Display>(operation: impl Future<Output = Result<(), R>>) -> u64 {
     match operation.await {
         Ok(()) => 1,
         Err(error) => {
