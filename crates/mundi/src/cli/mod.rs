@@ -14,6 +14,7 @@ mod output;
 mod program;
 mod progress;
 mod serve;
+mod telemetry;
 mod timer;
 mod token;
 mod universe;

@@ -24,7 +24,10 @@ use crate::{
 use mundi_model::{WorldId, record::InboxItem};
 use mundi_store::keyspace::Shard;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use table::Table;
 
 /// A running worker. Clones are handles to the same one; dropping them does not stop it.
@@ -36,6 +39,8 @@ struct Shared<P: Plane> {
     /// Never locked across an await.
     table: Mutex<Table<Box<WorldHost<P>>>>,
     phase: Mutex<Phase>,
+    /// The last heartbeat was written: nobody counts on this worker any more.
+    said_goodbye: AtomicBool,
     /// A world waits for a lane.
     work: Signal,
     /// The phase changed, or what is due later, or a world is gone.
@@ -66,6 +71,7 @@ impl<P: Plane> WorldWorker<P> {
             config,
             table: Mutex::default(),
             phase: Mutex::new(Phase::Running),
+            said_goodbye: AtomicBool::new(false),
             work: Signal::default(),
             signal: Signal::default(),
             calls,
@@ -134,7 +140,8 @@ impl<P: Plane> WorldWorker<P> {
         &self.0.metrics
     }
 
-    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all is given back.
+    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all is given back and the worker is
+    /// no longer among those that live.
     pub async fn drain(&self) {
         let shared = &self.0;
         *shared.phase.lock() = Phase::Draining;
@@ -145,14 +152,9 @@ impl<P: Plane> WorldWorker<P> {
         }
         shared.signal.notify();
         shared.work.notify();
-        loop {
-            let seen = shared.signal.version();
-            if shared.table.lock().is_empty() {
-                break;
-            }
-            shared.signal.changed(seen).await;
-        }
+        shared.wait_until(|shared| shared.table.lock().is_empty()).await;
         shared.end();
+        shared.wait_until(|shared| shared.said_goodbye.load(Ordering::Acquire)).await;
     }
 
     /// Stops at the next await of each task, without giving anything back: leases run out by themselves.
@@ -164,6 +166,16 @@ impl<P: Plane> WorldWorker<P> {
 impl<P: Plane> Shared<P> {
     fn phase(&self) -> Phase {
         *self.phase.lock()
+    }
+
+    async fn wait_until(&self, holds: impl Fn(&Self) -> bool + Send) {
+        loop {
+            let seen = self.signal.version();
+            if holds(self) {
+                return;
+            }
+            self.signal.changed(seen).await;
+        }
     }
 
     fn end(&self) {
