@@ -25,7 +25,7 @@ pub(crate) fn node(settings: &NodeSettings) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let node = Node::open_configured(&config, programs()).await?;
-        let api = router(Api::new(node, config.api_limits(), config.access()));
+        let api = router(Api::new(node, config.api_limits(), config.access(config.api.bind)));
         let server = Server::start(config.api.bind, api, None, config.serve_limits()).await?;
         eprintln!("API at http://{}", server.address());
         pending().await
