@@ -22,7 +22,8 @@ impl Send {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, event, value: given, delay } = self;
         let delay = delay.map_or_else(String::new, |delay| format!("?delay={delay}"));
-        out.object(&of.post(&format!("/send/{event}{delay}"), &value(given)).await?)
+        let sent = of.post(&format!("/send/{event}{delay}"), &value(given)).await?;
+        if sent["seq"].is_null() { out.object(&sent) } else { out.made(&sent, "seq") }
     }
 }
 
