@@ -86,12 +86,20 @@ impl Out {
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         let mut lines = vec![self.bold(&line(&heads))];
-        lines.extend(cells.iter().map(|row| line(row)));
+        lines.extend(cells.iter().map(|row| self.tinted(row, &line(row))));
         print(&lines.join("\n"))?;
         if !next.is_null() {
             eprintln!("{}", self.dim(&format!("more: --after {}, or a larger --limit", text("", next))));
         }
         Ok(())
+    }
+
+    /// What is wrong stands out.
+    fn tinted(self, row: &[String], line: &str) -> String {
+        match row.iter().find(|cell| ["WRONG", "NOT PROVEN"].contains(&&***cell)) {
+            Some(bad) => line.replacen(bad.as_str(), &self.red(bad), 1),
+            None => line.to_owned(),
+        }
     }
 
     /// A value that a program gave: JSON in either form.
