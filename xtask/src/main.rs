@@ -83,7 +83,7 @@ fn soak_server() -> bool {
 
 fn failover() -> bool {
     let long = [("MUNDI_FAILOVER_SECONDS", "600"), ("MUNDI_FAILOVER_WORLDS", "300")];
-    let arguments = ["test", "--release", "--package", "mundi", "--test", "fleet", "--", "--ignored", "--nocapture"];
+    let arguments = ["test", "--release", "--package", "mundi", "--test", "fleet", "--", "--nocapture"];
     services::install() && run("cargo", &arguments, &long)
 }
 

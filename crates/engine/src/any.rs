@@ -36,6 +36,27 @@ impl Engine for AnyEngine {
         }
     }
 
+    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
+        match self {
+            Self::Embedded(engine) => engine.peek(key).await,
+            Self::Postgres(engine) => engine.peek(key).await,
+        }
+    }
+
+    fn remembers(&self) -> bool {
+        match self {
+            Self::Embedded(engine) => engine.remembers(),
+            Self::Postgres(engine) => engine.remembers(),
+        }
+    }
+
+    async fn begin_from_memory(&self) -> Result<AnyTransaction, EngineError> {
+        match self {
+            Self::Embedded(_) => self.begin().await,
+            Self::Postgres(engine) => engine.begin_from_memory().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
+        }
+    }
+
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         match self {
             Self::Embedded(engine) => Either::Left(engine.watch(key, seen)),

@@ -29,6 +29,30 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// one that reads nothing costs nothing. Whoever wants to be sure of the moment reads.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send;
 
+    /// The newest acknowledged value of one key, and a version up to which every commit was seen when it was read: as by a
+    /// transaction that reads nothing else. Engines at the other end of a line answer many such questions in one trip.
+    fn peek(&self, key: &[u8]) -> impl Future<Output = Result<(Option<Bytes>, u64), EngineError>> + Send {
+        let (engine, key) = (self.clone(), Bytes::copy_from_slice(key));
+        async move {
+            let mut tx = engine.begin().await?;
+            Ok((tx.get_snapshot(&key).await?, tx.version().await?))
+        }
+    }
+
+    /// Whether [`Engine::begin_from_memory`] is anything else than [`Engine::begin`].
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    /// A transaction whose `get`s may be answered by what this process remembers instead of the newest state.
+    ///
+    /// Its commit is as good as any other: it conflicts if anything that it was told is not true any more. Everything else that
+    /// it leads to (an error, a commit without writes) may rest on what is long past, and must be decided by a transaction of
+    /// [`Engine::begin`]. For protocols that mostly find what they left.
+    fn begin_from_memory(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send {
+        self.begin()
+    }
+
     /// Completes once the value under `key` differs from `seen`, at once if it does already.
     ///
     /// A change is never missed as long as it lasts: a value that changes and changes back may go

@@ -54,6 +54,12 @@ impl RecentWrites {
             && reads.ranges.iter().all(|(start, end)| self.written_after(snapshot, start, end).next().is_none())
     }
 
+    /// Whether a key surely was not written after a snapshot.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn knows_unchanged(&self, key: &Bytes, snapshot: u64) -> bool {
+        snapshot >= self.forgotten && !self.wrote(key, snapshot)
+    }
+
     /// Whether a key was written after a snapshot.
     fn wrote(&self, key: &Bytes, snapshot: u64) -> bool {
         self.groups_after(snapshot).any(|writes| last_write(writes, key).is_some())

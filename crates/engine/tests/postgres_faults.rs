@@ -263,6 +263,26 @@ async fn transactions_that_nobody_looks_after_lose_their_connection_to_those_who
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_that_nobody_polls_while_they_wait_for_a_connection_do_not_keep_it_from_others() {
+    let options = Options { connections_max: 2, ..in_schema(&fresh_schema()) };
+    let engine = Postgres::open_with(shared().url(), options).await.unwrap();
+    put(&engine, "key").await.unwrap();
+    // Each asks once, and is then left alone: when its turn comes, nobody takes it.
+    let mut forgotten: Vec<_> = (0..8)
+        .map(|_| {
+            let engine = engine.clone();
+            Box::pin(async move { get(&engine, "key").await })
+        })
+        .collect();
+    for read in &mut forgotten {
+        assert!(read.now_or_never().is_none());
+    }
+    for _ in 0..4 {
+        assert!(get(&engine, "key").await.is_some(), "what they were given is taken back");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_no_index_holds_stand_in_their_place() {
     let engine = Postgres::open_with(shared().url(), in_schema(&fresh_schema())).await.unwrap();
     // Bytes that do not compress, of the longest key and of ones around what an index holds.

@@ -23,6 +23,12 @@ pub trait Protocol: Sync {
     /// What the loop does when a commit's fate is unknown. The header of each protocol says why.
     fn on_unknown(&self) -> OnUnknown;
 
+    /// Whether it mostly finds what this process left there: then it is tried on what the process remembers, before it is run on
+    /// the newest state ([`Engine::begin_from_memory`]).
+    fn tries_memory(&self) -> bool {
+        false
+    }
+
     fn run<T: Transaction>(&self, tx: &mut T) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
@@ -66,8 +72,21 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
     protocol: &P,
 ) -> Result<Done<P::Output>, Refused> {
     let (mut attempt, mut perhaps_applied) = (1, false);
+    if engine.remembers() && protocol.tries_memory() {
+        // Only an applied commit counts: everything else is decided on the newest state.
+        match once(engine.begin_from_memory(), protocol).await {
+            Ok(done) if done.stamp.is_some() => return Ok(done),
+            Err(error @ StoreError::Commit(CommitError::Unknown(_))) => {
+                perhaps_applied = true;
+                if protocol.on_unknown() == OnUnknown::Report {
+                    return Err(Refused { error, perhaps_applied });
+                }
+            }
+            _ => {}
+        }
+    }
     loop {
-        let error = match once(engine, protocol).await {
+        let error = match once(engine.begin(), protocol).await {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };
@@ -82,8 +101,11 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
     }
 }
 
-async fn once<E: Engine, P: Protocol>(engine: &E, protocol: &P) -> Result<Done<P::Output>, StoreError> {
-    let mut tx = engine.begin().await?;
+async fn once<T: Transaction, P: Protocol>(
+    begin: impl Future<Output = Result<T, EngineError>>,
+    protocol: &P,
+) -> Result<Done<P::Output>, StoreError> {
+    let mut tx = begin.await?;
     let output = protocol.run(&mut tx).await?;
     let committed = tx.commit().await?;
     Ok(Done { output, stamp: committed.stamp() })

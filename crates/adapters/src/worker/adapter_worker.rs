@@ -9,7 +9,7 @@ use super::{ride_out, wait};
 use crate::{Adapter, Call, params::invalid, too_large};
 use futures_util::{
     FutureExt,
-    future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, select},
+    future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, poll_fn, select},
     stream::{FuturesUnordered, StreamExt},
 };
 use mundi_engine::Engine;
@@ -35,7 +35,13 @@ use mundi_store::{
     },
     run,
 };
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 /// How soon a worker looks again when the universe has no room for a kind.
 const CAPPED_NAP_NS: u64 = 50_000_000;
@@ -55,7 +61,7 @@ impl Default for AdapterWorkerConfig {
     fn default() -> Self {
         Self {
             claim_ttl: Duration::from_secs(30),
-            calls_max: 32,
+            calls_max: 64,
             kind_calls_max: BTreeMap::new(),
             universe_caps: BTreeMap::new(),
         }
@@ -106,6 +112,8 @@ struct Round<'a> {
     upkeep_ns: u64,
     /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
     capped: bool,
+    /// Calls ended while it looked: there may be room that it did not know of.
+    ended: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -162,13 +170,17 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         round: &mut Round<'a>,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
+        round.ended = false;
         if self.clock.now_ns() >= round.upkeep_ns {
             self.upkeep(round).await?;
             round.empty.clear(); // what others put off is not counted
         }
-        let seen = self.seen().await?; // before the look: what is queued after it wakes the sleep
+        let seen = round.during(self.seen()).await?; // before the look: what is queued after it wakes the sleep
         if !stop.is_terminated() {
             self.claim(round, &seen).await?;
+        }
+        if round.ended {
+            return Ok(());
         }
         let retries = round.empty.iter().filter(|(kind, _)| self.room(&round.running, kind) > 0);
         let mut until_ns = retries.filter_map(|(_, empty)| empty.retry_ns).fold(round.upkeep_ns, u64::min);
@@ -182,13 +194,13 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
         self.metrics.set(Metric::EffectsInHands, round.running.len() as u64);
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
-        finished_or(round, woken).await.transpose().map(drop)
+        round.until_ended_or(woken).await.transpose().map(drop)
     }
 
     /// Told to stop: waits for calls, and for the next upkeep at the latest.
     async fn drain(&self, round: &mut Round<'_>, until_ns: u64) -> Result<(), StoreError> {
         let nap = Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns()));
-        finished_or(round, self.clock.sleep(nap)).await;
+        round.until_ended_or(self.clock.sleep(nap)).await;
         Ok(())
     }
 
@@ -215,7 +227,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 if items_max == 0 {
                     break;
                 }
-                let claims = run(&self.engine, &*self.clock, &self.claim_of(kind, items_max)).await?.output;
+                let claim = self.claim_of(kind, items_max);
+                let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
                 for claimed in claims.effects {
                     self.start(round, adapter, claimed);
                 }
@@ -225,7 +238,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 }
                 if !claims.more {
                     let next = NextRetry { universe: self.universe, kind: kind.clone() };
-                    let retry_ns = run(&self.engine, &*self.clock, &next).await?.output;
+                    let retry_ns = round.during(run(&self.engine, &*self.clock, &next)).await?.output;
                     round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
                     break;
                 }
@@ -377,7 +390,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let claims: Vec<_> = round.running.values().map(|running| running.claim).collect();
         for claims in claims.chunks(limits::CLAIMS_MAX) {
             let extend = ExtendClaims { claims: claims.to_vec(), deadline_ns: now_ns.saturating_add(ttl_ns) };
-            let extended = run(&self.engine, &*self.clock, &extend).await?.output;
+            let extended = round.during(run(&self.engine, &*self.clock, &extend)).await?.output;
             for claim in extended.lost.iter().chain(&extended.withdrawn) {
                 if let Some(running) = round.running.get(&claim.seq) {
                     running.abort.abort();
@@ -387,7 +400,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let universe = self.universe;
         for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
             let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
-            let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
+            let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             if reaped.retrying + reaped.buried > 0 {
                 self.report.count(|counters| {
                     counters.requeues += reaped.retrying as u64;
@@ -401,25 +414,33 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 }
 
-/// Waits for `other` while calls go on; `None` once one of them is over.
-async fn finished_or<O>(
-    Round { calls, running, empty, .. }: &mut Round<'_>,
-    other: impl Future<Output = O> + Unpin,
-) -> Option<O> {
-    let finished = async {
-        match calls.next().await {
-            Some(ended) => ended,
-            None => std::future::pending().await,
-        }
-    };
-    match select(pin!(finished), other).await {
-        Either::Left((Ended { seq, again }, _)) => {
-            if let Some(Running { kind, .. }) = running.remove(&seq).filter(|_| again) {
-                empty.remove(kind.as_str());
+impl Round<'_> {
+    /// Waits for something while calls go on. The more of them end meanwhile, the more the next claim takes at once.
+    async fn during<O>(&mut self, other: impl Future<Output = O>) -> O {
+        let mut other = pin!(other);
+        poll_fn(|cx| {
+            self.ended |= self.note_ended(cx);
+            other.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// The same; `None` once any call is over.
+    async fn until_ended_or<O>(&mut self, other: impl Future<Output = O>) -> Option<O> {
+        let mut other = pin!(other);
+        poll_fn(|cx| if self.note_ended(cx) { Poll::Ready(None) } else { other.as_mut().poll(cx).map(Some) }).await
+    }
+
+    /// Lets calls go on; says whether any is over.
+    fn note_ended(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) {
+            any = true;
+            if let Some(Running { kind, .. }) = self.running.remove(&seq).filter(|_| again) {
+                self.empty.remove(kind.as_str());
             }
-            None
         }
-        Either::Right((output, _)) => Some(output),
+        any
     }
 }
 

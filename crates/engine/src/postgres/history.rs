@@ -3,11 +3,13 @@
 //! The sequencer and the follower both bring news, in order of versions and without gaps; whoever comes second brings
 //! nothing. News wake who watches a key.
 
+use super::remembered::Remembered;
 use crate::{
     overlay::Overlay,
     recent::{RecentWrites, Writes},
     watch::Watches,
 };
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,6 +27,7 @@ struct State {
     version: u64,
     /// How many open transactions read at this version or a later one.
     open: BTreeMap<u64, usize>,
+    remembered: Remembered,
 }
 
 /// One version and the keys that it wrote.
@@ -32,7 +35,12 @@ pub(super) type News = (u64, Writes);
 
 impl History {
     pub(super) fn new(version: u64) -> Self {
-        let state = State { recent: RecentWrites::new(version), version, open: BTreeMap::new() };
+        let state = State {
+            recent: RecentWrites::new(version),
+            version,
+            open: BTreeMap::new(),
+            remembered: Remembered::default(),
+        };
         Self(Arc::new(Shared { state: Mutex::new(state), watches: Watches::default() }))
     }
 
@@ -57,9 +65,43 @@ impl History {
         self.0.state.lock().recent.allow(overlay, version)
     }
 
+    /// The value of a key as of the version that is returned, which may not be the newest.
+    pub(super) fn recall(&self, key: &Bytes) -> Option<(Option<Bytes>, u64)> {
+        let mut state = self.0.state.lock();
+        let version = state.version;
+        state.remembered.get(key).map(|value| (value, version))
+    }
+
+    /// Remembers what a transaction that is still open has read at a version, unless it may have changed since.
+    pub(super) fn remember(&self, key: &Bytes, value: Option<Bytes>, version: u64) {
+        let mut state = self.0.state.lock();
+        if state.recent.knows_unchanged(key, version) {
+            state.remembered.put(key.clone(), value, version);
+        }
+    }
+
     /// Takes in what is new of this.
     pub(super) fn advance(&self, news: impl IntoIterator<Item = News>) {
+        self.take_in(&mut self.0.state.lock(), news);
+    }
+
+    /// Takes in what this process has written itself: the values are known, and those that are asked for stay at hand.
+    pub(super) fn advance_own(&self, version: u64, mut writes: Writes) {
         let mut state = self.0.state.lock();
+        let mut known = Vec::new();
+        for (key, value) in &mut writes {
+            let value = value.take();
+            if state.remembered.contains(key) {
+                known.push((key.clone(), value));
+            }
+        }
+        self.take_in(&mut state, [(version, writes)]);
+        for (key, value) in known {
+            state.remembered.put(key, value, version);
+        }
+    }
+
+    fn take_in(&self, state: &mut State, news: impl IntoIterator<Item = News>) {
         for (version, writes) in news {
             if version <= state.version {
                 continue;
@@ -67,9 +109,11 @@ impl History {
             if version > state.version + 1 {
                 // Others have trimmed what this process never saw: it was asleep. Anything may have changed.
                 state.recent = RecentWrites::new(version - 1);
+                state.remembered = Remembered::default();
                 self.0.watches.wake_all();
             }
             self.0.watches.wake(writes.iter().map(|(key, _)| key));
+            writes.iter().for_each(|(key, _)| state.remembered.forget(key, version));
             state.recent.note(version, writes);
             state.version = version;
         }
@@ -132,6 +176,26 @@ mod tests {
         assert!(!history.allows(&read("untouched"), 4), "versions 5 to 8 were never seen");
         assert!(history.allows(&read("untouched"), 8));
         assert_eq!(woken.now_or_never(), Some(Ok(())));
+    }
+
+    #[test]
+    fn a_value_is_remembered_until_someone_else_writes_it() {
+        let history = History::new(4);
+        let (key, value) = (Bytes::from_static(b"a"), |text: &'static str| Some(Bytes::from_static(text.as_bytes())));
+        let _open = history.open();
+        history.remember(&key, value("read"), 4);
+        assert_eq!(history.recall(&key), Some((value("read"), 4)));
+        history.advance_own(5, vec![(key.clone(), value("own"))]);
+        assert_eq!(history.recall(&key), Some((value("own"), 5)));
+        history.advance([wrote(6, "a")]);
+        assert_eq!(history.recall(&key), None);
+        history.remember(&key, value("old"), 5);
+        assert_eq!(history.recall(&key), None, "it was read before it changed");
+        history.advance_own(6, vec![(key.clone(), value("late"))]);
+        assert_eq!(history.recall(&key), None, "what is known already brings nothing back");
+        history.remember(&key, value("new"), 6);
+        history.advance([wrote(9, "elsewhere")]);
+        assert_eq!(history.recall(&key), None, "versions 7 and 8 were never seen");
     }
 
     #[test]

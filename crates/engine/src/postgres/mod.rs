@@ -20,8 +20,10 @@ mod examine;
 mod follower;
 mod footprint;
 mod history;
+mod peeks;
 mod pool;
 mod reader;
+mod remembered;
 mod schema;
 mod sequencer;
 #[cfg(feature = "testing")]
@@ -36,6 +38,7 @@ use bytes::Bytes;
 use connect::Connector;
 pub use examine::{Examination, examine};
 use history::History;
+use peeks::Peeks;
 use pool::Pool;
 use reader::Read;
 use sequencer::{Queue, Sequencer};
@@ -72,6 +75,7 @@ pub struct Postgres(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     queue: Queue,
+    peeks: Peeks,
     follower: JoinHandle<()>,
 }
 
@@ -103,7 +107,8 @@ impl Postgres {
         let (queue, sequencer) = Sequencer::new(shared.clone());
         shared.connector.handle().spawn(sequencer.run());
         let follower = shared.connector.handle().spawn(follower::follow(shared.clone()));
-        Ok(Self(Arc::new(Inner { shared, queue, follower })))
+        let peeks = Peeks::start(shared.pool.clone(), shared.connector.handle());
+        Ok(Self(Arc::new(Inner { shared, queue, peeks, follower })))
     }
 }
 
@@ -137,6 +142,19 @@ impl Engine for Postgres {
     /// Sends nothing: the snapshot is taken by the first read, and a transaction that reads nothing needs none.
     async fn begin(&self) -> Result<PostgresTransaction, EngineError> {
         Ok(PostgresTransaction::new(self.clone()))
+    }
+
+    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
+        check_key(key)?;
+        self.0.peeks.ask(Bytes::copy_from_slice(key)).await
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    async fn begin_from_memory(&self) -> Result<PostgresTransaction, EngineError> {
+        Ok(PostgresTransaction::from_memory(self.clone()))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {

@@ -7,10 +7,12 @@
 use super::{
     connect::Connector,
     error::refused,
-    reader::{Read, Reader, value_of},
+    peeks::Values,
+    reader::{Read, Reader, bytes_of, value_of},
 };
 use crate::EngineError;
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use mundi_model::limits;
 use parking_lot::Mutex;
 use std::{
@@ -25,7 +27,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
 use tokio_postgres::{Error, Row};
@@ -72,20 +74,39 @@ impl Pool {
 
     /// A connection for one reader, once there is one.
     pub(super) async fn lease(self: &Arc<Self>) -> Result<Lease, EngineError> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned()
+            && let Some(reader) = self.idle()
+        {
+            return Ok(self.lend(reader, permit));
+        }
+        // Waited for by a task of its own: its turn may come while nobody polls the caller, and a turn that nobody takes would
+        // block all behind it. What the task was given can be taken back like any other.
+        let (pool, (mut give, given)) = (self.clone(), oneshot::channel());
+        self.connector.handle().spawn(async move {
+            let leased = match select(pin!(pool.lease_in_turn()), pin!(give.closed())).await {
+                Either::Left((leased, _)) => leased,
+                Either::Right(_) => return,
+            };
+            let _dropped = give.send(leased);
+        });
+        given.await.unwrap_or(Err(EngineError::Closed))
+    }
+
+    async fn lease_in_turn(self: &Arc<Self>) -> Result<Lease, EngineError> {
         let permit = self.permit().await?;
         let reader = match self.idle() {
             Some(reader) => reader,
             None => Arc::new(Reader::connect(&self.connector).await?),
         };
-        let slot = Arc::new(Slot(Mutex::new(Some(Lent {
-            reader,
-            in_snapshot: false,
-            used_at: Instant::now(),
-            _permit: permit,
-        }))));
+        Ok(self.lend(reader, permit))
+    }
+
+    fn lend(self: &Arc<Self>, reader: Arc<Reader>, permit: OwnedSemaphorePermit) -> Lease {
+        let lent = Lent { reader, in_snapshot: false, used_at: Instant::now(), _permit: permit };
+        let slot = Arc::new(Slot(Mutex::new(Some(lent))));
         let used = self.uses.fetch_add(1, Ordering::Relaxed);
         self.lent.lock().insert(used, slot.clone());
-        Ok(Lease { slot, used, pool: self.clone() })
+        Lease { slot, used, pool: self.clone() }
     }
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit, EngineError> {
@@ -148,6 +169,20 @@ impl Pool {
         let before = mark();
         let now_us = reader.now_us().await.map_err(|error| refused("asking for the time", error))?;
         Ok((before, now_us, mark()))
+    }
+
+    /// The newest values of keys that an index holds, and the version of the snapshot that they were read at.
+    pub(super) async fn newest(self: &Arc<Self>, keys: &[Bytes]) -> Result<(u64, Values), EngineError> {
+        let reader = self.common().await?;
+        let rows = reader.newest(keys).await.map_err(|error| refused("looking at keys", error))?;
+        let (mut version, mut values) = (0, Values::new());
+        for row in &rows {
+            version = row.try_get::<_, i64>(0).map_err(|error| refused("looking at keys", error))?.unsigned_abs();
+            if row.try_get::<_, Option<&[u8]>>(1).is_ok_and(|key| key.is_some()) {
+                values.insert(bytes_of(row, 1)?, bytes_of(row, 2)?);
+            }
+        }
+        Ok((version, values))
     }
 
     /// The newest value of a key, outside of any transaction.

@@ -38,6 +38,7 @@ struct Statements {
     ascending_bounded: Statement,
     descending_bounded: Statement,
     clock: Statement,
+    newest_of: Statement,
 }
 
 /// Both tables as one, in order. The second is empty but for keys that no index holds.
@@ -77,16 +78,29 @@ impl Reader {
             ascending,
             descending,
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint".to_owned(),
+            // One statement is one snapshot. There is a row also if there is no key.
+            "SELECT version, k, v FROM (SELECT version FROM commits ORDER BY version DESC LIMIT 1) AS newest
+                 LEFT JOIN kv ON k = ANY($1::bytea[])"
+                .to_owned(),
         ];
         let prepared = try_join_all(texts.iter().map(|text| client.prepare(text))).await;
         let prepared = prepared.map_err(|error| refused("preparing to read", error))?;
-        let Ok([newest, get, get_long, ascending_bounded, descending_bounded, ascending, descending, clock]) =
-            <[Statement; 8]>::try_from(prepared)
+        let Ok([newest, get, get_long, ascending_bounded, descending_bounded, ascending, descending, clock, newest_of]) =
+            <[Statement; 9]>::try_from(prepared)
         else {
             return Err(EngineError::Closed); // one statement for each text
         };
-        let statements =
-            Statements { newest, get, get_long, ascending, descending, ascending_bounded, descending_bounded, clock };
+        let statements = Statements {
+            newest,
+            get,
+            get_long,
+            ascending,
+            descending,
+            ascending_bounded,
+            descending_bounded,
+            clock,
+            newest_of,
+        };
         Ok(Self { client, statements })
     }
 
@@ -107,6 +121,12 @@ impl Reader {
     /// The server's clock.
     pub(super) async fn now_us(&self) -> Result<i64, Error> {
         self.client.query_one(&self.statements.clock, &[]).await?.try_get(0)
+    }
+
+    /// The newest version, with each of the keys that is there.
+    pub(super) async fn newest(&self, keys: &[Bytes]) -> Result<Vec<Row>, Error> {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        self.client.query(&self.statements.newest_of, &[&keys]).await
     }
 
     /// Ends the snapshot. The answer is not waited for: the connection answers in order.

@@ -45,7 +45,8 @@ pub(super) struct Proposal {
     pub(super) version: u64,
     pub(super) begun_ms: u64,
     pub(super) answer: oneshot::Sender<Answer>,
-    pub(super) _open: Option<Open>,
+    /// It is still to be checked against what was written since.
+    pub(super) _open: [Option<Open>; 2],
 }
 
 /// Where transactions hand in their commits.
@@ -150,8 +151,7 @@ impl Sequencer {
         match self.shared.connector.within(COMMIT_WAIT, writer.commit(version, &writes)).await {
             Some(Ok(())) => {
                 self.writer = Some(writer);
-                writes.iter_mut().for_each(|(_, value)| *value = None);
-                self.shared.history.advance([(version, writes)]);
+                self.shared.history.advance_own(version, writes);
                 group.callers.succeed();
             }
             Some(Err(error)) => {

@@ -29,6 +29,19 @@ pub struct PostgresTransaction {
     begun_ms: u64,
     overlay: Overlay,
     snapshot: Snapshot,
+    memory: Memory,
+}
+
+/// Whether gets may be answered from memory.
+enum Memory {
+    /// They are not.
+    Unused,
+    Allowed,
+    /// Some were. All of them were true at this version.
+    Used {
+        version: u64,
+        _open: Open,
+    },
 }
 
 enum Snapshot {
@@ -46,7 +59,12 @@ enum Snapshot {
 impl PostgresTransaction {
     pub(super) fn new(engine: Postgres) -> Self {
         let begun_ms = (engine.0.shared.clock_ms)();
-        Self { engine, begun_ms, overlay: Overlay::default(), snapshot: Snapshot::None }
+        let (overlay, snapshot, memory) = (Overlay::default(), Snapshot::None, Memory::Unused);
+        Self { engine, begun_ms, overlay, snapshot, memory }
+    }
+
+    pub(super) fn from_memory(engine: Postgres) -> Self {
+        Self { memory: Memory::Allowed, ..Self::new(engine) }
     }
 
     fn shared(&self) -> &Shared {
@@ -109,9 +127,39 @@ impl PostgresTransaction {
         if self.overlay.decides(key)? {
             return self.overlay.get(key, depends, |_| Ok(None));
         }
-        let rows = self.rows(&Read::Get(Bytes::copy_from_slice(key))).await?;
-        let stored = value_of(&rows)?;
-        self.overlay.get(key, depends, |_| Ok(stored))
+        let key = Bytes::copy_from_slice(key);
+        let remembered = if depends { self.recall(&key) } else { None };
+        let stored = match remembered {
+            Some(value) => value,
+            None => {
+                let stored = value_of(&self.rows(&Read::Get(key.clone())).await?)?;
+                self.remember(&key, stored.as_ref());
+                stored
+            }
+        };
+        self.overlay.get(&key, depends, |_| Ok(stored))
+    }
+
+    /// What this process knows of a key, if that is allowed. The first answer sets the version that the commit is checked from.
+    fn recall(&mut self, key: &Bytes) -> Option<Option<Bytes>> {
+        let history = &self.engine.0.shared.history;
+        match &self.memory {
+            Memory::Unused => None,
+            Memory::Used { .. } => history.recall(key).map(|(value, _)| value),
+            Memory::Allowed => {
+                let open = history.open(); // first: from now on nothing is forgotten that it may conflict with
+                let (value, version) = history.recall(key)?;
+                self.memory = Memory::Used { version, _open: open };
+                Some(value)
+            }
+        }
+    }
+
+    fn remember(&self, key: &Bytes, value: Option<&Bytes>) {
+        if let (Memory::Allowed | Memory::Used { .. }, Snapshot::Taken { version, .. }) = (&self.memory, &self.snapshot)
+        {
+            self.shared().history.remember(key, value.cloned(), *version);
+        }
     }
 
     /// The stored items of a range, until they make up a page together with what the transaction has written.
@@ -187,7 +235,7 @@ impl Transaction for PostgresTransaction {
         if self.check_age().is_err() {
             return Err(CommitError::Conflict);
         }
-        let Self { engine, begun_ms, overlay, snapshot } = self;
+        let Self { engine, begun_ms, overlay, snapshot, memory } = self;
         // Its connection goes back before it queues: a commit needs none of the pool.
         let (version, open) = match snapshot {
             Snapshot::None => (u64::MAX, None),
@@ -197,6 +245,11 @@ impl Transaction for PostgresTransaction {
             }
             Snapshot::Lost => return Err(CommitError::Conflict),
         };
+        let (version, remembered) = match memory {
+            Memory::Used { version: remembered, _open: open } => (version.min(remembered), Some(open)),
+            Memory::Unused | Memory::Allowed => (version, None),
+        };
+        let open = [open, remembered];
         let (answer, answered) = oneshot::channel();
         engine.0.queue.push(Proposal { overlay, version, begun_ms, answer, _open: open })?;
         // The sequencer always answers; it only goes without when its runtime is gone.

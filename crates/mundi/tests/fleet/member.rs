@@ -108,6 +108,19 @@ impl Member {
     }
 }
 
+impl Member {
+    /// As an operator would ask for it.
+    pub(crate) fn proves_every_world(&self, worlds: u64) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mundi"));
+        command.args(["verify", "--all", "--format", "json", "--url", &self.url]);
+        let output = command.output().unwrap();
+        let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{said}{why}");
+        let proven = said.matches("\"verdict\": \"proven\"").count() + said.matches("\"verdict\":\"proven\"").count();
+        assert_eq!(proven as u64, worlds, "{said}");
+    }
+}
+
 impl Drop for Member {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {

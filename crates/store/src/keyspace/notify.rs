@@ -20,6 +20,16 @@ pub(crate) async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, world
     Ok(Seen(tx.get_snapshot(key(universe, world).as_bytes()).await?))
 }
 
+/// What it says now, and the version up to which that is true.
+pub(crate) async fn peek<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<(Seen, u64), StoreError> {
+    let (value, version) = engine.peek(key(universe, world).as_bytes()).await?;
+    Ok((Seen(value), version))
+}
+
 pub(crate) fn bump<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<(), StoreError> {
     Ok(tx.add(key(universe, world).as_bytes(), 1)?)
 }

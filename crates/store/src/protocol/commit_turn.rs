@@ -90,6 +90,11 @@ impl Protocol for CommitTurn {
         OnUnknown::RunAgain
     }
 
+    /// Lease, head and cursor are what the last turn of this worker left.
+    fn tries_memory(&self) -> bool {
+        true
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnCommitted, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.check_published()?;

@@ -1,14 +1,14 @@
 //! Look whether anything was enqueued since an inbox was read to its end.
 //!
 //! Guarantees: if the counter says what it said then, nothing was committed to the inbox in between, up to the version
-//! that is returned: every enqueue raises it in its own transaction. Asks for one key instead of a range.
-//! Unknown commit: cannot be; it writes nothing.
+//! that is returned: every enqueue raises it in its own transaction. Asks for one key instead of a range, and needs no
+//! transaction for that.
 
 use crate::{
-    OnUnknown, Protocol, StoreError,
+    StoreError,
     keyspace::notify::{self, Seen},
 };
-use mundi_engine::Transaction;
+use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorldId};
 
 #[derive(Debug, Clone, Copy)]
@@ -24,15 +24,9 @@ pub struct Peeked {
     pub version: u64,
 }
 
-impl Protocol for PeekInbox {
-    type Output = Peeked;
-
-    fn on_unknown(&self) -> OnUnknown {
-        OnUnknown::RunAgain
-    }
-
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Peeked, StoreError> {
-        let notify = notify::read(tx, self.universe, self.world).await?;
-        Ok(Peeked { notify, version: tx.version().await? })
+impl PeekInbox {
+    pub async fn run<E: Engine>(&self, engine: &E) -> Result<Peeked, StoreError> {
+        let (notify, version) = notify::peek(engine, self.universe, self.world).await?;
+        Ok(Peeked { notify, version })
     }
 }
