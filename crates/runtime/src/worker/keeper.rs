@@ -9,7 +9,10 @@ use mundi_store::{
     keyspace::{schema_version::SchemaVersion, worker::WorkerRecord},
     protocol::{Heartbeat, RenewLeases},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     let started_at_ns = shared.plane.now_ns();
@@ -23,7 +26,8 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             phase = shared.phase();
             heartbeat(&shared, started_at_ns).await;
             if phase == Phase::Over {
-                return;
+                shared.said_goodbye.store(true, Ordering::Release);
+                return shared.signal.notify();
             }
             renew(&shared).await;
             renew_at_ns = now_ns.saturating_add(shared.config.renew_every_ns);

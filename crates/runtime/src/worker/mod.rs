@@ -24,7 +24,10 @@ use crate::{
 use mundi_model::{WorldId, record::InboxItem};
 use mundi_store::keyspace::Shard;
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use table::Table;
 
 /// A running worker. Clones are handles to the same one; dropping them does not stop it.
@@ -36,6 +39,8 @@ struct Shared<P: Plane> {
     /// Never locked across an await.
     table: Mutex<Table<Box<WorldHost<P>>>>,
     phase: Mutex<Phase>,
+    /// It is over, and others were told.
+    said_goodbye: AtomicBool,
     /// A world waits for a lane.
     work: Signal,
     /// The phase changed, or what is due later, or a world is gone.
@@ -66,6 +71,7 @@ impl<P: Plane> WorldWorker<P> {
             config,
             table: Mutex::default(),
             phase: Mutex::new(Phase::Running),
+            said_goodbye: AtomicBool::new(false),
             work: Signal::default(),
             signal: Signal::default(),
             calls,
@@ -134,7 +140,8 @@ impl<P: Plane> WorldWorker<P> {
         &self.0.metrics
     }
 
-    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all is given back.
+    /// Takes nothing new, snapshots and releases everything, says goodbye, and ends. Completes when all is given back and nobody
+    /// counts on this worker any more.
     pub async fn drain(&self) {
         let shared = &self.0;
         *shared.phase.lock() = Phase::Draining;
@@ -145,14 +152,9 @@ impl<P: Plane> WorldWorker<P> {
         }
         shared.signal.notify();
         shared.work.notify();
-        loop {
-            let seen = shared.signal.version();
-            if shared.table.lock().is_empty() {
-                break;
-            }
-            shared.signal.changed(seen).await;
-        }
+        shared.until(|| shared.table.lock().is_empty()).await;
         shared.end();
+        shared.until(|| shared.said_goodbye.load(Ordering::Acquire)).await;
     }
 
     /// Stops at the next await of each task, without giving anything back: leases run out by themselves.
@@ -171,6 +173,17 @@ impl<P: Plane> Shared<P> {
         self.table.lock().refuse_direct();
         self.signal.notify();
         self.work.notify();
+    }
+
+    /// Completes once this is so. What makes it so gives the signal.
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let seen = self.signal.version();
+            if is_so() {
+                return;
+            }
+            self.signal.changed(seen).await;
+        }
     }
 
     fn note_residents(&self) {
