@@ -1,5 +1,6 @@
 //! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
 
+mod fuzz;
 mod guests;
 mod services;
 
@@ -17,6 +18,7 @@ const COMMANDS: &[Entry] = &[
     ("soak-server", "the server under load and random kills: ten minutes, then fifty kills with proof", soak_server),
     ("failover", "a fleet of processes, 300 worlds, ten minutes of deaths and cuts", failover),
     ("s3-garage", "the object store against Garage, which is built first (16 CPU-minutes)", s3_garage),
+    ("fuzz", "decoders under libFuzzer, a minute each; `fuzz 600 components` for longer and more", fuzz::all),
     ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
     ("bench", "the benchmarks of every layer beside the raw limit (about ten minutes)", bench),
 ];

@@ -11,53 +11,118 @@ mod engine;
 mod fleet;
 mod latency;
 mod machine;
+mod page;
+mod program;
 mod raw;
 mod report;
 mod runtime;
 mod serving;
 mod store;
+mod suite;
 
 use clap::{Subcommand, ValueEnum};
-use std::{
-    error::Error,
-    path::{Path, PathBuf},
-};
+use std::{error::Error, path::PathBuf, process::Command};
 
-/// One measurement, and how to take it.
+/// Begins the bench command anew, in a process of its own.
+pub type Again<'a> = &'a dyn Fn() -> Command;
+
+/// One measurement, or all of them, and how to take it.
 #[derive(Debug, Clone, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    #[command(flatten)]
+    suite: suite::SuiteSettings,
 }
 
 #[derive(Debug, Clone, Subcommand)]
 enum What {
+    /// Calls over HTTP: an event to one of many counters, journaled, stepped and answered.
+    Call(serving::CallSettings),
+    /// Sends over HTTP: an event to one of many counters, acknowledged when it is durable.
+    Send(serving::SendSettings),
+    /// Calls that ask an HTTP server on the loopback and reply when its answer is on record.
+    Effect(serving::CallSettings),
+    /// Calls that send a message to another world and reply when it is durable there.
+    Message(serving::CallSettings),
+    /// Calls and sends through the library, without HTTP.
+    Embedded(Common),
+    /// Timers (100,000 of them), all due at one moment.
+    Timers(Counted),
+    /// Forks of a state of 1 MiB and of a large one (1,000 MiB).
+    Fork(Counted),
+    /// A world with many events (100,000): proven from its beginning, and restored.
+    Replay(Counted),
+    /// Worlds that nobody talks to (100,000): memory, start, first event.
+    Idle(Counted),
+    /// `kill -9` after many events (10,000), and the first reply after it.
+    Kill(Counted),
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
     Store(store::Settings),
     /// The runtime plane: calls through full turns, effects, timers, forks, memory, hand-over; beside a raw synced log.
     Runtime(runtime::Settings),
-    /// Calls over HTTP: an event to one of many counters, journaled, stepped and answered.
-    Call(serving::CallSettings),
-    /// Sends over HTTP: an event to one of many counters, acknowledged when it is durable.
-    Send(serving::SendSettings),
     /// The runtime on PostgreSQL: calls, sends and effects, in one process and in several, beside pgbench.
     Fleet(fleet::Settings),
+    /// The server that the workloads talk to: as `mundi dev`, with the program of the benches.
+    #[command(hide = true)]
+    Node(serving::NodeSettings),
 }
 
 impl BenchArgs {
-    /// Measures and prints. `mundi` is the program whose server is measured.
-    pub fn run(&self, mundi: &Path) -> Result<(), Box<dyn Error>> {
+    /// Measures and prints. Servers that are measured are processes of their own.
+    pub fn run(&self, again: Again<'_>) -> Result<(), Box<dyn Error>> {
         match &self.what {
-            What::Engine(settings) => engine::run(settings),
-            What::Store(settings) => store::run(settings),
-            What::Runtime(settings) => runtime::run(settings),
-            What::Call(settings) => serving::call(settings, mundi),
-            What::Send(settings) => serving::send(settings, mundi),
-            What::Fleet(settings) => fleet::run(settings),
+            None => self.suite.run(again),
+            Some(What::Call(settings)) => serving::call(settings, again),
+            Some(What::Send(settings)) => serving::send(settings, again),
+            Some(What::Effect(settings)) => serving::effect(settings, again),
+            Some(What::Message(settings)) => serving::message(settings, again),
+            Some(What::Embedded(common)) => reported(common, |report| runtime::embedded(report, common)),
+            Some(What::Timers(Counted { common, count })) => {
+                reported(common, |report| serving::timers(report, &common.dir, count.unwrap_or(100_000), again))
+            }
+            Some(What::Fork(Counted { common, count })) => {
+                reported(common, |report| runtime::forks(report, common, &[1, count.unwrap_or(1_000) as u64]))
+            }
+            Some(What::Replay(Counted { common, count })) => {
+                reported(common, |report| serving::replay(report, &common.dir, count.unwrap_or(100_000), again))
+            }
+            Some(What::Idle(Counted { common, count })) => {
+                reported(common, |report| serving::idle(report, &common.dir, count.unwrap_or(100_000), again))
+            }
+            Some(What::Kill(Counted { common, count })) => reported(common, |report| {
+                serving::kill(report, &common.dir, (count.unwrap_or(10_000), common.runs), again)
+            }),
+            Some(What::Engine(settings)) => engine::run(settings),
+            Some(What::Store(settings)) => store::run(settings),
+            Some(What::Runtime(settings)) => runtime::run(settings),
+            Some(What::Fleet(settings)) => fleet::run(settings),
+            Some(What::Node(settings)) => serving::node(settings),
         }
     }
+}
+
+fn reported(
+    common: &Common,
+    measure: impl FnOnce(&mut report::Report) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let mut report = report::Report::new();
+    measure(&mut report)?;
+    report.print(common.format);
+    Ok(())
+}
+
+/// So many of something.
+#[derive(Debug, Clone, clap::Args)]
+struct Counted {
+    #[command(flatten)]
+    common: Common,
+    /// How many: events, timers or worlds; for a fork, MiB of state.
+    #[arg(long)]
+    count: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -7,9 +7,9 @@ use std::{fs, time::Duration};
 /// The facts that stand beside every figure.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
-    cpu: String,
-    cores: usize,
-    kernel: String,
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
 }
 
 impl Machine {
@@ -26,7 +26,7 @@ impl Machine {
 }
 
 /// What a process has used so far.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Used {
     cpu: Duration,
     written_bytes: u64,
@@ -56,6 +56,16 @@ impl Used {
 
     pub(crate) fn written_bytes_since(&self, before: Self) -> u64 {
         self.written_bytes - before.written_bytes
+    }
+}
+
+/// Of several processes together.
+impl std::iter::Sum for Used {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, used| Self {
+            cpu: sum.cpu + used.cpu,
+            written_bytes: sum.written_bytes + used.written_bytes,
+        })
     }
 }
 

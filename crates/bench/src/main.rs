@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use mundi_bench::BenchArgs;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// The allocator of the product, so that the bench measures what users run.
 #[global_allocator]
@@ -18,7 +18,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let Arguments { bench } = Arguments::parse();
     let outcome = match std::env::current_exe() {
-        Ok(this) => bench.run(&this.with_file_name("mundi")),
+        Ok(this) => bench.run(&|| Command::new(&this)),
         Err(error) => Err(error.into()),
     };
     match outcome {

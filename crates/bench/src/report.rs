@@ -4,7 +4,7 @@ use crate::{Format, machine::Machine};
 use serde::Serialize;
 
 /// One measured quantity.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
@@ -25,6 +25,18 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn new() -> Self {
         Self { machine: Machine::read(), figures: Vec::new() }
+    }
+
+    pub(crate) fn of(figures: &[Figure]) -> Self {
+        Self { machine: Machine::read(), figures: figures.to_vec() }
+    }
+
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.figures.extend(other.figures);
+    }
+
+    pub(crate) fn into_figures(self) -> Vec<Figure> {
+        self.figures
     }
 
     /// Says what is being measured, on standard error.
@@ -64,6 +76,6 @@ impl Report {
     }
 }
 
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     if value.abs() >= 1_000.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }

@@ -1,4 +1,4 @@
-//! Every metric of the runtime, with its name and its unit, in one place.
+//! Every metric, with its name and its unit, in one place. The runtime counts its own; what others count has its name here too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,6 +63,33 @@ metrics! {
     TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
     TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";
     DeadLetters = "mundi_dead_letters_total", "letters", "Items that a queue gave up on.";
+    HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
+}
+
+/// A metric that has a value for each set of labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Family {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub meaning: &'static str,
+    /// Every label has few values, known beforehand: a route is a template and never an address that someone sent.
+    pub labels: &'static [&'static str],
+}
+
+impl Family {
+    pub const HTTP_REQUESTS: Self = Self {
+        name: "mundi_http_requests_total",
+        unit: "requests",
+        meaning: "Requests that were answered; those whose client went away before have the status 499.",
+        labels: &["method", "route", "status"],
+    };
+    pub const HTTP_REQUEST_SECONDS: Self = Self {
+        name: "mundi_http_request_seconds",
+        unit: "seconds",
+        meaning: "Time from the head of a request to the head of its answer. Calls and claims that wait are in it.",
+        labels: &["method", "route"],
+    };
+    pub const ALL: [Self; 2] = [Self::HTTP_REQUESTS, Self::HTTP_REQUEST_SECONDS];
 }
 
 /// The values of all metrics.
@@ -78,6 +105,11 @@ impl Default for Metrics {
 impl Metrics {
     pub fn add(&self, metric: Metric, count: u64) {
         self.0[metric as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// For those that say how it is now.
+    pub fn sub(&self, metric: Metric, count: u64) {
+        self.0[metric as usize].fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Keeps the largest value.
@@ -109,7 +141,9 @@ mod tests {
         let names: BTreeSet<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
         assert_eq!(names.len(), Metric::ALL.len());
         let now = names.iter().filter(|name| !name.ends_with("_total") && !name.ends_with("_max"));
-        assert_eq!(now.collect::<Vec<_>>(), [&"mundi_effects_in_hands", &"mundi_resident_worlds"]);
+        let expected = ["mundi_effects_in_hands", "mundi_http_requests_in_flight", "mundi_resident_worlds"];
+        assert!(now.copied().eq(expected));
+        assert!(Family::ALL.iter().all(|family| !names.contains(family.name)));
     }
 
     #[test]

@@ -29,6 +29,12 @@ impl TraceContext {
         Self { trace, span, flags: SAMPLED }
     }
 
+    /// The same, for a trace that nobody records.
+    #[must_use]
+    pub fn unsampled(self) -> Self {
+        Self { flags: self.flags & !SAMPLED, ..self }
+    }
+
     /// What follows from it, about this.
     pub fn child(&self, about: &[u8]) -> Self {
         let hash = Hash::of(&[&self.trace[..], &self.span, about].concat());

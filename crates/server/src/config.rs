@@ -79,6 +79,8 @@ pub struct NodeSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ApiConfig {
     pub bind: SocketAddr,
+    /// A further address that serves `/livez`, `/readyz` and `/metrics` alone, with or without the role `api`.
+    pub health_bind: Option<SocketAddr>,
     /// `None` asks for tokens unless the address is loopback.
     pub tokens_required: Option<bool>,
     pub hosts_allowed: Vec<String>,
@@ -152,6 +154,7 @@ impl Default for ApiConfig {
         let (api, serve) = (ApiLimits::default(), ServeLimits::default());
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 7600)),
+            health_bind: None,
             tokens_required: None,
             hosts_allowed: Vec::new(),
             body_bytes_max: api.body_bytes_max,
@@ -249,11 +252,16 @@ impl Config {
     }
 
     fn check_access(&self) -> Result<(), ConfigError> {
-        if self.api.tokens_required == Some(false) && !self.api.bind.ip().is_loopback() {
-            let cause = format!("{} is not loopback: a server that others reach needs tokens", self.api.bind);
-            return Err(ConfigError::new("api.tokens_required", cause));
+        if self.api.tokens_required != Some(false) {
+            return Ok(());
         }
-        Ok(())
+        match self.api.health_bind.into_iter().chain([self.api.bind]).find(|bind| !bind.ip().is_loopback()) {
+            Some(bind) => {
+                let cause = format!("{bind} is not loopback: a server that others reach needs tokens");
+                Err(ConfigError::new("api.tokens_required", cause))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The effective configuration as TOML, with secrets masked.
@@ -299,8 +307,9 @@ impl Config {
         })
     }
 
-    pub fn access(&self) -> AccessPolicy {
-        let tokens_required = self.api.tokens_required.unwrap_or(!self.api.bind.ip().is_loopback());
+    /// Who may do what at this address.
+    pub fn access(&self, bind: SocketAddr) -> AccessPolicy {
+        let tokens_required = self.api.tokens_required.unwrap_or(!bind.ip().is_loopback());
         AccessPolicy { tokens_required, hosts_allowed: self.api.hosts_allowed.clone() }
     }
 
@@ -434,7 +443,11 @@ mod tests {
 
     #[test]
     fn a_server_that_others_reach_needs_tokens() {
-        let open = |bind: &str| Config::load(None, env(&[("MUNDI_API__BIND", bind)]), &[]).unwrap().access();
+        let open = |bind: &str| Config::load(None, env(&[("MUNDI_API__BIND", bind)]), &[]).unwrap();
+        let open = |bind: &str| {
+            let config = open(bind);
+            config.access(config.api.bind)
+        };
         assert!(
             open("0.0.0.0:1").tokens_required
                 && !open("127.0.0.1:1").tokens_required

@@ -1,7 +1,7 @@
 //! Sockets: HTTP/1.1 with or without TLS, and the limits that keep slow and many clients from holding the server.
 
 use crate::config::TlsConfig;
-use axum::Router;
+pub use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},

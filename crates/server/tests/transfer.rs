@@ -36,7 +36,7 @@ async fn add(node: &Node<ConfiguredEngine>, world: WorldId, number: u32) -> Valu
     node.universe("default").unwrap().call(world, "add", Value::Integer(number.into())).await.unwrap()
 }
 
-/// At once: a node that has drained serves nothing any more, and has said so.
+/// A worker that was drained is gone: nobody serves the universe any more.
 async fn export(from: &Config, place: &str) -> Header {
     transfer::export(from, "default", place, |_| {}).await.unwrap()
 }

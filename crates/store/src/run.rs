@@ -25,7 +25,7 @@ pub trait Protocol: Sync {
 
     /// Whether it mostly finds what this process left there: then it is tried on what the process remembers, before it is run on
     /// the newest state ([`Engine::begin_from_memory`]).
-    fn from_memory(&self) -> bool {
+    fn tries_memory(&self) -> bool {
         false
     }
 
@@ -72,7 +72,7 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
     protocol: &P,
 ) -> Result<Done<P::Output>, Refused> {
     let (mut attempt, mut perhaps_applied) = (1, false);
-    if engine.remembers() && protocol.from_memory() {
+    if engine.remembers() && protocol.tries_memory() {
         // Only an applied commit counts: everything else is decided on the newest state.
         match once(engine.begin_from_memory(), protocol).await {
             Ok(done) if done.stamp.is_some() => return Ok(done),

@@ -9,7 +9,7 @@ use super::{ride_out, wait};
 use crate::{Adapter, Call, params::invalid, too_large};
 use futures_util::{
     FutureExt,
-    future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, select},
+    future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, poll_fn, select},
     stream::{FuturesUnordered, StreamExt},
 };
 use mundi_engine::Engine;
@@ -35,7 +35,13 @@ use mundi_store::{
     },
     run,
 };
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 /// How soon a worker looks again when the universe has no room for a kind.
 const CAPPED_NAP_NS: u64 = 50_000_000;
@@ -55,7 +61,7 @@ impl Default for AdapterWorkerConfig {
     fn default() -> Self {
         Self {
             claim_ttl: Duration::from_secs(30),
-            calls_max: 32,
+            calls_max: 64,
             kind_calls_max: BTreeMap::new(),
             universe_caps: BTreeMap::new(),
         }
@@ -106,15 +112,8 @@ struct Round<'a> {
     upkeep_ns: u64,
     /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
     capped: bool,
-}
-
-/// What a look gave.
-#[derive(Default)]
-struct Look<'a> {
-    /// What the counter of each kind said before it.
-    seen: Vec<(&'a str, Seen)>,
-    claimed: Vec<(&'a Arc<dyn Adapter>, ClaimedEffect)>,
-    is_capped: bool,
+    /// Calls ended while it looked: there may be room that it did not know of.
+    ended: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -165,65 +164,43 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(())
     }
 
-    /// One look, then a sleep. Calls go on during both: a look takes many trips to a database, and a call that could have
-    /// been answered meanwhile would cost a look of its own.
+    /// One look, then a sleep during which calls go on.
     async fn turn<'a>(
         &'a self,
         round: &mut Round<'a>,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
-        let mut look = Look::default();
-        let Round { calls, running, empty, upkeep_ns, .. } = round;
-        let looking = self.look(running, empty, upkeep_ns, !stop.is_terminated(), &mut look);
-        let (looked, ended) = alongside(calls, looking).await;
-        let any_ended = !ended.is_empty();
-        round.settle(ended);
-        round.capped = look.is_capped;
-        for (adapter, claimed) in look.claimed {
-            self.start(round, adapter, claimed); // also if the look failed after it: nobody else may
+        round.ended = false;
+        if self.clock.now_ns() >= round.upkeep_ns {
+            self.upkeep(round).await?;
+            round.empty.clear(); // what others put off is not counted
         }
-        looked?;
-        if any_ended {
-            return Ok(()); // there is room that the look did not know of
+        let seen = round.during(self.seen()).await?; // before the look: what is queued after it wakes the sleep
+        if !stop.is_terminated() {
+            self.claim(round, &seen).await?;
+        }
+        if round.ended {
+            return Ok(());
         }
         let retries = round.empty.iter().filter(|(kind, _)| self.room(&round.running, kind) > 0);
         let mut until_ns = retries.filter_map(|(_, empty)| empty.retry_ns).fold(round.upkeep_ns, u64::min);
         if round.capped {
             until_ns = until_ns.min(self.clock.now_ns().saturating_add(CAPPED_NAP_NS));
         }
-        let watches = look
-            .seen
-            .into_iter()
-            .map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
+        let watches =
+            seen.into_iter().map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
         if stop.is_terminated() {
             return self.drain(round, until_ns).await;
         }
         self.metrics.set(Metric::EffectsInHands, round.running.len() as u64);
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
-        finished_or(round, woken).await.transpose().map(drop)
-    }
-
-    /// Upkeep if it is time, and claims for what there is room.
-    async fn look<'a>(
-        &'a self,
-        running: &BTreeMap<QueueSeq, Running>,
-        empty: &mut BTreeMap<&'a str, Empty>,
-        upkeep_ns: &mut u64,
-        claims: bool,
-        look: &mut Look<'a>,
-    ) -> Result<(), StoreError> {
-        if self.clock.now_ns() >= *upkeep_ns {
-            *upkeep_ns = self.upkeep(running).await?;
-            empty.clear(); // what others put off is not counted
-        }
-        look.seen = self.seen().await?; // before the claims: what is queued after it wakes the sleep
-        if claims { self.claim(running, empty, look).await } else { Ok(()) }
+        round.until_ended_or(woken).await.transpose().map(drop)
     }
 
     /// Told to stop: waits for calls, and for the next upkeep at the latest.
     async fn drain(&self, round: &mut Round<'_>, until_ns: u64) -> Result<(), StoreError> {
         let nap = Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns()));
-        finished_or(round, self.clock.sleep(nap)).await;
+        round.until_ended_or(self.clock.sleep(nap)).await;
         Ok(())
     }
 
@@ -237,31 +214,32 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     /// Claims what there is room for, of every kind that may have something.
-    async fn claim<'a>(
-        &'a self,
-        running: &BTreeMap<QueueSeq, Running>,
-        empty: &mut BTreeMap<&'a str, Empty>,
-        look: &mut Look<'a>,
-    ) -> Result<(), StoreError> {
-        for ((kind, adapter), (_, seen)) in self.adapters.iter().zip(&look.seen) {
+    async fn claim<'a>(&'a self, round: &mut Round<'a>, seen: &[(&'a str, Seen)]) -> Result<(), StoreError> {
+        round.capped = false;
+        for ((kind, adapter), (_, seen)) in self.adapters.iter().zip(seen) {
             let due = |empty: &Empty| empty.retry_ns.is_some_and(|retry_ns| retry_ns <= self.clock.now_ns());
-            if empty.get(kind.as_str()).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
+            if round.empty.get(kind.as_str()).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
                 continue;
             }
-            empty.remove(kind.as_str());
-            let mut room = self.room(running, kind);
-            while room > 0 {
-                let claims = run(&self.engine, &*self.clock, &self.claim_of(kind, room)).await?.output;
-                room = room.saturating_sub(claims.effects.len());
-                look.claimed.extend(claims.effects.into_iter().map(|claimed| (adapter, claimed)));
-                look.is_capped |= claims.capped;
+            round.empty.remove(kind.as_str());
+            loop {
+                let items_max = self.room(&round.running, kind);
+                if items_max == 0 {
+                    break;
+                }
+                let claim = self.claim_of(kind, items_max);
+                let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
+                for claimed in claims.effects {
+                    self.start(round, adapter, claimed);
+                }
+                round.capped |= claims.capped;
                 if claims.capped {
                     break;
                 }
                 if !claims.more {
                     let next = NextRetry { universe: self.universe, kind: kind.clone() };
-                    let retry_ns = run(&self.engine, &*self.clock, &next).await?.output;
-                    empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
+                    let retry_ns = round.during(run(&self.engine, &*self.clock, &next)).await?.output;
+                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
                     break;
                 }
             }
@@ -405,16 +383,16 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(())
     }
 
-    /// Extends what is held, drops what is not wanted any more, and reaps what others left. Says when it is due again.
-    async fn upkeep(&self, running: &BTreeMap<QueueSeq, Running>) -> Result<u64, StoreError> {
+    /// Extends what is held, drops what is not wanted any more, and reaps what others left.
+    async fn upkeep(&self, round: &mut Round<'_>) -> Result<(), StoreError> {
         let now_ns = self.clock.now_ns();
         let ttl_ns = nanos(self.config.claim_ttl);
-        let claims: Vec<_> = running.values().map(|running| running.claim).collect();
+        let claims: Vec<_> = round.running.values().map(|running| running.claim).collect();
         for claims in claims.chunks(limits::CLAIMS_MAX) {
             let extend = ExtendClaims { claims: claims.to_vec(), deadline_ns: now_ns.saturating_add(ttl_ns) };
-            let extended = run(&self.engine, &*self.clock, &extend).await?.output;
+            let extended = round.during(run(&self.engine, &*self.clock, &extend)).await?.output;
             for claim in extended.lost.iter().chain(&extended.withdrawn) {
-                if let Some(running) = running.get(&claim.seq) {
+                if let Some(running) = round.running.get(&claim.seq) {
                     running.abort.abort();
                 }
             }
@@ -422,7 +400,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let universe = self.universe;
         for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
             let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
-            let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
+            let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             if reaped.retrying + reaped.buried > 0 {
                 self.report.count(|counters| {
                     counters.requeues += reaped.retrying as u64;
@@ -431,55 +409,39 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 self.metrics.add(Metric::DeadLetters, reaped.buried as u64);
             }
         }
-        Ok(now_ns.saturating_add(ttl_ns / 3))
+        round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
+        Ok(())
     }
 }
 
 impl Round<'_> {
-    /// Forgets calls that are over. Of a kind that may be tried again there may be something to claim.
-    fn settle(&mut self, ended: Vec<Ended>) {
-        for Ended { seq, again } in ended {
+    /// Waits for something while calls go on. The more of them end meanwhile, the more the next claim takes at once.
+    async fn during<O>(&mut self, other: impl Future<Output = O>) -> O {
+        let mut other = pin!(other);
+        poll_fn(|cx| {
+            self.ended |= self.note_ended(cx);
+            other.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// The same; `None` once any call is over.
+    async fn until_ended_or<O>(&mut self, other: impl Future<Output = O>) -> Option<O> {
+        let mut other = pin!(other);
+        poll_fn(|cx| if self.note_ended(cx) { Poll::Ready(None) } else { other.as_mut().poll(cx).map(Some) }).await
+    }
+
+    /// Lets calls go on; says whether any is over.
+    fn note_ended(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) {
+            any = true;
             if let Some(Running { kind, .. }) = self.running.remove(&seq).filter(|_| again) {
                 self.empty.remove(kind.as_str());
             }
         }
+        any
     }
-}
-
-/// The next call that is over; never, if none runs.
-async fn next(calls: &mut FuturesUnordered<BoxFuture<'_, Ended>>) -> Ended {
-    match calls.next().await {
-        Some(ended) => ended,
-        None => std::future::pending().await,
-    }
-}
-
-/// Does `other` while calls go on, and says which ended meanwhile.
-async fn alongside<O>(
-    calls: &mut FuturesUnordered<BoxFuture<'_, Ended>>,
-    other: impl Future<Output = O>,
-) -> (O, Vec<Ended>) {
-    let (mut other, mut ended) = (pin!(other), Vec::new());
-    loop {
-        match select(pin!(next(calls)), other.as_mut()).await {
-            Either::Left((one, _)) => ended.push(one),
-            Either::Right((output, _)) => return (output, ended),
-        }
-    }
-}
-
-/// Waits for `other` while calls go on; `None` once some of them are over.
-async fn finished_or<O>(round: &mut Round<'_>, other: impl Future<Output = O> + Unpin) -> Option<O> {
-    let first = match select(pin!(next(&mut round.calls)), other).await {
-        Either::Left((first, _)) => first,
-        Either::Right((output, _)) => return Some(output),
-    };
-    let mut ended = vec![first];
-    while let Some(Some(also)) = round.calls.next().now_or_never() {
-        ended.push(also); // one look serves them all
-    }
-    round.settle(ended);
-    None
 }
 
 /// The payload of a receipt, which a program must be able to take in one piece.

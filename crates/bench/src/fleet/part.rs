@@ -2,7 +2,8 @@
 
 use crate::{
     clients::{Kind, measure},
-    runtime::{counted, programs},
+    program::programs,
+    runtime::counted,
 };
 use mundi_model::Value;
 use mundi_server::{

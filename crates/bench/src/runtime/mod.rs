@@ -1,21 +1,17 @@
 //! The runtime workloads: what a world costs, from the call to the reply, beside the raw limit.
 
-mod program;
-
 use crate::{
     Common,
     clients::{Done, Kind, measure},
     machine::resident_bytes,
+    program,
     raw::{Room, measure_raw},
     report::Report,
 };
 use mundi_engine::Embedded;
 use mundi_model::{Value, WorkerId, WorldId, record::EffectPolicy};
 use mundi_runtime::{Plane, lifecycle::ForkAt};
-use mundi_server::{
-    node::{Node, NodeConfig, Universe},
-    programs::Programs,
-};
+use mundi_server::node::{Node, NodeConfig, Universe};
 use mundi_store::objects;
 use std::{
     error::Error,
@@ -61,7 +57,32 @@ type Outcome = Result<(), Box<dyn Error>>;
 type Workload = fn(&mut Bench, &Path) -> Outcome;
 type Served = Arc<Universe<Embedded>>;
 
+/// Calls and sends through the library.
+pub(crate) fn embedded(report: &mut Report, common: &Common) -> Outcome {
+    selected(report, common, &[], &["call", "send"])
+}
+
+/// Forks of states of these sizes.
+pub(crate) fn forks(report: &mut Report, common: &Common, fork_mib: &[u64]) -> Outcome {
+    selected(report, common, fork_mib, &["fork"])
+}
+
+fn selected(report: &mut Report, common: &Common, fork_mib: &[u64], only: &[&str]) -> Outcome {
+    for only in only {
+        let (worlds, fork_mib) = (vec![1_000], fork_mib.to_vec());
+        let only = Some((*only).to_owned());
+        let settings = Settings { common: common.clone(), clients: 256, worlds, fork_mib, idle_worlds: 0, only };
+        report.extend(measured(&settings)?);
+    }
+    Ok(())
+}
+
 pub(crate) fn run(settings: &Settings) -> Outcome {
+    measured(settings)?.print(settings.common.format);
+    Ok(())
+}
+
+fn measured(settings: &Settings) -> Result<Report, Box<dyn Error>> {
     let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new() };
@@ -80,8 +101,7 @@ pub(crate) fn run(settings: &Settings) -> Outcome {
             workload(&mut bench, folder.path())?;
         }
     }
-    bench.report.print(settings.common.format);
-    Ok(())
+    Ok(bench.report)
 }
 
 struct Bench {
@@ -96,12 +116,8 @@ struct Serving {
     universe: Served,
 }
 
-pub(crate) fn programs() -> Programs {
-    Programs::builtin().native("bench", 1, program::Bench, program::declare)
-}
-
 async fn serve(folder: &Path) -> Result<Serving, Box<dyn Error>> {
-    let node = Node::open(folder, programs(), NodeConfig::default()).await?;
+    let node = Node::open(folder, program::programs(), NodeConfig::default()).await?;
     let universe = node.universe("default").ok_or("the default universe is missing")?;
     Ok(Serving { node, universe })
 }
@@ -318,7 +334,7 @@ async fn hand_over_once(path: &Path) -> Result<f64, Box<dyn Error>> {
     let objects = objects::open(&path.join("objects").display().to_string())?;
     let node = |number| {
         let config = NodeConfig { worker: WorkerId::new(number), ..NodeConfig::default() };
-        Node::start(engine.clone(), objects.clone(), programs(), config)
+        Node::start(engine.clone(), objects.clone(), program::programs(), config)
     };
     let first = node(1).await?;
     let universe = first.universe("default").ok_or("the default universe is missing")?;

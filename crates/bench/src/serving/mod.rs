@@ -1,132 +1,145 @@
-//! The server's workloads, over HTTP: the real program in a process of its own, beside the raw limit.
+//! The server's workloads, over HTTP: the real server in a process of its own, beside the raw limit and, if there is one, a
+//! peer under the same load.
 
+mod figures;
+mod idle;
+mod kill;
 mod load;
-mod process;
+mod loopback;
+mod node;
+mod replay;
+mod target;
+mod timers;
+mod workload;
 
 use crate::{
-    Common, Format,
+    Again, Common, Format,
     clients::Kind,
     machine::Machine,
     raw::{Room, measure_raw},
 };
-use load::{Connection, drive};
-use process::Server;
-use serde::Serialize;
-use std::{error::Error, path::Path, time::Duration};
+use figures::{Figures, spread};
+pub(crate) use figures::{Measured, QUANTITIES};
+pub(crate) use idle::idle;
+pub(crate) use kill::kill;
+pub(crate) use node::{NodeSettings, node};
+pub(crate) use replay::replay;
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use target::{Server, Subject};
+pub(crate) use timers::timers;
+use workload::{Prepared, Workload};
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CallSettings {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
     /// How many clients call at a time.
     #[arg(long, default_value_t = 256)]
-    clients: usize,
+    pub(crate) clients: usize,
     /// How many worlds they call.
     #[arg(long, default_value_t = 1_000)]
-    worlds: usize,
+    pub(crate) worlds: usize,
+    /// The folder of a peer, such as `bench/peers/restate`: it gets the same load, in turns.
+    #[arg(long)]
+    pub(crate) peer: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SendSettings {
     #[command(flatten)]
-    call: CallSettings,
+    pub(crate) call: CallSettings,
     /// How many events one request brings.
     #[arg(long, default_value_t = 1)]
-    batch: usize,
+    pub(crate) batch: usize,
 }
 
-/// What one run, or the median of several, came to. The names are stable.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-struct Figures {
-    events_per_s: f64,
-    p50_ms: f64,
-    p95_ms: f64,
-    p99_ms: f64,
-    cpu_us_per_call: f64,
-    written_bytes_per_call: f64,
-    rss_mib: f64,
-    /// What appending as many bytes per event to one synced file reaches, in the same run.
-    raw_events_per_s: f64,
-    /// Of the raw limit.
-    efficiency: f64,
+pub(crate) fn call(settings: &CallSettings, again: Again<'_>) -> Result<(), Box<dyn Error>> {
+    print(&measure(Workload::Call, settings, again)?, settings.common.format)
 }
 
-type Quantity = (&'static str, fn(&mut Figures) -> &mut f64);
-
-const QUANTITIES: [Quantity; 9] = [
-    ("events_per_s", |figures| &mut figures.events_per_s),
-    ("p50_ms", |figures| &mut figures.p50_ms),
-    ("p95_ms", |figures| &mut figures.p95_ms),
-    ("p99_ms", |figures| &mut figures.p99_ms),
-    ("cpu_us_per_call", |figures| &mut figures.cpu_us_per_call),
-    ("written_bytes_per_call", |figures| &mut figures.written_bytes_per_call),
-    ("rss_mib", |figures| &mut figures.rss_mib),
-    ("raw_events_per_s", |figures| &mut figures.raw_events_per_s),
-    ("efficiency", |figures| &mut figures.efficiency),
-];
-
-#[derive(Debug, Serialize)]
-struct Measured {
-    workload: &'static str,
-    clients: usize,
-    worlds: usize,
-    batch: usize,
-    seconds: u64,
-    /// The median of all runs, quantity by quantity.
-    #[serde(flatten)]
-    median: Figures,
-    low: Figures,
-    high: Figures,
-    runs: Vec<Figures>,
-    machine: Machine,
+pub(crate) fn send(settings: &SendSettings, again: Again<'_>) -> Result<(), Box<dyn Error>> {
+    print(&send_measured(settings, again)?, settings.call.common.format)
 }
 
-pub(crate) fn call(settings: &CallSettings, mundi: &Path) -> Result<(), Box<dyn Error>> {
-    measure("call", settings, 1, mundi)
+pub(crate) fn effect(settings: &CallSettings, again: Again<'_>) -> Result<(), Box<dyn Error>> {
+    print(&measure(Workload::Effect, settings, again)?, settings.common.format)
 }
 
-pub(crate) fn send(settings: &SendSettings, mundi: &Path) -> Result<(), Box<dyn Error>> {
-    measure("send", &settings.call, settings.batch, mundi)
+pub(crate) fn message(settings: &CallSettings, again: Again<'_>) -> Result<(), Box<dyn Error>> {
+    print(&measure(Workload::Message, settings, again)?, settings.common.format)
 }
 
-fn measure(workload: &'static str, settings: &CallSettings, batch: usize, mundi: &Path) -> Result<(), Box<dyn Error>> {
-    let CallSettings { common, clients, worlds } = settings;
-    let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&common.dir)?;
-    let mut runs = Vec::new();
-    for run in 1..=common.runs {
-        eprintln!("measuring {workload} by {clients} clients on {worlds} worlds, run {run} of {} …", common.runs);
-        let folder = tempfile::tempdir_in(folder.path())?;
-        runs.push(run_once(workload, settings, batch, mundi, folder.path())?);
+fn send_measured(settings: &SendSettings, again: Again<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
+    measure(Workload::Send { batch: settings.batch.max(1) }, &settings.call, again)
+}
+
+/// All that the load of clients tells: calls by few and by many, sends one by one and together, effects, messages.
+pub(crate) fn measure_all(
+    common: &Common,
+    peer: Option<&Path>,
+    again: Again<'_>,
+) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let plan = [
+        (Workload::Call, 1),
+        (Workload::Call, 32),
+        (Workload::Call, 256),
+        (Workload::Send { batch: 1 }, 256),
+        (Workload::Send { batch: 100 }, 32),
+        (Workload::Effect, 256),
+        (Workload::Message, 256),
+    ];
+    let mut measured = Vec::new();
+    for (workload, clients) in plan {
+        let peer = peer.map(Path::to_owned);
+        let settings = CallSettings { common: common.clone(), clients, worlds: 1_000, peer };
+        measured.extend(measure(workload, &settings, again)?);
     }
-    let [low, median, high] = spread(&runs);
-    let machine = Machine::read();
-    let (clients, worlds, seconds) = (*clients, *worlds, common.seconds);
-    print(&Measured { workload, clients, worlds, batch, seconds, median, low, high, runs, machine }, common.format)
+    Ok(measured)
+}
+
+/// Ours, and the peer's if there is one that knows the workload.
+fn measure(workload: Workload, settings: &CallSettings, again: Again<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let CallSettings { common, clients, worlds, peer } = settings;
+    let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&common.dir)?;
+    let peer = peer.as_deref().filter(|_| workload.is_known_to_peers()).map(Subject::Peer);
+    let subjects: Vec<Subject<'_>> = [Subject::Mundi(again)].into_iter().chain(peer).collect();
+    let mut runs: Vec<Vec<Figures>> = subjects.iter().map(|_| Vec::new()).collect();
+    for run in 1..=common.runs {
+        for (subject, runs) in subjects.iter().zip(&mut runs) {
+            let name = subject.name();
+            eprintln!(
+                "measuring {} of {name} by {clients} clients on {worlds} worlds, run {run} of {} …",
+                workload.name(),
+                common.runs
+            );
+            let folder = tempfile::tempdir_in(folder.path())?;
+            runs.push(run_once(workload, settings, subject, folder.path())?);
+        }
+    }
+    let measured = subjects.iter().zip(runs).map(|(subject, runs)| {
+        let [low, median, high] = spread(&runs);
+        let (clients, worlds, seconds) = (*clients, *worlds, common.seconds);
+        let (workload, of, batch, machine) = (workload.name(), subject.name(), workload.batch(), Machine::read());
+        Measured { workload, of, clients, worlds, batch, seconds, median, low, high, runs, machine }
+    });
+    Ok(measured.collect())
 }
 
 fn run_once(
-    workload: &'static str,
+    workload: Workload,
     settings: &CallSettings,
-    batch: usize,
-    mundi: &Path,
+    subject: &Subject<'_>,
     folder: &Path,
 ) -> Result<Figures, Box<dyn Error>> {
     let time = Duration::from_secs(settings.common.seconds);
-    let server = Server::start(mundi, &folder.join("data"))?;
-    create(&server, settings.worlds)?;
-    let worlds = settings.worlds as u64;
-    let events = batch_of(batch);
+    let server = Server::start(subject, &folder.join("data"))?;
+    let prepared = Prepared::new(workload, &server, settings.worlds)?;
     let note = || (server.used(), server.resident_mib());
-    let driven = drive(server.address, settings.clients, time, note, async move |connection, turn| {
-        // A stride that no client shares keeps them apart, as users are.
-        let world = turn.wrapping_mul(7_919) % worlds;
-        match (workload, batch) {
-            ("call", _) => drop(connection.post(format_args!("{WORLDS}/bench-{world}/call/add"), b"1").await?),
-            (_, 1) => drop(connection.post(format_args!("{WORLDS}/bench-{world}/send/add"), b"1").await?),
-            _ => drop(connection.post(format_args!("{WORLDS}/bench-{world}/events"), &events).await?),
-        }
-        Ok(batch as u64)
-    })?;
+    let driven = prepared.drive(server.address, settings.clients, time, note)?;
     let [(before, _), (after, rss_mib)] = driven.noted;
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let (events, written) = (driven.events.max(1) as f64, after.written_bytes_since(before) as f64);
@@ -151,55 +164,13 @@ fn run_once(
     })
 }
 
-const WORLDS: &str = "/v1/u/default/worlds";
-
-/// So many counters, by a few connections.
-fn create(server: &Server, worlds: usize) -> Result<(), Box<dyn Error>> {
-    const CONNECTIONS: usize = 32;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let creating = (0..CONNECTIONS).map(async |first| {
-        let mut connection = Connection::open(server.address).await?;
-        for world in (first..worlds).step_by(CONNECTIONS) {
-            let form = format!(r#"{{"world":"bench-{world}","program":"counter"}}"#);
-            connection.post(format_args!("{WORLDS}"), form.as_bytes()).await?;
-        }
-        Ok::<_, Box<dyn Error>>(())
-    });
-    runtime.block_on(futures_util::future::try_join_all(creating)).map(drop)
-}
-
-fn batch_of(events: usize) -> Vec<u8> {
-    let events: Vec<_> = (0..events).map(|_| serde_json::json!({ "event": "add", "value": 1 })).collect();
-    serde_json::Value::from(events).to_string().into_bytes()
-}
-
-/// The lowest, the median and the highest of every quantity.
-fn spread(runs: &[Figures]) -> [Figures; 3] {
-    let mut spread = [Figures::default(); 3];
-    for (_, quantity) in QUANTITIES {
-        let mut values: Vec<f64> = runs.iter().map(|run| *quantity(&mut run.clone())).collect();
-        values.sort_by(f64::total_cmp);
-        let places = [0, values.len() / 2, values.len().saturating_sub(1)];
-        for (figures, place) in spread.iter_mut().zip(places) {
-            *quantity(figures) = values.get(place).copied().unwrap_or_default();
-        }
-    }
-    spread
-}
-
+/// One, as it is; several, as a list.
 #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
-fn print(measured: &Measured, format: Format) -> Result<(), Box<dyn Error>> {
-    if format == Format::Json {
-        println!("{}", serde_json::to_string_pretty(measured)?);
-        return Ok(());
-    }
-    let Measured { workload, clients, worlds, batch, machine, .. } = measured;
-    println!("{machine:?}");
-    println!("{workload}: {clients} clients, {worlds} worlds, {batch} events per request");
-    for (name, quantity) in QUANTITIES {
-        let [median, low, high] =
-            [measured.median, measured.low, measured.high].map(|mut figures| *quantity(&mut figures));
-        println!("  {name:<24} {median:>12.2}   ({low:.2} … {high:.2})");
+fn print(measured: &[Measured], format: Format) -> Result<(), Box<dyn Error>> {
+    match (format, measured) {
+        (Format::Json, [one]) => println!("{}", serde_json::to_string_pretty(one)?),
+        (Format::Json, several) => println!("{}", serde_json::to_string_pretty(several)?),
+        (Format::Table, _) => measured.iter().for_each(|measured| println!("{measured}")),
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod backup;
 mod direct;
 pub mod disk;
 mod folder;
+mod hot;
 mod janitor;
 mod log;
 mod passage;
@@ -34,6 +35,7 @@ use bytes::Bytes;
 use disk::{Disk, Folder};
 pub use folder::FORMAT;
 use folder::Progress;
+use hot::Hot;
 use janitor::Janitor;
 use log::{Log, frame};
 use mundi_model::limits;
@@ -105,6 +107,7 @@ struct Shared {
     log: Log,
     watermark: Watermark,
     tree: Tree,
+    hot: Hot,
     snapshots: Snapshots,
     watches: Watches,
     janitor: Janitor,
@@ -195,6 +198,7 @@ impl Embedded {
             log: recovered.log,
             watermark,
             snapshots: Snapshots::new(tree.newest()),
+            hot: Hot::new(tree.newest().version),
             tree,
             watches: Watches::default(),
             janitor: Janitor::new(options.memtable_bytes),
@@ -251,6 +255,16 @@ impl Drop for Inner {
 }
 
 impl Shared {
+    /// What a key holds in a state.
+    fn get(&self, key: &[u8], at: Snapshot) -> Result<Option<Bytes>, EngineError> {
+        if let Some(known) = self.hot.get(key, at.version) {
+            return Ok(known);
+        }
+        let found = self.tree.get(key, at.seqno)?;
+        self.hot.keep(key, at.version, found.as_ref());
+        Ok(found)
+    }
+
     /// The oldest state that a transaction may still read. One that is too old to be allowed to read, with
     /// as much time again for a read that is under way, no longer counts.
     fn oldest_snapshot(&self) -> Snapshot {
@@ -280,7 +294,7 @@ impl Engine for Embedded {
         let shared = self.0.shared.clone();
         self.0.shared.watches.clone().until(Bytes::copy_from_slice(key), move |key| {
             let newest = shared.snapshots.open((shared.clock_ms)());
-            Ok(shared.tree.get(key, newest.at().seqno)? != seen)
+            Ok(shared.get(key, newest.at())? != seen)
         })
     }
 }

@@ -5,7 +5,7 @@
 //! overwritten with what was there before, and only then does the sequencer go on. So at most one group is in the tree
 //! without being on disk, and a memory table is closed only between groups: no file ever holds such a group.
 
-use super::Shared;
+use super::{Shared, log::frame};
 use crate::{
     EngineError,
     group::{Answer, Callers, refuse_all},
@@ -89,6 +89,7 @@ impl Passage {
     fn show(&self, shared: &Shared, callers: Callers) {
         shared.watermark.note(self.version);
         shared.janitor.note_commit();
+        shared.hot.show(self.version, frame::writes(&self.frame));
         shared.snapshots.publish(shared.tree.show(self.version));
         shared.watches.wake_written(&self.frame);
         callers.succeed();

@@ -151,7 +151,7 @@ impl Sequencer {
         let newest = self.shared.snapshots.newest();
         match self.recent.value_after(newest.version, key) {
             Some(value) => Ok(value.clone()),
-            None => self.shared.tree.get(key, newest.seqno),
+            None => self.shared.get(key, newest),
         }
     }
 }

@@ -31,8 +31,8 @@ impl EmbeddedTransaction {
 
     fn read(&mut self, key: &[u8], depends: bool) -> Result<Option<Bytes>, EngineError> {
         self.check_age()?;
-        let (tree, seqno) = (&self.engine.0.shared.tree, self.snapshot.at().seqno);
-        self.overlay.get(key, depends, |key| tree.get(key, seqno))
+        let (shared, at) = (&self.engine.0.shared, self.snapshot.at());
+        self.overlay.get(key, depends, |key| shared.get(key, at))
     }
 
     /// The keys that the deleted ranges hold in the snapshot. What was added since, the sequencer knows.

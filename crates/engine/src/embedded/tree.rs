@@ -252,7 +252,9 @@ fn tree_error(path: &Path, error: lsm_tree::Error) -> EngineError {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 EngineError::DiskFull(Arc::new(error))
             }
-            std::io::ErrorKind::PermissionDenied => EngineError::FolderDenied(path.to_owned()),
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                EngineError::FolderDenied(path.to_owned())
+            }
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::NotFound => {
                 EngineError::Corrupt { path: path.to_owned(), offset: 0, what: format!("a file of the tree: {error}") }
             }

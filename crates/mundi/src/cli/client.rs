@@ -33,6 +33,27 @@ pub(crate) struct Paging {
     after: Option<String>,
 }
 
+/// A list in the universe: where it is, and which part of it.
+#[derive(Args, Clone)]
+pub(crate) struct Listing {
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl Listing {
+    pub(crate) async fn show(
+        &self,
+        out: Out,
+        noun: &str,
+        filters: &[(&str, Option<String>)],
+        columns: &[Column],
+    ) -> Outcome {
+        self.server.list(out, &self.server.of(noun), filters, &self.paging, columns).await
+    }
+}
+
 /// How long a server on this machine may take to start.
 const START: Duration = Duration::from_secs(3);
 

@@ -1,7 +1,7 @@
 //! `mundi dead-letter`: what could not be done, to look at, try again or drop.
 
 use super::{
-    client::{Paging, Server},
+    client::{Listing, Server},
     exit::Outcome,
     output::Out,
 };
@@ -22,9 +22,7 @@ pub(super) enum DeadLetterCommand {
     /// Lists letters, the oldest first.
     List {
         #[command(flatten)]
-        server: Server,
-        #[command(flatten)]
-        paging: Paging,
+        listing: Listing,
         /// Of effects, timers, mailboxes, inboxes.
         #[arg(long)]
         queue: Option<String>,
@@ -67,11 +65,10 @@ impl DeadLetterCommand {
                 out.object(&server.json(Method::GET, &server.of(&format!("dead-letters/{letter}")), None).await?)
             }
             Self::Drop(chosen) => chosen.run(out, "drop").await,
-            Self::List { server, paging, queue, world } => {
+            Self::List { listing, queue, world } => {
                 let columns =
                     [("LETTER", "letter"), ("WORLD", "world"), ("CODE", "code"), ("REASON", "reason"), ("AT", "at_ns")];
-                let filters = [("queue", queue), ("world", world)];
-                server.list(out, &server.of("dead-letters"), &filters, &paging, &columns).await
+                listing.show(out, "dead-letters", &[("queue", queue), ("world", world)], &columns).await
             }
             Self::Replay(chosen) => chosen.run(out, "replay").await,
         }

@@ -1,7 +1,7 @@
 //! `mundi effect`: what worlds asked of the outside and has no receipt yet.
 
 use super::{
-    client::{Paging, Server},
+    client::{Listing, Server},
     exit::Outcome,
     output::Out,
 };
@@ -27,9 +27,7 @@ pub(super) enum EffectCommand {
     /// Lists effects that are under way.
     List {
         #[command(flatten)]
-        server: Server,
-        #[command(flatten)]
-        paging: Paging,
+        listing: Listing,
         #[arg(long)]
         world: Option<String>,
         #[arg(long)]
@@ -53,7 +51,7 @@ impl EffectCommand {
             Self::Describe { server, effect } => {
                 out.object(&server.get(&server.of(&format!("effects/{effect}"))).await?)
             }
-            Self::List { server, paging, world, kind } => {
+            Self::List { listing, world, kind } => {
                 let columns = [
                     ("EFFECT", "effect"),
                     ("STAGE", "stage"),
@@ -62,8 +60,7 @@ impl EffectCommand {
                     ("ATTEMPTS", "attempts"),
                     ("LAST FAILURE", "last_failure"),
                 ];
-                let filters = [("world", world), ("kind", kind)];
-                server.list(out, &server.of("effects"), &filters, &paging, &columns).await
+                listing.show(out, "effects", &[("world", world), ("kind", kind)], &columns).await
             }
             Self::Retry { server, effect } => {
                 out.object(&server.post(&server.of(&format!("effects/retry/{effect}")), &Value::Null).await?)

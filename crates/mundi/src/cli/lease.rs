@@ -1,10 +1,6 @@
 //! `mundi lease`: who holds which world.
 
-use super::{
-    client::{Paging, Server},
-    exit::Outcome,
-    output::Out,
-};
+use super::{client::Listing, exit::Outcome, output::Out};
 use clap::Subcommand;
 
 #[derive(Subcommand)]
@@ -12,9 +8,7 @@ pub(super) enum LeaseCommand {
     /// Lists the leases that are held.
     List {
         #[command(flatten)]
-        server: Server,
-        #[command(flatten)]
-        paging: Paging,
+        listing: Listing,
         /// Only those of this worker.
         #[arg(long)]
         worker: Option<String>,
@@ -23,8 +17,8 @@ pub(super) enum LeaseCommand {
 
 impl LeaseCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self::List { server, paging, worker } = self;
+        let Self::List { listing, worker } = self;
         let columns = [("WORLD", "world"), ("HOLDER", "holder"), ("EPOCH", "epoch"), ("UNTIL", "expires_at_ns")];
-        server.list(out, &server.of("leases"), &[("worker", worker)], &paging, &columns).await
+        listing.show(out, "leases", &[("worker", worker)], &columns).await
     }
 }

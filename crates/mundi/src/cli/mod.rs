@@ -14,6 +14,7 @@ mod output;
 mod program;
 mod progress;
 mod serve;
+mod telemetry;
 mod timer;
 mod token;
 mod universe;
@@ -156,7 +157,12 @@ impl Command {
             // Both bring their own threads and runtimes, and nothing else happens in this process meanwhile.
             Self::Bench(args) => tokio::task::block_in_place(|| {
                 let this = std::env::current_exe()?;
-                args.run(&this).map_err(|error| Failed::plain(error.to_string()))
+                let again = || {
+                    let mut command = std::process::Command::new(&this);
+                    command.arg("bench");
+                    command
+                };
+                args.run(&again).map_err(|error| Failed::plain(error.to_string()))
             }),
             Self::Sim(args) => tokio::task::block_in_place(|| sim(&args)),
             Self::Blob(command) => command.run(out).await,

@@ -1,27 +1,38 @@
 //! `mundi dev` and `mundi server`: a node and its API, until a signal. The first one drains, the second one stops.
 
-use super::exit::{Failed, Outcome};
+use super::{
+    exit::{Failed, Outcome},
+    telemetry::Telemetry,
+};
 use mundi_model::{Code, Coded};
 use mundi_server::{
-    api::{Api, router},
+    api::{Api, health_router, router},
     config::Config,
     node::{ConfiguredEngine, Node, Role},
     programs::Programs,
-    serve::{Server, tls},
+    serve::{Router, Server, tls},
 };
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 pub(super) async fn run(config: &Config) -> Outcome {
-    let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let mut signals = Signals::new()?;
+    let telemetry = Telemetry::start()?;
     let node = open(config).await?;
-    let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &node).await?) } else { None };
+    let api = Api::sampled(node.clone(), config.api_limits(), config.access(config.api.bind), telemetry.sampler());
+    telemetry.observe(&api);
+    let server = if config.node.roles.contains(&Role::Api) { Some(start(config, &api).await?) } else { None };
+    let scheme = if config.api.tls.key.is_some() { "https" } else { "http" };
+    let health = match config.api.health_bind {
+        Some(bind) => {
+            let health = serve(config, bind, health_router(api.at(config.access(bind)))).await?;
+            eprintln!("mundi: health and metrics at {scheme}://{}", health.address());
+            Some(health)
+        }
+        None => None,
+    };
     match &server {
         Some(server) => {
-            let scheme = if config.api.tls.key.is_some() { "https" } else { "http" };
             if config.engine.is_shared() {
                 eprintln!("mundi: worker {} of a fleet", node.worker());
             } else {
@@ -40,6 +51,8 @@ pub(super) async fn run(config: &Config) -> Outcome {
     // What was acknowledged is durable, drained or not.
     let stopped = tokio::time::timeout(Duration::from_secs(5), node.stop());
     let _in_time = stopped.await;
+    drop(health);
+    telemetry.end().await;
     Ok(())
 }
 
@@ -70,14 +83,17 @@ async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     }
 }
 
-async fn start(config: &Config, node: &Node<ConfiguredEngine>) -> Outcome<Server> {
-    let tls = tls(&config.api.tls).map_err(|error| Failed::new(Code::ConfigInvalid, error))?;
-    let api = Api::new(node.clone(), config.api_limits(), config.access());
-    if config.access().tokens_required {
+async fn start(config: &Config, api: &Api<ConfiguredEngine>) -> Outcome<Server> {
+    if api.access.tokens_required {
         eprintln!("mundi: tokens are required; make one with `mundi token create`");
     }
-    let started = Server::start(config.api.bind, router(api), tls, config.serve_limits()).await;
-    started.map_err(|error| Failed::new(Code::ConfigInvalid, format!("{} cannot be served: {error}", config.api.bind)))
+    serve(config, config.api.bind, router(api.clone())).await
+}
+
+async fn serve(config: &Config, bind: SocketAddr, router: Router) -> Outcome<Server> {
+    let tls = tls(&config.api.tls).map_err(|error| Failed::new(Code::ConfigInvalid, error))?;
+    let started = Server::start(bind, router, tls, config.serve_limits()).await;
+    started.map_err(|error| Failed::new(Code::ConfigInvalid, format!("{bind} cannot be served: {error}")))
 }
 
 /// Worlds are handed over while the last answers go out.

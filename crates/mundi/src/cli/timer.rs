@@ -1,10 +1,6 @@
 //! `mundi timer`: what worlds will be told, and when.
 
-use super::{
-    client::{Paging, Server},
-    exit::Outcome,
-    output::Out,
-};
+use super::{client::Listing, exit::Outcome, output::Out};
 use clap::Subcommand;
 
 #[derive(Subcommand)]
@@ -12,9 +8,7 @@ pub(super) enum TimerCommand {
     /// Lists pending timers.
     List {
         #[command(flatten)]
-        server: Server,
-        #[command(flatten)]
-        paging: Paging,
+        listing: Listing,
         #[arg(long)]
         world: Option<String>,
     },
@@ -22,8 +16,8 @@ pub(super) enum TimerCommand {
 
 impl TimerCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self::List { server, paging, world } = self;
+        let Self::List { listing, world } = self;
         let columns = [("TIMER", "timer"), ("WORLD", "world"), ("DUE", "deliver_at_ns"), ("ATTEMPTS", "attempts")];
-        server.list(out, &server.of("timers"), &[("world", world)], &paging, &columns).await
+        listing.show(out, "timers", &[("world", world)], &columns).await
     }
 }

@@ -1,20 +1,22 @@
-//! `mundi token`: over the API, or on a data folder that no server has open.
+//! `mundi token`: over the API, or on what the server will run on: how the first one is made.
 
 use super::{
+    ServerArgs,
     client::Server,
     exit::{Failed, Outcome},
-    output::{Out, print},
+    output::Out,
 };
 use clap::Subcommand;
 use mundi_server::{
     api::{NewToken, verbs_of},
+    config::Config,
     node::{Node, NodeConfig},
     programs::Programs,
 };
 use mundi_store::protocol::WriteToken;
 use reqwest::Method;
-use serde_json::json;
-use std::path::{Path, PathBuf};
+use serde_json::{Value, json};
+use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
@@ -23,8 +25,11 @@ pub(super) enum TokenCommand {
         #[command(flatten)]
         server: Server,
         /// The first one, for a server that asks for tokens: made on its folder while it does not run.
-        #[arg(long)]
+        #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
+        /// The same for the engine that a configuration names; processes that share a database may run meanwhile.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// Of read, send, admin, work.
         #[arg(long, value_delimiter = ',', required = true)]
         can: Vec<String>,
@@ -50,15 +55,14 @@ pub(super) enum TokenCommand {
 impl TokenCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Create { server, data, can, all_universes, label } => {
+            Self::Create { server, data, config, can, all_universes, label } => {
                 let universe = (!all_universes).then(|| server.universe().to_owned());
-                match data {
-                    Some(folder) => print(&on_folder(&folder, universe.as_deref(), &can, label).await?),
-                    None => {
-                        let form = json!({ "universe": universe, "can": can, "label": label });
-                        out.made(&server.post("/v1/tokens", &form).await?, "token")
-                    }
+                if data.is_none() && config.is_none() {
+                    let form = json!({ "universe": universe, "can": can, "label": label });
+                    return out.made(&server.post("/v1/tokens", &form).await?, "token");
                 }
+                let config = ServerArgs { data, config, bind: None, roles: None }.load()?;
+                out.made(&on_engine(&config, universe.as_deref(), &can, label).await?, "token")
             }
             Self::List { server } => {
                 let columns = [
@@ -77,10 +81,11 @@ impl TokenCommand {
     }
 }
 
-async fn on_folder(folder: &Path, universe: Option<&str>, can: &[String], label: String) -> Outcome<String> {
+async fn on_engine(config: &Config, universe: Option<&str>, can: &[String], label: String) -> Outcome<Value> {
     let verbs = verbs_of(can).map_err(|problem| Failed::new(problem.code, problem.detail))?;
-    let config = NodeConfig { roles: [].into(), ..NodeConfig::default() };
-    let node = Node::open(folder, Programs::new(), config).await.map_err(|error| Failed::coded(&error))?;
+    let no_roles = NodeConfig { roles: [].into(), ..config.node().map_err(|error| Failed::coded(&error))? };
+    let node = Node::open_configured_as(config, Programs::new(), no_roles).await;
+    let node = node.map_err(|error| Failed::coded(&error))?;
     let universe = match universe {
         Some(name) => Some(node.create_universe(name).await.map_err(|error| Failed::coded(&error))?.0.id()),
         None => None,
@@ -90,5 +95,5 @@ async fn on_folder(folder: &Path, universe: Option<&str>, can: &[String], label:
     let written = mundi_store::run(&node.plane().engine, &*node.plane().clock, &write).await;
     written.map_err(|error| Failed::coded(&error))?;
     node.stop().await;
-    Ok(text)
+    Ok(json!({ "id": format!("{id:016x}"), "token": text }))
 }

@@ -39,6 +39,36 @@ async fn slow_clients_are_cut_off_and_others_do_not_notice() {
 }
 
 #[tokio::test]
+async fn connections_beyond_the_limit_wait_until_one_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder.path(), &[("MUNDI_API__CONNECTIONS_MAX", "3")]);
+    let ask = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let answer = |stream: &mut TcpStream| {
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).map(|()| String::from_utf8_lossy(&head).into_owned())
+    };
+    let mut within: Vec<_> = (0..3).map(|_| connect(&server)).collect();
+    for stream in &mut within {
+        stream.write_all(ask).unwrap();
+        assert_eq!(answer(stream).unwrap(), "HTTP/1.1 200");
+    }
+    // The operating system takes it in; the server does not.
+    let mut beyond = connect(&server);
+    beyond.write_all(ask).unwrap();
+    beyond.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let waiting = answer(&mut beyond).unwrap_err().kind();
+    assert!(matches!(waiting, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut), "{waiting}");
+    // Those who were there first are served as before.
+    let mut rest = [0; 4_096];
+    let _rest_of_the_first_answer = within[2].read(&mut rest).unwrap();
+    within[2].write_all(ask).unwrap();
+    assert_eq!(answer(&mut within[2]).unwrap(), "HTTP/1.1 200");
+    drop(within.pop());
+    beyond.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(answer(&mut beyond).unwrap(), "HTTP/1.1 200");
+}
+
+#[tokio::test]
 async fn what_is_not_http_or_too_large_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());

@@ -9,5 +9,8 @@ mod hostile;
 mod lifecycle;
 mod nouns;
 mod process;
+mod roles;
+mod routes;
 mod soak;
 mod tasks;
+mod telemetry;

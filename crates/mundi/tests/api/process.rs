@@ -33,16 +33,21 @@ impl Server {
     }
 
     pub(crate) fn start_with(folder: &Path, environment: &[(&str, &str)]) -> Self {
+        Self::start_as(folder, &["dev"], "API at ", environment)
+    }
+
+    /// Starts a command that serves; `says` is what stands before the address that is to be asked.
+    pub(crate) fn start_as(folder: &Path, arguments: &[&str], says: &str, environment: &[(&str, &str)]) -> Self {
         let client = client(); // before the process: what fails here must not leave one behind
         let mut command = Command::new(env!("CARGO_BIN_EXE_mundi"));
-        command.args(["dev", "--bind", "127.0.0.1:0", "--data"]).arg(folder.join("data"));
+        command.env("MUNDI_API__BIND", "127.0.0.1:0").args(arguments).arg("--data").arg(folder.join("data"));
         command.envs(environment.iter().copied()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (mut lines, mut said) = (BufReader::new(child.stderr.take().unwrap()).lines(), String::new());
         let url = loop {
             let line = lines.next().unwrap_or_else(|| panic!("it ended before it said where it is: {said}")).unwrap();
             said.push_str(&line);
-            if let Some((_, rest)) = line.split_once("API at ") {
+            if let Some((_, rest)) = line.split_once(says) {
                 break rest.split_whitespace().next().unwrap().to_owned();
             }
         };

@@ -43,6 +43,92 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A file system of a real kind, in a file: one that turns read-only when it finds itself damaged.
+struct FragileDisk {
+    path: PathBuf,
+    image: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl FragileDisk {
+    /// `None` where the process may not mount.
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, image) = (folder.path().join("mount"), folder.path().join("image"));
+        fs::create_dir(&path).unwrap();
+        fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
+        let disk = Self { path, image, _folder: folder };
+        let made = Command::new("mkfs.ext4").arg("-q").arg(&disk.image).output();
+        if made.is_ok_and(|output| output.status.success()) && disk.attach() {
+            return Some(disk);
+        }
+        eprintln!("skipped: this process may not mount a file system");
+        None
+    }
+
+    fn attach(&self) -> bool {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "loop,errors=remount-ro"]).arg(&self.image).arg(&self.path);
+        mount.output().is_ok_and(|output| output.status.success())
+    }
+
+    fn detach(&self) {
+        let _left_behind = Command::new("umount").arg(&self.path).status();
+    }
+
+    /// As if the kernel had met damage: every file is read-only from now on, also those that are open. `false` where
+    /// the kernel does not offer it.
+    fn turn_read_only(&self) -> bool {
+        let found = Command::new("findmnt").args(["-n", "-o", "SOURCE"]).arg(&self.path).output().unwrap();
+        let device = String::from_utf8(found.stdout).unwrap();
+        let name = device.trim().rsplit('/').next().unwrap().to_owned();
+        fs::write(format!("/sys/fs/ext4/{name}/trigger_fs_error"), "1").is_ok()
+    }
+
+    fn repair(&self) {
+        self.detach();
+        let _says_what_it_mended = Command::new("e2fsck").arg("-fy").arg(&self.image).output().unwrap();
+        assert!(self.attach());
+    }
+}
+
+impl Drop for FragileDisk {
+    fn drop(&mut self) {
+        self.detach();
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_turns_read_only_is_told_reads_go_on_and_nothing_is_lost() {
+    let Some(disk) = FragileDisk::mount() else { return };
+    let server = Server::start(&disk.path);
+    server.post(W, &json!({ "world": "a", "program": "counter" })).await.ok(201);
+    let mut acknowledged = 0u64;
+    for _ in 0..50 {
+        server.post(&format!("{W}/a/call/add"), &json!(1)).await.ok(200);
+        acknowledged += 1;
+    }
+    if !disk.turn_read_only() {
+        eprintln!("skipped: the kernel offers no way to damage a file system");
+        return;
+    }
+    for _ in 0..5 {
+        let answer = server.post(&format!("{W}/a/send/add"), &json!(1)).await;
+        assert_eq!(answer.json["code"], "FOLDER_DENIED", "{}", answer.text);
+    }
+    assert_eq!(server.get(&format!("{W}/a")).await.ok(200)["status"], "running");
+    let journal = server.get(&format!("{W}/a/journal?limit=1000")).await.ok(200);
+    assert!(journal["items"].as_array().unwrap().len() as u64 > acknowledged, "what was there can be read");
+    server.kill();
+    disk.repair();
+    let server = Server::start(&disk.path);
+    let counted = server.post(&format!("{W}/a/call/add"), &json!(0)).await.ok(200).as_u64().unwrap();
+    assert!((acknowledged..=acknowledged + 5).contains(&counted), "{counted} of {acknowledged} that were acknowledged");
+    at(&server.url, &["verify", "--all"]).ok();
+    server.kill();
+    run(&["verify", "--data", disk.path.join("data").to_str().unwrap()]).ok();
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_with_a_code_and_takes_events_again_when_there_is_room() {
     let Some(disk) = SmallDisk::mount(96) else { return };

@@ -66,7 +66,8 @@ pub(crate) fn is_as_in(name: &str, text: &str) {
     assert!(expected == text, "{} is no longer so; MUNDI_BLESS=1 writes it anew\n{text}", path.display());
 }
 
-/// What differs from run to run, by what it is: ids, hashes, moments, ports.
+/// What differs from run to run, by what it is: ids, hashes, moments, ports. What stands for it is as long as it was, so that
+/// columns stay where they are.
 fn redacted(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -81,20 +82,17 @@ fn redacted(text: &str) -> String {
             out.push(c);
         }
     }
-    // Columns are as wide as what stands in them, which was just replaced.
-    let lines = out.lines().map(|line| line.split("  ").filter(|cell| !cell.trim().is_empty()).map(str::trim));
-    let line = |cells: Vec<&str>| cells.join("  ");
-    lines.map(|cells| line(cells.collect())).collect::<Vec<_>>().join("\n") + "\n"
+    out
 }
 
 fn one(word: &str) -> String {
     let id = word.split_once('_').filter(|(kind, rest)| kind.len() == 1 && rest.len() >= 16);
     match id {
-        Some((kind, _)) => format!("{kind}_…"),
-        None if word.len() == 24 && word.ends_with('Z') && word.contains('T') => "MOMENT".to_owned(),
-        None if word.len() >= 18 && word.bytes().all(|byte| byte.is_ascii_digit()) => "0".to_owned(),
-        None if word.len() == 55 && word.starts_with("00-") => "TRACE".to_owned(),
-        None if word.starts_with("127.0.0.1:") => "127.0.0.1:0".to_owned(),
+        Some((kind, rest)) => format!("{kind}_{}", "x".repeat(rest.len())),
+        None if word.len() == 24 && word.ends_with('Z') && word.contains('T') => "YYYY-MM-DDTHH:MM:SS.mmmZ".to_owned(),
+        None if word.len() >= 18 && word.bytes().all(|byte| byte.is_ascii_digit()) => "0".repeat(word.len()),
+        None if word.len() == 55 && word.starts_with("00-") => "T".repeat(word.len()),
+        None if word.starts_with("127.0.0.1:") => "127.0.0.1:00000".to_owned(),
         None => word.to_owned(),
     }
 }

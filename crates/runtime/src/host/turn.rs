@@ -103,7 +103,7 @@ impl Waited {
 
 impl<P: Plane> WorldHost<P> {
     /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
-    #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head()))]
+    #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head(), trace))]
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let items_max = budget.items_max;
         let mut input = self.read(items_max).await?;
@@ -177,10 +177,7 @@ impl<P: Plane> WorldHost<P> {
         let drained = !input.more && items >= waiting;
         self.drained = drained.then_some(Drained { cursor, notify: input.notify });
         let taken = &input.items[..items];
-        for item in taken {
-            let trace = item.item.origin.trace.as_deref();
-            tracing::debug!(seq = %item.seq, trace, "taken in");
-        }
+        note_traces(taken);
         let waited = Waited::of(taken, self.plane.now_ns());
         if !tickets.is_empty() {
             self.answer_direct(input.items.split_off(waiting), tickets, direct, &mut output);
@@ -406,6 +403,19 @@ fn commit<P: Plane>(
     Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, ready: more, now_ns })
 }
 
+/// A turn is part of the trace of every item that it took.
+fn note_traces(taken: &[TurnItem]) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let turn = tracing::Span::current();
+    for item in taken {
+        let trace = item.item.origin.trace.as_deref();
+        turn.record("trace", trace);
+        tracing::debug!(seq = %item.seq, trace, "taken in");
+    }
+}
+
 /// Where each intent of a turn is on record, and the trace of the item that led to it.
 struct Announced {
     intents: BTreeMap<IntentHash, (Height, Option<String>)>,
@@ -418,8 +428,10 @@ impl Announced {
             match &record.body {
                 Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
                 Body::Intent(intent) => {
-                    let trace = child_of(trace.as_ref(), intent.hash.as_bytes());
-                    intents.insert(intent.hash, (record.height, trace));
+                    let child = child_of(trace.as_ref(), intent.hash.as_bytes());
+                    // A moment, not a while: it gives the hop its place between the item and the attempts.
+                    tracing::debug_span!("intent", trace, span = child, intent = %intent.hash, kind = intent.kind);
+                    intents.insert(intent.hash, (record.height, child));
                 }
                 _ => {}
             }

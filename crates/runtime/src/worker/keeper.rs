@@ -27,7 +27,8 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             heartbeat(&shared, started_at_ns).await;
             if phase == Phase::Over {
                 shared.said_goodbye.store(true, Ordering::Release);
-                return shared.signal.notify();
+                shared.signal.notify();
+                return;
             }
             renew(&shared).await;
             renew_at_ns = now_ns.saturating_add(shared.config.renew_every_ns);

@@ -39,7 +39,7 @@ struct Shared<P: Plane> {
     /// Never locked across an await.
     table: Mutex<Table<Box<WorldHost<P>>>>,
     phase: Mutex<Phase>,
-    /// It is over, and others were told.
+    /// The last heartbeat was written: nobody counts on this worker any more.
     said_goodbye: AtomicBool,
     /// A world waits for a lane.
     work: Signal,
@@ -140,8 +140,8 @@ impl<P: Plane> WorldWorker<P> {
         &self.0.metrics
     }
 
-    /// Takes nothing new, snapshots and releases everything, says goodbye, and ends. Completes when all is given back and nobody
-    /// counts on this worker any more.
+    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all is given back and the worker is
+    /// no longer among those that live.
     pub async fn drain(&self) {
         let shared = &self.0;
         *shared.phase.lock() = Phase::Draining;
@@ -152,9 +152,9 @@ impl<P: Plane> WorldWorker<P> {
         }
         shared.signal.notify();
         shared.work.notify();
-        shared.until(|| shared.table.lock().is_empty()).await;
+        shared.wait_until(|shared| shared.table.lock().is_empty()).await;
         shared.end();
-        shared.until(|| shared.said_goodbye.load(Ordering::Acquire)).await;
+        shared.wait_until(|shared| shared.said_goodbye.load(Ordering::Acquire)).await;
     }
 
     /// Stops at the next await of each task, without giving anything back: leases run out by themselves.
@@ -168,22 +168,21 @@ impl<P: Plane> Shared<P> {
         *self.phase.lock()
     }
 
+    async fn wait_until(&self, holds: impl Fn(&Self) -> bool + Send) {
+        loop {
+            let seen = self.signal.version();
+            if holds(self) {
+                return;
+            }
+            self.signal.changed(seen).await;
+        }
+    }
+
     fn end(&self) {
         *self.phase.lock() = Phase::Over;
         self.table.lock().refuse_direct();
         self.signal.notify();
         self.work.notify();
-    }
-
-    /// Completes once this is so. What makes it so gives the signal.
-    async fn until(&self, is_so: impl Fn() -> bool) {
-        loop {
-            let seen = self.signal.version();
-            if is_so() {
-                return;
-            }
-            self.signal.changed(seen).await;
-        }
     }
 
     fn note_residents(&self) {

@@ -37,6 +37,7 @@ pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>) -> Response {
         // Writing to a string cannot fail.
         let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name} {value}\n");
     }
+    api.requests.write(&mut text);
     (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

@@ -12,6 +12,7 @@ mod journal;
 mod json;
 mod problem;
 mod programs;
+mod requests;
 mod routes;
 mod snapshots;
 mod state;
@@ -25,7 +26,8 @@ mod worlds;
 
 pub use access::{NewToken, names_of, verbs_of};
 pub use problem::Problem;
-pub use routes::{openapi, router};
+pub use requests::Sampler;
+pub use routes::{health_router, openapi, router};
 
 use crate::node::Node;
 use mundi_engine::Engine;
@@ -38,6 +40,9 @@ pub struct ApiState<E: Engine> {
     pub node: Node<E>,
     pub limits: ApiLimits,
     pub access: AccessPolicy,
+    /// There if traces are recorded.
+    sampler: Option<Sampler>,
+    requests: Arc<requests::Requests>,
 }
 
 /// Bounds that the configuration may set.
@@ -66,7 +71,24 @@ pub struct AccessPolicy {
 
 impl<E: Engine> Api<E> {
     pub fn new(node: Node<E>, limits: ApiLimits, access: AccessPolicy) -> Self {
-        Self(Arc::new(ApiState { node, limits, access }))
+        Self::sampled(node, limits, access, None)
+    }
+
+    /// An API whose requests are part of traces, if there is one who decides which of them are recorded.
+    pub fn sampled(node: Node<E>, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests: Arc::default() }))
+    }
+
+    /// The same at another address, where others may come from.
+    pub fn at(&self, access: AccessPolicy) -> Self {
+        let ApiState { node, limits, sampler, requests, .. } = &*self.0;
+        let (node, limits, sampler, requests) = (node.clone(), limits.clone(), sampler.clone(), requests.clone());
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests }))
+    }
+
+    /// How many requests were answered, by method, route and status.
+    pub fn answers(&self) -> Vec<(&'static str, Box<str>, u16, u64)> {
+        self.requests.answers()
     }
 }
 

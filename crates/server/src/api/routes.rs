@@ -1,8 +1,8 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Problem, access, blobs, bundles, dead_letters, effects, events, health, journal, programs, snapshots, state,
-    tasks, timers, tokens, universes, verify, workers, worlds,
+    Api, Problem, access, blobs, bundles, dead_letters, effects, events, health, journal, programs, requests,
+    snapshots, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Json, Router,
@@ -140,6 +140,20 @@ pub fn router<E: Engine>(api: Api<E>) -> Router {
         .merge(guarded)
         .fallback(nothing_here)
         .method_not_allowed_fallback(nothing_here)
+        .layer(from_fn_with_state(api.clone(), requests::watch::<E>))
+        .with_state(api)
+}
+
+/// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
+pub fn health_router<E: Engine>(api: Api<E>) -> Router {
+    let guard = from_fn_with_state(api.clone(), access::guard::<E>);
+    Router::new()
+        .route("/metrics", get(health::metrics::<E>).layer(guard))
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz::<E>))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(nothing_here)
+        .layer(from_fn_with_state(api.clone(), requests::watch::<E>))
         .with_state(api)
 }
 

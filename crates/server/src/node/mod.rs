@@ -194,10 +194,8 @@ impl<E: Engine> Node<E> {
     pub async fn create_universe(&self, name: &str) -> Result<(Arc<Universe<E>>, bool), NodeError> {
         check_name(name)?;
         let plane = self.plane();
-        let mut bytes: [u8; 16] = plane.random();
-        bytes[0] &= 0x7f; // every key of a universe begins with its id, and keys that begin with 0xff are the engine's own
-        let new = UniverseId::from_bytes(bytes);
-        let named = NameUniverse { name: name.to_owned(), universe: new, now_ns: plane.now_ns() };
+        let universe = universe_id(plane.random());
+        let named = NameUniverse { name: name.to_owned(), universe, now_ns: plane.now_ns() };
         let named = plane.run(&named).await?.output;
         Ok((self.open_universe(name, named.universe).await?, named.before))
     }
@@ -265,6 +263,12 @@ impl<E: Engine> Node<E> {
     }
 }
 
+/// Every key of a universe begins with its id, and keys that begin with 0xff are the engine's own.
+fn universe_id(mut random: [u8; UniverseId::LEN]) -> UniverseId {
+    random[0] &= 0x7f;
+    UniverseId::from_bytes(random)
+}
+
 fn random_worker() -> WorkerId {
     let mut bytes = [0; 8];
     SystemEntropy.fill(&mut bytes);
@@ -279,4 +283,26 @@ fn check_name(name: &str) -> Result<(), NodeError> {
         return Ok(());
     }
     Err(NodeError::NameInvalid(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_engine::{Memory, Transaction};
+
+    #[tokio::test]
+    async fn whatever_is_drawn_for_a_universe_the_engine_takes_its_keys() {
+        let engine = Memory::new();
+        let put = async |key: &[u8]| {
+            let mut tx = engine.begin().await?;
+            tx.put(key, b"")?;
+            tx.commit().await.map(drop).map_err(|_| mundi_engine::EngineError::Closed)
+        };
+        assert!(put(&[0xff; UniverseId::LEN]).await.is_err(), "or there would be nothing to keep clear of");
+        for first in 0..=u8::MAX {
+            let mut drawn = [0xff; UniverseId::LEN];
+            drawn[0] = first;
+            put(universe_id(drawn).as_bytes()).await.unwrap_or_else(|error| panic!("{first:#x}: {error}"));
+        }
+    }
 }

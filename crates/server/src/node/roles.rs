@@ -87,6 +87,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
             node.worker(),
             config.adapters.clone(),
         );
+        worker = worker.with_metrics(node.0.metrics.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs.clone())));
         worker = worker.serve(Arc::new(FabricAdapter::new(engine, blobs, clock)));
         worker = worker.serve(Arc::new(SpawnAdapter::new(plane.clone())));
@@ -105,7 +106,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
     async fn run_timers(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
         let plane = node.plane().clone();
         let timers =
-            TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, TimerWorkerConfig::default());
+            TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, TimerWorkerConfig::default())
+                .with_metrics(node.0.metrics.clone());
         self.run(node, "timer", |stop| async move { timers.run(stop).await });
         let deliver = Deliver { plane: plane.clone(), universe };
         let shell = ShellConfig::new(universe, Delayed::WORKER);

@@ -91,7 +91,7 @@ impl Protocol for CommitTurn {
     }
 
     /// Lease, head and cursor are what the last turn of this worker left.
-    fn from_memory(&self) -> bool {
+    fn tries_memory(&self) -> bool {
         true
     }
 

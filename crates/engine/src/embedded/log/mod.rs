@@ -264,7 +264,7 @@ pub(super) fn classify(disk: &dyn Disk, name: &str, doing: &str, error: io::Erro
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             EngineError::DiskFull(Arc::new(error))
         }
-        io::ErrorKind::PermissionDenied => EngineError::FolderDenied(path),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => EngineError::FolderDenied(path),
         _ => EngineError::failed(format!("{doing} {}", path.display()), error),
     }
 }

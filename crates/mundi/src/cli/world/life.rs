@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        client::{Paging, Server},
+        client::{Listing, Server},
         exit::Outcome,
         output::Out,
     },
@@ -40,9 +40,7 @@ impl Create {
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
-    server: Server,
-    #[command(flatten)]
-    paging: Paging,
+    listing: Listing,
     /// Only those that are live, archived, deleting or deleted.
     #[arg(long)]
     state: Option<String>,
@@ -56,10 +54,10 @@ pub(crate) struct List {
 
 impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { server, paging, state, parent, held_by } = self;
+        let Self { listing, state, parent, held_by } = self;
         let filters = [("state", state), ("parent", parent), ("held_by", held_by)];
         let columns = [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
-        server.list(out, &server.of("worlds"), &filters, &paging, &columns).await
+        listing.show(out, "worlds", &filters, &columns).await
     }
 }
 

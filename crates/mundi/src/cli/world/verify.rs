@@ -127,7 +127,6 @@ pub(crate) struct Replay {
     #[command(flatten)]
     server: Server,
     /// The id or the name of a world.
-    #[arg(required_unless_present = "all")]
     world: Option<String>,
     /// The program that would have run.
     #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
@@ -144,17 +143,17 @@ pub(crate) struct Replay {
     /// Compare intents, replies and failures only: for a program that keeps its cells in another form.
     #[arg(long)]
     outputs_only: bool,
-    /// Every live world of a manifest.
-    #[arg(long, requires = "of", conflicts_with = "world")]
+    /// Every live world that runs `--of`.
+    #[arg(long, conflicts_with = "world", required_unless_present = "world")]
     all: bool,
-    /// The program, or the manifest, whose worlds are meant.
-    #[arg(long, value_name = "PROGRAM")]
+    /// The program, or the manifest, whose worlds are meant; the one that would have run if it is not given.
+    #[arg(long, value_name = "PROGRAM", requires = "all")]
     of: Option<String>,
 }
 
 impl Replay {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let worlds = match (&self.world, &self.of) {
+        let worlds = match (&self.world, self.of.as_ref().or(self.program.as_ref()).or(self.manifest.as_ref())) {
             (Some(world), _) => vec![world.clone()],
             (None, Some(of)) => self.worlds_of(of).await?,
             (None, None) => Vec::new(),
@@ -216,6 +215,9 @@ impl Replay {
                 found.push(world);
             }
         }
-        Ok(found)
+        match found.is_empty() {
+            true => Err(Failed::new(Code::WorldNotFound, format!("no live world runs `{of}`; --of names another one"))),
+            false => Ok(found),
+        }
     }
 }

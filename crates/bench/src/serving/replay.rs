@@ -1,0 +1,44 @@
+//! Restore and replay: a world with a long history is proven from its beginning, and comes back after a crash.
+
+use super::{
+    load::Connection,
+    target::{Server, Subject},
+    workload::{WORLDS, batch_of, create},
+};
+use crate::{Again, report::Report};
+use std::{error::Error, path::Path, time::Instant};
+
+/// Sent together: as many as a batch may have.
+const TOGETHER: usize = 250;
+
+pub(crate) fn replay(report: &mut Report, dir: &Path, events: usize, again: Again<'_>) -> Result<(), Box<dyn Error>> {
+    report.progress(&format!("a world with {events} events (after they were sent), replayed and restored"));
+    let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(dir)?;
+    let server = Server::start(&Subject::Mundi(again), folder.path())?;
+    let worlds = create(server.address, "counter", 1)?;
+    let world = &worlds[0];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let batch = batch_of(TOGETHER);
+    let (taken, replay_s) = runtime.block_on(async {
+        let mut connection = Connection::open(server.address).await?;
+        for _ in 0..events.div_ceil(TOGETHER) {
+            connection.post(format_args!("{WORLDS}/{world}/events"), &batch).await?;
+        }
+        let taken = connection.post(format_args!("{WORLDS}/{world}/call/add"), b"1").await?.to_vec();
+        let begun = Instant::now();
+        connection.post(format_args!("{WORLDS}/{world}/verify"), b"").await?;
+        Ok::<_, Box<dyn Error>>((taken, begun.elapsed().as_secs_f64()))
+    })?;
+    let taken: f64 = serde_json::from_slice(&taken)?;
+    drop(server);
+    let server = Server::start(&Subject::Mundi(again), folder.path())?;
+    let begun = Instant::now();
+    runtime.block_on(async {
+        let mut connection = Connection::open(server.address).await?;
+        connection.post(format_args!("{WORLDS}/{world}/call/add"), b"1").await.map(drop)
+    })?;
+    report.add("a world proven from its beginning", "events/s", vec![taken / replay_s]);
+    let name = format!("its first reply after kill -9 ({taken} events)");
+    report.add(name, "ms", vec![begun.elapsed().as_secs_f64() * 1e3]);
+    Ok(())
+}

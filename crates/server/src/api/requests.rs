@@ -1,0 +1,221 @@
+//! What requests are counted as, and the trace that each of them is part of.
+
+use super::Api;
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderValue, Method, StatusCode},
+    middleware::Next,
+    response::Response,
+};
+use mundi_engine::Engine;
+use mundi_runtime::{
+    Plane,
+    metrics::{Family, Metric, Metrics},
+    trace::TraceContext,
+};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use tokio::time::Instant;
+use tracing::{Instrument, Span, field::Empty};
+
+/// Whether a trace that begins here is recorded: asked with its id.
+pub type Sampler = Arc<dyn Fn([u8; 16]) -> bool + Send + Sync>;
+
+/// What the route of a request is called that no route took.
+const NO_ROUTE: &str = "none";
+
+/// The client went away before it had an answer; the number that nginx gives this.
+const GONE: u16 = 499;
+
+/// Upper bounds of the histogram, in microseconds: from a read in memory to a call that waits.
+const BOUNDS_US: [u64; 12] =
+    [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
+
+/// The requests of a process, by route.
+#[derive(Debug, Default)]
+pub(super) struct Requests(Mutex<BTreeMap<Box<str>, Route>>);
+
+#[derive(Debug, Default)]
+struct Route {
+    answers: BTreeMap<(&'static str, u16), u64>,
+    times: BTreeMap<&'static str, Times>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Times {
+    /// How many took at most as long as the bound of the same place, and more than the one before; at the end, the rest.
+    counts: [u64; BOUNDS_US.len() + 1],
+    sum_us: u64,
+}
+
+impl Requests {
+    fn answered(&self, method: &'static str, route: &str, status: u16, took_us: u64) {
+        let mut routes = self.0.lock();
+        if !routes.contains_key(route) {
+            routes.insert(route.into(), Route::default());
+        }
+        let Some(route) = routes.get_mut(route) else { return };
+        *route.answers.entry((method, status)).or_default() += 1;
+        let times = route.times.entry(method).or_default();
+        times.counts[BOUNDS_US.partition_point(|bound_us| *bound_us < took_us)] += 1;
+        times.sum_us += took_us;
+    }
+
+    /// How many were answered, by method, route and status.
+    pub(super) fn answers(&self) -> Vec<(&'static str, Box<str>, u16, u64)> {
+        let routes = self.0.lock();
+        let each = routes.iter().flat_map(|(route, counted)| {
+            counted.answers.iter().map(|((method, status), count)| (*method, route.clone(), *status, *count))
+        });
+        each.collect()
+    }
+
+    /// As Prometheus reads it.
+    pub(super) fn write(&self, text: &mut String) {
+        // Writing to a string cannot fail.
+        let Family { name, meaning, .. } = Family::HTTP_REQUESTS;
+        let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} counter");
+        for (method, route, status, count) in self.answers() {
+            let _ = writeln!(text, "{name}{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}} {count}");
+        }
+        let Family { name, meaning, .. } = Family::HTTP_REQUEST_SECONDS;
+        let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} histogram");
+        for (route, counted) in &*self.0.lock() {
+            for (method, times) in &counted.times {
+                write_histogram(text, name, &format!("method=\"{method}\",route=\"{route}\""), times);
+            }
+        }
+    }
+}
+
+fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Times) {
+    let seconds = |us: u64| std::time::Duration::from_micros(us).as_secs_f64();
+    let bounds = BOUNDS_US.iter().map(|bound_us| seconds(*bound_us).to_string()).chain(["+Inf".to_owned()]);
+    let mut so_far = 0;
+    for (bound, count) in bounds.zip(times.counts) {
+        so_far += count;
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {so_far}");
+    }
+    let _ = writeln!(text, "{name}_sum{{{labels}}} {}\n{name}_count{{{labels}}} {so_far}", seconds(times.sum_us));
+}
+
+/// A request that is being answered. Dropped without an answer, its client is gone.
+struct UnderWay<'a> {
+    requests: &'a Requests,
+    metrics: &'a Metrics,
+    method: &'static str,
+    route: Option<MatchedPath>,
+    since: Instant,
+    status: u16,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(requests: &'a Requests, metrics: &'a Metrics, request: &Request) -> Self {
+        metrics.add(Metric::HttpInFlight, 1);
+        let route = request.extensions().get().cloned();
+        Self { requests, metrics, method: known(request.method()), route, since: Instant::now(), status: GONE }
+    }
+
+    fn route(&self) -> &str {
+        self.route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.metrics.sub(Metric::HttpInFlight, 1);
+        let took_us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.requests.answered(self.method, self.route(), self.status, took_us);
+    }
+}
+
+/// A method is whatever a client sends; a label is not.
+fn known(method: &Method) -> &'static str {
+    let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS, Method::PATCH];
+    match known.iter().position(|known| known == method) {
+        Some(at) => ["GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"][at],
+        None => "other",
+    }
+}
+
+/// Counts a request, and puts it into its trace if traces are recorded.
+pub(super) async fn watch<E: Engine>(State(api): State<Api<E>>, mut request: Request, next: Next) -> Response {
+    let mut under_way = UnderWay::begin(&api.requests, api.node.metrics(), &request);
+    let span = match &api.sampler {
+        Some(sampler) => enter_trace(&mut request, &under_way, &**sampler, api.node.plane().random()),
+        None => Span::none(),
+    };
+    let response = next.run(request).instrument(span.clone()).await;
+    under_way.status = response.status().as_u16();
+    span.record("http.response.status_code", under_way.status);
+    if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
+        span.record("otel.status_code", "ERROR");
+    }
+    response
+}
+
+/// The request becomes a part of the trace that its client names, or begins one; what it leads to follows from it.
+fn enter_trace(
+    request: &mut Request,
+    under_way: &UnderWay<'_>,
+    sampler: &(dyn Fn([u8; 16]) -> bool + Send + Sync),
+    random: [u8; 24],
+) -> Span {
+    let parent = request.headers().get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
+    let own = match parent {
+        Some(parent) => TraceContext::child(&parent, &random),
+        None => {
+            let root = TraceContext::root(random);
+            if sampler(root.trace) { root } else { root.unsampled() }
+        }
+    };
+    let own_text = own.to_string();
+    if let Ok(value) = HeaderValue::from_str(&own_text) {
+        request.headers_mut().insert("traceparent", value);
+    }
+    let (method, route) = (under_way.method, under_way.route());
+    tracing::info_span!(
+        "request",
+        trace = parent.map(|parent| parent.to_string()),
+        span = own_text,
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = Empty,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_counts_every_answer_once_and_cumulates() {
+        let requests = Requests::default();
+        for took_us in [500, 501, 40_000_000] {
+            requests.answered("GET", "/livez", 200, took_us);
+        }
+        requests.answered("GET", "/livez", GONE, 0);
+        let mut text = String::new();
+        requests.write(&mut text);
+        for line in [
+            "mundi_http_requests_total{method=\"GET\",route=\"/livez\",status=\"200\"} 3",
+            "mundi_http_requests_total{method=\"GET\",route=\"/livez\",status=\"499\"} 1",
+            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"0.0005\"} 2",
+            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"0.001\"} 3",
+            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"30\"} 3",
+            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"+Inf\"} 4",
+            "mundi_http_request_seconds_sum{method=\"GET\",route=\"/livez\"} 40.001001",
+            "mundi_http_request_seconds_count{method=\"GET\",route=\"/livez\"} 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_nobody_knows_makes_no_label_of_its_own() {
+        assert_eq!((known(&Method::PUT), known(&Method::from_bytes(b"BREW").unwrap())), ("PUT", "other"));
+    }
+}
