@@ -235,3 +235,49 @@ fn bounds_come_from_the_manifest() {
         assert_eq!(manifest().unwrap_err().code(), Code::ManifestInvalid);
     }
 }
+
+#[test]
+fn a_table_grows_to_the_manifests_bound_and_no_further() {
+    let guest = Guest {
+        extra: "(table $t 10 funcref)".to_owned(),
+        ..Guest::handling(
+            "(if (i32.eq (table.grow $t (ref.null func) (i32.const 16)) (i32.const -1)) (then unreachable)) i32.const 0",
+        )
+    };
+    let component = guest.component();
+    let table = |elements: u64| {
+        let bound = move |manifest: &mut Manifest| {
+            manifest.wasm.as_mut().unwrap().limits.table_elements_max = elements;
+        };
+        Rig::with(&components(), &component, bound)
+    };
+    assert_eq!(failure(&table(26).unwrap().go()), None);
+    assert_eq!(failed(&table(25).unwrap().go()), "PROGRAM_TRAPPED");
+    let too_small = table(9).err().unwrap();
+    assert_eq!(too_small.code(), Code::ProgramRefused, "{too_small}");
+}
+
+/// Which bits a NaN has differs between processors, and between what a compiler makes of the same code.
+#[test]
+fn every_nan_that_is_computed_has_the_same_bits() {
+    let doubles = [
+        "(f64.div (f64.const 0) (f64.const 0))",
+        "(f64.sqrt (f64.const -1))",
+        "(f64.sub (f64.const inf) (f64.const inf))",
+        "(f64.add (f64.const nan:0x400000000dead) (f64.const 1))",
+        "(f64.mul (f64.const -nan:0x800000000beef) (f64.const -nan:0x8000000000001))",
+        "(f64.min (f64.const -nan) (f64.const 1))",
+        "(f64.promote_f32 (f32.const -nan:0x200001))",
+        "(f64x2.extract_lane 1 (f64x2.div (v128.const f64x2 1 0) (v128.const f64x2 1 0)))",
+    ];
+    let singles = ["(f32.div (f32.const 0) (f32.const 0))", "(f32.add (f32.const -nan:0x200001) (f32.const 1))"];
+    let other = |bits: &str, computed: &str, canonical: &str| {
+        format!("(if ({bits}.ne ({bits}.reinterpret_{computed} {canonical} (then unreachable))")
+    };
+    let doubles = doubles.map(|nan| other("i64", &format!("f64 {nan})"), "(i64.const 0x7ff8000000000000))"));
+    let singles = singles.map(|nan| other("i32", &format!("f32 {nan})"), "(i32.const 0x7fc00000))"));
+    for check in doubles.iter().chain(&singles) {
+        let mut rig = Rig::new(&Guest::handling(&format!("{check} i32.const 0")).component());
+        assert_eq!(failure(&rig.go()), None, "{check}");
+    }
+}
