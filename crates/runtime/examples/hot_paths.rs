@@ -59,12 +59,12 @@ fn calls(rig: &Rig, times: u32, near: bool) {
     });
 }
 
-/// A world with a hundred events.
+/// A world with ten events.
 fn restores(rig: &Rig, times: u32) {
     let own = rig.clone();
     rig.executor.block_on(async move {
         let worker = WorkerId::new(1).unwrap();
-        own.send(world_id(0), vec![script_event("add n"); 100]).await.unwrap();
+        own.send(world_id(0), vec![script_event("add n"); 10]).await.unwrap();
         own.tell(&mut own.host(world_id(0), worker).await.unwrap(), &[]).await.unwrap();
         let mut host = own.host(world_id(0), worker).await.unwrap();
         own.tell(&mut host, &["add n"]).await.unwrap();

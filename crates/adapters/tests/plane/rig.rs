@@ -1,6 +1,6 @@
 //! Nodes that run everything, and what must hold of every world whatever happened.
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, poll_fn};
 use mundi_adapters::{
     Adapter, Call,
     fabric::FabricAdapter,
@@ -24,7 +24,7 @@ use mundi_runtime::{
 };
 use mundi_store::{Entropy, protocol::Failure, testing::world_id};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, task::Poll, time::Duration};
 
 pub(crate) fn id(n: u64) -> WorkerId {
     WorkerId::new(n).unwrap()
@@ -65,10 +65,27 @@ impl Adapter for Outside {
         &["http"]
     }
 
+    /// On its way there and back a crash can meet it.
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
-        *self.0.lock().entry(call.intent).or_default() += 1;
-        Box::pin(async { Ok(Value::Null) })
+        Box::pin(async {
+            polls(13).await;
+            *self.0.lock().entry(call.intent).or_default() += 1;
+            polls(13).await;
+            Ok(Value::Null)
+        })
     }
+}
+
+async fn polls(mut left: u32) {
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A world worker, an adapter worker and a timer worker on one node.
