@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod guests;
+mod instructions;
 mod services;
 
 use std::process::{Command, ExitCode};
@@ -20,6 +21,12 @@ const COMMANDS: &[Entry] = &[
     ("s3-garage", "the object store against Garage, which is built first (16 CPU-minutes)", s3_garage),
     ("fuzz", "decoders under libFuzzer, a minute each; `fuzz 600 components` for longer and more", fuzz::all),
     ("fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
+    (
+        "instructions",
+        "counts the instructions of the hot paths, and fails if they are more than they were",
+        instructions::check,
+    ),
+    ("instructions-bless", "writes down how many they are now", instructions::bless),
     ("bench", "the benchmarks of every layer beside the raw limit (about ten minutes)", bench),
 ];
 
@@ -32,7 +39,7 @@ fn main() -> ExitCode {
         None => {
             eprintln!("usage: cargo xtask COMMAND\n");
             for (command, what, _) in COMMANDS {
-                eprintln!("  {command:<12} {what}");
+                eprintln!("  {command:<18} {what}");
             }
             ExitCode::from(2)
         }
@@ -44,6 +51,7 @@ fn test() -> bool {
         && services::install()
         && unit_tests(&[])
         && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
+        && instructions::check()
         && licences()
 }
 

@@ -23,9 +23,23 @@ fn postgres() -> bool {
         eprintln!("or what your system calls it, and put its programs (`initdb`, `pg_ctl`) on the path");
         return false;
     }
+    apt("postgresql")
+}
+
+fn apt(package: &str) -> bool {
     let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
     run("apt-get", &["update", "--quiet=2"], &quiet)
-        && run("apt-get", &["install", "--quiet=2", "--yes", "--no-install-recommends", "postgresql"], &quiet)
+        && run("apt-get", &["install", "--quiet=2", "--yes", "--no-install-recommends", package], &quiet)
+}
+
+/// Counts instructions.
+pub(crate) fn valgrind() -> bool {
+    let found = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !found && !can_install() {
+        eprintln!("valgrind is not installed, and this is no Debian where root could install it");
+        return false;
+    }
+    found || apt("valgrind")
 }
 
 /// Whether this is a Debian, and we are root there.

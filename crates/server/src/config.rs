@@ -234,7 +234,7 @@ impl Config {
         }
         for (path, value) in flags {
             let layer = nested(path, value.clone());
-            check(&layer).map_err(|cause| ConfigError::new(format!("--{path}"), cause))?;
+            check(&layer).map_err(|cause| ConfigError::new(format!("the flag for {path}"), cause))?;
             merge(&mut layers, layer);
         }
         let config: Self = layers.try_into().map_err(|error| ConfigError::new("configuration", error))?;

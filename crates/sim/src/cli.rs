@@ -1,4 +1,4 @@
-//! The command: `mundi-sim`, and one day `mundi sim`.
+//! The command: `mundi sim`, and `mundi-sim`, which builds without the rest.
 
 use crate::{
     faults::Faults,
@@ -41,10 +41,9 @@ pub struct SimArgs {
     /// Print everything that happens. Only with one seed.
     #[arg(long, requires = "seed")]
     pub trace: bool,
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
 }
 
+/// How it is told. Not an argument of its own here: a program that has more commands has one for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     Text,
@@ -52,16 +51,16 @@ pub enum Format {
 }
 
 /// Runs what is asked for; says whether every promise was kept.
-pub fn run(args: &SimArgs, out: &mut dyn Write, progress: &mut (dyn Write + Send)) -> io::Result<bool> {
+pub fn run(args: &SimArgs, format: Format, out: &mut dyn Write, progress: &mut (dyn Write + Send)) -> io::Result<bool> {
     match args.seed {
-        Some(seed) => run_one(args, seed, out),
-        None => run_many(args, out, progress),
+        Some(seed) => run_one(args, format, seed, out),
+        None => run_many(args, format, out, progress),
     }
 }
 
-fn run_one(args: &SimArgs, seed: u64, out: &mut dyn Write) -> io::Result<bool> {
+fn run_one(args: &SimArgs, format: Format, seed: u64, out: &mut dyn Write) -> io::Result<bool> {
     let outcome = play(args, seed, args.trace);
-    match args.format {
+    match format {
         Format::Json => writeln!(out, "{}", outcome_json(&outcome))?,
         Format::Text => {
             outcome.trace.iter().try_for_each(|line| writeln!(out, "{line}"))?;
@@ -80,7 +79,12 @@ fn play(args: &SimArgs, seed: u64, trace: bool) -> Outcome {
     if args.exact { run_exactly(seed, args.faults.clone(), trace) } else { run_seed(seed, &args.faults, trace) }
 }
 
-fn run_many(args: &SimArgs, out: &mut dyn Write, progress: &mut (dyn Write + Send)) -> io::Result<bool> {
+fn run_many(
+    args: &SimArgs,
+    format: Format,
+    out: &mut dyn Write,
+    progress: &mut (dyn Write + Send),
+) -> io::Result<bool> {
     let deadline = args.minutes.map(|minutes| now() + Duration::from_secs(60 * minutes));
     let (next, summary) = (AtomicU64::new(args.from), Mutex::new(Summary::default()));
     let shown = Mutex::new((now(), progress));
@@ -107,7 +111,7 @@ fn run_many(args: &SimArgs, out: &mut dyn Write, progress: &mut (dyn Write + Sen
     });
     let _unseen = writeln!(shown.into_inner().1);
     let summary = summary.into_inner();
-    match args.format {
+    match format {
         Format::Json => writeln!(out, "{}", summary.json())?,
         Format::Text => {
             for (seed, faults, failure) in &summary.failures {

@@ -273,11 +273,14 @@ impl Director {
         self.start(place);
     }
 
+    /// Unless everything was healed until then, which does it for all at once.
     fn after(&self, ms: u64, then: impl FnOnce(&Self) + Send + 'static) {
         let director = self.clone();
         self.stage.executor().node().spawn(Box::pin(async move {
             director.stage.sleep_ms(ms).await;
-            then(&director);
+            if director.stage.is_striking() {
+                then(&director);
+            }
         }));
     }
 

@@ -1,7 +1,7 @@
 //! `mundi-sim`: the simulator as a command.
 
 use clap::Parser;
-use mundi_sim::cli::{SimArgs, run};
+use mundi_sim::cli::{Format, SimArgs, run};
 use std::{
     io::{self, Write},
     process::ExitCode,
@@ -13,11 +13,13 @@ use std::{
 struct Command {
     #[command(flatten)]
     sim: SimArgs,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 fn main() -> ExitCode {
-    let Command { sim } = Command::parse();
-    match run(&sim, &mut io::stdout(), &mut io::stderr()) {
+    let Command { sim, format } = Command::parse();
+    match run(&sim, format, &mut io::stdout(), &mut io::stderr()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

@@ -202,6 +202,19 @@ impl Simulated {
         Ok(placed.seq)
     }
 
+    /// Gives a world's lease back behind its holder's back: what the holder commits after this is refused. Says whether
+    /// anyone held it.
+    pub fn revoke(&mut self, world: WorldId) -> Result<bool, RuntimeError> {
+        self.retry(move |plane| async move {
+            let ops = Ops::new(plane, Self::UNIVERSE, Calls::default());
+            let Some(lease) = ops.describe_world(world).await?.lease else { return Ok(false) };
+            match ops.release_lease(world, lease.epoch).await {
+                Err(error) if error.is_transient() => Err(error),
+                released => Ok(released.is_ok()), // someone else may have been faster
+            }
+        })
+    }
+
     /// Lets time pass.
     pub fn run_for(&mut self, duration: Duration) {
         self.stage.executor().run_for(duration);

@@ -128,11 +128,15 @@ impl Stage {
 
     /// Whether this run has the fault, and faults strike at this time.
     pub(crate) fn has(&self, fault: Fault) -> bool {
-        self.0.striking.load(Ordering::SeqCst) && self.0.faults.has(fault)
+        self.is_striking() && self.0.faults.has(fault)
     }
 
     pub(crate) fn set_striking(&self, striking: bool) {
         self.0.striking.store(striking, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_striking(&self) -> bool {
+        self.0.striking.load(Ordering::SeqCst)
     }
 
     /// Whether a fault strikes now, so often in a thousand.

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod crash_points;
-mod fight;
 mod kill;
 mod rig;
 mod stories;

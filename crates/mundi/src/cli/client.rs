@@ -157,6 +157,17 @@ impl Server {
         self.json(Method::POST, path, Some(body)).await
     }
 
+    /// The hash of a manifest or a program, which may be given by the name that it has here.
+    pub(crate) async fn hash_of(&self, given: &str, field: &str) -> Outcome<String> {
+        if given.starts_with("h_") {
+            return Ok(given.to_owned());
+        }
+        let named = self.get(&self.of("programs")).await?;
+        let found = named.as_array().into_iter().flatten().find(|named| named["name"] == given);
+        let hash = found.and_then(|named| named[field].as_str()).map(str::to_owned);
+        hash.ok_or_else(|| Failed::new(Code::ProgramUnknown, format!("`{given}` is neither a hash nor a name here")))
+    }
+
     /// A list as far as it was asked for. `filters` are parameters of the address.
     pub(crate) async fn pages(
         &self,

@@ -1,6 +1,6 @@
 //! `mundi completions`: what a shell needs to complete commands.
 
-use super::{Cli, exit::Outcome};
+use super::{Cli, exit::Outcome, output::print};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
@@ -11,7 +11,8 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self) -> Outcome {
-        clap_complete::generate(self.shell, &mut Cli::command(), "mundi", &mut std::io::stdout());
-        Ok(())
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "mundi", &mut script);
+        print(&String::from_utf8_lossy(&script))
     }
 }

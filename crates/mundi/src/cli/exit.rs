@@ -93,7 +93,10 @@ impl Failed {
             Code::UniverseNotFound => "`mundi universe list` shows the universes".into(),
             Code::ProgramUnknown => "`mundi manifest list` shows the programs that have a name here".into(),
             Code::TokenMissing => "give one with --token or MUNDI_TOKEN; `mundi token create` makes one".into(),
-            Code::WorldExists => "`mundi world import FILE --as NAME` brings it in under another name".into(),
+            Code::WorldExists => "choose another name; `mundi world import FILE --as NAME` takes one, too".into(),
+            Code::CallTimeout => {
+                "`mundi world reply WORLD CALL` waits on for the reply; the call is named above".into()
+            }
             Code::FolderInUse => "stop the process that has it open, or give another folder with --data".into(),
             code => format!("docs/errors/{code}.md says more"),
         })

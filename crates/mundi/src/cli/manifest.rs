@@ -27,7 +27,9 @@ pub(super) enum ManifestCommand {
     Show {
         #[command(flatten)]
         server: Server,
-        hash: String,
+        /// Its hash, or the name of its program.
+        #[arg(value_name = "HASH|NAME")]
+        manifest: String,
     },
 }
 
@@ -46,7 +48,8 @@ impl ManifestCommand {
                 let manifest: Value = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
                 out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
             }
-            Self::Show { server, hash } => {
+            Self::Show { server, manifest } => {
+                let hash = server.hash_of(&manifest, "manifest").await?;
                 print(&format!("{:#}", server.get(&server.of(&format!("manifests/{hash}"))).await?))
             }
         }

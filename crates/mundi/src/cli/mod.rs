@@ -164,7 +164,7 @@ impl Command {
                 };
                 args.run(&again).map_err(|error| Failed::plain(error.to_string()))
             }),
-            Self::Sim(args) => tokio::task::block_in_place(|| sim(&args)),
+            Self::Sim(args) => tokio::task::block_in_place(|| sim(&args, out)),
             Self::Blob(command) => command.run(out).await,
             Self::Completions(completions) => completions.run(),
             Self::Config(ConfigCommand::Show(args)) => {
@@ -189,8 +189,9 @@ impl Command {
     }
 }
 
-fn sim(args: &mundi_sim::cli::SimArgs) -> Outcome {
-    match mundi_sim::cli::run(args, &mut std::io::stdout(), &mut std::io::stderr())? {
+fn sim(args: &mundi_sim::cli::SimArgs, out: Out) -> Outcome {
+    let format = if out.is_json() { mundi_sim::cli::Format::Json } else { mundi_sim::cli::Format::Text };
+    match mundi_sim::cli::run(args, format, &mut std::io::stdout(), &mut std::io::stderr())? {
         true => Ok(()),
         false => Err(Failed::unproven("a promise was broken")),
     }

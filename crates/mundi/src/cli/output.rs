@@ -53,8 +53,8 @@ impl Out {
         if self.is_json() {
             return print(&format!("{object:#}"));
         }
-        let fields = object.as_object().into_iter().flatten();
-        let fields: Vec<(String, String)> = fields.map(|(name, value)| (name.clone(), text(name, value))).collect();
+        let mut fields = Vec::new();
+        flatten("", object, &mut fields);
         let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let line = |(name, value): &(String, String)| format!("{}  {value}", self.dim(&format!("{name:<width$}")));
         print(&fields.iter().map(line).collect::<Vec<_>>().join("\n"))
@@ -80,12 +80,20 @@ impl Out {
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
         let mut lines = vec![self.bold(&line(&heads))];
-        lines.extend(cells.iter().map(|row| line(row)));
+        lines.extend(cells.iter().map(|row| self.tinted(row, &line(row))));
         print(&lines.join("\n"))?;
         if !next.is_null() {
             eprintln!("{}", self.dim(&format!("more: --after {}, or a larger --limit", text("", next))));
         }
         Ok(())
+    }
+
+    /// What is wrong stands out.
+    fn tinted(self, row: &[String], line: &str) -> String {
+        match row.iter().find(|cell| ["WRONG", "NOT PROVEN"].contains(&&***cell)) {
+            Some(bad) => line.replacen(bad.as_str(), &self.red(bad), 1),
+            None => line.to_owned(),
+        }
     }
 
     /// A value that a program gave: JSON in either form.
@@ -102,10 +110,23 @@ pub(crate) fn print(text: &str) -> Outcome {
     }
 }
 
+/// The fields of an object with those of the objects in it, as `outer.inner`.
+fn flatten(prefix: &str, object: &Value, fields: &mut Vec<(String, String)>) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        let full = format!("{prefix}{name}");
+        match value {
+            Value::Object(inner) if !inner.is_empty() => flatten(&format!("{full}."), value, fields),
+            value => fields.push((full.trim_end_matches("_ns").to_owned(), text(name, value))),
+        }
+    }
+}
+
 /// How a field looks in a table.
 fn text(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
+        // A moment that never was.
+        Value::Number(number) if name.ends_with("_ns") && number.as_u64() == Some(0) => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) if name.ends_with("_ns") => number.as_u64().map_or_else(|| number.to_string(), time),
         Value::Array(items) => items.iter().map(|item| text("", item)).collect::<Vec<_>>().join(","),

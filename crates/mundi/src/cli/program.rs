@@ -43,7 +43,9 @@ pub(super) enum ProgramCommand {
     Describe {
         #[command(flatten)]
         server: Server,
-        hash: String,
+        /// Its hash, or its name.
+        #[arg(value_name = "HASH|NAME")]
+        program: String,
     },
 }
 
@@ -82,7 +84,8 @@ impl ProgramCommand {
                 let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
                 server.list_all(out, &server.of("programs"), &columns).await
             }
-            Self::Describe { server, hash } => {
+            Self::Describe { server, program } => {
+                let hash = server.hash_of(&program, "program").await?;
                 print(&format!("{:#}", server.get(&server.of(&format!("programs/{hash}"))).await?))
             }
         }

@@ -60,6 +60,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
         1_024..1_048_576 => format!("{} KiB", bytes / 1_024),
-        _ => format!("{}.{} MiB", bytes / 1_048_576, bytes % 1_048_576 * 10 / 1_048_576),
+        1_048_576..1_073_741_824 => format!("{}.{} MiB", bytes / 1_048_576, bytes % 1_048_576 * 10 / 1_048_576),
+        _ => format!("{}.{} GiB", bytes / 1_073_741_824, bytes % 1_073_741_824 * 10 / 1_073_741_824),
     }
 }

@@ -103,15 +103,27 @@ async fn a_web_page_cannot_drive_a_server_without_tokens() {
 }
 
 #[test]
-fn the_first_token_is_made_on_the_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mundi"));
-    let made = command.args(["token", "create", "--can", "read,admin", "--data"]).arg(&data).output().unwrap();
-    let token = String::from_utf8(made.stdout).unwrap();
-    assert!(made.status.success() && token.starts_with("mundi_"), "{}", String::from_utf8_lossy(&made.stderr));
-    let server = Server::start_with(folder.path(), &[("MUNDI_API__TOKENS_REQUIRED", "true")]);
-    let mut list = std::process::Command::new(env!("CARGO_BIN_EXE_mundi"));
-    let list = list.args(["world", "list", "--url", &server.url, "--token", token.trim()]).output().unwrap();
-    assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
+fn the_first_token_is_made_on_a_folder_or_on_what_a_configuration_names() {
+    for by_config in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, config) = (folder.path().join("data"), folder.path().join("mundi.toml"));
+        std::fs::write(
+            &config,
+            format!("[engine]\nurl = \"file://{0}/engine\"\n[data]\nfolder = \"{0}\"", data.display()),
+        )
+        .unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mundi"));
+        command.args(["token", "create", "--can", "read,admin"]);
+        match by_config {
+            true => command.arg("--config").arg(&config),
+            false => command.arg("--data").arg(&data),
+        };
+        let made = command.output().unwrap();
+        let token = String::from_utf8(made.stdout).unwrap();
+        assert!(made.status.success() && token.starts_with("mundi_"), "{}", String::from_utf8_lossy(&made.stderr));
+        let server = Server::start_with(folder.path(), &[("MUNDI_API__TOKENS_REQUIRED", "true")]);
+        let mut list = std::process::Command::new(env!("CARGO_BIN_EXE_mundi"));
+        let list = list.args(["world", "list", "--url", &server.url, "--token", token.trim()]).output().unwrap();
+        assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     process::Server,
-    program::{at, is_as_in, run},
+    program::{at, is_as_in, mundi, run},
 };
 
 const NOUNS: [&str; 11] =
@@ -22,6 +22,31 @@ fn the_help_is_as_in_the_files() {
 fn every_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(run(&["completions", shell]).ok().contains("dead-letter"), "{shell}");
+    }
+}
+
+#[test]
+fn a_seed_of_the_simulator_is_told_as_one_document_and_the_same_twice() {
+    let seed = || run(&["sim", "--seed", "3", "--format", "json"]).ok();
+    let told = seed();
+    let document: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(document["trace_hash"].is_string() && document["failure"].is_null(), "{told}");
+    assert_eq!(seed(), told);
+    assert!(run(&["sim", "--seed", "3"]).ok().contains("every promise was kept"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let piped = |arguments: &str| {
+        let line = format!(
+            "{} {arguments} 2>&1 | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}",
+            mundi().get_program().display()
+        );
+        let done = std::process::Command::new("bash").args(["-c", &line]).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    for arguments in ["completions zsh", "config show", "help world"] {
+        assert!(["0\n", "141\n"].contains(&&*piped(arguments)), "{arguments}");
     }
 }
 
@@ -52,6 +77,9 @@ async fn tables_and_documents_are_as_in_the_files() {
     both("world-replay", &["world", "replay", "alice", "--program", "counter"]);
     both("universe-list", &["universe", "list"]);
     both("manifest-list", &["manifest", "list"]);
+    both("world-describe", &["world", "describe", "alice"]);
+    both("manifest-show", &["manifest", "show", "counter"]);
+    both("program-describe", &["program", "describe", "counter"]);
     both("timer-list", &["timer", "list"]);
     both("effect-list", &["effect", "list"]);
     both("dead-letter-list", &["dead-letter", "list", "--queue", "effects"]);
@@ -73,6 +101,15 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     ask(&["world", "create", "a b"]).failed(3, "NAME_INVALID");
     ask(&["world", "call", "alice", "nope"]).failed(3, "EVENT_INVALID");
     ask(&["world", "describe", "nobody"]).failed(4, "`mundi world list`");
+    ask(&["world", "describe", "nobody"]).failed(4, "there is no world `nobody`");
+    ask(&["world", "describe", "a/b"]).failed(3, "NAME_INVALID");
+    ask(&["program", "describe", "nope"]).failed(4, "`nope` is neither a hash nor a name");
+    ask(&["world", "pause", "alice"]).ok();
+    let late = ask(&["world", "call", "alice", "add", "1", "--timeout", "100ms"]);
+    assert!(late.code == 6 && late.err.contains("`mundi world reply WORLD CALL`"), "{}", late.err);
+    let call = late.err.split_whitespace().find(|word| word.starts_with("s_")).unwrap().to_owned();
+    ask(&["world", "resume", "alice"]).ok();
+    assert_eq!(ask(&["world", "reply", "alice", &call]).ok(), "6\n");
     ask(&["world", "create", "--program", "nope"]).failed(4, "`mundi manifest list`");
     ask(&["world", "create", "alice", "--program", "kv"]).failed(5, "WORLD_EXISTS");
     at("http://127.0.0.1:1", &["world", "list"]).failed(6, "`mundi dev` starts one");

@@ -295,7 +295,7 @@ mod tests {
         let engine = Memory::new();
         let put = async |key: &[u8]| {
             let mut tx = engine.begin().await?;
-            tx.put(key, b"")?;
+            tx.put(key, bytes::Bytes::new())?;
             tx.commit().await.map(drop).map_err(|_| mundi_engine::EngineError::Closed)
         };
         assert!(put(&[0xff; UniverseId::LEN]).await.is_err(), "or there would be nothing to keep clear of");

@@ -52,7 +52,10 @@ impl Exported {
                 return Err(format!("{name}={other} is not spoken here: expected http/protobuf or http/json"));
             }
         }
-        let sampler = sampler(variable("OTEL_TRACES_SAMPLER"), variable("OTEL_TRACES_SAMPLER_ARG"))?;
+        let sampler = {
+            let (name, argument) = (variable("OTEL_TRACES_SAMPLER"), variable("OTEL_TRACES_SAMPLER_ARG"));
+            sampler(name.as_deref(), argument.as_deref())?
+        };
         let mut resource = Resource::builder();
         if variable("OTEL_SERVICE_NAME").is_none()
             && !variable("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name="))
@@ -93,14 +96,14 @@ impl Exported {
 }
 
 /// By the names of the specification.
-fn sampler(name: Option<String>, argument: Option<String>) -> Result<Sampler, String> {
-    let ratio = || match argument.as_deref().map(str::parse::<f64>) {
+fn sampler(name: Option<&str>, argument: Option<&str>) -> Result<Sampler, String> {
+    let ratio = || match argument.map(str::parse::<f64>) {
         None => Ok(1.0),
         Some(Ok(ratio)) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
         Some(_) => Err("OTEL_TRACES_SAMPLER_ARG is no number from 0 to 1".to_owned()),
     };
     let parent_based = |root| Sampler::ParentBased(Box::new(root));
-    match name.as_deref().unwrap_or("parentbased_always_on") {
+    match name.unwrap_or("parentbased_always_on") {
         "always_on" => Ok(Sampler::AlwaysOn),
         "always_off" => Ok(Sampler::AlwaysOff),
         "traceidratio" => Ok(Sampler::TraceIdRatioBased(ratio()?)),
@@ -221,14 +224,12 @@ mod tests {
             let refused = exported(&[endpoint, (name, value)]).err().unwrap();
             assert!(refused.contains(name) && refused.contains(value), "{refused}");
         }
-        assert!(sampler(Some("traceidratio".into()), Some("7".into())).is_err());
+        assert!(sampler(Some("traceidratio"), Some("7")).is_err());
     }
 
     #[test]
     fn a_trace_that_begins_here_is_recorded_as_the_sampler_says() {
-        let says = |name: &str, argument: Option<&str>| {
-            root_sampler(sampler(Some(name.to_owned()), argument.map(str::to_owned)).unwrap())([7; 16])
-        };
+        let says = |name: &str, argument: Option<&str>| root_sampler(sampler(Some(name), argument).unwrap())([7; 16]);
         assert!(says("always_on", None) && says("parentbased_always_on", None) && says("traceidratio", None));
         assert!(!says("always_off", None) && !says("parentbased_traceidratio", Some("0")));
     }

@@ -1,7 +1,11 @@
 //! What goes into a world, and what it answers.
 
 use super::{
-    super::{client::value, exit::Outcome, output::Out},
+    super::{
+        client::{escape, value},
+        exit::Outcome,
+        output::Out,
+    },
     World,
 };
 use clap::Args;
@@ -21,8 +25,9 @@ pub(crate) struct Send {
 impl Send {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, event, value: given, delay } = self;
-        let delay = delay.map_or_else(String::new, |delay| format!("?delay={delay}"));
-        out.object(&of.post(&format!("/send/{event}{delay}"), &value(given)).await?)
+        let delay = delay.map_or_else(String::new, |delay| format!("?delay={}", escape(&delay)));
+        let sent = of.post(&format!("/send/{}{delay}", escape(&event)), &value(given)).await?;
+        if sent["seq"].is_null() { out.object(&sent) } else { out.made(&sent, "seq") }
     }
 }
 
@@ -40,7 +45,24 @@ pub(crate) struct Call {
 impl Call {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, event, value: given, timeout } = self;
-        out.value(&of.post(&format!("/call/{event}?timeout={timeout}"), &value(given)).await?)
+        out.value(&of.post(&format!("/call/{}?timeout={}", escape(&event), escape(&timeout)), &value(given)).await?)
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Reply {
+    #[command(flatten)]
+    of: World,
+    /// The call's place, which the error of a call that took too long names: `s_…`.
+    call: String,
+    #[arg(long, default_value = "30s")]
+    timeout: String,
+}
+
+impl Reply {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let Self { of, call, timeout } = self;
+        out.value(&of.get(&format!("/calls/{}?timeout={}", escape(&call), escape(&timeout))).await?)
     }
 }
 
@@ -60,6 +82,6 @@ impl Query {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, query, params, at } = self;
         let at = at.map_or_else(String::new, |at| format!("?at={at}"));
-        out.value(&of.post(&format!("/query/{query}{at}"), &value(params)).await?)
+        out.value(&of.post(&format!("/query/{}{at}", escape(&query)), &value(params)).await?)
     }
 }

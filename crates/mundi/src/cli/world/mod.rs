@@ -9,11 +9,12 @@ mod verify;
 pub(super) use verify::{offline, online, open_quietly};
 
 use super::{
-    client::{Paging, Server},
-    exit::Outcome,
+    client::{Paging, Server, escape},
+    exit::{Failed, Outcome},
     output::Out,
 };
 use clap::{Args, Subcommand};
+use mundi_model::{Code, WorldId};
 use serde_json::Value;
 
 /// A world on a server.
@@ -27,15 +28,24 @@ pub(crate) struct World {
 
 impl World {
     fn path(&self, rest: &str) -> String {
-        self.server.of(&format!("worlds/{}{rest}", self.world))
+        self.server.of(&format!("worlds/{}{rest}", escape(&self.world)))
     }
 
     async fn get(&self, rest: &str) -> Outcome<Value> {
-        self.server.get(&self.path(rest)).await
+        self.server.get(&self.path(rest)).await.map_err(|failed| self.told(failed))
     }
 
     async fn post(&self, rest: &str, body: &Value) -> Outcome<Value> {
-        self.server.post(&self.path(rest), body).await
+        self.server.post(&self.path(rest), body).await.map_err(|failed| self.told(failed))
+    }
+
+    /// Who gave a name does not know the id that the server speaks of.
+    fn told(&self, failed: Failed) -> Failed {
+        if failed.code != Some(Code::WorldNotFound) || self.world.parse::<WorldId>().is_ok() {
+            return failed;
+        }
+        let detail = format!("there is no world `{}` in the universe `{}`", self.world, self.server.universe());
+        Failed::new(Code::WorldNotFound, detail)
     }
 }
 
@@ -73,6 +83,8 @@ pub(super) enum WorldCommand {
     Query(events::Query),
     /// Rehearses an upgrade: runs the recorded history under another program, and names the first divergence.
     Replay(verify::Replay),
+    /// Waits for the reply to a call that was made before, and prints it.
+    Reply(events::Reply),
     /// The world goes on.
     Resume(World),
     /// Sends an event: durable when this returns.
@@ -106,6 +118,7 @@ impl WorldCommand {
             Self::Pause(of) => life::done(&of, "/pause").await,
             Self::Query(query) => query.run(out).await,
             Self::Replay(replay) => replay.run(out).await,
+            Self::Reply(reply) => reply.run(out).await,
             Self::Resume(of) => life::done(&of, "/resume").await,
             Self::Send(send) => send.run(out).await,
             Self::Snapshot(of) => out.object(&of.post("/snapshots", &Value::Null).await?),

@@ -197,7 +197,7 @@ impl Replay {
         } else if let Some(report) = reports.first() {
             out.object(report)?;
         }
-        eprintln!("{} worlds rehearsed, {diverges} diverge", reports.len());
+        eprintln!("worlds rehearsed: {}, of which diverge: {diverges}", reports.len());
         match reports.iter().find_map(|report| report["divergence"]["height"].as_u64()) {
             Some(height) => {
                 Err(Failed::differs(format!("{diverges} of {} diverge, first at height {height}", reports.len())))
