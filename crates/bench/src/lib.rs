@@ -125,9 +125,12 @@ struct Counted {
     count: Option<usize>,
 }
 
+/// How figures are printed. Public because `mundi` has the same option for all its commands, and the two are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub enum Format {
+    /// For people.
     Table,
+    /// For programs: one document, whose fields are stable.
     Json,
 }
 

@@ -1,17 +1,11 @@
 //! What commands print: data on stdout, as tables for people or as JSON for programs.
 
 use super::exit::Outcome;
-use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    Table,
-    /// For programs: one document, whose fields are stable.
-    Json,
-}
+/// The benches have the same option; were it of another type, the two would meet at run time.
+pub(crate) use mundi_bench::Format;
 
 /// How to print.
 #[derive(Debug, Clone, Copy)]

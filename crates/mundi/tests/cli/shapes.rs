@@ -137,3 +137,12 @@ async fn a_token_that_is_missing_or_too_weak_has_an_exit_code_of_its_own() {
     at(&server.url, &["world", "list", "--token", token.trim()]).ok();
     at(&server.url, &["world", "create", "x", "--token", token.trim()]).failed(8, "TOKEN_DENIED");
 }
+
+/// Both have `--format`: once they were of two types, and every bench panicked.
+#[test]
+fn benches_take_the_option_that_all_commands_have() {
+    for format in ["table", "json"] {
+        let nothing = ["bench", "fleet", "--database", "postgres://nowhere", "--runs", "0", "--format", format];
+        run(&nothing).ok();
+    }
+}

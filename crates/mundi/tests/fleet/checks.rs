@@ -74,9 +74,15 @@ impl Witness {
         self.deaths.push((now_ns(), held));
     }
 
+    /// Also while the database is away, or the machine too busy to answer in time.
     async fn held_by(&self, worker: &Member) -> Vec<WorldId> {
-        let held = self.universe.ops().list_leases(WorkerId::new(worker.worker), None, 1_000).await.unwrap();
-        held.items.into_iter().map(|(world, _)| world).collect()
+        loop {
+            match self.universe.ops().list_leases(WorkerId::new(worker.worker), None, 1_000).await {
+                Ok(held) => return held.items.into_iter().map(|(world, _)| world).collect(),
+                Err(error) => eprintln!("the witness looks again: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Waits until all is taken in, then holds the journals against what clients were told.
