@@ -11,18 +11,9 @@ const PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld-16"]
 
 /// All three languages.
 pub(crate) fn all() -> bool {
-    of("rust,ts,python")
-}
-
-/// What must pass before a change lands: Rust, and the other toolchain that is installed fastest.
-pub(crate) fn some() -> bool {
-    of("rust,python")
-}
-
-fn of(languages: &str) -> bool {
     // Where `mundi program build` keeps them, too: the standard library for guests is built once.
     let cache = services::cache().display().to_string();
-    let environment = [("MUNDI_GUESTS", languages), ("MUNDI_GUESTS_CACHE", &*cache)];
+    let environment = [("MUNDI_GUESTS", "rust,ts,python"), ("MUNDI_GUESTS_CACHE", &*cache)];
     // With the features of the whole workspace: else the engine for components would be compiled a second time.
     let tests = ["test", "--workspace", "--test", "guests", "--", "--ignored", "--nocapture", "--test-threads", "1"];
     rust() && run("cargo", &tests, &environment)
