@@ -62,6 +62,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let lease_ttl_ns = u64::try_from(node.config().lease_ttl.as_nanos()).unwrap_or(u64::MAX);
         let config = WorkerConfig {
             lanes: node.config().lanes,
+            snapshots: node.config().snapshots,
             lease_ttl_ns,
             renew_every_ns: lease_ttl_ns / 4,
             ..WorkerConfig::new(universe, node.worker())
