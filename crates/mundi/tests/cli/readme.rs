@@ -32,8 +32,8 @@ fn typed(commands: &str) -> Done {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // A server that a command leaves behind when the script fails is not left behind by the test.
     let script = format!("set -ex\ntrap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{commands}");
-    let mut bash = Command::new("bash");
-    bash.arg("-c").arg(&script).current_dir(folder.path()).env("PATH", path);
+    let mut bash = Command::new("timeout");
+    bash.args(["120", "bash", "-c"]).arg(&script).current_dir(folder.path()).env("PATH", path);
     bash.env("MUNDI_API__BIND", &address).env("MUNDI_URL", format!("http://{address}"));
     bash.output().unwrap().into()
 }
