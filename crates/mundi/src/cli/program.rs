@@ -4,7 +4,7 @@ use super::{
     client::Server,
     exit::{Failed, Outcome},
     output::{Out, print},
-    progress::Progress,
+    progress::{Progress, bytes},
     upload::body_of,
 };
 use clap::{Args, Subcommand};
@@ -78,7 +78,7 @@ impl ProgramCommand {
                 eprintln!("next: cd {} && mundi program build", name.display());
                 Ok(())
             }
-            Self::Build(build) => build.run(out),
+            Self::Build(build) => build.run(out).await,
             Self::Upload(upload) => upload.run(out).await,
             Self::List { server } => {
                 let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
@@ -93,10 +93,11 @@ impl ProgramCommand {
 }
 
 impl Build {
-    fn run(self, out: Out) -> Outcome {
+    async fn run(self, out: Out) -> Outcome {
         let builder = Builder { install: self.install, ..Builder::default() };
-        let built =
-            tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(|error| Failed::coded(&error))?;
+        let work = tokio::task::spawn_blocking(move || builder.build(&self.folder));
+        let built = Progress::default().during(out, "building", |_| String::new(), work).await?;
+        let built = built.map_err(|error| Failed::coded(&error))?;
         if out.is_json() {
             return print(&format!("{:#}", described(&built)));
         }
@@ -126,22 +127,27 @@ impl Upload {
         let file = if file.is_dir() { file.join("program.wasm") } else { file };
         let hash = hash_of(&file)?;
         let at = server.of(&format!("programs/{hash}"));
-        server.upload(Method::PUT, &at, body_of(&file, &Progress::default())?).await?;
-        let manifest = loop {
-            let state = server.get(&at).await?;
-            match state["state"].as_str() {
-                Some("ready") => break state["manifest"].clone(),
-                Some("refused") => {
-                    return Err(Failed::new(Code::ProgramRefused, state["why"].as_str().unwrap_or_default()));
-                }
-                Some("stored") => {
-                    return Err(Failed::new(Code::ProgramRefused, "the server stored it, and runs no components"));
-                }
-                other => eprintln!("{}", out.dim(&format!("{}...", other.unwrap_or("waiting")))),
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        };
+        let (body, progress) = body_of(&file)?;
+        progress.during(out, "uploading", bytes, server.upload(Method::PUT, &at, body)).await?;
+        let manifest = Progress::default().during(out, "compiling", |_| String::new(), compiled(&server, &at)).await?;
         out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
+    }
+}
+
+/// The manifest of a component, once the server is ready to run it.
+async fn compiled(server: &Server, at: &str) -> Outcome<Value> {
+    loop {
+        let state = server.get(at).await?;
+        match state["state"].as_str() {
+            Some("ready") => return Ok(state["manifest"].clone()),
+            Some("refused") => {
+                return Err(Failed::new(Code::ProgramRefused, state["why"].as_str().unwrap_or_default()));
+            }
+            Some("stored") => {
+                return Err(Failed::new(Code::ProgramRefused, "the server stored it, and runs no components"));
+            }
+            _ => tokio::time::sleep(LOOK_EVERY).await,
+        }
     }
 }
 
