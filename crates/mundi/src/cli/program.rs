@@ -4,7 +4,7 @@ use super::{
     client::Server,
     exit::{Failed, Outcome},
     output::{Out, print},
-    progress::Progress,
+    progress::{Progress, bytes},
     upload::body_of,
 };
 use clap::{Args, Subcommand};
@@ -75,7 +75,8 @@ impl ProgramCommand {
                 let language: Language = lang.parse().map_err(|error| Failed::coded(&error))?;
                 let project = scaffold(&name, language).map_err(|error| Failed::coded(&error))?;
                 print(&format!("{}", project.folder.display()))?;
-                eprintln!("next: cd {} && mundi program build", name.display());
+                let test = test_of(language);
+                eprintln!("next: cd {} && {test} && mundi program build && mundi program upload", name.display());
                 Ok(())
             }
             Self::Build(build) => build.run(out),
@@ -92,9 +93,19 @@ impl ProgramCommand {
     }
 }
 
+/// The command that runs a new project's test.
+fn test_of(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "cargo test",
+        Language::TypeScript => "npm install && npm test",
+        Language::Python => "PYTHONPATH=mundi-sdk python3 -m unittest",
+    }
+}
+
 impl Build {
     fn run(self, out: Out) -> Outcome {
-        let builder = Builder { install: self.install, ..Builder::default() };
+        let tell = |what: &str| eprintln!("{what} ...");
+        let builder = Builder { install: self.install, tell, ..Builder::default() };
         let built =
             tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(|error| Failed::coded(&error))?;
         if out.is_json() {
@@ -124,31 +135,47 @@ impl Upload {
     async fn run(self, out: Out) -> Outcome {
         let Self { server, file } = self;
         let file = if file.is_dir() { file.join("program.wasm") } else { file };
-        let hash = hash_of(&file)?;
+        let (hash, len) = look_at(&file)?;
         let at = server.of(&format!("programs/{hash}"));
-        server.upload(Method::PUT, &at, body_of(&file, &Progress::default())?).await?;
-        let manifest = loop {
-            let state = server.get(&at).await?;
-            match state["state"].as_str() {
-                Some("ready") => break state["manifest"].clone(),
-                Some("refused") => {
-                    return Err(Failed::new(Code::ProgramRefused, state["why"].as_str().unwrap_or_default()));
-                }
-                Some("stored") => {
-                    return Err(Failed::new(Code::ProgramRefused, "the server stored it, and runs no components"));
-                }
-                other => eprintln!("{}", out.dim(&format!("{}...", other.unwrap_or("waiting")))),
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        };
-        out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
+        let (sent, ahead) = (Progress::default(), Progress::default());
+        let sending = server.upload(Method::PUT, &at, body_of(&file, &sent)?);
+        sent.during(out, "uploading", |sent| format!("{} of {}", bytes(sent), bytes(len)), sending).await?;
+        let what = format!("the server compiles {}, once", bytes(len));
+        let behind = |ahead: u64| if ahead == 0 { String::new() } else { format!("after {ahead} others") };
+        let manifest = ahead.during(out, &what, behind, offered(&server, &at, &ahead)).await?;
+        let stored = server.post(&server.of("manifests"), &manifest).await?;
+        out.made(&stored, "hash")?;
+        if let Some(hash) = stored["hash"].as_str() {
+            eprintln!("{}", out.dim(&format!("next: mundi world create NAME --manifest {hash}")));
+        }
+        Ok(())
     }
 }
 
-fn hash_of(file: &Path) -> Outcome<Hash> {
+/// The manifest that the program offers, once it is compiled.
+async fn offered(server: &Server, at: &str, ahead: &Progress) -> Outcome<Value> {
+    loop {
+        let state = server.get(at).await?;
+        match state["state"].as_str() {
+            Some("ready") => return Ok(state["manifest"].clone()),
+            Some("refused") => {
+                return Err(Failed::new(Code::ProgramRefused, state["why"].as_str().unwrap_or_default()));
+            }
+            Some("stored") => {
+                return Err(Failed::new(Code::ProgramRefused, "the server stored it, and runs no components"));
+            }
+            _ => ahead.set(state["ahead"].as_u64().unwrap_or(0)),
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What a file is, by its hash, and how many bytes it has.
+fn look_at(file: &Path) -> Outcome<(Hash, u64)> {
     let missing = |error| {
         let hint = "build it first: `mundi program build`";
         Failed::new(Code::ProgramRefused, format!("{}: {error}; {hint}", file.display()))
     };
-    Ok(Hash::of(&std::fs::read(file).map_err(missing)?))
+    let code = std::fs::read(file).map_err(missing)?;
+    Ok((Hash::of(&code), code.len() as u64))
 }

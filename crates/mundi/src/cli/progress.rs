@@ -22,6 +22,11 @@ impl Progress {
         self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
+    /// What remains, where that is what is counted.
+    pub(crate) fn set(&self, amount: u64) {
+        self.0.store(amount, Ordering::Relaxed);
+    }
+
     /// Waits for something, and tells meanwhile that it is under way. `show` makes words of the count.
     pub(crate) async fn during<T>(
         &self,

@@ -1,16 +1,13 @@
 //! One program in three languages: the same journal leads to the same cells, intents, timers and replies, byte for byte,
 //! also when the world is taken apart and restored at every height.
 
-use crate::{
-    builder, languages, repository,
-    rig::{Rig, components_with},
-};
+use crate::{builder, components, languages, repository, rig::Rig, tell};
 use mundi_kernel::{World, intents::OpenIntent, turn::TurnOutput};
 use mundi_model::{
     Value, cbor,
     record::{Input, Payload, Receipt, ReceiptStatus, Reply, ReplyOutcome},
 };
-use mundi_wasm::{Components, ComponentsConfig, build::Language};
+use mundi_wasm::{Components, build::Language};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -31,9 +28,10 @@ impl Guest {
             Language::TypeScript => "typescript",
             Language::Python => "python",
         };
+        tell(&format!("the order saga in {language}"));
         let built = builder().build(&repository().join("examples/order-saga").join(folder));
         let built = built.unwrap_or_else(|error| panic!("{language}: {error}"));
-        println!("{language}: {} bytes, {}", built.component.len(), built.hash);
+        tell(&format!("{language}: {} bytes, {}", built.component.len(), built.hash));
         let rig = || Rig::with(components, &built.component, |_| {}).unwrap();
         Self { language, rig: rig(), restored: rig() }
     }
@@ -137,12 +135,14 @@ impl Director {
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn the_order_saga_is_the_same_in_every_language() {
-    let cache = Some(builder().cache.join("compiled"));
-    let components = components_with(ComponentsConfig { cache, ..ComponentsConfig::default() });
+    let components = components();
     let mut guests: Vec<_> = languages().into_iter().map(|language| Guest::build(&components, language)).collect();
     let mut director = Director(0x0dd0_51de);
     let (mut states, mut failures) = (std::collections::BTreeSet::new(), 0);
     for step in 0..STEPS {
+        if step % 50 == 0 {
+            tell(&format!("step {step} of {STEPS}"));
+        }
         let input = director.next(&guests[0].rig.world);
         let outputs: Vec<_> = guests.iter_mut().map(|guest| guest.take(&input)).collect();
         failures += usize::from(crate::rig::failure(&outputs[0]).is_some());
