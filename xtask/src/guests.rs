@@ -1,7 +1,7 @@
 //! Programs in Rust, TypeScript and Python, built by the compilers that people use and run by the real host.
 //!
 //! What comes from package registries is got by the builder itself (componentize-py, componentize-js); a Rust compiler for
-//! wasm32 is got here.
+//! wasm32 is got here. All of it stays in the user's cache folder: only the first run pays.
 
 use crate::{run, services};
 use std::{fs, path::Path, process::Command};
@@ -11,12 +11,34 @@ const PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld-16"]
 
 /// All three languages.
 pub(crate) fn all() -> bool {
-    // Where `mundi program build` keeps them, too: the standard library for guests is built once.
+    let missing: Vec<_> = ["node", "npm", "python3"].into_iter().filter(|tool| !on_path(tool)).collect();
+    if !missing.is_empty() {
+        eprintln!("{} not on the path: {NEEDS}", missing.join(", "));
+        return false;
+    }
+    rust() && tests("rust,ts,python")
+}
+
+/// Rust and one other: TypeScript, which is built sooner, or Python where there is no node.
+pub(crate) fn two() -> bool {
+    let others: [(&str, &[&str]); 2] = [("ts", &["node", "npm"]), ("python", &["python3"])];
+    let Some((other, _)) = others.iter().find(|(_, tools)| tools.iter().all(|tool| on_path(tool))) else {
+        eprintln!("neither node nor python3 is on the path: {NEEDS}");
+        return false;
+    };
+    rust() && tests(&format!("rust,{other}"))
+}
+
+const NEEDS: &str =
+    "programs in TypeScript are built with node 20 or later and npm, those in Python with python3 and its `venv`";
+
+fn tests(languages: &str) -> bool {
+    // Where `mundi program build` keeps them, too: compilers are got once, and so is what they made.
     let cache = services::cache().display().to_string();
-    let environment = [("MUNDI_GUESTS", "rust,ts,python"), ("MUNDI_GUESTS_CACHE", &*cache)];
+    let environment = [("MUNDI_GUESTS", languages), ("MUNDI_GUESTS_CACHE", &*cache)];
     // With the features of the whole workspace: else the engine for components would be compiled a second time.
     let tests = ["test", "--workspace", "--test", "guests", "--", "--ignored", "--nocapture", "--test-threads", "1"];
-    rust() && run("cargo", &tests, &environment)
+    run("cargo", &tests, &environment)
 }
 
 /// A compiler for the target: rustup's, or Debian's with the sources of the standard library.
@@ -24,7 +46,9 @@ fn rust() -> bool {
     if has_target() || has_debian() {
         return true;
     }
-    if run("rustup", &["target", "add", TARGET], &[]) {
+    // A machine that reaches only its package registries should hear so soon.
+    let patience = [("RUSTUP_MAX_RETRIES", "1"), ("RUSTUP_DOWNLOAD_TIMEOUT", "60")];
+    if on_path("rustup") && run("rustup", &["target", "add", TARGET], &patience) {
         return true;
     }
     if !services::can_install() {
@@ -32,9 +56,11 @@ fn rust() -> bool {
         eprintln!("apt-get install {}", PACKAGES.join(" "));
         return false;
     }
-    let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
-    let install = [&["install", "--quiet=2", "--yes", "--no-install-recommends"][..], &PACKAGES].concat();
-    run("apt-get", &["update", "--quiet=2"], &quiet) && run("apt-get", &install, &quiet)
+    services::apt(&PACKAGES)
+}
+
+fn on_path(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
 fn has_target() -> bool {

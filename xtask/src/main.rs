@@ -11,7 +11,11 @@ use std::process::{Command, ExitCode};
 type Entry = (&'static str, &'static str, fn() -> bool);
 
 const COMMANDS: &[Entry] = &[
-    ("test", "everything that must pass before a change lands: format, lints, docs, tests", test),
+    (
+        "test",
+        "everything that must pass before a change lands: format, lints, docs, tests, guests in two languages",
+        test,
+    ),
     ("lint", "format, lints and docs only", lint),
     ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
@@ -51,6 +55,7 @@ fn test() -> bool {
         && services::install()
         && unit_tests(&[])
         && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
+        && guests::two()
         && instructions::check()
         && licences()
 }

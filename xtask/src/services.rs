@@ -23,13 +23,13 @@ fn postgres() -> bool {
         eprintln!("or what your system calls it, and put its programs (`initdb`, `pg_ctl`) on the path");
         return false;
     }
-    apt("postgresql")
+    apt(&["postgresql"])
 }
 
-fn apt(package: &str) -> bool {
+pub(crate) fn apt(packages: &[&str]) -> bool {
     let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
     run("apt-get", &["update", "--quiet=2"], &quiet)
-        && run("apt-get", &["install", "--quiet=2", "--yes", "--no-install-recommends", package], &quiet)
+        && run("apt-get", &[&["install", "--quiet=2", "--yes", "--no-install-recommends"], packages].concat(), &quiet)
 }
 
 /// Counts instructions.
@@ -39,7 +39,7 @@ pub(crate) fn valgrind() -> bool {
         eprintln!("valgrind is not installed, and this is no Debian where root could install it");
         return false;
     }
-    found || apt("valgrind")
+    found || apt(&["valgrind"])
 }
 
 /// Whether this is a Debian, and we are root there.

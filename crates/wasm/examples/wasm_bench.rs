@@ -31,7 +31,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-const ROUNDS: usize = 5;
 /// Items of one turn: what a worker takes at a time.
 const TURN_ITEMS: u64 = 64;
 
@@ -136,14 +135,15 @@ fn main() {
     let option = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let languages = option("--lang").unwrap_or_else(|| "rust".to_owned());
     let count: u32 = option("--distinct").map_or(1_000, |count| count.parse().unwrap());
+    let rounds: u32 = option("--rounds").map_or(100, |rounds| rounds.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("compiled");
     for language in languages.split(',') {
         let language: Language = language.parse().unwrap();
         let code = build(folder.path(), language);
-        steps(language, &code);
+        steps(language, &code, rounds);
         starts(language, &code, &cache);
-        if language == Language::Rust {
+        if language == Language::Rust && count > 0 {
             many(&code, count, &cache);
         }
     }
@@ -156,16 +156,17 @@ fn build(folder: &Path, language: Language) -> Vec<u8> {
 }
 
 /// Native and component in turns, the best round of each.
-fn steps(language: Language, code: &[u8]) {
+fn steps(language: Language, code: &[u8], rounds: u32) {
     let components = Arc::new(Components::open(ComponentsConfig::default()).unwrap());
     let (mut native, mut component) = (Bench::native(), Bench::component(&components, code));
-    let turns = if language == Language::Rust { 200 } else { 5 };
-    let (mut best, queries) = ([Duration::MAX; 4], 500);
-    for _ in 0..ROUNDS {
-        let round = [native.steps(200), component.steps(turns), native.queries(queries), component.queries(queries)];
+    // Rounds of milliseconds: on a busy machine some of them are not interrupted.
+    let turns = if language == Language::Rust { 4 } else { 1 };
+    let (mut best, queries) = ([Duration::MAX; 4], 50);
+    for _ in 0..rounds {
+        let round = [native.steps(4), component.steps(turns), native.queries(queries), component.queries(queries)];
         best.iter_mut().zip(round).for_each(|(best, took)| *best = took.min(*best));
     }
-    let (native_us, component_us) = (per(best[0], 200 * TURN_ITEMS), per(best[1], turns * TURN_ITEMS));
+    let (native_us, component_us) = (per(best[0], 4 * TURN_ITEMS), per(best[1], turns * TURN_ITEMS));
     line(&format!("{language}: component"), code.len() as f64 / 1e3, "kB");
     line(&format!("{language}: native step"), native_us, "us");
     line(&format!("{language}: component step, fresh instance"), component_us, "us");

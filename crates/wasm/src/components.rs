@@ -264,19 +264,21 @@ impl State {
         })
     }
 
-    /// Forgets the oldest that nobody uses, once there are many.
+    /// Forgets the oldest that nobody uses, once there are many. Those in use do not count: a node with many components
+    /// would forget each new one before its world comes back for it.
     fn trim(&mut self) {
-        let mut ready = self.known.values().filter(|stage| matches!(stage, Stage::Ready(_))).count();
+        let is_spare = |stage: &&Stage| matches!(stage, Stage::Ready(made) if !made.is_used());
+        let mut spare = self.known.values().filter(is_spare).count();
         let mut kept = VecDeque::with_capacity(self.finished.len());
         for program in std::mem::take(&mut self.finished) {
-            let (drop, is_ready) = match self.known.get(&program) {
-                Some(Stage::Ready(made)) => (ready > limits::COMPONENTS_KEPT_MAX && !made.is_used(), true),
+            let (drop, is_spare) = match self.known.get(&program) {
+                Some(Stage::Ready(made)) => (spare > limits::COMPONENTS_KEPT_MAX && !made.is_used(), true),
                 Some(Stage::Refused(_)) => (self.known.len() > REMEMBERED_MAX, false),
                 _ => (false, false),
             };
             if drop {
                 self.known.remove(&program);
-                ready -= usize::from(is_ready);
+                spare -= usize::from(is_spare);
             } else {
                 kept.push_back(program);
             }
@@ -323,8 +325,10 @@ impl Workshop {
             Err(why) => Stage::Refused(why),
         };
         let mut state = self.state.lock();
-        state.known.insert(program, stage);
-        state.finished.push_back(program);
+        let before = state.known.insert(program, stage);
+        if !matches!(before, Some(Stage::Ready(_) | Stage::Refused(_))) {
+            state.finished.push_back(program);
+        }
         state.trim();
     }
 

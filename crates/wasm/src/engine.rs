@@ -6,7 +6,7 @@
 use mundi_model::limits;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 /// The name under which manifests pin what runs a component: the engine's version, the instructions that code is
 /// compiled to, and the revision of the settings in this file. Patches of an engine are not in it: they repair, and a
@@ -19,8 +19,9 @@ const INSTANCES_MAX: u32 = 64;
 /// Core instances and tables of one component. Interpreters are linked from some twenty libraries.
 const PARTS_MAX: u32 = 64;
 
-/// What stays in memory when an instance ends, instead of being given back page by page.
-const KEPT_RESIDENT_BYTES: usize = 128 << 10;
+/// What stays in memory when an instance ends, instead of being given back page by page: what a step of a compiled language
+/// writes, wherever in its memory, and most of what an interpreter does.
+const KEPT_RESIDENT_BYTES: usize = 2 << 20;
 
 /// How often the emergency stop looks.
 const TICK: Duration = Duration::from_millis(100);
@@ -132,6 +133,9 @@ fn pool() -> PoolingAllocationConfig {
         .max_core_instance_size(1 << 20)
         .max_memory_size(usize::try_from(limits::WASM_MEMORY_BYTES_MAX).unwrap_or(usize::MAX))
         .table_elements(usize::try_from(limits::WASM_TABLE_ELEMENTS_MAX).unwrap_or(usize::MAX))
+        // Only the pages that a step has written are made as they were, and none is given back and faulted in again: a
+        // system call where there would be one for each memory and a fault for each page.
+        .pagemap_scan(Enabled::Auto)
         .linear_memory_keep_resident(KEPT_RESIDENT_BYTES)
         .table_keep_resident(KEPT_RESIDENT_BYTES);
     pool

@@ -31,6 +31,9 @@
 //! assert_eq!(world.query("count", Value::Null).unwrap(), 5);
 //! ```
 
+// A program that brings its own allocator turns the feature off.
+#[cfg(any(all(target_arch = "wasm32", feature = "arena"), test))]
+mod arena;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 #[path = "component.rs"]

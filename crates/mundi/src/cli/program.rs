@@ -75,10 +75,11 @@ impl ProgramCommand {
                 let language: Language = lang.parse().map_err(|error| Failed::coded(&error))?;
                 let project = scaffold(&name, language).map_err(|error| Failed::coded(&error))?;
                 print(&format!("{}", project.folder.display()))?;
-                eprintln!("next: cd {} && mundi program build", name.display());
+                let test = test_of(language);
+                eprintln!("next: cd {} && {test} && mundi program build && mundi program upload", name.display());
                 Ok(())
             }
-            Self::Build(build) => build.run(out).await,
+            Self::Build(build) => build.run(out),
             Self::Upload(upload) => upload.run(out).await,
             Self::List { server } => {
                 let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
@@ -92,12 +93,21 @@ impl ProgramCommand {
     }
 }
 
+/// The command that runs a new project's test.
+fn test_of(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "cargo test",
+        Language::TypeScript => "npm install && npm test",
+        Language::Python => "PYTHONPATH=mundi-sdk python3 -m unittest",
+    }
+}
+
 impl Build {
-    async fn run(self, out: Out) -> Outcome {
-        let builder = Builder { install: self.install, ..Builder::default() };
-        let work = tokio::task::spawn_blocking(move || builder.build(&self.folder));
-        let built = Progress::default().during(out, "building", |_| String::new(), work).await?;
-        let built = built.map_err(|error| Failed::coded(&error))?;
+    fn run(self, out: Out) -> Outcome {
+        let tell = |what: &str| eprintln!("{what} ...");
+        let builder = Builder { install: self.install, tell, ..Builder::default() };
+        let built =
+            tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(|error| Failed::coded(&error))?;
         if out.is_json() {
             return print(&format!("{:#}", described(&built)));
         }
@@ -125,17 +135,25 @@ impl Upload {
     async fn run(self, out: Out) -> Outcome {
         let Self { server, file } = self;
         let file = if file.is_dir() { file.join("program.wasm") } else { file };
-        let hash = hash_of(&file)?;
+        let (hash, len) = look_at(&file)?;
         let at = server.of(&format!("programs/{hash}"));
-        let (body, progress) = body_of(&file)?;
-        progress.during(out, "uploading", bytes, server.upload(Method::PUT, &at, body)).await?;
-        let manifest = Progress::default().during(out, "compiling", |_| String::new(), compiled(&server, &at)).await?;
-        out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
+        let (body, sent) = body_of(&file)?;
+        sent.during(out, "uploading", bytes, server.upload(Method::PUT, &at, body)).await?;
+        let ahead = Progress::default();
+        let what = format!("the server compiles {}, once", bytes(len));
+        let behind = |ahead: u64| if ahead == 0 { String::new() } else { format!("after {ahead} others") };
+        let manifest = ahead.during(out, &what, behind, offered(&server, &at, &ahead)).await?;
+        let stored = server.post(&server.of("manifests"), &manifest).await?;
+        out.made(&stored, "hash")?;
+        if let Some(hash) = stored["hash"].as_str() {
+            eprintln!("{}", out.dim(&format!("next: mundi world create NAME --manifest {hash}")));
+        }
+        Ok(())
     }
 }
 
-/// The manifest of a component, once the server is ready to run it.
-async fn compiled(server: &Server, at: &str) -> Outcome<Value> {
+/// The manifest that the program offers, once it is compiled.
+async fn offered(server: &Server, at: &str, ahead: &Progress) -> Outcome<Value> {
     loop {
         let state = server.get(at).await?;
         match state["state"].as_str() {
@@ -146,15 +164,18 @@ async fn compiled(server: &Server, at: &str) -> Outcome<Value> {
             Some("stored") => {
                 return Err(Failed::new(Code::ProgramRefused, "the server stored it, and runs no components"));
             }
-            _ => tokio::time::sleep(LOOK_EVERY).await,
+            _ => ahead.set(state["ahead"].as_u64().unwrap_or(0)),
         }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-fn hash_of(file: &Path) -> Outcome<Hash> {
+/// What a file is, by its hash, and how many bytes it has.
+fn look_at(file: &Path) -> Outcome<(Hash, u64)> {
     let missing = |error| {
         let hint = "build it first: `mundi program build`";
         Failed::new(Code::ProgramRefused, format!("{}: {error}; {hint}", file.display()))
     };
-    Ok(Hash::of(&std::fs::read(file).map_err(missing)?))
+    let code = std::fs::read(file).map_err(missing)?;
+    Ok((Hash::of(&code), code.len() as u64))
 }

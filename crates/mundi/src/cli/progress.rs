@@ -33,6 +33,11 @@ impl Progress {
         self.done.fetch_add(amount, Ordering::Relaxed);
     }
 
+    /// What remains, where that is what is counted.
+    pub(crate) fn set(&self, amount: u64) {
+        self.done.store(amount, Ordering::Relaxed);
+    }
+
     /// Waits for something, and tells meanwhile that it is under way. `show` makes words of a count.
     pub(crate) async fn during<T>(
         &self,

@@ -30,6 +30,8 @@ pub struct Builder {
     pub cache: PathBuf,
     /// Gets compilers from the package registries if they are not there, instead of saying that they are missing.
     pub install: bool,
+    /// Hears what begins and will take a while.
+    pub tell: fn(&str),
 }
 
 /// A component, and what is known about it.
@@ -46,7 +48,7 @@ pub struct Built {
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { cache: cache_folder(), install: false }
+        Self { cache: cache_folder(), install: false, tell: |_| {} }
     }
 }
 
@@ -80,6 +82,7 @@ impl Builder {
             ..crate::ComponentsConfig::default()
         });
         let components = components.map_err(|error| refused(&error))?;
+        (self.tell)(&format!("compiling {} kB to machine code, or finding it compiled", component.len() / 1_000));
         let manifest = components.prepare_now(&component).map_err(|error| refused(&error))?;
         let path = project.output();
         tools::write(&path, &component)?;

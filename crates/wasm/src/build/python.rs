@@ -20,6 +20,7 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     let mut componentize = command(tool);
     componentize.arg("-q").arg("-d").arg(at("wit")).args(["-w", "program", "componentize", "--stub-wasi"]);
     componentize.arg("-p").arg(&project.folder).arg("-p").arg(workshop.path()).arg("-o").arg(at("program.wasm"));
+    (builder.tell)("componentize-py makes a component of the sources and the interpreter");
     run("componentize-py", componentize.arg("mundi_component").current_dir(workshop.path()))?;
     std::fs::read(at("program.wasm")).map_err(|error| file(&at("program.wasm"), &error))
 }
@@ -31,6 +32,7 @@ fn tool(builder: &Builder, project: &Project) -> Result<PathBuf, BuildError> {
         return Ok(tool);
     }
     if builder.install && find("python3").is_some() {
+        (builder.tell)(&format!("getting {VERSION} into {}, once", own.display()));
         run("python3 -m venv", command("python3").args(["-m", "venv"]).arg(&own))?;
         run("pip install", command(own.join("bin/pip")).args(["install", "--quiet", VERSION]))?;
         return Ok(own.join("bin/componentize-py"));

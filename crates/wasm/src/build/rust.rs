@@ -14,7 +14,9 @@ const GET: &str = "With rustup: `rustup target add wasm32-unknown-unknown`. On D
     `apt-get install rustc-web cargo-web rust-web-src lld-16`, with which the standard library is built along.";
 
 pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, BuildError> {
-    let mut cargo = toolchain().ok_or_else(missing)?.cargo();
+    let toolchain = toolchain().ok_or_else(missing)?;
+    (builder.tell)(toolchain.about());
+    let mut cargo = toolchain.cargo();
     cargo.current_dir(&project.folder).args(["--target", TARGET, "--message-format=json-render-diagnostics"]);
     cargo.arg("--target-dir").arg(builder.cache.join("rust"));
     let said = run("cargo build", &mut cargo)?;
@@ -58,6 +60,15 @@ fn has_target() -> bool {
 }
 
 impl Toolchain {
+    fn about(&self) -> &'static str {
+        match self {
+            Self::Target => "cargo compiles the crate",
+            Self::Sources { .. } => {
+                "cargo compiles the crate; the first time the standard library, too, a minute or two"
+            }
+        }
+    }
+
     fn cargo(&self) -> Command {
         match self {
             Self::Target => {

@@ -15,6 +15,7 @@ macro_rules! files {
 const RUST: &[File] = files!("rust":
     "Cargo.toml",
     "README.md",
+    "src/arena.rs",
     "src/cbor.rs",
     "src/component.rs",
     "src/event.rs",

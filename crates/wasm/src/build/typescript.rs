@@ -31,6 +31,7 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     write(&at("build.mjs"), SCRIPT.as_bytes())?;
     let modules = at("node_modules");
     std::os::unix::fs::symlink(packages.join("node_modules"), &modules).map_err(|error| file(&modules, &error))?;
+    (builder.tell)("componentize-js makes a component of the sources and the interpreter");
     run("componentize-js", command(node).arg(at("build.mjs")).current_dir(workshop.path()))?;
     std::fs::read(at("program.wasm")).map_err(|error| file(&at("program.wasm"), &error))
 }
@@ -47,6 +48,7 @@ fn packages(builder: &Builder, project: &Project) -> Result<PathBuf, BuildError>
         return Ok(folder);
     }
     if builder.install && find("npm").is_some() {
+        (builder.tell)(&format!("getting {} into {}, once", PACKAGES.join(" and "), own.display()));
         write(&own.join("package.json"), b"{\"private\":true}\n")?;
         let mut npm = command("npm");
         run("npm install", npm.args(["install", "--no-fund", "--no-audit"]).args(PACKAGES).current_dir(&own))?;

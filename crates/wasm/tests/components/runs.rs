@@ -11,7 +11,7 @@ use mundi_kernel::{
     replay::Replay,
     turn::TurnError,
 };
-use mundi_model::{Code, Coded, Hash, record::ReplyOutcome};
+use mundi_model::{Code, Coded, Hash, limits, record::ReplyOutcome};
 use mundi_wasm::{ComponentsConfig, ENGINE};
 use std::{sync::Arc, time::Duration};
 
@@ -192,6 +192,19 @@ fn compiled_code_is_kept_on_disk_and_a_damaged_file_is_compiled_again() {
         std::fs::write(path, &good[..good.len() / 2]).unwrap();
         assert_eq!(run(), first);
     }
+}
+
+/// Spare components are forgotten; those in use do not count, or there would be no room for a new one until its world
+/// comes for it.
+#[test]
+fn a_node_that_runs_many_components_takes_in_more() {
+    let (components, code) = (components(), counter().component());
+    // A section that nobody reads makes another component of it.
+    let other = |number: u8| [&code[..], &[0, 3, 1, b'n', number]].concat();
+    let many = u8::try_from(limits::COMPONENTS_KEPT_MAX + 3).unwrap();
+    let rigs = (0..many).map(|number| Rig::with(&components, &other(number), |_| {}).unwrap());
+    let mut rigs: Vec<_> = rigs.collect();
+    rigs.iter_mut().for_each(|rig| assert_eq!(failure(&rig.go()), None));
 }
 
 #[test]

@@ -13,8 +13,15 @@ mod projects;
 mod rig;
 mod saga;
 
-use mundi_wasm::build::{Builder, Language};
-use std::path::{Path, PathBuf};
+use mundi_wasm::{
+    Components, ComponentsConfig,
+    build::{Builder, Language},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 /// The languages to run: all, or those that `MUNDI_GUESTS` names.
 fn languages() -> Vec<Language> {
@@ -25,7 +32,22 @@ fn languages() -> Vec<Language> {
 /// What compilers keep stays between runs; what they lack they get, or the test says what it is.
 fn builder() -> Builder {
     let cache = std::env::var_os("MUNDI_GUESTS_CACHE").map(PathBuf::from);
-    Builder { install: true, cache: cache.unwrap_or_else(|| Builder::default().cache) }
+    Builder { install: true, cache: cache.unwrap_or_else(|| Builder::default().cache), tell }
+}
+
+/// What takes minutes on a small machine says that it goes on.
+#[expect(clippy::disallowed_methods, reason = "for people who wait; nothing depends on it")]
+fn tell(what: &str) {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    println!("[{:>4} s] {what}", BEGAN.get_or_init(Instant::now).elapsed().as_secs());
+}
+
+/// A host that finds the code which the builder has compiled: an interpreter takes half a minute.
+fn components() -> Arc<Components> {
+    rig::components_with(ComponentsConfig {
+        cache: Some(builder().cache.join("compiled")),
+        ..ComponentsConfig::default()
+    })
 }
 
 fn repository() -> PathBuf {

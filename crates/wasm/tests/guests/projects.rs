@@ -1,8 +1,9 @@
 //! A new project builds, and its test passes, with nothing but what the project and this machine have.
 
 use crate::{
-    builder, languages, repository,
-    rig::{Rig, components, failure},
+    builder, components, languages, repository,
+    rig::{Rig, failure},
+    tell,
 };
 use mundi_model::record::{Payload, ReplyOutcome};
 use mundi_wasm::build::{BuildError, Language, scaffold};
@@ -46,6 +47,7 @@ fn run_tests(folder: &Path, language: Language) {
 fn a_new_project_builds_counts_and_its_test_passes() {
     let folder = tempfile::tempdir().unwrap();
     for language in languages() {
+        tell(&format!("a new project in {language}"));
         let project = folder.path().join(format!("my-{}", language.to_string().to_lowercase()));
         scaffold(&project, language).unwrap();
         let built = builder().build(&project).unwrap_or_else(|error| panic!("{language}: {error}"));
@@ -56,6 +58,7 @@ fn a_new_project_builds_counts_and_its_test_passes() {
             assert_eq!(failure(&output), None);
             assert_eq!(output.replies[0].outcome, ReplyOutcome::Ok(Payload::Inline(vec![sum])));
         }
+        tell("its own test");
         run_tests(&project, language);
     }
 }
