@@ -16,6 +16,7 @@ use mundi_model::{
     UniverseId, Value, WorldId,
     record::{Input, Payload, Sender},
 };
+use mundi_runtime::{Holder, tell};
 use mundi_store::{
     Clock,
     blob::Blobs,
@@ -27,11 +28,18 @@ pub struct FabricAdapter<E, B> {
     engine: E,
     blobs: B,
     clock: Arc<dyn Clock>,
+    holder: Option<Arc<dyn Holder>>,
 }
 
 impl<E, B> FabricAdapter<E, B> {
     pub fn new(engine: E, blobs: B, clock: Arc<dyn Clock>) -> Self {
-        Self { engine, blobs, clock }
+        Self { engine, blobs, clock, holder: None }
+    }
+
+    /// Tells who holds worlds in this process of what is sent to them.
+    #[must_use]
+    pub fn with_holder(self, holder: Arc<dyn Holder>) -> Self {
+        Self { holder: Some(holder), ..self }
     }
 }
 
@@ -46,7 +54,7 @@ impl<E: Engine, B: Blobs> Adapter for FabricAdapter<E, B> {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
-            let (to, sent) = send(&self.engine, &*self.clock, &self.blobs, call).await?;
+            let (to, sent) = send(&self.engine, &*self.clock, &self.blobs, self.holder.as_deref(), call).await?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(map([
                 ("status", text(status)),
@@ -63,11 +71,13 @@ pub(crate) async fn send<E: Engine, B: Blobs>(
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
+    holder: Option<&dyn Holder>,
     call: &Call,
 ) -> Result<(WorldId, Sent), Failure> {
     let (universe, message) = read(call)?;
     let to = message.to;
-    let sent = fabric_send(engine, clock, blobs, universe, message).await.map_err(|error| refused(&error))?;
+    let send = async |told| fabric_send(engine, clock, blobs, universe, message, told).await;
+    let sent = tell(holder, (universe, to), send).await.map_err(|error| refused(&error))?;
     Ok((to, sent))
 }
 

@@ -69,6 +69,9 @@ enum What {
     /// The server that the workloads talk to: as `mundi dev`, with the program of the benches.
     #[command(hide = true)]
     Node(serving::NodeSettings),
+    /// The least that calls over HTTP can cost: a bare counter with a synced log.
+    #[command(hide = true)]
+    Floor(serving::NodeSettings),
 }
 
 impl BenchArgs {
@@ -101,6 +104,7 @@ impl BenchArgs {
             Some(What::Runtime(settings)) => runtime::run(settings),
             Some(What::Fleet(settings)) => fleet::run(settings),
             Some(What::Node(settings)) => serving::node(settings),
+            Some(What::Floor(settings)) => serving::floor(settings),
         }
     }
 }

@@ -24,6 +24,8 @@ Made by `mundi bench --page docs` (with `--peer bench/peers/restate` for the pee
 - Processor time is user and system time of the server's processes per event: the figure that a busy machine spoils least.
   Written bytes are what the kernel counted for them.
 - The raw limit appends as many bytes per event to one preallocated file, with one `fdatasync` per group and as many clients.
+- The floor is a counter behind a bare HTTP server that syncs each group of calls to such a file before it answers: no worlds,
+  no history, no checks.
 ";
 
 /// Writes `benchmarks.md` and its plots.

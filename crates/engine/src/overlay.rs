@@ -31,6 +31,9 @@ impl StampedPut {
     }
 }
 
+/// Room for what most transactions read, so that it is made once.
+const KEYS_READ_USUAL: usize = 8;
+
 /// What a transaction has read and its commit depends on. Ranges are `start..end`.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
@@ -164,6 +167,9 @@ impl Overlay {
         }
         let stored = base(key)?;
         if depends {
+            if self.reads.keys.is_empty() {
+                self.reads.keys.reserve(KEYS_READ_USUAL);
+            }
             self.reads.keys.push(Bytes::copy_from_slice(key));
         }
         Ok(match pending {

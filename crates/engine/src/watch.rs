@@ -96,8 +96,8 @@ impl Watches {
 
 impl Waiting {
     fn first_of(&self, key: &Bytes) -> Option<(Bytes, u64)> {
-        let (place, _) = self.by_key.range((key.clone(), 0)..=(key.clone(), u64::MAX)).next()?;
-        Some(place.clone())
+        let (place, _) = self.by_key.range((key.clone(), 0)..).next()?;
+        (place.0 == *key).then(|| place.clone())
     }
 }
 

@@ -10,6 +10,9 @@ use std::{collections::BTreeMap, ops::Bound};
 /// How often a write may be put in between others before the vector costs more than a tree.
 const INSERTIONS_MAX: usize = 64;
 
+/// Room for what most transactions write, so that it is made once.
+const WRITES_USUAL: usize = 8;
+
 #[derive(Debug)]
 pub(crate) enum WriteSet {
     /// In order, and how often one was put in between.
@@ -43,7 +46,12 @@ impl WriteSet {
 
     pub(crate) fn insert(&mut self, key: Bytes, write: Write) {
         match self {
-            Self::Sorted(writes, _) if writes.last().is_none_or(|(last, _)| *last < key) => writes.push((key, write)),
+            Self::Sorted(writes, _) if writes.last().is_none_or(|(last, _)| *last < key) => {
+                if writes.is_empty() {
+                    writes.reserve(WRITES_USUAL);
+                }
+                writes.push((key, write));
+            }
             Self::Sorted(writes, insertions) => match writes.binary_search_by(|(stored, _)| stored.cmp(&key)) {
                 Ok(place) => writes[place].1 = write,
                 Err(place) if *insertions < INSERTIONS_MAX => {

@@ -7,6 +7,7 @@
 
 use crate::{Code, Coded};
 use minicbor::{Decode, Encode, Encoder};
+use std::cell::Cell;
 
 /// Why bytes were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,10 +27,25 @@ impl Coded for CborError {
     }
 }
 
-/// The canonical bytes of a value.
+thread_local! {
+    /// Where values are encoded before they are copied: a vector that grew on its way would keep room that it never needs.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A thread keeps no larger scratch than this.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
+/// The canonical bytes of a value, in a vector of just their length.
 pub fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode_into(value, &mut bytes);
+    let mut scratch = SCRATCH.take();
+    scratch.clear();
+    encode_into(value, &mut scratch);
+    if scratch.capacity() > SCRATCH_BYTES_MAX {
+        scratch.shrink_to_fit();
+        return scratch;
+    }
+    let bytes = scratch.as_slice().to_vec();
+    SCRATCH.set(scratch);
     bytes
 }
 
@@ -44,12 +60,17 @@ pub fn encode_into<T: Encode<()>>(value: &T, bytes: &mut Vec<u8>) {
 
 /// The value that canonical bytes stand for.
 pub fn decode<'b, T: Decode<'b, ()> + Encode<()>>(bytes: &'b [u8]) -> Result<T, CborError> {
-    let what = short_name::<T>();
-    let malformed = |cause: minicbor::decode::Error| CborError::Malformed { what, cause: cause.to_string() };
+    let malformed = |cause: minicbor::decode::Error| {
+        let (what, cause) = (short_name::<T>(), cause.to_string());
+        CborError::Malformed { what, cause }
+    };
     let value: T = minicbor::Decoder::new(bytes).decode().map_err(malformed)?;
     let mut same = SameBytes { expected: bytes, offset: 0 };
     let complete = Encoder::new(&mut same).encode(&value).is_ok() && same.offset == bytes.len();
-    if complete { Ok(value) } else { Err(CborError::NotCanonical { what, offset: same.offset }) }
+    match complete {
+        true => Ok(value),
+        false => Err(CborError::NotCanonical { what: short_name::<T>(), offset: same.offset }),
+    }
 }
 
 /// A writer that compares instead of keeping, so that the check of a record allocates nothing.

@@ -19,6 +19,7 @@ pub mod bundle;
 pub mod calls;
 mod direct;
 mod error;
+mod holder;
 pub mod host;
 pub mod lifecycle;
 pub mod metrics;
@@ -36,5 +37,6 @@ pub mod trace;
 pub mod worker;
 
 pub use error::RuntimeError;
+pub use holder::{Holder, Wake, tell};
 pub use plane::{Plane, Services, Spawn, Task};
 pub use snapshots::KernelSnapshots;

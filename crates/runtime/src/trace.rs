@@ -35,6 +35,10 @@ impl TraceContext {
         Self { flags: self.flags & !SAMPLED, ..self }
     }
 
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
     /// What follows from it, about this.
     pub fn child(&self, about: &[u8]) -> Self {
         let hash = Hash::of(&[&self.trace[..], &self.span, about].concat());

@@ -61,7 +61,7 @@ async fn carry_out(rig: &Rig, calls: &mut u64) -> Vec<WorldId> {
         worlds.push(claimed.item.world);
         let payload = Payload::Inline(cbor::encode(&Value::Integer((*calls).into())));
         let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: "outside".into() };
-        complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer).await.unwrap();
+        complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer, false).await.unwrap();
     }
 }
 

@@ -11,7 +11,7 @@ use mundi_engine::Memory;
 use mundi_kernel::Registry;
 use mundi_model::{UniverseId, WorkerId, WorldId};
 use mundi_runtime::{
-    Plane, Services, Spawn,
+    Holder, Plane, Services, Spawn, Wake,
     calls::Calls,
     host::{CycleBudget, SnapshotPolicy},
     metrics::Metrics,
@@ -76,6 +76,14 @@ impl Doors {
         let doors = self.0.lock();
         let mut workers = doors.values().filter(|(serves, _)| *serves == universe).map(|(_, worker)| worker);
         workers.find(|worker| worker.holds(world)).cloned()
+    }
+}
+
+/// Adapters tell the worker that holds a world, as if they ran in its process.
+impl Holder for Doors {
+    fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake> {
+        let worker = self.of(universe, world)?;
+        Some(Box::new(move || worker.wake(world)))
     }
 }
 
@@ -215,8 +223,12 @@ impl Slot {
                     ..AdapterWorkerConfig::default()
                 };
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
-                let fabric = FabricAdapter::new(engine.clone(), blobs.clone(), clock.clone());
-                let serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
+                let mut fabric = FabricAdapter::new(engine.clone(), blobs.clone(), clock.clone());
+                let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
+                if ground.stage.below(4) > 0 {
+                    let holder: Arc<dyn Holder> = Arc::new(ground.doors.clone());
+                    (serving, fabric) = (serving.with_holder(holder.clone()), fabric.with_holder(holder));
+                }
                 let serving =
                     adapters.iter().fold(serving.serve(Arc::new(fabric)), |it, adapter| it.serve(adapter.clone()));
                 life.node.spawn(Box::pin(async move { drop(serving.run(pending()).await) }));

@@ -417,7 +417,7 @@ fn complete_an_effect() {
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
         let answer = Answer { status, payload, adapter: "test".into() };
         let (engine, clock) = (&store.engine, &store.clock);
-        complete_effect(engine, clock, &store.blobs, claimed, answer).await.map(drop)
+        complete_effect(engine, clock, &store.blobs, claimed, answer, false).await.map(drop)
     };
     survives(on_the_heap, claimed, act, everything);
 }
@@ -631,7 +631,7 @@ fn send_to_another_world() {
             correlation_id: None,
             trace: None,
         };
-        fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message).await.map(drop)
+        fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await.map(drop)
     };
     survives(on_the_heap, setup, act, everything);
 }

@@ -58,7 +58,7 @@ fn ok() -> Answer {
 }
 
 async fn complete(store: &Store, claimed: &ClaimedEffect) -> Result<Completed, StoreError> {
-    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, ok()).await
+    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, ok(), false).await
 }
 
 async fn fail(store: &Store, claimed: &ClaimedEffect, repeat: Repeat) -> Failed {

@@ -37,7 +37,7 @@ async fn send(store: &Store, from: Fence, to: WorldId, name: &str) -> Result<Sen
         correlation_id: Some("c".into()),
         trace: None,
     };
-    fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message).await
+    fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
         assert!(send(&store, from, to.world, "m").await.unwrap().already_enqueued);
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
         let answer = Answer { status, payload, adapter: "fabric".into() };
-        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer).await.unwrap();
+        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, false).await.unwrap();
         assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
         assert_eq!(receipts(&store, from).await.unwrap().len(), 1);
     });

@@ -60,7 +60,7 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
                 let payload = Payload::Inline(vec![0xf6]);
                 let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: String::new() };
                 // A claim may have been reaped meanwhile; then someone else answers.
-                let _ = complete_effect(&store.engine, &store.clock, &store.blobs, &claimed, answer).await;
+                let _ = complete_effect(&store.engine, &store.clock, &store.blobs, &claimed, answer, false).await;
             }
         }
     }

@@ -18,8 +18,10 @@ use mundi_model::{
     record::{Payload, ReceiptStatus},
 };
 use mundi_runtime::{
+    Holder,
     metrics::{Metric, Metrics},
     shell::Report,
+    tell,
 };
 use mundi_store::{
     Clock, Entropy, StoreError,
@@ -80,6 +82,7 @@ pub struct AdapterWorker<E, B> {
     config: AdapterWorkerConfig,
     report: Arc<Report>,
     metrics: Arc<Metrics>,
+    holder: Option<Arc<dyn Holder>>,
 }
 
 /// A call that runs.
@@ -127,12 +130,19 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         config: AdapterWorkerConfig,
     ) -> Self {
         let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
-        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics }
+        let holder = None;
+        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics, holder }
     }
 
     #[must_use]
     pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// Tells who holds worlds in this process of their receipts.
+    #[must_use]
+    pub fn with_holder(self, holder: Arc<dyn Holder>) -> Self {
+        Self { holder: Some(holder), ..self }
     }
 
     /// Counts there, for whoever reads or sinks it.
@@ -362,7 +372,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     ) -> Result<(), StoreError> {
         let payload = Payload::Inline(payload);
         let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: adapter.name().to_owned() };
-        let completed = complete_effect(&self.engine, &*self.clock, &self.blobs, claimed, answer).await?;
+        let complete =
+            async |told| complete_effect(&self.engine, &*self.clock, &self.blobs, claimed, answer, told).await;
+        let completed = tell(self.holder.as_deref(), (self.universe, claimed.proof.world), complete).await?;
         tracing::debug!(intent = %claimed.proof.intent, ?completed, "effect");
         Ok(())
     }

@@ -108,10 +108,11 @@ pub(crate) fn start_measured(
     let node = rig.executor.node();
     let plane = rig.on(&node);
     let config = WorkerConfig::new(rig.universe, id(n));
-    WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
+    let worlds = WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
     let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..AdapterWorkerConfig::default() };
     let adapters = adapter_worker(&plane, rig.universe, id(100 + n), config, plane.entropy.clone())
-        .serve(Arc::new(outside.clone()));
+        .serve(Arc::new(outside.clone()))
+        .with_holder(Arc::new(worlds));
     let adapters = adapters.with_report(reports[0].clone()).with_metrics(metrics.clone());
     node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
     let (engine, clock) = (plane.engine.clone(), plane.clock.clone());

@@ -1,10 +1,13 @@
 //! The five deterministic integration tests of seed 000, with whole nodes.
 
-use crate::rig::{Outside, ask, check, count, ops, start, start_with, tell, with_worlds};
+use crate::rig::{Outside, ask, check, count, ops, start, start_measured, start_with, tell, with_worlds};
 use mundi_model::record::EffectPolicy;
-use mundi_runtime::lifecycle::ForkAt;
+use mundi_runtime::{
+    lifecycle::ForkAt,
+    metrics::{Metric, Metrics},
+};
 use mundi_store::{Clock, testing::world_id};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -49,6 +52,22 @@ fn duplicate_dispatch_attempts_yield_one_terminal_receipt_per_intent() {
     let calls = outside.calls();
     assert_eq!(calls.len(), 50);
     assert!(calls.values().any(|count| *count > 1), "some attempt died with its worker and was repeated");
+}
+
+#[test]
+fn a_receipt_reaches_a_world_of_the_same_process_without_a_look_into_the_ready_queue() {
+    let rig = with_worlds(4, 1);
+    let metrics = Arc::new(Metrics::default());
+    let _node = start_measured(&rig, 1, &Outside::default(), &metrics, &Default::default());
+    tell(&rig, world_id(1), "emit first");
+    rig.executor.run_for(SECOND / 10);
+    let before = metrics.get(Metric::ReadyScans);
+    for n in 0..10 {
+        tell(&rig, world_id(1), &format!("emit e{n}"));
+        rig.executor.run_for(SECOND / 10); // before it settles: its hint stands
+    }
+    assert_eq!(metrics.get(Metric::ReadyScans) - before, 10, "one for what came from outside, none for its receipt");
+    check(&rig, world_id(1));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! peer under the same load.
 
 mod figures;
+mod floor;
 mod idle;
 mod kill;
 mod load;
@@ -20,6 +21,7 @@ use crate::{
 };
 use figures::{Figures, spread};
 pub(crate) use figures::{Measured, QUANTITIES};
+pub(crate) use floor::floor;
 pub(crate) use idle::idle;
 pub(crate) use kill::kill;
 pub(crate) use node::{NodeSettings, node};
@@ -46,6 +48,9 @@ pub(crate) struct CallSettings {
     /// The folder of a peer, such as `bench/peers/restate`: it gets the same load, in turns.
     #[arg(long)]
     pub(crate) peer: Option<PathBuf>,
+    /// The floor too: a bare HTTP counter with a synced log gets the same load, in turns.
+    #[arg(long)]
+    pub(crate) floor: bool,
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -95,18 +100,20 @@ pub(crate) fn measure_all(
     let mut measured = Vec::new();
     for (workload, clients) in plan {
         let peer = peer.map(Path::to_owned);
-        let settings = CallSettings { common: common.clone(), clients, worlds: 1_000, peer };
+        let floor = workload == Workload::Call;
+        let settings = CallSettings { common: common.clone(), clients, worlds: 1_000, peer, floor };
         measured.extend(measure(workload, &settings, again)?);
     }
     Ok(measured)
 }
 
-/// Ours, and the peer's if there is one that knows the workload.
+/// Ours; the floor's, if it is asked for; and the peer's, if there is one that knows the workload.
 fn measure(workload: Workload, settings: &CallSettings, again: Again<'_>) -> Result<Vec<Measured>, Box<dyn Error>> {
-    let CallSettings { common, clients, worlds, peer } = settings;
+    let CallSettings { common, clients, worlds, peer, floor } = settings;
     let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&common.dir)?;
     let peer = peer.as_deref().filter(|_| workload.is_known_to_peers()).map(Subject::Peer);
-    let subjects: Vec<Subject<'_>> = [Subject::Mundi(again)].into_iter().chain(peer).collect();
+    let floor = floor.then_some(Subject::Floor(again));
+    let subjects: Vec<Subject<'_>> = [Subject::Mundi(again)].into_iter().chain(floor).chain(peer).collect();
     let mut runs: Vec<Vec<Figures>> = subjects.iter().map(|_| Vec::new()).collect();
     for run in 1..=common.runs {
         for (subject, runs) in subjects.iter().zip(&mut runs) {

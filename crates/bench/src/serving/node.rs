@@ -13,7 +13,7 @@ use std::{error::Error, future::pending, path::PathBuf};
 pub(crate) struct NodeSettings {
     /// The folder that it runs on.
     #[arg(long)]
-    data: PathBuf,
+    pub(super) data: PathBuf,
 }
 
 /// Serves until it is killed.

@@ -17,6 +17,8 @@ use std::{
 /// Whose server is measured.
 pub(super) enum Subject<'a> {
     Mundi(Again<'a>),
+    /// Takes a peer's requests.
+    Floor(Again<'a>),
     /// A folder with a program `start`, which takes a data folder, says on stderr which processes do the work
     /// (`measured process 12`) and where the API is (`API at http://…`), and serves until it is killed.
     Peer(&'a Path),
@@ -26,22 +28,26 @@ impl Subject<'_> {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Mundi(_) => "mundi".to_owned(),
+            Self::Floor(_) => "floor".to_owned(),
             Self::Peer(folder) => folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
     }
 
     fn command(&self, data: &Path) -> Command {
         let mut command = match self {
-            Self::Mundi(again) => {
-                let mut command = again();
-                command.args(["node", "--data"]);
-                command
-            }
+            Self::Mundi(again) => itself(again, "node"),
+            Self::Floor(again) => itself(again, "floor"),
             Self::Peer(folder) => Command::new(folder.join("start")),
         };
         command.arg(data);
         command
     }
+}
+
+fn itself(again: Again<'_>, subcommand: &str) -> Command {
+    let mut command = again();
+    command.args([subcommand, "--data"]);
+    command
 }
 
 pub(super) struct Server {
@@ -69,7 +75,7 @@ impl Server {
         let mut child = child.map_err(|error| format!("{}: {error}", command.get_program().display()))?;
         let Some(stderr) = child.stderr.take() else { return Err("the server has no standard error".into()) };
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Self { child, measured: Vec::new(), address, is_peer: matches!(subject, Subject::Peer(_)) };
+        let mut server = Self { child, measured: Vec::new(), address, is_peer: !matches!(subject, Subject::Mundi(_)) };
         let (mut lines, mut said) = (BufReader::new(stderr).lines(), String::new());
         server.address = loop {
             let Some(line) = lines.next().transpose()? else {

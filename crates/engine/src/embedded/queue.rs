@@ -4,12 +4,16 @@ use super::snapshots::OpenSnapshot;
 use crate::{EngineError, group::Answer, overlay::Overlay};
 use bytes::Bytes;
 use futures_channel::oneshot;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::thread;
 
 /// More waiting commits than any machine has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
 /// What they may hold together: some dozens of the largest transactions.
 const BYTES_MAX: usize = 256 << 20;
+
+/// How often the sequencer lets others go first, as long as that brings more commits.
+const GATHERED_MAX: usize = 16;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
@@ -31,6 +35,8 @@ struct State {
     waiting: Vec<Proposal>,
     bytes: usize,
     closed: bool,
+    /// How many were taken together the last time.
+    last: usize,
 }
 
 impl Queue {
@@ -57,6 +63,9 @@ impl Queue {
     }
 
     /// Takes everything that waits, once something does. `false` when the queue is closed and empty.
+    ///
+    /// On a busy machine those who are about to commit stand in line for a processor: they go first, and share the group. On
+    /// an idle one nobody stands there, and who commits alone is not made to wait.
     pub(super) fn take(&self, into: &mut Vec<Proposal>) -> bool {
         let mut state = self.state.lock();
         while state.waiting.is_empty() {
@@ -65,6 +74,15 @@ impl Queue {
             }
             self.filled.wait(&mut state);
         }
+        let alone = state.last <= 1 && state.waiting.len() == 1;
+        for _ in 0..if alone { 0 } else { GATHERED_MAX } {
+            let before = state.waiting.len();
+            MutexGuard::unlocked(&mut state, thread::yield_now);
+            if state.waiting.len() == before {
+                break;
+            }
+        }
+        state.last = state.waiting.len();
         std::mem::swap(&mut state.waiting, into);
         state.bytes = 0;
         true

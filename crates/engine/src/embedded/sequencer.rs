@@ -25,8 +25,8 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-/// A group with so few writes is put into the tree before the applier would have woken up.
-const STAGED_HERE_MAX: usize = 8;
+/// A group with so few writes is put into the tree by the time that the applier would take to wake up and begin.
+const STAGED_HERE_MAX: usize = 64;
 
 pub(super) struct Sequencer {
     shared: Arc<Shared>,

@@ -43,7 +43,7 @@ impl<P: Plane> WorldHost<P> {
         if !policy.is_due(self.tail, self.plane.now_ns()) {
             return Ok(None);
         }
-        self.snapshot().await
+        Box::pin(self.snapshot()).await
     }
 
     /// Takes a snapshot, makes it the baseline, and puts both on record. Nothing if nothing happened since the last.

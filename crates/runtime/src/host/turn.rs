@@ -8,7 +8,7 @@ use crate::{
     objects::{AtHand, Patience, fetch},
     recording::Answers,
     terms::effect_terms,
-    trace::child_of,
+    trace::{TraceContext, child_of},
 };
 use mundi_kernel::{
     World,
@@ -27,7 +27,8 @@ use mundi_store::{
     protocol::{CommitCursor, CommitTurn, Consumed, PeekInbox, ReadAhead, ReadTurn, TurnInput, TurnItem},
     run_or_tell,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, pin::pin};
+use tracing::{Instrument, field::Empty};
 
 /// What a world may do before another one gets its turn (seed 000, section 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,12 +104,18 @@ impl Waited {
 
 impl<P: Plane> WorldHost<P> {
     /// One turn, in a span of its own. After an error the host must be dropped: what the journal says is not known any more.
-    #[tracing::instrument(skip_all, fields(world = %self.fence.world, head = %self.head(), trace))]
     pub async fn turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
+        let (world, head) = (self.fence.world, self.head());
+        let span = tracing::info_span!("turn", %world, %head, trace = Empty);
+        pin!(self.take_turn(budget)).instrument(span).await // pinned: to instrument it would move it otherwise
+    }
+
+    /// What not every turn needs is a future in a box, so that this one, which is made for every turn, stays small.
+    async fn take_turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let items_max = budget.items_max;
         let mut input = self.read(items_max).await?;
         if self.world.is_paused() && input.more {
-            self.look_ahead(&mut input, items_max).await?;
+            Box::pin(self.look_ahead(&mut input, items_max)).await?;
         }
         let (mut tickets, waiting) = (Vec::new(), input.items.len());
         if !input.more {
@@ -131,10 +138,10 @@ impl<P: Plane> WorldHost<P> {
                 Err(stopped) => stopped,
             };
             if stopped.missing().is_none() {
-                patience.wait(plane, stopped.into()).await?;
+                Box::pin(patience.wait(plane, stopped.into())).await?;
                 continue;
             }
-            supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped).await?;
+            Box::pin(supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped)).await?;
         };
         let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
         let direct = turn.output().consumed.saturating_sub(waiting);
@@ -144,12 +151,14 @@ impl<P: Plane> WorldHost<P> {
             let Some(Consumed { through: new, .. }) = Consumed::of(&input.items[..items]) else {
                 return Ok(Progress::Idle);
             };
-            plane.run(&CommitCursor { fence: *fence, old: input.cursor, new }).await?;
+            Box::pin(plane.run(&CommitCursor { fence: *fence, old: input.cursor, new })).await?;
             return Ok(Progress::Moved { items, records: 0, replies: Vec::new(), more, waited: Waited::default() });
         }
-        store_objects(plane, *fence, turn.output()).await?;
+        if !turn.output().objects.is_empty() {
+            Box::pin(store_objects(plane, *fence, turn.output())).await?;
+        }
         let answers = match recording {
-            Some(recording) => recording.answer(plane, &turn.output().publish).await?,
+            Some(recording) => Box::pin(recording.answer(plane, &turn.output().publish)).await?,
             None => Answers::default(),
         };
         if let Some(intent) = answers.ended_by {
@@ -167,7 +176,7 @@ impl<P: Plane> WorldHost<P> {
             return Err(error.into());
         }
         if let Some(Consumed { through: new, .. }) = apart {
-            plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new }).await?;
+            Box::pin(plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new })).await?;
         }
         let mut output = turn.keep();
         self.tail.grow(count as u64, bytes, self.plane.now_ns());
@@ -235,22 +244,27 @@ impl<P: Plane> WorldHost<P> {
         let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
         let rest = direct.split_off(taken).into_iter().rev();
         rest.for_each(|(TurnItem { item, .. }, ticket)| self.direct.push_front(Direct { item, ticket }));
-        let mut waiting: BTreeMap<_, _> = direct.into_iter().map(|(item, ticket)| (item.seq, ticket)).collect();
-        output.replies.retain(|Reply { to: seq, outcome }| match waiting.remove(seq) {
-            Some(ticket) => {
-                ticket.taken(Taken { seq: *seq, reply: Some(outcome.clone()) });
-                false
+        let mut waiting: Vec<_> = direct.into_iter().map(|(item, ticket)| (item.seq, Some(ticket))).collect(); // in order
+        output.replies.retain(|Reply { to: seq, outcome }| {
+            let place = waiting.binary_search_by_key(seq, |(seq, _)| *seq);
+            match place.ok().and_then(|place| waiting[place].1.take()) {
+                Some(ticket) => {
+                    ticket.taken(Taken { seq: *seq, reply: Some(outcome.clone()) });
+                    false
+                }
+                None => true,
             }
-            None => true,
         });
-        waiting.into_iter().for_each(|(seq, ticket)| ticket.taken(Taken { seq, reply: None }));
+        for (seq, ticket) in waiting {
+            ticket.into_iter().for_each(|ticket| ticket.taken(Taken { seq, reply: None }));
+        }
     }
 
-    /// What the turn starts from. If items wait in memory and nothing was enqueued since the inbox was drained, one key says
-    /// so; head and cursor are what this host has made them, or the commit will find out.
+    /// What the turn starts from. If nothing was enqueued since the inbox was drained, one key says so; head and cursor are what
+    /// this host has made them, or the commit will find out.
     async fn read(&mut self, items_max: usize) -> Result<TurnInput, RuntimeError> {
         let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
-        if let Some(Drained { cursor, notify }) = self.drained.take().filter(|_| !self.direct.is_empty()) {
+        if let Some(Drained { cursor, notify }) = self.drained.take() {
             let peek = PeekInbox { universe: fence.universe, world: fence.world };
             // Where nobody answers, the read of the whole says so.
             if let Ok(peeked) = peek.run(self.plane.engine()).await
@@ -261,7 +275,7 @@ impl<P: Plane> WorldHost<P> {
                 return Ok(TurnInput { head, cursor, version, items, more: false, notify });
             }
         }
-        let input = self.plane.run(&ReadTurn { fence, items_max, bytes_max }).await?.output;
+        let input = Box::pin(self.plane.run(&ReadTurn { fence, items_max, bytes_max })).await?.output;
         self.check_head(&input)?;
         Ok(input)
     }
@@ -403,16 +417,16 @@ fn commit<P: Plane>(
     Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, ready: more, now_ns })
 }
 
-/// A turn is part of the trace of every item that it took.
+/// A turn is told in the trace of every item that it took. As a span it can be part of one only: the first that is recorded.
 fn note_traces(taken: &[TurnItem]) {
     if !tracing::enabled!(tracing::Level::DEBUG) {
         return;
     }
-    let turn = tracing::Span::current();
+    let traces = || taken.iter().filter_map(|item| item.item.origin.trace.as_deref());
+    let recorded = |trace: &&str| trace.parse::<TraceContext>().is_ok_and(|context| context.is_sampled());
+    tracing::Span::current().record("trace", traces().find(recorded).or_else(|| traces().next()));
     for item in taken {
-        let trace = item.item.origin.trace.as_deref();
-        turn.record("trace", trace);
-        tracing::debug!(seq = %item.seq, trace, "taken in");
+        tracing::debug!(seq = %item.seq, trace = item.item.origin.trace, "taken in");
     }
 }
 

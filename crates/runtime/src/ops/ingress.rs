@@ -62,7 +62,7 @@ impl<P: Plane> Ops<P> {
     ) -> Result<Enqueued, RuntimeError> {
         let Taken { seq, .. } = match self.hand(world, item, idempotency_key).await? {
             Ok(taken) => taken,
-            Err(item) => return self.enqueue_one(world, item, idempotency_key).await,
+            Err(item) => return Box::pin(self.enqueue_one(world, item, idempotency_key)).await,
         };
         Ok(Enqueued { seq, before: false })
     }
@@ -148,13 +148,13 @@ impl<P: Plane> Ops<P> {
     ) -> Result<(InboxSeq, Option<ReplyOutcome>), RuntimeError> {
         match self.hand(world, item, idempotency_key).await? {
             Ok(Taken { seq, reply }) => Ok((seq, reply)),
-            Err(item) => Ok((self.enqueue_one(world, item, idempotency_key).await?.seq, None)),
+            Err(item) => Ok((Box::pin(self.enqueue_one(world, item, idempotency_key)).await?.seq, None)),
         }
     }
 
     /// The reply to a call that was made before.
     pub async fn reply(&self, world: WorldId, call: InboxSeq, timeout: Duration) -> Result<ReplyOutcome, RuntimeError> {
-        self.calls.reply(&self.plane, self.universe, world, call, timeout).await
+        Box::pin(self.calls.reply(&self.plane, self.universe, world, call, timeout)).await
     }
 }
 

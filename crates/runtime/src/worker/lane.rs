@@ -17,12 +17,13 @@ use mundi_store::{
     journal::Segments,
     keyspace::{
         assignment::{self, Assignment},
-        inbox_depth,
+        inbox_depth::{self, Depth},
     },
     protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
+use tracing::Instrument;
 
 type Host<P> = Box<WorldHost<P>>;
 
@@ -35,16 +36,18 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         let job = shared.table.lock().next();
         match job {
             Some(Job { world, host, release: true, .. }) => {
-                release(&shared, world, host).await;
+                Box::pin(release(&shared, world, host)).await;
                 shared.signal.notify();
             }
-            Some(job) => cycle(&shared, job).await,
+            Some(job) => {
+                let span = tracing::info_span!("cycle", world = %job.world);
+                pin!(cycle(&shared, job)).instrument(span).await; // pinned: to instrument it would move it otherwise
+            }
             None => shared.work.changed(seen).await,
         }
     }
 }
 
-#[tracing::instrument(skip_all, fields(world = %job.world))]
 async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     let (world, started_ns) = (job.world, shared.plane.now_ns());
     let result = run_world(shared, job).await;
@@ -67,18 +70,19 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
             }
         }
         Err(error) => {
-            failed(shared, world, &error).await;
+            Box::pin(failed(shared, world, &error)).await;
             shared.signal.notify();
         }
     }
 }
 
-/// One cycle of a world that is held, or can be.
+/// One cycle of a world that is held, or can be. What not every cycle does is a future in a box, so that this one, which is
+/// made for every cycle, stays small.
 async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, After), RuntimeError> {
     let Job { world, wish, direct, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
-        None => open(shared, world).await?,
+        None => Box::pin(open(shared, world)).await?,
     };
     host.hand(direct);
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
@@ -89,19 +93,18 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
     shared.metrics.add(Metric::InboxAgeNs, cycled.waited.ns);
     shared.metrics.raise(Metric::InboxAgeNsMax, cycled.waited.ns_max);
     let snapshot = match wish.snapshot {
-        true => host.snapshot().await?,
+        true => Box::pin(host.snapshot()).await?,
         false => host.snapshot_if_due(&shared.config.snapshots).await?,
     };
     if snapshot.is_some() {
         shared.metrics.add(Metric::Snapshots, 1);
-        compact(shared, host.fence()).await?;
+        Box::pin(compact(shared, host.fence())).await?;
     }
     if wish.export || snapshot.is_some() && shared.config.segments.enabled {
-        export(shared, host.fence()).await?;
+        Box::pin(export(shared, host.fence())).await?;
     }
     if cycled.more {
-        let mut tx = shared.plane.engine().begin().await?;
-        let depth = inbox_depth::read(&mut tx, host.fence().universe, world).await?;
+        let depth = Box::pin(depth(shared, host.fence())).await?;
         shared.metrics.raise(Metric::InboxDepthMax, depth.items);
         return Ok((host, After::More));
     }
@@ -111,9 +114,14 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
     if shared.plane.now_ns().saturating_sub(active_at_ns) < shared.config.settle_after_ns {
         return Ok((host, After::Resting));
     }
-    shared.plane.run(&SettleWorld { fence: host.fence() }).await?;
+    Box::pin(shared.plane.run(&SettleWorld { fence: host.fence() })).await?;
     // What waits for a paused world is no work; its resume will come with a hint of its own.
     Ok((host, After::Settled))
+}
+
+async fn depth<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<Depth, RuntimeError> {
+    let mut tx = shared.plane.engine().begin().await?;
+    Ok(inbox_depth::read(&mut tx, fence.universe, fence.world).await?)
 }
 
 /// Removes what was consumed long ago. Done with snapshots: both bound what a world leaves behind.

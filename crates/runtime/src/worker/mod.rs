@@ -21,7 +21,7 @@ use crate::{
     metrics::{Metric, Metrics},
     signal::Signal,
 };
-use mundi_model::{WorldId, record::InboxItem};
+use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use mundi_store::keyspace::Shard;
 use parking_lot::Mutex;
 use std::sync::{
@@ -110,6 +110,10 @@ impl<P: Plane> WorldWorker<P> {
             self.0.work.notify_one();
         }
         Some(wait)
+    }
+
+    pub(crate) fn universe(&self) -> UniverseId {
+        self.0.config.universe
     }
 
     /// Whether it holds the world's lease, as far as it knows.

@@ -5,10 +5,8 @@ use super::{
     extract::{ADMIN, READ, SEND, WORK, text_header},
 };
 use axum::{
-    extract::{Request, State},
+    extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
-    middleware::Next,
-    response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
 use mundi_model::{Code, Hash, UniverseId, hex, parse_hex};
@@ -45,11 +43,6 @@ pub fn names_of(verbs: u32) -> Vec<String> {
 
 impl Access {
     const EVERYTHING: Self = Self { universe: None, verbs: READ | SEND | ADMIN | WORK };
-    const NOTHING: Self = Self { universe: None, verbs: 0 };
-
-    pub(crate) fn of(parts: &Parts) -> Self {
-        parts.extensions.get().copied().unwrap_or(Self::NOTHING)
-    }
 
     /// `universe` is `None` if there is none of that name: who is bound to another one is told the same.
     pub(crate) fn require(self, verb: u32, universe: Option<UniverseId>) -> Result<(), Problem> {
@@ -114,21 +107,20 @@ async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<A
     Ok(record.filter(|_| same).map(|record| Access { universe: record.universe, verbs: record.verbs }))
 }
 
-/// Puts what a request may do beside it, or refuses it.
-pub(super) async fn guard<E: Engine>(State(api): State<Api<E>>, mut request: Request, next: Next) -> Response {
-    match decide(&api, request.headers()).await {
-        Ok(access) => {
-            request.extensions_mut().insert(access);
-            next.run(request).await
-        }
-        Err(problem) => problem.into_response(),
+/// What a request may do, or why it may do nothing. Every handler but life and readiness takes it, alone or with what it is
+/// asked about.
+impl<E: Engine> FromRequestParts<Api<E>> for Access {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        decide(api, &parts.headers).await
     }
 }
 
 async fn decide<E: Engine>(api: &Api<E>, headers: &HeaderMap) -> Result<Access, Problem> {
     if let Some(given) = headers.get(header::AUTHORIZATION) {
         let token = given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
-        let access = access_of_token(api, token).await?;
+        let access = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
         return access.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"));
     }
     if api.access.tokens_required {

@@ -191,7 +191,7 @@ async fn take<E: Engine>(
         return Ok(universe.ops().enqueue_ingress(world, item, idempotency_key.as_deref()).await?.into());
     };
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
-    Delayed { world, item, idempotency_key }.send(plane, universe.id(), due_ns).await?;
+    Box::pin(Delayed { world, item, idempotency_key }.send(plane, universe.id(), due_ns)).await?;
     Ok(Sent { seq: None, before: false })
 }
 
@@ -252,7 +252,7 @@ async fn answer<E: Engine>(
     };
     let bytes = match payload {
         Payload::Inline(bytes) => bytes,
-        Payload::Blob(hash, _) => Blobs::get(universe.plane().blobs(), universe.id(), hash).await?.to_vec(),
+        Payload::Blob(hash, _) => Box::pin(Blobs::get(universe.plane().blobs(), universe.id(), hash)).await?.to_vec(),
     };
     let call = [(CALL, call.to_string())];
     if text_header(headers, "accept") == Some("application/cbor") {

@@ -47,16 +47,17 @@ pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
 }
 
 /// Access first, existence second: who may not see a universe does not learn whether it is there.
-fn enter<E: Engine>(
+async fn enter<E: Engine>(
     api: &Api<E>,
-    parts: &Parts,
+    parts: &mut Parts,
     params: &RawPathParams,
     verb: u32,
 ) -> Result<Arc<Universe<E>>, Problem> {
+    let access = Access::from_request_parts(parts, api).await?;
     let name = param(params, "universe");
     let universe = api.node.universe(name);
     let id = universe.as_ref().map(|universe| universe.id());
-    Access::of(parts).require(verb, id)?;
+    access.require(verb, id)?;
     universe.ok_or_else(|| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`")))
 }
 
@@ -65,7 +66,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        Ok(Self { universe: enter(api, parts, &params, VERB)?, api: api.clone() })
+        Ok(Self { universe: enter(api, parts, &params, VERB).await?, api: api.clone() })
     }
 }
 
@@ -74,7 +75,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let universe = enter(api, parts, &params, VERB)?;
+        let universe = enter(api, parts, &params, VERB).await?;
         let world = world_of(&universe, param(&params, "world"))?;
         Ok(Self { universe, world, api: api.clone() })
     }
@@ -84,7 +85,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Everywhere<E, VERB
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        Access::of(parts).require_everywhere(VERB)?;
+        Access::from_request_parts(parts, api).await?.require_everywhere(VERB)?;
         Ok(Self(api.clone()))
     }
 }

@@ -1,6 +1,6 @@
 //! Whether the process lives, whether it takes work, and what it has counted.
 
-use super::{Api, Problem};
+use super::{Api, Problem, access::Access};
 use axum::{
     extract::State,
     http::{StatusCode, header},
@@ -30,7 +30,7 @@ pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'sta
 
 /// What was counted, as Prometheus reads it.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
-pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>) -> Response {
+pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>, _: Access) -> Response {
     let mut text = String::new();
     for (metric, value) in api.node.metrics().snapshot() {
         let (name, meaning, kind) = (metric.name(), metric.meaning(), kind(metric));

@@ -2,20 +2,28 @@
 
 use super::Api;
 use axum::{
-    extract::{MatchedPath, Request, State},
+    extract::{MatchedPath, Request},
     http::{HeaderValue, Method, StatusCode},
-    middleware::Next,
     response::Response,
 };
+use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
 use mundi_runtime::{
     Plane,
-    metrics::{Family, Metric, Metrics},
+    metrics::{Family, Metric},
     trace::TraceContext,
 };
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    fmt::Write,
+    sync::Arc,
+    task::{Context, Poll},
+};
 use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
 use tracing::{Instrument, Span, field::Empty};
 
 /// Whether a trace that begins here is recorded: asked with its id.
@@ -100,20 +108,23 @@ fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Times) {
 }
 
 /// A request that is being answered. Dropped without an answer, its client is gone.
-struct UnderWay<'a> {
-    requests: &'a Requests,
-    metrics: &'a Metrics,
+struct UnderWay<E: Engine> {
+    api: Api<E>,
     method: &'static str,
     route: Option<MatchedPath>,
     since: Instant,
     status: u16,
 }
 
-impl<'a> UnderWay<'a> {
-    fn begin(requests: &'a Requests, metrics: &'a Metrics, request: &Request) -> Self {
-        metrics.add(Metric::HttpInFlight, 1);
+impl<E: Engine> UnderWay<E> {
+    fn begin(api: Api<E>, request: &Request) -> Self {
+        api.node.metrics().add(Metric::HttpInFlight, 1);
         let route = request.extensions().get().cloned();
-        Self { requests, metrics, method: known(request.method()), route, since: Instant::now(), status: GONE }
+        Self { api, method: known(request.method()), route, since: Instant::now(), status: GONE }
+    }
+
+    fn answered(&mut self, status: StatusCode) {
+        self.status = status.as_u16();
     }
 
     fn route(&self) -> &str {
@@ -121,11 +132,11 @@ impl<'a> UnderWay<'a> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl<E: Engine> Drop for UnderWay<E> {
     fn drop(&mut self) {
-        self.metrics.sub(Metric::HttpInFlight, 1);
+        self.api.node.metrics().sub(Metric::HttpInFlight, 1);
         let took_us = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.requests.answered(self.method, self.route(), self.status, took_us);
+        self.api.requests.answered(self.method, self.route(), self.status, took_us);
     }
 }
 
@@ -138,26 +149,72 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// Counts a request, and puts it into its trace if traces are recorded.
-pub(super) async fn watch<E: Engine>(State(api): State<Api<E>>, mut request: Request, next: Next) -> Response {
-    let mut under_way = UnderWay::begin(&api.requests, api.node.metrics(), &request);
-    let span = match &api.sampler {
-        Some(sampler) => enter_trace(&mut request, &under_way, &**sampler, api.node.plane().random()),
-        None => Span::none(),
-    };
-    let response = next.run(request).instrument(span.clone()).await;
-    under_way.status = response.status().as_u16();
-    span.record("http.response.status_code", under_way.status);
-    if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
-        span.record("otel.status_code", "ERROR");
+/// Counts requests, and puts them into their traces if those are recorded.
+pub(super) struct Watch<E: Engine>(pub(super) Api<E>);
+
+/// A route that is watched. A service of its own, because axum's way to write one as a function clones and boxes more than
+/// the whole answer takes otherwise.
+pub(super) struct Watched<S, E: Engine> {
+    inner: S,
+    api: Api<E>,
+}
+
+impl<E: Engine> Clone for Watch<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
     }
-    response
+}
+
+impl<S: Clone, E: Engine> Clone for Watched<S, E> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), api: self.api.clone() }
+    }
+}
+
+impl<S, E: Engine> Layer<S> for Watch<E> {
+    type Service = Watched<S, E>;
+
+    fn layer(&self, inner: S) -> Watched<S, E> {
+        Watched { inner, api: self.0.clone() }
+    }
+}
+
+impl<S, E: Engine> Service<Request> for Watched<S, E>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let mut under_way = UnderWay::begin(self.api.clone(), &request);
+        let span = match &self.api.sampler {
+            Some(sampler) => enter_trace(&mut request, &under_way, &**sampler, self.api.node.plane().random()),
+            None => Span::none(),
+        };
+        let answering = self.inner.call(request).instrument(span.clone());
+        Box::pin(async move {
+            let response = answering.await?;
+            under_way.answered(response.status());
+            span.record("http.response.status_code", response.status().as_u16());
+            if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
+                span.record("otel.status_code", "ERROR");
+            }
+            Ok(response)
+        })
+    }
 }
 
 /// The request becomes a part of the trace that its client names, or begins one; what it leads to follows from it.
-fn enter_trace(
+fn enter_trace<E: Engine>(
     request: &mut Request,
-    under_way: &UnderWay<'_>,
+    under_way: &UnderWay<E>,
     sampler: &(dyn Fn([u8; 16]) -> bool + Send + Sync),
     random: [u8; 24],
 ) -> Span {

@@ -1,13 +1,12 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Problem, access, blobs, bundles, dead_letters, effects, events, health, journal, programs, requests,
-    snapshots, state, tasks, timers, tokens, universes, verify, workers, worlds,
+    Api, Problem, blobs, bundles, dead_letters, effects, events, health, journal, programs, requests::Watch, snapshots,
+    state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Json, Router,
     http::{Method, Uri},
-    middleware::from_fn_with_state,
     response::IntoResponse,
     routing::{delete, get, post, put},
 };
@@ -123,94 +122,88 @@ fn complete(path: &str, operation: &mut Operation) {
     operation.responses.responses.insert("default".to_owned(), RefOr::T(refusal));
 }
 
-/// All addresses, behind the guard; life and readiness stand before it.
+/// All addresses. Each stands with its whole path: routers within routers cost every request more than its handler does.
 pub fn router<E: Engine>(api: Api<E>) -> Router {
-    let guarded = Router::new()
-        .route("/metrics", get(health::metrics::<E>))
-        .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
-        .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
-        .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
-        .nest("/v1/u/{universe}", in_universe())
-        .nest("/v1/u/{universe}/worlds/{world}", of_world())
-        .layer(from_fn_with_state(api.clone(), access::guard::<E>));
-    Router::new()
+    let router = Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>))
+        .route("/metrics", get(health::metrics::<E>))
         .route("/openapi.json", get(async || Json(openapi())))
-        .merge(guarded)
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(nothing_here)
-        .layer(from_fn_with_state(api.clone(), requests::watch::<E>))
-        .with_state(api)
+        .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
+        .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
+        .route("/v1/tokens/{token}", delete(tokens::revoke::<E>));
+    watched(of_world(in_universe(router)), api)
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
 pub fn health_router<E: Engine>(api: Api<E>) -> Router {
-    let guard = from_fn_with_state(api.clone(), access::guard::<E>);
-    Router::new()
-        .route("/metrics", get(health::metrics::<E>).layer(guard))
+    let router = Router::new()
+        .route("/metrics", get(health::metrics::<E>))
         .route("/livez", get(health::livez))
-        .route("/readyz", get(health::readyz::<E>))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(nothing_here)
-        .layer(from_fn_with_state(api.clone(), requests::watch::<E>))
-        .with_state(api)
+        .route("/readyz", get(health::readyz::<E>));
+    watched(router, api)
 }
 
-fn in_universe<E: Engine>() -> Router<Api<E>> {
-    Router::new()
-        .route("/", get(universes::describe::<E>))
-        .route("/programs", get(programs::list::<E>))
-        .route("/programs/{hash}", get(programs::describe::<E>).put(programs::put::<E>))
-        .route("/manifests", post(programs::put_manifest::<E>))
-        .route("/manifests/{hash}", get(programs::manifest::<E>))
-        .route("/worlds", get(worlds::list::<E>).post(worlds::create::<E>))
-        .route("/effects", get(effects::list::<E>))
-        .route("/effects/{effect}", get(effects::describe::<E>))
-        .route("/effects/retry/{effect}", post(effects::retry::<E>))
-        .route("/effects/cancel/{effect}", post(effects::cancel::<E>))
-        .route("/tasks/claim", post(tasks::claim::<E>))
-        .route("/tasks/heartbeat", post(tasks::heartbeat::<E>))
-        .route("/tasks/complete", post(tasks::complete::<E>))
-        .route("/tasks/fail", post(tasks::fail::<E>))
-        .route("/timers", get(timers::list::<E>))
-        .route("/dead-letters", get(dead_letters::list::<E>).post(dead_letters::bulk::<E>))
-        .route("/dead-letters/{letter}", get(dead_letters::describe::<E>).delete(dead_letters::drop_one::<E>))
-        .route("/workers", get(workers::list::<E>))
-        .route("/workers/drain/{worker}", post(workers::drain::<E>))
-        .route("/assignments/{worker}", get(workers::assignments::<E>))
-        .route("/leases", get(workers::leases::<E>))
-        .route("/bundles", post(bundles::import::<E>))
-        .route("/blobs", post(blobs::put::<E>))
-        .route("/blobs/{hash}", get(blobs::get::<E>).put(blobs::put_at::<E>))
+fn watched<E: Engine>(router: Router<Api<E>>, api: Api<E>) -> Router {
+    router.fallback(nothing_here).method_not_allowed_fallback(nothing_here).layer(Watch(api.clone())).with_state(api)
 }
 
-fn of_world<E: Engine>() -> Router<Api<E>> {
-    Router::new()
-        .route("/", get(worlds::describe::<E>).delete(worlds::delete::<E>))
-        .route("/fork", post(worlds::fork::<E>))
-        .route("/pause", post(worlds::pause::<E>))
-        .route("/resume", post(worlds::resume::<E>))
-        .route("/upgrade", post(worlds::upgrade::<E>))
-        .route("/archive", post(worlds::archive::<E>))
-        .route("/unarchive", post(worlds::unarchive::<E>))
-        .route("/lineage", get(worlds::lineage::<E>))
-        .route("/verify", post(verify::verify::<E>))
-        .route("/rehearse", post(verify::rehearse::<E>))
-        .route("/bundle", get(bundles::export::<E>))
-        .route("/send/{event}", post(events::send::<E>))
-        .route("/call/{event}", post(events::call::<E>))
-        .route("/calls/{call}", get(events::reply::<E>))
-        .route("/events", post(events::batch::<E>))
-        .route("/query/{query}", post(state::query::<E>))
-        .route("/cells", get(state::cells::<E>))
-        .route("/cells/{*key}", get(state::cell::<E>))
-        .route("/diff", get(state::diff::<E>))
-        .route("/journal", get(journal::journal::<E>))
-        .route("/snapshots", get(snapshots::list::<E>).post(snapshots::take::<E>))
-        .route("/baseline", post(snapshots::promote::<E>))
-        .route("/segments", post(snapshots::export::<E>))
-        .route("/assignment", put(workers::assign::<E>).delete(workers::unassign::<E>))
+fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+    let at = |path| format!("/v1/u/{{universe}}{path}");
+    router
+        .route(&at(""), get(universes::describe::<E>))
+        .route(&at("/programs"), get(programs::list::<E>))
+        .route(&at("/programs/{hash}"), get(programs::describe::<E>).put(programs::put::<E>))
+        .route(&at("/manifests"), post(programs::put_manifest::<E>))
+        .route(&at("/manifests/{hash}"), get(programs::manifest::<E>))
+        .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
+        .route(&at("/effects"), get(effects::list::<E>))
+        .route(&at("/effects/{effect}"), get(effects::describe::<E>))
+        .route(&at("/effects/retry/{effect}"), post(effects::retry::<E>))
+        .route(&at("/effects/cancel/{effect}"), post(effects::cancel::<E>))
+        .route(&at("/tasks/claim"), post(tasks::claim::<E>))
+        .route(&at("/tasks/heartbeat"), post(tasks::heartbeat::<E>))
+        .route(&at("/tasks/complete"), post(tasks::complete::<E>))
+        .route(&at("/tasks/fail"), post(tasks::fail::<E>))
+        .route(&at("/timers"), get(timers::list::<E>))
+        .route(&at("/dead-letters"), get(dead_letters::list::<E>).post(dead_letters::bulk::<E>))
+        .route(&at("/dead-letters/{letter}"), get(dead_letters::describe::<E>).delete(dead_letters::drop_one::<E>))
+        .route(&at("/workers"), get(workers::list::<E>))
+        .route(&at("/workers/drain/{worker}"), post(workers::drain::<E>))
+        .route(&at("/assignments/{worker}"), get(workers::assignments::<E>))
+        .route(&at("/leases"), get(workers::leases::<E>))
+        .route(&at("/bundles"), post(bundles::import::<E>))
+        .route(&at("/blobs"), post(blobs::put::<E>))
+        .route(&at("/blobs/{hash}"), get(blobs::get::<E>).put(blobs::put_at::<E>))
+}
+
+fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+    let at = |path| format!("/v1/u/{{universe}}/worlds/{{world}}{path}");
+    router
+        .route(&at(""), get(worlds::describe::<E>).delete(worlds::delete::<E>))
+        .route(&at("/fork"), post(worlds::fork::<E>))
+        .route(&at("/pause"), post(worlds::pause::<E>))
+        .route(&at("/resume"), post(worlds::resume::<E>))
+        .route(&at("/upgrade"), post(worlds::upgrade::<E>))
+        .route(&at("/archive"), post(worlds::archive::<E>))
+        .route(&at("/unarchive"), post(worlds::unarchive::<E>))
+        .route(&at("/lineage"), get(worlds::lineage::<E>))
+        .route(&at("/verify"), post(verify::verify::<E>))
+        .route(&at("/rehearse"), post(verify::rehearse::<E>))
+        .route(&at("/bundle"), get(bundles::export::<E>))
+        .route(&at("/send/{event}"), post(events::send::<E>))
+        .route(&at("/call/{event}"), post(events::call::<E>))
+        .route(&at("/calls/{call}"), get(events::reply::<E>))
+        .route(&at("/events"), post(events::batch::<E>))
+        .route(&at("/query/{query}"), post(state::query::<E>))
+        .route(&at("/cells"), get(state::cells::<E>))
+        .route(&at("/cells/{*key}"), get(state::cell::<E>))
+        .route(&at("/diff"), get(state::diff::<E>))
+        .route(&at("/journal"), get(journal::journal::<E>))
+        .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
+        .route(&at("/baseline"), post(snapshots::promote::<E>))
+        .route(&at("/segments"), post(snapshots::export::<E>))
+        .route(&at("/assignment"), put(workers::assign::<E>).delete(workers::unassign::<E>))
 }
 
 async fn nothing_here(method: Method, uri: Uri) -> impl IntoResponse {

@@ -298,7 +298,7 @@ pub(super) async fn complete<E: Engine>(
     }
     let answer = Answer { status: ReceiptStatus::Ok, payload, adapter };
     let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
-    plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns }).await?;
+    plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told: false }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

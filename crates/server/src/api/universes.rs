@@ -9,7 +9,7 @@ use crate::node::Universe;
 use axum::{
     Json,
     extract::State,
-    http::{StatusCode, request::Parts},
+    http::StatusCode,
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
@@ -30,11 +30,10 @@ impl UniverseOf {
 
 /// The universes that the caller may see.
 #[utoipa::path(get, path = "/v1/universes", tag = "universes", responses((status = 200, body = Vec<UniverseOf>)))]
-pub(super) async fn list<E: Engine>(State(api): State<Api<E>>, parts: Parts) -> Result<Json<Vec<UniverseOf>>, Problem> {
-    let access = Access::of(&parts);
+pub(super) async fn list<E: Engine>(State(api): State<Api<E>>, access: Access) -> Json<Vec<UniverseOf>> {
     let all = api.node.universes();
     let seen = all.iter().filter(|universe| access.sees(universe.id()));
-    Ok(Json(seen.map(|universe| UniverseOf::new(universe)).collect()))
+    Json(seen.map(|universe| UniverseOf::new(universe)).collect())
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

@@ -46,6 +46,9 @@ pub struct NodeConfig {
     pub drain_timeout: Duration,
     /// How long a worker that went silent keeps its worlds; they are renewed four times as often.
     pub lease_ttl: Duration,
+    /// How long a world that rests keeps its hint. Other processes find it there and try for its lease in vain; who is alone may
+    /// keep it longer, and writes it less often.
+    pub settle_after: Duration,
 }
 
 /// The universe that is there without being asked for.
@@ -56,7 +59,7 @@ impl Default for NodeConfig {
         Self {
             roles: Role::ALL.into(),
             worker: None,
-            lanes: 64,
+            lanes: 256,
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
             snapshots: SnapshotPolicy::default(),
             adapters: AdapterWorkerConfig::default(),
@@ -66,6 +69,7 @@ impl Default for NodeConfig {
             spool: None,
             drain_timeout: Duration::from_secs(30),
             lease_ttl: Duration::from_secs(20),
+            settle_after: Duration::from_millis(250),
         }
     }
 }

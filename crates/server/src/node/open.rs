@@ -17,6 +17,9 @@ use std::{
     time::Duration,
 };
 
+/// How long a world that rests keeps its hint where no other process finds it.
+const SETTLE_AFTER_ALONE: Duration = Duration::from_secs(2);
+
 /// Machines' clocks drift by milliseconds in such a time.
 const SET_RIGHT_EVERY: Duration = Duration::from_secs(30);
 
@@ -38,9 +41,11 @@ impl Node<ConfiguredEngine> {
         let objects = objects(config).await?;
         // Alone on a folder it takes up its own leases where the last process left them; beside others it needs a number
         // that no other has.
-        let own = if config.engine.is_shared() { None } else { WorkerId::new(1) };
+        let shared = config.engine.is_shared();
+        let own = if shared { None } else { WorkerId::new(1) };
+        let settle_after = if shared { node.settle_after } else { SETTLE_AFTER_ALONE };
         let spool = node.spool.clone().or_else(|| Some(config.data.folder.join("spool")));
-        let node = NodeConfig { worker: node.worker.or(own), spool, ..node };
+        let node = NodeConfig { worker: node.worker.or(own), spool, settle_after, ..node };
         let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
         set_right(&clock, &engine).await?;
         let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;

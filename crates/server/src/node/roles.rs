@@ -15,7 +15,7 @@ use mundi_adapters::{
 use mundi_engine::Engine;
 use mundi_model::UniverseId;
 use mundi_runtime::{
-    Plane,
+    Holder, Plane,
     calls::Calls,
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Report, Shell, ShellConfig, Stop, WorkerCommands},
@@ -39,9 +39,12 @@ pub(super) struct Roles<P: Plane> {
 impl<E: Engine> Roles<NodePlane<E>> {
     pub(super) async fn start(node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<Self, NodeError> {
         let mut roles = Self { worlds: None, shells: Vec::new(), ended: Mutex::default() };
+        if node.config().roles.contains(&Role::World) {
+            roles.run_worlds(node, universe, calls).await?; // first: others tell it of what they bring
+        }
         for role in &node.config().roles {
             match role {
-                Role::World => roles.run_worlds(node, universe, calls.clone()).await?,
+                Role::World => {}
                 Role::Adapter => roles.run_adapters(node, universe)?,
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
@@ -59,12 +62,14 @@ impl<E: Engine> Roles<NodePlane<E>> {
 
     async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
         let plane = node.plane().clone();
-        let lease_ttl_ns = u64::try_from(node.config().lease_ttl.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let lease_ttl_ns = nanos(node.config().lease_ttl);
         let config = WorkerConfig {
             lanes: node.config().lanes,
             snapshots: node.config().snapshots,
             lease_ttl_ns,
             renew_every_ns: lease_ttl_ns / 4,
+            settle_after_ns: nanos(node.config().settle_after),
             ..WorkerConfig::new(universe, node.worker())
         };
         let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
@@ -90,7 +95,12 @@ impl<E: Engine> Roles<NodePlane<E>> {
         );
         worker = worker.with_metrics(node.0.metrics.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs.clone())));
-        worker = worker.serve(Arc::new(FabricAdapter::new(engine, blobs, clock)));
+        let mut fabric = FabricAdapter::new(engine, blobs, clock);
+        if let Some(worlds) = &self.worlds {
+            let holder: Arc<dyn Holder> = Arc::new(worlds.clone());
+            (worker, fabric) = (worker.with_holder(holder.clone()), fabric.with_holder(holder));
+        }
+        worker = worker.serve(Arc::new(fabric));
         worker = worker.serve(Arc::new(SpawnAdapter::new(plane.clone())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {

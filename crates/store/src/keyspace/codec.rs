@@ -6,11 +6,15 @@ use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, InboxSeq, IntentHash, UniverseId, WorldId, cbor};
+use smallvec::SmallVec;
 use std::fmt;
 
 /// A key of a known family. Only the constructors of the families make one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(Vec<u8>);
+pub struct Key(Parts);
+
+/// Nearly every key has its place on the stack: it lives for one read or one write.
+type Parts = SmallVec<[u8; 64]>;
 
 impl Key {
     pub fn as_bytes(&self) -> &[u8] {
@@ -51,32 +55,32 @@ impl Span {
 
     /// As [`Self::after`], for a key as the engine gave it.
     pub(crate) fn after_bytes(self, seen: &[u8]) -> Self {
-        self.after(&Key(seen.to_vec()))
+        self.after(&Key(seen.into()))
     }
 
     pub(crate) fn read(&self, limit: usize) -> mundi_engine::RangeRead {
-        mundi_engine::RangeRead::new(self.start.0.clone(), self.end.0.clone(), limit)
+        mundi_engine::RangeRead::new(self.start.0.to_vec(), self.end.0.to_vec(), limit)
     }
 }
 
-fn prefix_end(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
+fn prefix_end(prefix: &[u8]) -> Parts {
+    let mut end = Parts::from_slice(prefix);
     while let Some(last) = end.pop() {
         if last < u8::MAX {
             end.push(last + 1);
             return end;
         }
     }
-    vec![u8::MAX] // every key is below the engine's own range
+    Parts::from_slice(&[u8::MAX]) // every key is below the engine's own range
 }
 
 /// Builds a key from its parts, each of fixed width, so that order is kept and no separator is needed.
-pub(crate) struct KeyBuilder(Vec<u8>);
+pub(crate) struct KeyBuilder(Parts);
 
 impl KeyBuilder {
     /// A key of a universe's own family.
     pub(crate) fn universe(universe: UniverseId, family: Family) -> Self {
-        let mut bytes = Vec::with_capacity(80);
+        let mut bytes = Parts::new();
         bytes.extend_from_slice(universe.as_bytes());
         bytes.push(family as u8);
         Self(bytes)

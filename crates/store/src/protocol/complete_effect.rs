@@ -28,17 +28,20 @@ pub struct Answer {
     pub adapter: String,
 }
 
-/// Moves a large payload to the content store, then completes.
+/// Moves a large payload to the content store, then completes. Who says that it tells the holder does so afterwards,
+/// whatever came of it: while there is a hint, workers are not called to look at it.
 pub async fn complete_effect<E: Engine, B: Blobs>(
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
     claimed: &ClaimedEffect,
     mut answer: Answer,
+    holder_is_told: bool,
 ) -> Result<Completed, StoreError> {
     spill_payload(blobs, claimed.proof.universe, &mut answer.payload).await?;
     let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-    let complete = CompleteEffect { claim: claimed.proof, answer, now_ns: clock.now_ns(), dedupe_window_ns };
+    let (claim, now_ns) = (claimed.proof, clock.now_ns());
+    let complete = CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told };
     Ok(run(engine, clock, &complete).await?.output)
 }
 
@@ -48,6 +51,7 @@ pub struct CompleteEffect {
     pub answer: Answer,
     pub now_ns: u64,
     pub dedupe_window_ns: u64,
+    pub holder_is_told: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +75,10 @@ impl Protocol for CompleteEffect {
         match self.claim.held(tx).await? {
             Held::Mine(held) => {
                 let Answer { status, payload, adapter } = self.answer.clone();
-                let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
-                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before: 0 };
+                let Self { now_ns, dedupe_window_ns, holder_is_told, .. } = *self;
+                let receipts_before = 0;
+                let terminal =
+                    Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }

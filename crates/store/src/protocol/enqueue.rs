@@ -102,7 +102,7 @@ pub async fn enqueue_and_tell<E: Engine, B: Blobs>(
 ) -> Result<Vec<Enqueued>, StoreError> {
     spill_all(blobs, universe, &mut items).await?;
     let enqueue = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
-    Enqueue { holder_is_told: true, ..enqueue }.commit(engine, clock).await
+    enqueue.telling(true).commit(engine, clock).await
 }
 
 async fn spill_all<B: Blobs>(blobs: &B, universe: UniverseId, items: &mut [NewItem]) -> Result<(), StoreError> {
@@ -199,6 +199,11 @@ impl Enqueue {
     /// already, and a full inbox must not cost an answer for which the outside has acted.
     pub(super) fn beyond_bounds(self) -> Self {
         Self { bounded: false, ..self }
+    }
+
+    /// As [`enqueue_and_tell`], if the holder is.
+    pub(super) fn telling(self, holder_is_told: bool) -> Self {
+        Self { holder_is_told, ..self }
     }
 
     /// For a transaction that enqueues more than once: so many items come before these. Two items of one commit with the

@@ -10,7 +10,7 @@
 //!
 //! Unknown commit: run again; the message is there, under its name.
 
-use super::{NewItem, enqueue};
+use super::{NewItem, enqueue, enqueue_and_tell};
 use crate::{Clock, StoreError, blob::Blobs, keyspace::inbox_dedupe::DedupeId};
 use mundi_engine::Engine;
 use mundi_model::{
@@ -38,19 +38,24 @@ pub struct Sent {
     pub already_enqueued: bool,
 }
 
-/// Delivers a message to a world of `universe`.
+/// Delivers a message to a world of `universe`. Who says that it tells the holder does so afterwards, whatever came of it.
 pub async fn fabric_send<E: Engine, B: Blobs>(
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
     universe: UniverseId,
     message: FabricMessage,
+    holder_is_told: bool,
 ) -> Result<Sent, StoreError> {
     let FabricMessage { id, from, to, input, correlation_id, trace } = message;
     let origin =
         Origin { enqueued_at_ns: clock.now_ns(), correlation_id, trace, wants_reply: false, sender: Some(from) };
-    let new = NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::message(id)) };
-    let placed = enqueue(engine, clock, blobs, universe, to, vec![new], limits::DEDUPE_WINDOW_NS).await?;
+    let new = vec![NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::message(id)) }];
+    let window_ns = limits::DEDUPE_WINDOW_NS;
+    let placed = match holder_is_told {
+        true => enqueue_and_tell(engine, clock, blobs, universe, to, new, window_ns).await?,
+        false => enqueue(engine, clock, blobs, universe, to, new, window_ns).await?,
+    };
     #[expect(clippy::expect_used, reason = "one item in, one place out")]
     let placed = placed.first().expect("the place of the one item");
     Ok(Sent { seq: placed.seq, already_enqueued: placed.before })

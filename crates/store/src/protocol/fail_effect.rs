@@ -107,7 +107,9 @@ impl FailEffect {
                 let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
                 let payload = describe(&self.failure, held.claim.attempt);
                 let adapter = self.adapter.clone();
-                let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before };
+                let holder_is_told = false;
+                let terminal =
+                    Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Failed::Answered(status) } else { Failed::Dropped })
             }

@@ -55,7 +55,8 @@ impl Protocol for CancelEffect {
         let payload = fail_effect::describe(&failure, found.attempts.attempts);
         let (status, adapter) = (ReceiptStatus::Error, "operator".to_owned());
         let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-        let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before: 0 };
+        let (receipts_before, holder_is_told) = (0, false);
+        let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
         answer(tx, &claim, &found.item, terminal).await
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Terminal {
     pub(super) dedupe_window_ns: u64,
     /// How many receipts this transaction has enqueued before.
     pub(super) receipts_before: u16,
+    /// Who answers then tells the world's holder: see [`enqueue_and_tell`](super::enqueue_and_tell).
+    pub(super) holder_is_told: bool,
 }
 
 /// Gives the world its receipt. `false` if the world is gone; then the item is dropped.
@@ -75,7 +77,7 @@ pub(super) async fn answer<T: Transaction>(
     item: &EffectItem,
     terminal: Terminal,
 ) -> Result<bool, StoreError> {
-    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before } = terminal;
+    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told } = terminal;
     let kind = item.kind.clone();
     let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature: None };
     let origin = Origin {
@@ -88,7 +90,7 @@ pub(super) async fn answer<T: Transaction>(
     let item_in = InboxItem { input: Input::Receipt(receipt), origin };
     let new = NewItem { item: item_in, dedupe: Some(DedupeId::receipt(item.intent)) };
     let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
-    let enqueue = enqueue.beyond_bounds().after(receipts_before);
+    let enqueue = enqueue.beyond_bounds().after(receipts_before).telling(holder_is_told);
     match crate::Protocol::run(&enqueue, tx).await {
         Ok(_) => {}
         Err(StoreError::World(WorldError::Deleted(_) | WorldError::NotFound { .. })) => {

@@ -1,0 +1,36 @@
+//! Who in this process holds worlds.
+//!
+//! A world learns what arrived for it from hints that workers watch. Where sender and holder are in one process that is a long
+//! way: the sender leaves the hint alone while there is one, and tells the holder itself.
+
+use crate::{Plane, worker::WorldWorker};
+use mundi_model::{UniverseId, WorldId};
+
+/// Tells a holder that the world may have something to do.
+pub type Wake = Box<dyn FnOnce() + Send>;
+
+pub trait Holder: Send + Sync {
+    /// How to wake the world, if it is held here as far as anyone knows.
+    fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake>;
+}
+
+impl<P: Plane> Holder for WorldWorker<P> {
+    fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake> {
+        let worker = (self.universe() == universe && self.holds(world)).then(|| self.clone())?;
+        Some(Box::new(move || worker.wake(world)))
+    }
+}
+
+/// Sends something to a world. `send` hears whether the holder will be told; it is, whatever comes of it.
+pub async fn tell<O>(
+    holder: Option<&dyn Holder>,
+    (universe, world): (UniverseId, WorldId),
+    send: impl AsyncFnOnce(bool) -> O,
+) -> O {
+    let wake = holder.and_then(|holder| holder.holding(universe, world));
+    let outcome = send(wake.is_some()).await;
+    if let Some(wake) = wake {
+        wake(); // also if nobody knows whether it was sent
+    }
+    outcome
+}
