@@ -164,6 +164,7 @@ fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectI
         policy_context: Some(publish.manifest),
         published_at_ns: now_ns,
         trace: None,
+        correlation_id: None,
         terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
     };
     fork.publish.iter().map(item).collect()
@@ -179,6 +180,7 @@ pub(crate) fn inherited_timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
         payload: timer.set.payload.clone(),
         published_at_ns: now_ns,
         trace: None,
+        correlation_id: None,
     };
     fork.timers.iter().map(item).collect()
 }
