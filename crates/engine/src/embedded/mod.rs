@@ -77,7 +77,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             segment_bytes: 16 << 20,
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 8 << 20,
             cache_bytes: 32 << 20,
             clock_ms: monotonic_clock_ms(),
             disk: None,
