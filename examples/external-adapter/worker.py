@@ -2,7 +2,7 @@
 
     MUNDI_URL=http://127.0.0.1:7600 python3 worker.py
 """
-import json, os, threading, urllib.request
+import json, os, sys, threading, time, urllib.error, urllib.request
 
 URL = os.environ.get("MUNDI_URL", "http://127.0.0.1:7600") + "/v1/u/default/tasks/"
 TOKEN = os.environ.get("MUNDI_TOKEN")
@@ -11,8 +11,14 @@ TOKEN = os.environ.get("MUNDI_TOKEN")
 def ask(what, body):
     headers = {"authorization": f"Bearer {TOKEN}"} if TOKEN else {}
     request = urllib.request.Request(URL + what, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.loads(answer.read() or "null")
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.loads(answer.read() or "null")
+        except urllib.error.HTTPError:
+            raise  # it was refused
+        except OSError:
+            time.sleep(1)  # the server is not there: it starts, or starts again. To ask twice does no harm.
 
 
 def carry_out(task):
@@ -20,6 +26,16 @@ def carry_out(task):
     if task["attempt"] < task["params"].get("succeeds_at", 1):
         raise RuntimeError("not yet")
     return {"doubled": task["params"]["n"] * 2}
+
+
+def answer(task):
+    try:
+        result = carry_out(task)
+    except (RuntimeError, KeyError, TypeError) as error:
+        retryable = isinstance(error, RuntimeError)
+        ask("fail", {"claim": task["claim"], "reason": str(error), "retryable": retryable})
+    else:
+        ask("complete", {"claim": task["claim"], "result": result, "adapter": "python"})
 
 
 def keep(claim, done):
@@ -32,9 +48,8 @@ while True:
         done = threading.Event()
         threading.Thread(target=keep, args=(task["claim"], done), daemon=True).start()
         try:
-            ask("complete", {"claim": task["claim"], "result": carry_out(task), "adapter": "python"})
-        except (RuntimeError, KeyError, TypeError) as error:
-            retryable = isinstance(error, RuntimeError)
-            ask("fail", {"claim": task["claim"], "reason": str(error), "retryable": retryable})
+            answer(task)
+        except urllib.error.HTTPError as refused:  # the claim was lost: somebody else has it now
+            print(refused, refused.read().decode(), file=sys.stderr)
         finally:
             done.set()

@@ -26,6 +26,8 @@ pub struct Replay {
     world: World,
     /// What must come next on record, because it follows from the last step.
     expected: VecDeque<Body>,
+    /// The height of the record that caused the last step.
+    caused_at: Height,
 }
 
 /// Why a replay cannot go on. The record that is named was not applied.
@@ -71,7 +73,8 @@ impl Replay {
 
     /// From a world that was restored from a snapshot: the records from its height on follow.
     pub fn from_world(world: World) -> Self {
-        Self { world, expected: VecDeque::new() }
+        let caused_at = world.head();
+        Self { world, expected: VecDeque::new(), caused_at }
     }
 
     /// The height of the record that comes next.
@@ -118,6 +121,12 @@ impl Replay {
     /// Whether records are missing that follow from the last step.
     pub fn is_mid_step(&self) -> bool {
         !self.expected.is_empty()
+    }
+
+    /// In the middle of what follows from a step: the heights before its first record and after its last one.
+    pub fn step_around(&self) -> Option<(Height, Height)> {
+        let missing = self.expected.len() as u64;
+        (missing > 0).then(|| (self.caused_at, Height::new(self.head().get() + missing)))
     }
 
     /// The world as it is, also in the middle of what follows from a step: then the step is done, and only
@@ -173,7 +182,7 @@ impl Replay {
             Body::Ingress(ingress) => {
                 self.world.state.advance(hash);
                 let outcome = take_in(&mut self.world, objects, height, &ingress, Stamped::Now)?;
-                self.expected = outcome.outputs.into();
+                (self.expected, self.caused_at) = (outcome.outputs.into(), height);
                 return Ok(());
             }
             Body::Rejected(rejected) if self.world.state.expects(rejected.seq) => {

@@ -37,10 +37,14 @@ pub enum RuntimeError {
     MemoryStale { world: WorldId, journal: Height, memory: Height },
     #[error("{world} needs the object {hash}, which is not in the content store")]
     ObjectLost { world: WorldId, hash: Hash },
-    #[error("{world} cannot be forked at {height}: it lies in the middle of what follows from a step")]
-    ForkMidStep { world: WorldId, height: Height },
-    #[error("{world} cannot be forked at {height}, where it begins: a branch shares at least the first record")]
-    ForkAtBirth { world: WorldId, height: Height },
+    #[error(
+        "at height {height} {world} is in the middle of what follows from a step: the nearest heights that end one are \
+         {below} and {above}"
+    )]
+    MidStep { world: WorldId, height: Height, below: Height, above: Height },
+    /// A branch shares at least the first record.
+    #[error("{world} cannot be forked at {height}: a branch of it begins at one of the heights {first} to {head}")]
+    ForkOutside { world: WorldId, height: Height, first: Height, head: Height },
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
     #[error("{0}")]
@@ -74,7 +78,7 @@ impl Coded for RuntimeError {
             Self::Fork(error) => error.code(),
             Self::MemoryStale { .. } => Code::MemoryStale,
             Self::ObjectLost { .. } => Code::ObjectMissing,
-            Self::ForkMidStep { .. } | Self::ForkAtBirth { .. } => Code::ForkInvalid,
+            Self::MidStep { .. } | Self::ForkOutside { .. } => Code::ForkInvalid,
             Self::Unassigned(_) => Code::WorldUnassigned,
             Self::Cancelled(_) => Code::RequestTimeout,
             Self::Bundle(error) => error.code(),

@@ -17,7 +17,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::{Lane, Shard, effect_pending, timer_due},
-    protocol::WorldCreated,
+    protocol::{Branch, WorldCreated},
     testing::world_id,
 };
 use std::time::Duration;
@@ -100,11 +100,26 @@ fn a_fork_boots_at_the_snapshot_and_goes_its_own_way() {
         assert_eq!(cell(&mut original, "a").await.unwrap(), b"2");
         let lineage = ops.world_lineage(child, 10).await.unwrap();
         assert_eq!(lineage.ancestors[0].parent, parent);
-        assert_eq!(ops.world_lineage(parent, 10).await.unwrap().children, [child]);
+        let children = ops.world_lineage(parent, 10).await.unwrap().children;
+        assert_eq!(children, [Branch { world: child, forked_at: note.height }]);
         let live = world_id(3);
         ops.world_fork(parent, live, ForkAt::Newest, EffectPolicy::Live, 5).await.unwrap();
         assert_eq!(queued(&rig, live).await, (1, 1), "a live fork repeats what its parent waits for");
     });
+}
+
+/// A refusal names heights at which it would not have been one.
+fn assert_valid(error: &RuntimeError, height: u64, head: u64) {
+    match error {
+        RuntimeError::ForkOutside { first, head: last, .. } => {
+            assert_eq!((first.get(), last.get()), (1, head));
+            assert!(height == 0 || height > head);
+        }
+        RuntimeError::MidStep { below, above, .. } => {
+            assert!((below.get(), above.get()) == (height - 1, height + 1), "{error} at {height}");
+        }
+        other => panic!("{other}"),
+    }
 }
 
 #[test]
@@ -130,6 +145,7 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
                 }
                 Err(error) => {
                     assert_eq!(error.code(), Code::ForkInvalid, "{error}");
+                    assert_valid(&error, height, head);
                     refused += 1;
                 }
             }
@@ -138,7 +154,8 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
         assert!(counts.is_sorted() && counts.first() == Some(&0) && counts.last() == Some(&4), "{counts:?}");
         let beyond = ForkAt::Height(Height::new(head + 1));
         let beyond = ops.world_fork(parent, world_id(99), beyond, EffectPolicy::Suppress, 5).await;
-        assert_eq!(code(beyond), Code::SnapshotBeyondHead);
+        assert_eq!(code(beyond.clone()), Code::ForkInvalid);
+        assert_valid(&beyond.unwrap_err(), head + 1, head);
     });
 }
 

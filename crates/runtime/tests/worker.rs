@@ -386,6 +386,27 @@ fn consumed_items_are_removed_after_their_grace_period() {
     assert_eq!(taken_of(&rig, 0), 5);
 }
 
+#[test]
+fn a_running_world_is_snapshotted_by_records_by_bytes_or_by_age() {
+    const NEVER: SnapshotPolicy = SnapshotPolicy { records: u64::MAX, bytes: u64::MAX, age_ns: u64::MAX };
+    let taken_under = |seed: u64, policy: SnapshotPolicy| {
+        let rig = rig_with(seed, 1);
+        let running = start_with(&rig, 1, |config| config.snapshots = policy);
+        let snapshots = || running.worker.metrics().get(Metric::Snapshots);
+        send(&rig, 0, 1);
+        rig.executor.run_for(SECOND * 6);
+        assert_eq!(snapshots(), 0, "one event makes none due");
+        send(&rig, 0, 10);
+        rig.executor.run_for(SECOND);
+        assert_eq!(taken_of(&rig, 0), 11);
+        snapshots()
+    };
+    assert_eq!(taken_under(13, NEVER), 0);
+    assert_eq!(taken_under(14, SnapshotPolicy { records: 10, ..NEVER }), 1);
+    assert_eq!(taken_under(15, SnapshotPolicy { bytes: 1_000, ..NEVER }), 1);
+    assert_eq!(taken_under(16, SnapshotPolicy { age_ns: 5_000_000_000, ..NEVER }), 1);
+}
+
 /// Hints stand under the priority of the assignment, one per world. Which of them goes first is the table's to say.
 #[test]
 fn a_hint_moves_with_its_assignment_and_is_not_doubled() {

@@ -5,8 +5,10 @@ use crate::{
     node::{DEFAULT_UNIVERSE, NodeConfig, Role},
     serve::ServeLimits,
 };
-use mundi_adapters::{http::HttpConfig, llm::LlmConfig};
+use mundi_adapters::{http::HttpConfig, llm::LlmConfig, worker::AdapterWorkerConfig};
 use mundi_model::{Code, Coded, WorkerId};
+use mundi_runtime::host::SnapshotPolicy;
+use mundi_store::{keyspace::effect_pending::RateTerms, protocol::KindCap};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,6 +26,8 @@ pub struct Config {
     pub engine: EngineConfig,
     pub objects: ObjectsConfig,
     pub node: NodeSection,
+    pub worlds: WorldsSection,
+    pub effects: EffectsSection,
     pub api: ApiConfig,
     pub http: HttpSection,
     pub llm: LlmSection,
@@ -73,6 +77,41 @@ pub struct NodeSection {
     /// What the machine's clock is made wrong by: only for tests.
     #[serde(skip_serializing)]
     pub clock_skew_ms: i64,
+}
+
+/// When a world is snapshotted: after so many records, so many bytes, or so long, whichever comes first. What lies far enough below a
+/// snapshot then leaves the engine for segments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorldsSection {
+    pub snapshot_records: u64,
+    pub snapshot_bytes: u64,
+    /// How old the oldest record above the newest snapshot may grow.
+    pub snapshot_age_ms: u64,
+}
+
+/// How many effects are carried out at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EffectsSection {
+    /// Of each kind, by this process.
+    pub calls_max: usize,
+    /// By kind, such as `[effects.kinds."http.request"]`.
+    pub kinds: BTreeMap<String, KindSection>,
+}
+
+/// What holds for one kind of effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct KindSection {
+    /// By this process, in place of `effects.calls_max`.
+    pub calls_max: Option<usize>,
+    /// By all workers of a universe together: every process must be told the same.
+    pub universe_calls_max: Option<usize>,
+    /// Calls that begin, over the whole universe; the same holds.
+    pub universe_per_second: Option<u32>,
+    /// How many of them may begin at once after a quiet time; as many as in a second if nothing is said.
+    pub universe_burst: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -146,6 +185,62 @@ impl Default for NodeSection {
         let universes = [DEFAULT_UNIVERSE.to_owned()].into();
         let (drain_timeout_ms, lease_ttl_ms) = (millis(drain_timeout), millis(lease_ttl));
         Self { roles, worker: None, lanes, universes, drain_timeout_ms, lease_ttl_ms, clock_skew_ms: 0 }
+    }
+}
+
+impl Default for WorldsSection {
+    fn default() -> Self {
+        let SnapshotPolicy { records, bytes, age_ns } = SnapshotPolicy::default();
+        Self { snapshot_records: records, snapshot_bytes: bytes, snapshot_age_ms: age_ns / 1_000_000 }
+    }
+}
+
+impl WorldsSection {
+    fn snapshots(&self) -> SnapshotPolicy {
+        let Self { snapshot_records: records, snapshot_bytes: bytes, snapshot_age_ms } = *self;
+        SnapshotPolicy { records, bytes, age_ns: snapshot_age_ms.saturating_mul(1_000_000) }
+    }
+}
+
+impl Default for EffectsSection {
+    fn default() -> Self {
+        Self { calls_max: AdapterWorkerConfig::default().calls_max, kinds: BTreeMap::new() }
+    }
+}
+
+impl EffectsSection {
+    fn adapters(&self) -> AdapterWorkerConfig {
+        let calls = |(kind, section): (&String, &KindSection)| Some((kind.clone(), section.calls_max?));
+        AdapterWorkerConfig {
+            calls_max: self.calls_max,
+            kind_calls_max: self.kinds.iter().filter_map(calls).collect(),
+            universe_caps: self.kinds.iter().map(|(kind, section)| (kind.clone(), section.cap())).collect(),
+            ..AdapterWorkerConfig::default()
+        }
+    }
+}
+
+impl KindSection {
+    fn cap(&self) -> KindCap {
+        let rate = |per_second| RateTerms { per_second, burst: self.universe_burst.unwrap_or(per_second) };
+        KindCap { calls_max: self.universe_calls_max, rate: self.universe_per_second.map(rate) }
+    }
+
+    /// A kind of which nothing could ever be done is a mistake, not a limit.
+    fn check(&self) -> Result<(), &'static str> {
+        let none = |limit: Option<usize>| limit == Some(0);
+        match self {
+            Self { calls_max, universe_calls_max, .. } if none(*calls_max) || none(*universe_calls_max) => {
+                Err("no call could ever be made: a limit is above zero")
+            }
+            Self { universe_per_second: Some(0), .. } | Self { universe_burst: Some(0), .. } => {
+                Err("no call could ever be made: a rate and its burst are above zero")
+            }
+            Self { universe_per_second: None, universe_burst: Some(_), .. } => {
+                Err("`universe_burst` is for a rate: `universe_per_second` is missing")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -242,6 +337,12 @@ impl Config {
         if config.api.tls.certificates.is_some() != config.api.tls.key.is_some() {
             return Err(ConfigError::new("api.tls", "needs both `certificates` and `key`"));
         }
+        for (kind, section) in &config.effects.kinds {
+            section.check().map_err(|cause| ConfigError::new(format!("effects.kinds.{kind:?}"), cause))?;
+        }
+        if config.effects.calls_max == 0 {
+            return Err(ConfigError::new("effects.calls_max", "no call could ever be made: a limit is above zero"));
+        }
         if config.engine.is_shared() && config.objects.url.is_none() {
             return Err(ConfigError::new(
                 "objects.url",
@@ -296,6 +397,8 @@ impl Config {
             worker: worker.transpose()?,
             lanes: self.node.lanes,
             universes: self.node.universes.clone(),
+            snapshots: self.worlds.snapshots(),
+            adapters: self.effects.adapters(),
             http: HttpConfig {
                 private_hosts_allowed: self.http.private_hosts_allowed.clone(),
                 ..HttpConfig::default()
@@ -439,6 +542,36 @@ mod tests {
         let refused = Config::load(None, alone, &[]).unwrap_err().to_string();
         assert!(refused.contains("objects.url"), "{refused}");
         assert!(Config::load(None, env(&[("MUNDI_ENGINE__URL", "file:///a")]), &[]).is_ok());
+    }
+
+    #[test]
+    fn snapshots_and_limits_of_effects_reach_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mundi.toml");
+        let text = "[worlds]\nsnapshot_age_ms = 5\n[effects]\ncalls_max = 9\n[effects.kinds.\"http.request\"]\n\
+                    calls_max = 2\nuniverse_calls_max = 3\nuniverse_per_second = 7\n";
+        std::fs::write(&file, text).unwrap();
+        let config = Config::load(Some(&file), [], &[]).unwrap();
+        let again: Config = toml::from_str(&config.show().unwrap()).unwrap();
+        assert_eq!(again.effects, config.effects);
+        let node = config.node().unwrap();
+        assert_eq!(node.snapshots, SnapshotPolicy { age_ns: 5_000_000, ..SnapshotPolicy::default() });
+        let rate = Some(RateTerms { per_second: 7, burst: 7 });
+        let caps = [("http.request".to_owned(), KindCap { calls_max: Some(3), rate })].into();
+        assert_eq!((node.adapters.calls_max, node.adapters.universe_caps), (9, caps));
+        assert_eq!(node.adapters.kind_calls_max, [("http.request".to_owned(), 2)].into());
+        let nothing = Config::default().node().unwrap();
+        assert_eq!((nothing.snapshots, nothing.adapters.calls_max), (SnapshotPolicy::default(), 64));
+    }
+
+    #[test]
+    fn a_limit_that_lets_nothing_through_is_refused() {
+        for wrong in ["calls_max = 0", "universe_calls_max = 0", "universe_per_second = 0", "universe_burst = 1"] {
+            let kinds = format!("{{ \"llm.chat\" = {{ {wrong} }} }}");
+            let refused = Config::load(None, env(&[("MUNDI_EFFECTS__KINDS", &kinds)]), &[]).unwrap_err().to_string();
+            assert!(refused.contains("llm.chat"), "{wrong}: {refused}");
+        }
+        assert!(Config::load(None, env(&[("MUNDI_EFFECTS__CALLS_MAX", "0")]), &[]).is_err());
     }
 
     #[test]

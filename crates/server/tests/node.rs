@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use mundi_engine::Memory;
-use mundi_model::{Coded, Value};
+use mundi_model::{Coded, Height, Value};
+use mundi_runtime::host::SnapshotPolicy;
 use mundi_server::{
     node::{Node, NodeConfig, Universe},
     programs::Programs,
@@ -96,5 +97,31 @@ async fn universes_have_names_and_share_no_world() {
         assert_eq!(node.create_universe(name).await.err().unwrap().code().as_str(), "NAME_INVALID", "{name}");
     }
     assert_eq!(node.universes().len(), 2);
+    node.stop().await;
+}
+
+/// Segments follow snapshots: what makes a snapshot due, moves the records far below it out of the engine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_records_leave_the_engine_after_the_snapshots_that_the_policy_asks_for() {
+    let snapshots = SnapshotPolicy { records: 500, ..SnapshotPolicy::default() };
+    let config = NodeConfig { snapshots, ..NodeConfig::default() };
+    let objects = objects::open("memory://").unwrap();
+    let node = Node::start(Memory::new(), objects, Programs::builtin(), config).await.unwrap();
+    let universe = node.universe("default").unwrap();
+    let world = universe.create("counter").await.unwrap();
+    let hot = async || {
+        let found = universe.ops().describe_world(world).await.unwrap();
+        (found.exported_to.map_or(0, Height::get), found.head.unwrap().height.get())
+    };
+    let mut sent = 0u32;
+    while hot().await.0 == 0 {
+        futures_util::future::join_all((0..100).map(|_| universe.send(world, "add", Value::Null))).await;
+        sent += 100;
+        assert!(sent < 10_000, "nothing leaves: {:?}", hot().await);
+    }
+    let (exported_to, head) = hot().await;
+    assert!(exported_to >= 1_000 && head >= exported_to + 1_000, "the newest stay: {exported_to} of {head}");
+    assert_eq!(universe.call(world, "add", Value::Null).await.unwrap(), Value::Integer((sent + 1).into()));
+    universe.ops().verify_world(world).await.unwrap();
     node.stop().await;
 }

@@ -8,7 +8,7 @@ use crate::{
 use clap::{Args, ValueEnum};
 use parking_lot::Mutex;
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -50,16 +50,30 @@ pub enum Format {
     Json,
 }
 
+/// Where progress is told: on a terminal, and nowhere else, because it moves.
+pub fn watched() -> Box<dyn Write + Send> {
+    if io::stderr().is_terminal() { Box::new(io::stderr()) } else { Box::new(io::sink()) }
+}
+
 /// Runs what is asked for; says whether every promise was kept.
 pub fn run(args: &SimArgs, format: Format, out: &mut dyn Write, progress: &mut (dyn Write + Send)) -> io::Result<bool> {
     match args.seed {
-        Some(seed) => run_one(args, format, seed, out),
+        Some(seed) => run_one(args, format, seed, out, progress),
         None => run_many(args, format, out, progress),
     }
 }
 
-fn run_one(args: &SimArgs, format: Format, seed: u64, out: &mut dyn Write) -> io::Result<bool> {
+fn run_one(
+    args: &SimArgs,
+    format: Format,
+    seed: u64,
+    out: &mut dyn Write,
+    progress: &mut dyn Write,
+) -> io::Result<bool> {
+    // Nobody may be looking.
+    let _unseen = write!(progress, "seed {seed} ...").and_then(|()| progress.flush());
     let outcome = play(args, seed, args.trace);
+    let _unseen = write!(progress, "\r\x1b[2K");
     match format {
         Format::Json => writeln!(out, "{}", outcome_json(&outcome))?,
         Format::Text => {
@@ -67,7 +81,7 @@ fn run_one(args: &SimArgs, format: Format, seed: u64, out: &mut dyn Write) -> io
             writeln!(out, "seed {seed}, trace {:016x}, faults: {}", outcome.trace_hash, outcome.faults)?;
             match &outcome.failure {
                 Some(failure) if args.trace => writeln!(out, "failed: {failure}")?,
-                Some(failure) => write!(out, "{}", failure_text(seed, &outcome.faults, failure))?,
+                Some(failure) => write!(out, "{}", failure_text(seed, &outcome.faults, failure, progress))?,
                 None => writeln!(out, "every promise was kept")?,
             }
         }
@@ -109,13 +123,14 @@ fn run_many(
             });
         }
     });
-    let _unseen = writeln!(shown.into_inner().1);
+    let progress = shown.into_inner().1;
+    let _unseen = writeln!(progress);
     let summary = summary.into_inner();
     match format {
         Format::Json => writeln!(out, "{}", summary.json())?,
         Format::Text => {
             for (seed, faults, failure) in &summary.failures {
-                writeln!(out, "{}", failure_text(*seed, faults, failure))?;
+                writeln!(out, "{}", failure_text(*seed, faults, failure, progress))?;
             }
             write!(out, "{}", summary.text())?;
         }

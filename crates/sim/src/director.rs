@@ -19,7 +19,7 @@ use mundi_kernel::{
     manifest::{EffectRule, Manifest, Retry},
     registry::native_descriptor,
 };
-use mundi_model::{Hash, UniverseId};
+use mundi_model::{Hash, UniverseId, limits};
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
@@ -28,7 +28,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     blobs::NO_REFS,
-    protocol::{CreateUniverse, expire_dedupe},
+    protocol::{CreateUniverse, WorldFilter, WorldSummary, expire_dedupe},
     reachability::{GRACE_MIN, sweep},
     testing::world_id,
 };
@@ -375,8 +375,9 @@ impl Director {
     async fn wake_worlds(&self) {
         for setting in &self.settings {
             let ops = Ops::new(self.operator(), setting.universe, Calls::default());
-            let worlds = self.notes.write(|pages| pages.worlds.get(&setting.universe).cloned().unwrap_or_default());
-            for world in worlds {
+            // Not those that clients know of: some are there whose maker never heard of it, a paused world's fork among them.
+            let all = ops.list_worlds(WorldFilter::default(), None, limits::LIST_ITEMS_MAX).await;
+            for WorldSummary { world, .. } in all.map(|page| page.items).unwrap_or_default() {
                 // What was deleted stays deleted.
                 let _unarchived = ops.world_unarchive(world).await;
                 let _resumed = ops.world_resume(world).await;

@@ -1,7 +1,7 @@
 //! `mundi-sim`: the simulator as a command.
 
 use clap::Parser;
-use mundi_sim::cli::{Format, SimArgs, run};
+use mundi_sim::cli::{Format, SimArgs, run, watched};
 use std::{
     io::{self, Write},
     process::ExitCode,
@@ -19,7 +19,7 @@ struct Command {
 
 fn main() -> ExitCode {
     let Command { sim, format } = Command::parse();
-    match run(&sim, format, &mut io::stdout(), &mut io::stderr()) {
+    match run(&sim, format, &mut io::stdout(), &mut *watched()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

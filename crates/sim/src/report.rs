@@ -7,7 +7,7 @@ use crate::{
     stage::Tally,
 };
 use serde_json::{Value, json};
-use std::fmt::Write;
+use std::{fmt::Write, io};
 
 /// So many lines of a trace lead up to a failure.
 const TRACE_LINES: usize = 60;
@@ -104,20 +104,30 @@ pub(crate) fn outcome_json(outcome: &Outcome) -> Value {
     })
 }
 
-/// The fewest of these faults with which the seed still fails in the same way.
-fn minimize(seed: u64, faults: &Faults, failure: &Failure) -> Faults {
+/// The fewest of these faults with which the seed still fails in the same way. A seed in which nothing comes to rest runs to its last poll
+/// each time, which takes minutes: `progress` hears of every attempt.
+fn minimize(seed: u64, faults: &Faults, failure: &Failure, progress: &mut dyn io::Write) -> Faults {
     let fails = |faults: &Faults| {
         run_exactly(seed, faults.clone(), false).failure.is_some_and(|found| found.checker == failure.checker)
     };
-    faults.iter().fold(faults.clone(), |kept, fault| {
+    let all = faults.iter().count();
+    let mut kept = faults.clone();
+    for (tried, fault) in faults.iter().enumerate() {
+        // Nobody may be looking.
+        let _unseen = write!(progress, "\r\x1b[2Kseed {seed} failed; does it without {fault}? {} of {all}", tried + 1);
+        let _unseen = progress.flush();
         let fewer = kept.without(fault);
-        if fails(&fewer) { fewer } else { kept }
-    })
+        if fails(&fewer) {
+            kept = fewer;
+        }
+    }
+    let _unseen = write!(progress, "\r\x1b[2K");
+    kept
 }
 
 /// What a failed seed has to say: what broke, with the fewest faults, how to see it again, and what led to it.
-pub(crate) fn failure_text(seed: u64, faults: &Faults, failure: &Failure) -> String {
-    let faults = minimize(seed, faults, failure);
+pub(crate) fn failure_text(seed: u64, faults: &Faults, failure: &Failure, progress: &mut dyn io::Write) -> String {
+    let faults = minimize(seed, faults, failure, progress);
     let outcome = run_exactly(seed, faults.clone(), true);
     let what = outcome.failure.as_ref().unwrap_or(failure);
     let mut text = format!("seed {seed} failed\n  {what}\n  faults: {faults}\n");
@@ -131,4 +141,20 @@ pub(crate) fn failure_text(seed: u64, faults: &Faults, failure: &Failure) -> Str
         let _never = writeln!(text, "  {line}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attempt_at_a_smaller_story_is_told_while_it_is_made() {
+        let faults: Faults = "duplicates,moves".parse().unwrap();
+        // The seed keeps every promise, so that no fault can be left out.
+        let failure = Failure { checker: "liveness", what: String::new() };
+        let mut told = Vec::new();
+        assert_eq!(minimize(3, &faults, &failure, &mut told), faults);
+        let told = String::from_utf8(told).unwrap();
+        assert!(told.contains("1 of 2") && told.contains("2 of 2"), "{told}");
+    }
 }

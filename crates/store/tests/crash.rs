@@ -278,6 +278,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         policy_context: None,
         published_at_ns: 3,
         trace: None,
+        correlation_id: None,
         terms: EffectTerms::default(),
     };
     let timer = TimerItem {
@@ -288,6 +289,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         payload: Payload::Inline(vec![]),
         published_at_ns: 3,
         trace: None,
+        correlation_id: None,
     };
     Ok(Some(CommitTurn {
         fence,

@@ -332,6 +332,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             policy_context: None,
             published_at_ns: 1,
             trace: None,
+            correlation_id: None,
             terms: effect_pending::EffectTerms::default(),
         };
         let turn = |body, effect| CommitTurn {

@@ -84,6 +84,10 @@ fn everything_that_follows_from_an_input_belongs_to_its_trace() {
                 let trace: TraceContext = item.origin.trace.expect("every item has a trace").parse().unwrap();
                 let own = trace.trace == root.trace;
                 found.push((own, std::mem::discriminant(&item.input), trace.span));
+                let correlation = item.origin.correlation_id.as_deref();
+                // A message says itself what it is correlated by.
+                let expected = (!matches!(&item.input, Input::Message { .. })).then_some("order 7");
+                assert_eq!(correlation, expected, "{:?}", item.input);
                 assert_eq!(own, !matches!(&item.input, Input::Event { .. }) || trace == root);
             }
         }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod second_look;
+
 use futures_util::future::BoxFuture;
 use mundi_adapters::{
     Adapter, Call,
@@ -10,7 +12,7 @@ use mundi_adapters::{
     failed,
     worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
 };
-use mundi_engine::Memory;
+use mundi_engine::{Engine, Memory};
 use mundi_model::{
     Value, WorkerId, cbor,
     record::{Input, Payload, Receipt, ReceiptStatus},
@@ -113,7 +115,7 @@ fn worker(store: &Store, number: u64, config: AdapterWorkerConfig) -> AdapterWor
     AdapterWorker::new(engine, blobs, Arc::new(RealClock), Arc::new(entropy), store.universe, worker, config)
 }
 
-fn start(worker: AdapterWorker<Memory, HeapBlobs>) -> Running {
+fn start<E: Engine>(worker: AdapterWorker<E, HeapBlobs>) -> Running {
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(async move {
         let stopped = async move { drop(stopped.await) };

@@ -14,7 +14,7 @@ const WIDTH: f64 = 860.0;
 const LEFT: f64 = 250.0;
 const RIGHT: f64 = 90.0;
 const HEIGHT: f64 = 18.0;
-const COLOURS: [&str; 3] = ["#2f6fdb", "#e07b39", "#9aa0a6"];
+const COLOURS: [&str; 4] = ["#2f6fdb", "#e07b39", "#9aa0a6", "#6b8e4e"];
 
 /// Bars of the same label stand together, in the order in which they came.
 pub(super) fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {

@@ -89,6 +89,13 @@ fn records_that_end_in_the_middle_of_a_step_make_no_world() {
     let rig = eventful();
     let mut replay = replay(&rig);
     replay.run(&rig.objects, &rig.journal[1..], Some(Height::new(2))).unwrap();
+    let (before, after) = replay.step_around().unwrap();
+    assert_eq!(before, Height::new(1));
+    for (height, is_whole) in [(before.get(), true), (after.get() - 1, false), (after.get(), true)] {
+        let mut other = self::replay(&rig);
+        other.run(&rig.objects, &rig.journal[1..], Some(Height::new(height))).unwrap();
+        assert_eq!(other.finish().is_ok(), is_whole, "at height {height}");
+    }
     assert_eq!(replay.finish().err().unwrap(), ReplayError::MidStep(Height::new(2)));
 }
 

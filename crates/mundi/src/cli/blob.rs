@@ -32,9 +32,9 @@ pub(super) enum BlobCommand {
 
 impl BlobCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let progress = Progress::default();
         match self {
             Self::Get { server, hash, output } => {
+                let progress = Progress::default();
                 let mut pieces =
                     server.ask(Method::GET, &server.of(&format!("blobs/{hash}")), None).await?.bytes_stream();
                 let mut sink: Box<dyn Write> = match &output {
@@ -52,8 +52,8 @@ impl BlobCommand {
                 progress.during(out, "reading", bytes, work).await
             }
             Self::Put { server, file } => {
-                let path = server.of("blobs");
-                let work = server.upload(Method::POST, &path, body_of(&file, &progress)?);
+                let (path, (body, progress)) = (server.of("blobs"), body_of(&file)?);
+                let work = server.upload(Method::POST, &path, body);
                 out.made(&progress.during(out, "storing", bytes, work).await?, "hash")
             }
         }

@@ -12,13 +12,13 @@ use std::time::Duration;
 
 /// Where the server is, and as whom it is spoken to.
 #[derive(Args, Clone)]
-#[command(next_help_heading = "Server")]
 pub(crate) struct Server {
-    #[arg(long, env = "MUNDI_URL", default_value = "http://127.0.0.1:7600")]
+    // The heading stands at each of them: one for all would also be that of whatever follows them in a command.
+    #[arg(long, env = "MUNDI_URL", default_value = "http://127.0.0.1:7600", help_heading = "Server")]
     url: String,
-    #[arg(long, env = "MUNDI_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "MUNDI_TOKEN", hide_env_values = true, help_heading = "Server")]
     token: Option<String>,
-    #[arg(long, env = "MUNDI_UNIVERSE", default_value = "default")]
+    #[arg(long, env = "MUNDI_UNIVERSE", default_value = "default", help_heading = "Server")]
     universe: String,
 }
 

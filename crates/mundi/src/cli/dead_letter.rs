@@ -2,7 +2,7 @@
 
 use super::{
     client::{Listing, Server},
-    exit::Outcome,
+    exit::{Failed, Outcome},
     output::Out,
 };
 use clap::{Args, Subcommand};
@@ -15,21 +15,23 @@ pub(super) enum DeadLetterCommand {
     Describe {
         #[command(flatten)]
         server: Server,
+        /// As `mundi dead-letter list` names it.
         letter: String,
     },
     /// Drops letters for good.
     Drop(Chosen),
-    /// Lists letters, the oldest first.
+    /// Lists letters by queue, the oldest first.
     List {
         #[command(flatten)]
         listing: Listing,
-        /// Of effects, timers, mailboxes, inboxes.
+        /// Only those of effects, timers, mailboxes or inboxes.
         #[arg(long)]
         queue: Option<String>,
+        /// Only those of this world.
         #[arg(long)]
         world: Option<String>,
     },
-    /// Puts letters back into their queue.
+    /// Puts letters back into their queue, with their attempts restored.
     Replay(Chosen),
 }
 
@@ -38,14 +40,17 @@ pub(super) enum DeadLetterCommand {
 pub(super) struct Chosen {
     #[command(flatten)]
     server: Server,
+    /// As `mundi dead-letter list` names them.
+    #[arg(required_unless_present = "queue")]
     letters: Vec<String>,
-    /// Of effects, timers, mailboxes, inboxes.
-    #[arg(long, default_value = "effects")]
-    queue: String,
-    #[arg(long)]
+    /// All of this queue that fit: effects, timers, mailboxes or inboxes.
+    #[arg(long, conflicts_with = "letters")]
+    queue: Option<String>,
+    /// Only those of this world.
+    #[arg(long, requires = "queue")]
     world: Option<String>,
     /// Only those that failed with this code.
-    #[arg(long)]
+    #[arg(long, requires = "queue")]
     code: Option<String>,
 }
 
@@ -54,7 +59,15 @@ impl Chosen {
         let Self { server, letters, queue, world, code } = self;
         let letters = (!letters.is_empty()).then_some(letters);
         let form = json!({ "action": action, "queue": queue, "world": world, "code": code, "letters": letters });
-        out.object(&server.post(&server.of("dead-letters"), &form).await?)
+        let done = server.post(&server.of("dead-letters"), &form).await?;
+        out.object(&done)?;
+        if done["more"] == true {
+            eprintln!("{}", out.dim("there are more: run it again"));
+        }
+        match done["refused"].as_array().map_or(0, Vec::len) {
+            0 => Ok(()),
+            refused => Err(Failed::plain(format!("letters that were refused: {refused}"))),
+        }
     }
 }
 

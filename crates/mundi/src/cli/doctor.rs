@@ -73,7 +73,7 @@ impl Doctor {
         let args = ServerArgs { data: self.data.clone(), config: self.config.clone(), bind: None, roles: None };
         let config = args.load()?;
         let there = config.engine.is_shared() || folder_checks(&config.data.folder, &mut findings);
-        let healthy = there && engine_checks(&config, &mut findings).await;
+        let healthy = there && engine_checks(&config, out, &mut findings).await;
         findings.report(out)?;
         if healthy && self.worlds { world::offline(&config, out).await } else { Ok(()) }
     }
@@ -139,8 +139,8 @@ fn folder_checks(folder: &Path, findings: &mut Findings) -> bool {
     true
 }
 
-async fn engine_checks(config: &Config, findings: &mut Findings) -> bool {
-    let node = match world::open_quietly(config).await {
+async fn engine_checks(config: &Config, out: Out, findings: &mut Findings) -> bool {
+    let node = match world::open_quietly(config, out).await {
         Ok(node) => node,
         Err(error) => {
             let what = match error.code {

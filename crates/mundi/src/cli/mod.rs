@@ -191,8 +191,61 @@ impl Command {
 
 fn sim(args: &mundi_sim::cli::SimArgs, out: Out) -> Outcome {
     let format = if out.is_json() { mundi_sim::cli::Format::Json } else { mundi_sim::cli::Format::Text };
-    match mundi_sim::cli::run(args, format, &mut std::io::stdout(), &mut std::io::stderr())? {
+    match mundi_sim::cli::run(args, format, &mut std::io::stdout(), &mut *mundi_sim::cli::watched())? {
         true => Ok(()),
         false => Err(Failed::unproven("a promise was broken")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, path::Path};
+
+    /// The words of a command as a shell would have them, without what it does with the command; `None` if it is not ours.
+    fn ours(line: &str) -> Option<Vec<String>> {
+        let at = line.find("-p mundi -- ").map(|at| at + "-p mundi -- ".len()).or_else(|| {
+            let at = line.find("mundi ")?;
+            let before = line[..at].split_whitespace().last().unwrap_or_default();
+            let begins = before.is_empty() || before.contains('=') || ["until", "then", "|"].contains(&before);
+            begins.then_some(at + "mundi ".len())
+        })?;
+        let (mut words, mut word, mut quote) = (vec!["mundi".to_owned()], String::new(), None);
+        for letter in line[at..].chars() {
+            match (quote, letter) {
+                (Some(open), _) if open == letter => quote = None,
+                (None, '\'' | '"') => quote = Some(letter),
+                (None, '#' | '|' | '&' | ')' | ';') => break,
+                (None, ' ') if word.is_empty() => {}
+                (None, ' ') => words.push(std::mem::take(&mut word)),
+                _ => word.push(letter),
+            }
+        }
+        words.extend((!word.is_empty()).then_some(word));
+        Some(words)
+    }
+
+    #[test]
+    fn every_command_on_every_page_is_one_that_the_program_takes() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let listed = |folder: &str| fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let pages = listed(".").chain(listed("docs")).filter(|path| path.extension().is_some_and(|it| it == "md"));
+        let examples = listed("examples").map(|path| path.join("README.md")).filter(|path| path.is_file());
+        let mut taken = 0;
+        for path in pages.chain(examples) {
+            let page = fs::read_to_string(&path).unwrap();
+            for block in page.split("```").skip(1).step_by(2) {
+                let Some((language, lines)) = block.split_once('\n') else { continue };
+                if !["sh", "text"].contains(&language) {
+                    continue;
+                }
+                for words in lines.lines().filter_map(ours) {
+                    let parsed = Cli::try_parse_from(&words);
+                    assert!(parsed.is_ok(), "{}: {words:?}: {}", path.display(), parsed.err().unwrap());
+                    taken += 1;
+                }
+            }
+        }
+        assert!(taken > 40, "only {taken} were found");
     }
 }

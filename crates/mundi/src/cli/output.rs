@@ -129,6 +129,7 @@ fn text(name: &str, value: &Value) -> String {
         Value::Number(number) if name.ends_with("_ns") && number.as_u64() == Some(0) => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) if name.ends_with("_ns") => number.as_u64().map_or_else(|| number.to_string(), time),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(|item| text("", item)).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }

@@ -137,9 +137,9 @@ impl Upload {
         let file = if file.is_dir() { file.join("program.wasm") } else { file };
         let (hash, len) = look_at(&file)?;
         let at = server.of(&format!("programs/{hash}"));
-        let (sent, ahead) = (Progress::default(), Progress::default());
-        let sending = server.upload(Method::PUT, &at, body_of(&file, &sent)?);
-        sent.during(out, "uploading", |sent| format!("{} of {}", bytes(sent), bytes(len)), sending).await?;
+        let (body, sent) = body_of(&file)?;
+        sent.during(out, "uploading", bytes, server.upload(Method::PUT, &at, body)).await?;
+        let ahead = Progress::default();
         let what = format!("the server compiles {}, once", bytes(len));
         let behind = |ahead: u64| if ahead == 0 { String::new() } else { format!("after {ahead} others") };
         let manifest = ahead.during(out, &what, behind, offered(&server, &at, &ahead)).await?;

@@ -1,4 +1,5 @@
-//! What is said while something takes long: after two seconds, on stderr, and as one line that moves on a terminal.
+//! What is said while something takes long: after two seconds, on stderr, as one line that moves. Where nobody looks it does not
+//! move: a log gets one plain line, and a program that reads JSON gets none.
 
 use super::output::Out;
 use std::{
@@ -12,22 +13,32 @@ use std::{
 
 const QUIET: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(200);
+const BAR_CELLS: u64 = 24;
 
 /// Counts what was done so far; clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Progress(Arc<AtomicU64>);
+pub(crate) struct Progress {
+    done: Arc<AtomicU64>,
+    /// How much there is to do, if that is known.
+    total: Option<u64>,
+}
 
 impl Progress {
+    /// Towards an end that is known.
+    pub(crate) fn of(total: u64) -> Self {
+        Self { total: Some(total), ..Self::default() }
+    }
+
     pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
+        self.done.fetch_add(amount, Ordering::Relaxed);
     }
 
     /// What remains, where that is what is counted.
     pub(crate) fn set(&self, amount: u64) {
-        self.0.store(amount, Ordering::Relaxed);
+        self.done.store(amount, Ordering::Relaxed);
     }
 
-    /// Waits for something, and tells meanwhile that it is under way. `show` makes words of the count.
+    /// Waits for something, and tells meanwhile that it is under way. `show` makes words of a count.
     pub(crate) async fn during<T>(
         &self,
         out: Out,
@@ -39,8 +50,10 @@ impl Progress {
         if let Ok(done) = tokio::time::timeout(QUIET, &mut work).await {
             return done;
         }
-        let moving = std::io::stderr().is_terminal() && !out.is_json();
-        if !moving {
+        if out.is_json() {
+            return work.await;
+        }
+        if !std::io::stderr().is_terminal() {
             eprintln!("{what} ...");
             return work.await;
         }
@@ -48,8 +61,8 @@ impl Progress {
         loop {
             let wheel = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
             let at = wheel[usize::try_from(ticks % 10).unwrap_or(0)];
-            let shown = show(self.0.load(Ordering::Relaxed));
-            eprint!("\r\x1b[2K{at} {what} {shown} {}", out.dim(&format!("{} s", ticks / 5)));
+            let waited = out.dim(&format!("{} s", ticks / 5));
+            eprint!("\r\x1b[2K{at} {what} {} {waited}", self.shown(&show));
             drop(std::io::stderr().flush());
             if let Ok(done) = tokio::time::timeout(TICK, &mut work).await {
                 eprint!("\r\x1b[2K");
@@ -58,6 +71,20 @@ impl Progress {
             ticks += 1;
         }
     }
+
+    /// How far it is: with a bar, where the end is known.
+    fn shown(&self, show: impl Fn(u64) -> String) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        match self.total.filter(|total| *total > 0) {
+            None => show(done),
+            Some(total) => format!("{} {} of {}", bar(done, total), show(done), show(total)),
+        }
+    }
+}
+
+fn bar(done: u64, total: u64) -> String {
+    let full = u64::try_from(u128::from(done.min(total)) * u128::from(BAR_CELLS) / u128::from(total)).unwrap_or(0);
+    (0..BAR_CELLS).map(|cell| if cell < full { '━' } else { '┄' }).collect()
 }
 
 /// A size as people read it.
@@ -67,5 +94,27 @@ pub(crate) fn bytes(bytes: u64) -> String {
         1_024..1_048_576 => format!("{} KiB", bytes / 1_024),
         1_048_576..1_073_741_824 => format!("{}.{} MiB", bytes / 1_048_576, bytes % 1_048_576 * 10 / 1_048_576),
         _ => format!("{}.{} GiB", bytes / 1_073_741_824, bytes % 1_073_741_824 * 10 / 1_073_741_824),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_full_as_what_was_done_of_the_whole() {
+        let full = |done, total| bar(done, total).chars().filter(|cell| *cell == '━').count();
+        assert_eq!((full(0, 7), full(7, 14), full(14, 14)), (0, 12, 24));
+        assert_eq!(full(u64::MAX, u64::MAX), 24, "no size is too large");
+        assert_eq!(full(9, 3), 24, "a file that grew meanwhile");
+    }
+
+    #[test]
+    fn the_end_is_named_only_where_it_is_known() {
+        let (known, unknown) = (Progress::of(2_048), Progress::default());
+        known.add(1_024);
+        unknown.add(1_024);
+        assert!(known.shown(bytes).ends_with(" 1 KiB of 2 KiB"), "{}", known.shown(bytes));
+        assert_eq!(unknown.shown(bytes), "1 KiB");
     }
 }

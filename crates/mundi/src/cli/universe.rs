@@ -4,11 +4,13 @@
 use super::{
     ServerArgs,
     exit::{Failed, Outcome},
+    output::Out,
+    progress::Progress,
 };
 use clap::Subcommand;
 use mundi_server::transfer;
-use mundi_store::transfer::Progress;
-use std::{io::Write, path::Path};
+use mundi_store::transfer::Progress as Step;
+use std::{cell::Cell, path::Path};
 
 #[derive(Subcommand)]
 pub(super) enum MoveCommand {
@@ -33,18 +35,24 @@ pub(super) enum MoveCommand {
 }
 
 impl MoveCommand {
-    pub(super) async fn run(self) -> Outcome {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let at = Cell::new(Step::Keys(0));
+        let (progress, show) = (Progress::default(), |_| words(at.get()));
         let (header, done) = match self {
             Self::Export { server, universe, to } => {
-                (transfer::export(&server.load()?, &universe, &place(&to)?, show).await, "exported")
+                let (config, to) = (server.load()?, place(&to)?);
+                let work = transfer::export(&config, &universe, &to, |step| at.set(step));
+                (progress.during(out, "exporting", show, work).await, "exported")
             }
             Self::Import { server, from } => {
-                (transfer::import(&server.load()?, &place(&from)?, show).await, "imported")
+                let (config, from) = (server.load()?, place(&from)?);
+                let work = transfer::import(&config, &from, |step| at.set(step));
+                (progress.during(out, "importing", show, work).await, "imported")
             }
         };
         let header = header.map_err(|error| Failed::coded(&error))?;
         let (name, keys, objects) = (header.name, header.keys, header.objects);
-        eprintln!("\r{done} `{name}`: {keys} keys and {objects} objects, compared once more");
+        eprintln!("{done} `{name}`: {keys} keys and {objects} objects, compared once more");
         Ok(())
     }
 }
@@ -59,12 +67,11 @@ fn place(text: &str) -> Outcome<String> {
     Ok(Path::new(text).canonicalize().map_err(failed)?.display().to_string())
 }
 
-/// One line that changes.
-fn show(progress: Progress) {
-    let mut out = std::io::stderr().lock();
-    let _nobody_looks = match progress {
-        Progress::Keys(keys) => write!(out, "\r{keys} keys written            "),
-        Progress::Objects(objects) => write!(out, "\r{objects} objects copied       "),
-        Progress::Compared(keys) => write!(out, "\r{keys} keys compared          "),
-    };
+/// What it is at, and how far.
+fn words(step: Step) -> String {
+    match step {
+        Step::Keys(keys) => format!("{keys} keys written"),
+        Step::Objects(objects) => format!("{objects} objects copied"),
+        Step::Compared(keys) => format!("{keys} keys compared"),
+    }
 }

@@ -24,7 +24,7 @@ pub(super) enum UniversesCommand {
 impl UniversesCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Move(command) => command.run().await,
+            Self::Move(command) => command.run(out).await,
             Self::Create { server, name } => {
                 out.made(&server.post("/v1/universes", &json!({ "name": name })).await?, "universe")
             }

@@ -11,11 +11,12 @@ use std::{fs::File, io::Read, path::Path};
 /// What is read of a file at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// A file as the body of a request, which is never in memory as a whole.
-pub(super) fn body_of(path: &Path, progress: &Progress) -> Outcome<Body> {
+/// A file as the body of a request, which is never in memory as a whole; and how far it was read.
+pub(super) fn body_of(path: &Path) -> Outcome<(Body, Progress)> {
     let unreadable = |error| Failed::new(Code::FolderInvalid, format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(unreadable)?;
-    let progress = progress.clone();
+    let read = Progress::of(file.metadata().map_err(unreadable)?.len());
+    let progress = read.clone();
     let pieces = futures_util::stream::unfold(file, move |mut file| {
         let progress = progress.clone();
         async move {
@@ -31,5 +32,5 @@ pub(super) fn body_of(path: &Path, progress: &Progress) -> Outcome<Body> {
             }
         }
     });
-    Ok(Body::wrap_stream(pieces))
+    Ok((Body::wrap_stream(pieces), read))
 }

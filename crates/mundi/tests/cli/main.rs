@@ -4,6 +4,7 @@
 
 mod bundles;
 mod crash;
+mod dead_letters;
 mod demo;
 mod disk;
 #[path = "../api/process.rs"]

@@ -1,14 +1,19 @@
-//! The commands of the README, as they stand there.
+//! The commands of the README and of the pages of examples, as they stand there.
 
 use crate::program::{Done, mundi};
 use std::{path::Path, process::Command, time::Instant};
 
-/// The shell commands below a heading.
-fn commands(heading: &str) -> String {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
-    let section = readme.split_once(&format!("\n## {heading}\n")).expect("the heading is there").1;
-    let section = section.split("\n## ").next().unwrap();
-    let blocks = section.split("```sh\n").skip(1).map(|block| block.split_once("```").unwrap().0);
+fn page(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// What is to be typed into a shell, in a part of a page.
+fn commands(text: &str) -> String {
+    let blocks = text.split("```sh\n").skip(1).map(|block| block.split_once("```").unwrap().0);
     blocks.collect::<Vec<_>>().join("\n")
 }
 
@@ -17,26 +22,44 @@ fn port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-#[test]
-#[expect(clippy::disallowed_methods, reason = "how long it took is told, and nothing depends on it")]
-fn every_command_of_the_tour_works_as_it_stands() {
+/// Types commands into a shell in a new folder, where `mundi` is on the path and `examples` are at hand.
+fn typed(commands: &str) -> Done {
     let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("examples"), folder.path().join("examples")).unwrap();
     let address = format!("127.0.0.1:{}", port());
     let program = mundi();
     let bin = Path::new(program.get_program()).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // A server that a command leaves behind when the script fails is not left behind by the test.
-    let script =
-        format!("set -ex\ntrap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{}", commands("The sixty-second tour"));
-    let began = Instant::now();
-    let mut bash = Command::new("bash");
-    bash.arg("-c").arg(&script).current_dir(folder.path()).env("PATH", path);
+    let script = format!("set -ex\ntrap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{commands}");
+    let mut bash = Command::new("timeout");
+    bash.args(["120", "bash", "-c"]).arg(&script).current_dir(folder.path()).env("PATH", path);
     bash.env("MUNDI_API__BIND", &address).env("MUNDI_URL", format!("http://{address}"));
-    let done: Done = bash.output().unwrap().into();
+    bash.output().unwrap().into()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long it took is told, and nothing depends on it")]
+fn every_command_of_the_tour_works_as_it_stands() {
+    let readme = page("README.md");
+    let tour = readme.split_once("\n## The sixty-second tour\n").expect("the heading is there").1;
+    let began = Instant::now();
+    let done = typed(&commands(tour.split("\n## ").next().unwrap()));
     eprintln!("the tour took {:?}", began.elapsed());
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     let printed: Vec<&str> = done.out.lines().collect();
     for line in ["5", "15", "105", "count  15    105"] {
         assert!(printed.contains(&line), "{line} was not printed:\n{}{}", done.out, done.err);
     }
+}
+
+#[test]
+fn every_command_of_the_external_adapter_works_as_it_stands() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("python3 is not installed: the example was not run");
+        return;
+    }
+    let done = typed(&commands(&page("examples/external-adapter/README.md")));
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(done.out.lines().any(|line| line == r#"{"doubled":42}"#), "{}{}", done.out, done.err);
 }

@@ -73,6 +73,8 @@ async fn tables_and_documents_are_as_in_the_files() {
     both("world-journal", &["world", "journal", "alice"]);
     both("world-cells", &["world", "cells", "alice"]);
     both("world-diff", &["world", "diff", "alice", "bob"]);
+    both("world-lineage", &["world", "lineage", "bob"]);
+    both("world-lineage-of-parent", &["world", "lineage", "alice"]);
     both("world-verify", &["world", "verify", "alice"]);
     both("world-replay", &["world", "replay", "alice", "--program", "counter"]);
     both("universe-list", &["universe", "list"]);
@@ -96,6 +98,9 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     let ask = |arguments: &[&str]| at(&server.url, arguments);
     ask(&["world", "create", "alice", "--program", "counter"]).ok();
     ask(&["world", "call", "alice", "add", "5"]).ok();
+    ask(&["world", "fork", "alice", "--at", "0"]).failed(3, "heights 1 to 4");
+    ask(&["world", "fork", "alice", "--at", "99"]).failed(3, "heights 1 to 4");
+    ask(&["world", "fork", "alice", "--at", "2"]).failed(3, "heights that end one are 1 and 3");
     run(&["world"]).failed(2, "Usage");
     run(&["nonsense"]).failed(2, "unrecognized");
     ask(&["world", "create", "a b"]).failed(3, "NAME_INVALID");

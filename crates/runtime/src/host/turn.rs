@@ -430,22 +430,25 @@ fn note_traces(taken: &[TurnItem]) {
     }
 }
 
-/// Where each intent of a turn is on record, and the trace of the item that led to it.
+/// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
 struct Announced {
-    intents: BTreeMap<IntentHash, (Height, Option<String>)>,
+    intents: BTreeMap<IntentHash, (Height, Option<String>, Option<String>)>,
 }
 
 impl Announced {
     fn of(records: &[Sealed]) -> Self {
-        let (mut intents, mut trace) = (BTreeMap::new(), None);
+        let (mut intents, mut trace, mut correlation) = (BTreeMap::new(), None, None);
         for record in records.iter().map(Sealed::record) {
             match &record.body {
-                Body::Ingress(ingress) => trace.clone_from(&ingress.item.origin.trace),
+                Body::Ingress(ingress) => {
+                    trace.clone_from(&ingress.item.origin.trace);
+                    correlation.clone_from(&ingress.item.origin.correlation_id);
+                }
                 Body::Intent(intent) => {
                     let child = child_of(trace.as_ref(), intent.hash.as_bytes());
                     // A moment, not a while: it gives the hop its place between the item and the attempts.
                     tracing::debug_span!("intent", trace, span = child, intent = %intent.hash, kind = intent.kind);
-                    intents.insert(intent.hash, (record.height, child));
+                    intents.insert(intent.hash, (record.height, child, correlation.clone()));
                 }
                 _ => {}
             }
@@ -455,7 +458,7 @@ impl Announced {
 
     fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
         let intent = &publish.intent;
-        let (height, trace) = self.intents.get(&intent.hash)?.clone();
+        let (height, trace, correlation_id) = self.intents.get(&intent.hash)?.clone();
         Some(EffectItem {
             world: fence.world,
             intent: intent.hash,
@@ -467,16 +470,18 @@ impl Announced {
             published_at_ns: now_ns,
             trace,
             terms: effect_terms(&publish.policies),
+            correlation_id,
         })
     }
 
     fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
-        let (height, trace) = self.intents.get(&timer.timer)?.clone();
+        let (height, trace, correlation_id) = self.intents.get(&timer.timer)?.clone();
         Some(TimerItem {
             world: fence.world,
             intent: timer.timer,
             height,
             trace,
+            correlation_id,
             deliver_at_ns: timer.set.due_ns,
             payload: timer.set.payload.clone(),
             published_at_ns: now_ns,

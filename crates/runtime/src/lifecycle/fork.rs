@@ -3,7 +3,7 @@
 //! Without a snapshot at the height, the nearest one below it is restored and the records between are replayed. The
 //! parent is only read: no fence is needed, and its journal does not change.
 
-use super::past::{self, Past};
+use super::past;
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
@@ -17,18 +17,17 @@ use mundi_kernel::{
     LoadError,
     fork::{Fork, ForkRequest, fork_in},
     manifest::CompiledManifest,
-    replay::ReplayError,
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Hash, Height, UniverseId, WorldId,
+    Code, Coded, Hash, Height, UniverseId, WorldId,
     mutants::{Mutant, planted},
     record::{Body, EffectPolicy, Record, SnapshotNote},
 };
 use mundi_store::{
     blob::Blobs,
     keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
-    protocol::{CreateWorld, WorldCreated, create_world},
+    protocol::{CreateWorld, DescribeWorld, WorldCreated, create_world},
 };
 
 /// Where a branch begins.
@@ -107,10 +106,19 @@ async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNo
     Ok(match at {
         ForkAt::Newest => (note.clone(), note.height.max(first_height.next())),
         ForkAt::Height(height) if height <= first_height => {
-            return Err(RuntimeError::ForkAtBirth { world: parent, height });
+            return Err(outside(plane, request, height).await?);
         }
         ForkAt::Height(height) => (note, height),
     })
+}
+
+/// Refuses a height at which no branch can begin, and says at which one can.
+async fn outside<P: Plane>(plane: &P, request: &ForkWorld, height: Height) -> Result<RuntimeError, RuntimeError> {
+    let ForkWorld { universe, parent, .. } = *request;
+    let found = plane.run(&DescribeWorld { universe, world: parent }).await?.output;
+    let first = found.meta.first_height.next();
+    let head = found.head.map_or(first, |head| head.height);
+    Ok(RuntimeError::ForkOutside { world: parent, height, first, head })
 }
 
 /// The snapshot at a height that has none, made from the one below and the records between; its objects are stored.
@@ -122,11 +130,10 @@ async fn replayed<P: Plane>(
 ) -> Result<Bytes, RuntimeError> {
     let ForkWorld { universe, parent, .. } = *request;
     let place = (universe, parent);
-    let Past { replay, mut at_hand } = past::replay_to(plane, place, note, Some(height)).await?;
-    let mut world = replay.finish().map_err(|error| match error {
-        ReplayError::MidStep(height) => RuntimeError::ForkMidStep { world: parent, height },
-        error => error.into(),
-    })?;
+    let (mut world, mut at_hand) = match past::replay_to(plane, place, note, Some(height)).await {
+        Err(error) if error.code() == Code::SnapshotBeyondHead => return Err(outside(plane, request, height).await?),
+        past => past?.world(parent)?,
+    };
     let take = |objects: &AtHand| -> Result<_, LoadError> { world.snapshot(objects) };
     let taken = with_objects(plane, place, &mut at_hand, take).await?;
     let own = taken.note.snapshot;
@@ -157,6 +164,7 @@ fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectI
         policy_context: Some(publish.manifest),
         published_at_ns: now_ns,
         trace: None,
+        correlation_id: None,
         terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
     };
     fork.publish.iter().map(item).collect()
@@ -172,6 +180,7 @@ pub(crate) fn inherited_timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
         payload: timer.set.payload.clone(),
         published_at_ns: now_ns,
         trace: None,
+        correlation_id: None,
     };
     fork.timers.iter().map(item).collect()
 }

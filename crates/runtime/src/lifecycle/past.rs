@@ -34,6 +34,16 @@ pub(crate) struct Past {
     pub(crate) at_hand: AtHand,
 }
 
+impl Past {
+    /// The world at that height, unless it lies in the middle of what follows from a step.
+    pub(crate) fn world(self, world: WorldId) -> Result<(World, AtHand), RuntimeError> {
+        if let Some((below, above)) = self.replay.step_around() {
+            return Err(RuntimeError::MidStep { world, height: self.replay.head(), below, above });
+        }
+        Ok((self.replay.finish()?, self.at_hand))
+    }
+}
+
 /// Replays a world from a snapshot up to a height, or to its head.
 pub(crate) async fn replay_to<P: Plane>(
     plane: &P,

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use mundi_kernel::{
     LoadError,
     cells::{self, Entry, Stored},
-    replay::ReplayError,
 };
 use mundi_model::{Hash, Height, WorldId};
 
@@ -88,12 +87,7 @@ impl<P: Plane> Ops<P> {
 
     /// The root of a world's cells; what is not stored of them is at hand.
     async fn cells_root(&self, at: At, at_hand: &mut AtHand) -> Result<Option<Hash>, RuntimeError> {
-        let past = self.past(at).await?;
-        let mut own = past.at_hand;
-        let mut world = past.replay.finish().map_err(|error| match error {
-            ReplayError::MidStep(height) => RuntimeError::ForkMidStep { world: at.world, height },
-            error => error.into(),
-        })?;
+        let (mut world, mut own) = self.past(at).await?.world(at.world)?;
         let take = |objects: &AtHand| -> Result<_, LoadError> { world.snapshot(objects) };
         let taken = with_objects(&self.plane, (self.universe, at.world), &mut own, take).await?;
         for (hash, bytes) in &taken.objects {

@@ -5,9 +5,11 @@ use super::{
     extract::{ADMIN, Form, In, Name, Params, READ, world_of},
     json, limit,
 };
+use crate::node::Delayed;
 use axum::{Json, http::StatusCode};
 use mundi_engine::Engine;
-use mundi_model::limits;
+use mundi_model::{Code, WorldId, cbor, limits};
+use mundi_runtime::shell::Frame;
 use mundi_store::{
     keyspace::{
         dead_letter::DeadLetter,
@@ -18,16 +20,12 @@ use mundi_store::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-const QUEUES: [(&str, Queue); 4] = [
-    ("effects", Queue::Effects),
-    ("timers", Queue::Timers),
-    ("mailboxes", Queue::Mailboxes),
-    ("inboxes", Queue::Inboxes),
-];
+/// The queues that have dead letters, in the order in which they are listed.
+const QUEUES: [Queue; 4] = [Queue::Effects, Queue::Timers, Queue::Mailboxes, Queue::Inboxes];
 
 fn queue(name: &str) -> Result<Queue, Problem> {
     let unknown = || Problem::invalid(format!("`{name}` is no queue: expected effects, timers, mailboxes or inboxes"));
-    QUEUES.iter().find(|(found, _)| *found == name).map(|(_, queue)| *queue).ok_or_else(unknown)
+    QUEUES.into_iter().find(|queue| queue.name() == name).ok_or_else(unknown)
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,22 +43,36 @@ pub(super) struct Letter {
 
 impl Letter {
     fn new(queue: Queue, seq: QueueSeq, letter: DeadLetter) -> Self {
-        let name = QUEUES.iter().find(|(_, found)| *found == queue).map_or("", |(name, _)| name);
+        let (to, item) = carried(queue, &letter.item);
         Self {
-            letter: format!("{name}.{seq}"),
-            world: letter.world.map(|world| world.to_string()),
+            letter: address(queue, seq),
+            world: letter.world.or(to).map(|world| world.to_string()),
             code: letter.code,
             reason: letter.reason,
             attempts: letter.attempts,
             at_ns: letter.at_ns,
-            item: json::bytes(&letter.item),
+            item,
         }
     }
 }
 
-fn place(name: &Name) -> Result<(Queue, QueueSeq), Problem> {
-    let invalid = || Problem::invalid(format!("`{}` names no dead letter: expected QUEUE.PLACE", name.0));
-    let (of, seq) = name.0.split_once('.').ok_or_else(invalid)?;
+/// What a letter carries, and the world that it is for, as far as its bytes can be read. Some are here because they cannot.
+fn carried(queue: Queue, bytes: &[u8]) -> (Option<WorldId>, serde_json::Value) {
+    let frame = (queue == Queue::Mailboxes).then(|| Frame::decode(bytes).ok()).flatten();
+    let Some(Frame { to, payload, .. }) = frame else { return (None, json::bytes(bytes)) };
+    match cbor::decode::<Delayed>(&payload) {
+        Ok(delayed) if to == Delayed::WORKER => (Some(delayed.world), json::item(&delayed.item)),
+        _ => (None, serde_json::json!({ "to": to.to_string(), "payload": json::bytes(&payload) })),
+    }
+}
+
+fn address(queue: Queue, seq: QueueSeq) -> String {
+    format!("{}.{seq}", queue.name())
+}
+
+fn place(letter: &str) -> Result<(Queue, QueueSeq), Problem> {
+    let invalid = || Problem::invalid(format!("`{letter}` names no dead letter: expected QUEUE.PLACE"));
+    let (of, seq) = letter.split_once('.').ok_or_else(invalid)?;
     Ok((queue(of)?, seq.parse()?))
 }
 
@@ -68,7 +80,7 @@ fn place(name: &Name) -> Result<(Queue, QueueSeq), Problem> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LettersParams {
-    /// `effects` (the default), `timers`, `mailboxes` or `inboxes`.
+    /// `effects`, `timers`, `mailboxes` or `inboxes`; all of them if it is not given.
     queue: Option<String>,
     world: Option<String>,
     /// Where the page before ended: its `next`.
@@ -77,7 +89,7 @@ pub(super) struct LettersParams {
     limit: Option<usize>,
 }
 
-/// The dead letters of a queue, oldest first.
+/// The dead letters, by queue, and in each the oldest first.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/dead-letters", tag = "dead letters", params(LettersParams),
     responses((status = 200, body = ListPage<Letter>)),
@@ -86,11 +98,21 @@ pub(super) async fn list<E: Engine>(
     In { universe, .. }: In<E, READ>,
     Params(params): Params<LettersParams>,
 ) -> Result<Json<ListPage<Letter>>, Problem> {
-    let queue = queue(params.queue.as_deref().unwrap_or("effects"))?;
+    let wanted = params.queue.as_deref().map(queue).transpose()?;
     let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let after = params.after.as_deref().map(str::parse).transpose()?;
-    let page = universe.ops().list_dead_letters(queue, world, after, limit(params.limit)?).await?;
-    Ok(ListPage::of(page, |StoredLetter { seq, letter }| Letter::new(queue, seq, letter)))
+    let after = params.after.as_deref().map(place).transpose()?;
+    let items_max = limit(params.limit)?;
+    let queues = QUEUES.into_iter().filter(|queue| wanted.is_none_or(|wanted| wanted == *queue));
+    let mut items = Vec::new();
+    for queue in queues.skip_while(|queue| after.is_some_and(|(of, _)| of != *queue)) {
+        let after = after.filter(|(of, _)| *of == queue).map(|(_, seq)| seq);
+        let page = universe.ops().list_dead_letters(queue, world, after, items_max - items.len()).await?;
+        items.extend(page.items.into_iter().map(|StoredLetter { seq, letter }| Letter::new(queue, seq, letter)));
+        if let Some(next) = page.next {
+            return Ok(Json(ListPage { items, next: Some(address(queue, next)) }));
+        }
+    }
+    Ok(Json(ListPage { items, next: None }))
 }
 
 /// One dead letter.
@@ -98,7 +120,7 @@ pub(super) async fn list<E: Engine>(
     get, path = "/v1/u/{universe}/dead-letters/{letter}", tag = "dead letters", responses((status = 200, body = Letter)),
 )]
 pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>, name: Name) -> Result<Json<Letter>, Problem> {
-    let (queue, seq) = place(&name)?;
+    let (queue, seq) = place(&name.0)?;
     Ok(Json(Letter::new(queue, seq, universe.ops().read_dead_letter(queue, seq).await?)))
 }
 
@@ -108,7 +130,7 @@ pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>, name: 
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn drop_one<E: Engine>(In { universe, .. }: In<E, ADMIN>, name: Name) -> Result<StatusCode, Problem> {
-    let (queue, seq) = place(&name)?;
+    let (queue, seq) = place(&name.0)?;
     universe.ops().drop_dead_letter(queue, seq).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -119,11 +141,13 @@ pub(super) async fn drop_one<E: Engine>(In { universe, .. }: In<E, ADMIN>, name:
 pub(super) struct Bulk {
     /// `replay` or `drop`.
     action: BulkAction,
-    queue: String,
+    /// All letters of this queue that fit; or `letters`.
+    queue: Option<String>,
+    /// Only those of this world.
     world: Option<String>,
-    /// Only letters with this code.
+    /// Only those that failed with this code.
     code: Option<String>,
-    /// Only these, as they are addressed.
+    /// These, as they are addressed, and no others.
     letters: Option<Vec<String>>,
 }
 
@@ -152,32 +176,30 @@ pub(super) async fn bulk<E: Engine>(
     In { universe, .. }: In<E, ADMIN>,
     Form(bulk): Form<Bulk>,
 ) -> Result<Json<BulkDone>, Problem> {
-    let queue = queue(&bulk.queue)?;
-    let world = bulk.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let (found, more) = match bulk.letters {
-        Some(letters) if letters.len() > limits::LIST_ITEMS_MAX => {
-            return Err(Problem::new(mundi_model::Code::RequestTooLarge, "too many letters at a time"));
+    let (found, more) = match (bulk.letters, bulk.queue) {
+        (Some(letters), _) if letters.len() > limits::LIST_ITEMS_MAX => {
+            return Err(Problem::new(Code::RequestTooLarge, "too many letters at a time"));
         }
-        Some(letters) => {
-            let places: Result<Vec<_>, _> = letters.into_iter().map(|letter| Ok(place(&Name(letter))?.1)).collect();
-            (places.map_err(|problem: Problem| problem)?, false)
-        }
-        None => {
+        (Some(letters), _) => (letters.iter().map(|letter| place(letter)).collect::<Result<_, _>>()?, false),
+        (None, None) => return Err(Problem::invalid("which ones? give `letters`, or a `queue`")),
+        (None, Some(name)) => {
+            let queue = queue(&name)?;
+            let world = bulk.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
             let page = universe.ops().list_dead_letters(queue, world, None, limits::LIST_ITEMS_MAX).await?;
             let wanted = |letter: &StoredLetter| bulk.code.as_ref().is_none_or(|code| *code == letter.letter.code);
-            let found = page.items.into_iter().filter(wanted).map(|letter| letter.seq).collect();
+            let found: Vec<_> = page.items.into_iter().filter(wanted).map(|letter| (queue, letter.seq)).collect();
             (found, page.next.is_some())
         }
     };
     let mut done = BulkDone { done: 0, refused: Vec::new(), more };
-    for seq in found {
+    for (queue, seq) in found {
         let did = match bulk.action {
             BulkAction::Replay => universe.ops().replay_dead_letter(queue, seq).await,
             BulkAction::Drop => universe.ops().drop_dead_letter(queue, seq).await,
         };
         match did {
             Ok(()) => done.done += 1,
-            Err(error) => done.refused.push(format!("{seq}: {error}")),
+            Err(error) => done.refused.push(error.to_string()),
         }
     }
     Ok(Json(done))

@@ -16,7 +16,7 @@ use mundi_model::{Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId, record
 use mundi_runtime::{Plane, lifecycle::ForkAt};
 use mundi_store::{
     keyspace::world_meta::{Lineage, WorldMeta, WorldState},
-    protocol::{HeldBy, HeldLease, WorldFilter, WorldSummary},
+    protocol::{Branch, HeldBy, HeldLease, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -361,10 +361,22 @@ pub(super) async fn delete<E: Engine>(Of { api, universe, world }: Of<E, ADMIN>)
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Family {
-    /// The nearest first.
+    /// The nearest first, each with the height at which the line left it.
     ancestors: Vec<Parent>,
-    children: Vec<String>,
+    children: Vec<Child>,
     more_children: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Child {
+    world: String,
+    forked_at: u64,
+}
+
+impl From<&Branch> for Child {
+    fn from(branch: &Branch) -> Self {
+        Self { world: branch.world.to_string(), forked_at: branch.forked_at.get() }
+    }
 }
 
 /// Ancestors and children of a world.
@@ -375,7 +387,7 @@ pub(super) async fn lineage<E: Engine>(Of { universe, world, .. }: Of<E, READ>) 
     let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
     Ok(Json(Family {
         ancestors: found.ancestors.iter().map(Parent::from).collect(),
-        children: found.children.iter().map(WorldId::to_string).collect(),
+        children: found.children.iter().map(Child::from).collect(),
         more_children: found.more_children,
     }))
 }

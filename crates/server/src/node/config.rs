@@ -2,6 +2,7 @@
 
 use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig, worker::AdapterWorkerConfig};
 use mundi_model::WorkerId;
+use mundi_runtime::host::SnapshotPolicy;
 use std::{collections::BTreeSet, fs::File, io, path::PathBuf, time::Duration};
 
 /// What a process can be to a universe.
@@ -34,6 +35,7 @@ pub struct NodeConfig {
     pub lanes: usize,
     /// Made if they are not there.
     pub universes: BTreeSet<String>,
+    pub snapshots: SnapshotPolicy,
     pub adapters: AdapterWorkerConfig,
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
@@ -59,6 +61,7 @@ impl Default for NodeConfig {
             worker: None,
             lanes: 256,
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
+            snapshots: SnapshotPolicy::default(),
             adapters: AdapterWorkerConfig::default(),
             http: HttpConfig::default(),
             llm: None,

@@ -66,6 +66,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let lease_ttl_ns = nanos(node.config().lease_ttl);
         let config = WorkerConfig {
             lanes: node.config().lanes,
+            snapshots: node.config().snapshots,
             lease_ttl_ns,
             renew_every_ns: lease_ttl_ns / 4,
             settle_after_ns: nanos(node.config().settle_after),

@@ -38,6 +38,9 @@ pub struct EffectItem {
     /// What the manifest says about effects of this kind.
     #[n(9)]
     pub terms: EffectTerms,
+    /// What the event that led to it was correlated by; its receipt carries it on.
+    #[n(10)]
+    pub correlation_id: Option<String>,
 }
 
 /// How an effect is carried out, as the manifest had it when it was asked for. It travels with the item, so that
@@ -130,12 +133,22 @@ pub(crate) mod tests {
                 policy_context: None,
                 published_at_ns,
                 trace: Some("t".into()),
+                correlation_id: Some("c".into()),
                 terms: EffectTerms { rate: Some(RateTerms { per_second: 3, burst: 2 }), ..EffectTerms::default() },
             },
         )
     }
 
     proptest! {
+        /// Ten fields, as before there were correlation ids: what was queued then can be read.
+        #[test]
+        fn an_item_without_a_correlation_id_is_stored_as_it_always_was(item in items()) {
+            let item = EffectItem { correlation_id: None, ..item };
+            let bytes = cbor::encode(&item);
+            prop_assert_eq!(bytes[0], 0x8a);
+            prop_assert_eq!(cbor::decode::<EffectItem>(&bytes).unwrap(), item);
+        }
+
         #[test]
         fn keys_sort_by_sequence(a in queue_seqs(), b in queue_seqs()) {
             let (universe, lane) = (laws::universe(), Lane::new("k", Shard::of(b"x")));

@@ -40,6 +40,19 @@ impl Queue {
         Self::EffectClaims,
     ];
 
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Effects => "effects",
+            Self::Timers => "timers",
+            Self::Mailboxes => "mailboxes",
+            Self::Inboxes => "inboxes",
+            Self::Dedupe => "dedupe",
+            Self::EffectRetries => "effect-retries",
+            Self::EffectClaims => "effect-claims",
+        }
+    }
+
     pub fn from_ordinal(ordinal: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|queue| *queue as u8 == ordinal)
     }

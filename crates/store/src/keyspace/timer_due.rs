@@ -39,6 +39,9 @@ pub struct TimerItem {
     /// W3C `traceparent`.
     #[n(6)]
     pub trace: Option<String>,
+    /// What the event that led to it was correlated by.
+    #[n(7)]
+    pub correlation_id: Option<String>,
 }
 
 /// Where in a shard a timer lies.
@@ -148,7 +151,7 @@ mod tests {
             noise: Vec<u8>,
         ) {
             let (deliver_at_ns, published_at_ns) = times;
-            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None };
+            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None, correlation_id: None };
             laws::value_survives(Family::TimerDue, &item, &noise)?;
         }
     }

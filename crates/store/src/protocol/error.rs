@@ -142,9 +142,9 @@ impl Coded for MailError {
 /// Why a dead letter could not be brought back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeadLetterError {
-    #[error("there is no dead letter {seq:?} of {queue:?}")]
+    #[error("there is no dead letter {}.{seq}", queue.name())]
     NotFound { queue: Queue, seq: QueueSeq },
-    #[error("dead letter {seq:?} of {queue:?} cannot be replayed: {reason}")]
+    #[error("the dead letter {}.{seq} cannot be replayed: {reason}", queue.name())]
     Unusable { queue: Queue, seq: QueueSeq, reason: &'static str },
 }
 

@@ -168,8 +168,8 @@ impl FireTimers {
     }
 
     fn firing(&self, item: &TimerItem) -> NewItem {
-        let (enqueued_at_ns, trace) = (self.now_ns, item.trace.clone());
-        let origin = Origin { enqueued_at_ns, correlation_id: None, trace, wants_reply: false, sender: None };
+        let (enqueued_at_ns, trace, correlation_id) = (self.now_ns, item.trace.clone(), item.correlation_id.clone());
+        let origin = Origin { enqueued_at_ns, correlation_id, trace, wants_reply: false, sender: None };
         let input = Input::TimerFired { timer: item.intent, payload: item.payload.clone() };
         NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::timer(item.intent)) }
     }

@@ -7,10 +7,15 @@ use super::require_world;
 use crate::{
     OnUnknown, Protocol, StoreError,
     journal::JournalError,
-    keyspace::{lineage_child, world_meta::Lineage},
+    keyspace::{
+        Family, decode_value,
+        lineage_child::{self, LineageChild},
+        world_meta::Lineage,
+    },
 };
+use bytes::Bytes;
 use mundi_engine::Transaction;
-use mundi_model::{UniverseId, WorldId, limits};
+use mundi_model::{Height, UniverseId, WorldId, limits};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ReadLineage {
@@ -24,8 +29,16 @@ pub struct ReadLineage {
 pub struct WorldLineage {
     /// The parent first.
     pub ancestors: Vec<Lineage>,
-    pub children: Vec<WorldId>,
+    /// In the order of their ids.
+    pub children: Vec<Branch>,
     pub more_children: bool,
+}
+
+/// A world that was forked from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Branch {
+    pub world: WorldId,
+    pub forked_at: Height,
 }
 
 impl Protocol for ReadLineage {
@@ -48,7 +61,10 @@ impl Protocol for ReadLineage {
         }
         let span = lineage_child::prefix(universe, world).span();
         let page = tx.range(span.read(children_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()).await?;
-        let child = |(key, _): &(bytes::Bytes, bytes::Bytes)| lineage_child::parse(universe, world, key);
+        let child = |(key, value): &(Bytes, Bytes)| {
+            let LineageChild { forked_at, .. } = decode_value(Family::LineageChild, key, value)?;
+            Ok::<_, StoreError>(Branch { world: lineage_child::parse(universe, world, key)?, forked_at })
+        };
         let children = page.items.iter().map(child).collect::<Result<_, _>>()?;
         Ok(WorldLineage { ancestors, children, more_children: page.more })
     }

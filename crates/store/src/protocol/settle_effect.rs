@@ -82,7 +82,7 @@ pub(super) async fn answer<T: Transaction>(
     let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature: None };
     let origin = Origin {
         enqueued_at_ns: now_ns,
-        correlation_id: None,
+        correlation_id: item.correlation_id.clone(),
         trace: item.trace.clone(),
         wants_reply: false,
         sender: None,

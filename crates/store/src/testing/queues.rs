@@ -38,6 +38,7 @@ pub async fn ask<E: Engine, B: Blobs>(
             policy_context: None,
             published_at_ns: now_ns,
             trace: None,
+            correlation_id: None,
             terms,
         });
     }
@@ -56,7 +57,16 @@ pub async fn set_timers<E: Engine, B: Blobs>(
         let (intent, height, payload) = turn.announce("timer.set");
         let world = fence.world;
         let published_at_ns = now_ns;
-        turn.timers.push(TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None });
+        turn.timers.push(TimerItem {
+            world,
+            intent,
+            height,
+            deliver_at_ns,
+            payload,
+            published_at_ns,
+            trace: None,
+            correlation_id: None,
+        });
     }
     turn.commit(store, fence).await
 }

@@ -85,8 +85,8 @@ impl Import {
         let Self { server, file, name, effects } = self;
         let name = name.map_or_else(String::new, |name| format!("&world={}", escape(&name)));
         let path = format!("{}?effects={}{name}", server.of("bundles"), escape(&effects));
-        let progress = Progress::default();
-        let work = server.upload(Method::POST, &path, body_of(&file, &progress)?);
+        let (body, progress) = body_of(&file)?;
+        let work = server.upload(Method::POST, &path, body);
         out.made(&progress.during(out, "importing", bytes, work).await?, "world")
     }
 }

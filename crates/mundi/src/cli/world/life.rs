@@ -92,13 +92,13 @@ pub(crate) struct Upgrade {
     manifest: Option<String>,
     /// Insists although a rehearsal diverges.
     #[arg(long)]
-    forced: bool,
+    force: bool,
 }
 
 impl Upgrade {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, program, manifest, forced } = self;
-        let form = json!({ "program": program, "manifest": manifest, "forced": forced });
+        let Self { of, program, manifest, force } = self;
+        let form = json!({ "program": program, "manifest": manifest, "forced": force });
         out.object(&of.post("/upgrade", &form).await?)
     }
 }

@@ -113,7 +113,7 @@ impl WorldCommand {
             Self::Fork(fork) => fork.run(out).await,
             Self::Import(import) => import.run(out).await,
             Self::Journal(journal) => journal.run(out).await,
-            Self::Lineage(of) => out.object(&of.get("/lineage").await?),
+            Self::Lineage(of) => look::lineage(&of, out).await,
             Self::List(list) => list.run(out).await,
             Self::Pause(of) => life::done(&of, "/pause").await,
             Self::Query(query) => query.run(out).await,

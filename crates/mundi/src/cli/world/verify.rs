@@ -40,7 +40,7 @@ impl Verify {
 pub(crate) async fn online(server: &Server, out: Out) -> Outcome {
     let mut worlds = worlds_in(server, "live").await?;
     worlds.extend(worlds_in(server, "archived").await?);
-    let (progress, mut reports) = (Progress::default(), Vec::new());
+    let (progress, mut reports) = (Progress::of(worlds.len() as u64), Vec::new());
     let work = async {
         for world in worlds {
             let path = server.of(&format!("worlds/{world}/verify"));
@@ -51,25 +51,30 @@ pub(crate) async fn online(server: &Server, out: Out) -> Outcome {
             progress.add(1);
         }
     };
-    progress.during(out, "verifying", |done| format!("{done} worlds"), work).await;
+    progress.during(out, "verifying", count, work).await;
     summary(out, &reports)
 }
 
+fn count(worlds: u64) -> String {
+    format!("{worlds} worlds")
+}
+
 /// A node that runs nothing: to look at what a configuration names while no server has it open.
-pub(crate) async fn open_quietly(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
+pub(crate) async fn open_quietly(config: &Config, out: Out) -> Outcome<Node<ConfiguredEngine>> {
     if !config.engine.is_shared() && !config.data.folder.join("engine").is_dir() {
         let folder = config.data.folder.display();
         return Err(Failed::new(Code::FolderInvalid, format!("{folder} is no data folder")));
     }
     let node = NodeConfig { roles: [].into(), ..config.node().map_err(|error| Failed::coded(&error))? };
     let programs = Programs::builtin().with_loader(mundi::components(&config.data.folder)?);
-    let opened = Node::open_configured_as(config, programs, node).await;
+    let opening = Node::open_configured_as(config, programs, node);
+    let opened = Progress::default().during(out, "opening", |_| String::new(), opening).await;
     opened.map_err(|error| Failed::coded(&error))
 }
 
 /// Proves all worlds of all universes that a configuration names.
 pub(crate) async fn offline(config: &Config, out: Out) -> Outcome {
-    let node = open_quietly(config).await?;
+    let node = open_quietly(config, out).await?;
     let (progress, mut reports) = (Progress::default(), Vec::new());
     let work = async {
         for universe in node.universes() {
@@ -92,7 +97,7 @@ pub(crate) async fn offline(config: &Config, out: Out) -> Outcome {
         }
         Ok(())
     };
-    let done: Outcome = progress.during(out, "verifying", |done| format!("{done} worlds"), work).await;
+    let done: Outcome = progress.during(out, "verifying", count, work).await;
     node.stop().await;
     done?;
     summary(out, &reports)
@@ -155,10 +160,13 @@ impl Replay {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let worlds = match (&self.world, self.of.as_ref().or(self.program.as_ref()).or(self.manifest.as_ref())) {
             (Some(world), _) => vec![world.clone()],
-            (None, Some(of)) => self.worlds_of(of).await?,
+            (None, Some(of)) => {
+                let looked_at = Progress::default();
+                looked_at.during(out, "looking for worlds,", count, self.worlds_of(of, &looked_at)).await?
+            }
             (None, None) => Vec::new(),
         };
-        let (progress, mut reports) = (Progress::default(), Vec::new());
+        let (progress, mut reports) = (Progress::of(worlds.len() as u64), Vec::new());
         let work = async {
             for world in worlds {
                 let path = self.server.of(&format!("worlds/{world}/rehearse"));
@@ -167,7 +175,7 @@ impl Replay {
             }
             Ok(())
         };
-        let done: Outcome = progress.during(out, "rehearsing", |done| format!("{done} worlds"), work).await;
+        let done: Outcome = progress.during(out, "rehearsing", count, work).await;
         done?;
         self.report(out, &reports)
     }
@@ -207,13 +215,14 @@ impl Replay {
     }
 
     /// Live worlds under a manifest, which is named by its program or its hash.
-    async fn worlds_of(&self, of: &str) -> Outcome<Vec<String>> {
+    async fn worlds_of(&self, of: &str, looked_at: &Progress) -> Outcome<Vec<String>> {
         let mut found = Vec::new();
         for world in worlds_in(&self.server, "live").await? {
             let details = self.server.get(&self.server.of(&format!("worlds/{world}"))).await?;
             if details["program"] == of || details["manifest"] == of {
                 found.push(world);
             }
+            looked_at.add(1);
         }
         match found.is_empty() {
             true => Err(Failed::new(Code::WorldNotFound, format!("no live world runs `{of}`; --of names another one"))),
