@@ -74,6 +74,16 @@ pub trait Transaction: Send + 'static {
     /// and no other. So its own stamp, if it commits, has a larger one.
     fn version(&mut self) -> impl Future<Output = Result<u64, EngineError>> + Send;
 
+    /// Says which reads will follow, so that an engine at the other end of a line can ask for all of them in one trip.
+    ///
+    /// A hint: it changes no answer, and what is announced and never read is nothing that the commit depends on. A read that
+    /// was announced counts like any other, if and when it is made. Engines that have no use for hints do not ask what they
+    /// are, so the list is made in a closure; those that have one take up to
+    /// [`ANNOUNCED_READS_MAX`](mundi_model::limits::ANNOUNCED_READS_MAX) of them and pass over the rest.
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        let _not_asked = reads;
+    }
+
     /// The value under a key. A commit conflicts if another transaction has changed it since.
     fn get(&mut self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, EngineError>> + Send;
 
@@ -128,6 +138,19 @@ impl Committed {
             Self::ReadOnly => None,
             Self::At(stamp) => Some(stamp),
         }
+    }
+}
+
+/// A read that is announced: see [`Transaction::announce`]. Whether it adds a conflict is up to the read that follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    Get(Bytes),
+    Range(RangeRead),
+}
+
+impl Read {
+    pub fn get(key: &[u8]) -> Self {
+        Self::Get(Bytes::copy_from_slice(key))
     }
 }
 

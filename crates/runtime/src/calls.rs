@@ -90,20 +90,18 @@ impl Calls {
         call: InboxSeq,
     ) -> Result<ReplyOutcome, RuntimeError> {
         loop {
-            let (place, receiver) = self.place(world, call);
-            // Asked after the place is taken: a turn that ends in between finds it.
-            let mut tx = plane.engine().begin().await?;
-            if let Some(stored) = reply::read(&mut tx, universe, world, call).await? {
-                return Ok(stored.outcome);
-            }
-            drop(tx);
+            let (_place, receiver) = self.place(world, call);
+            // Looks after the place is taken, so a turn that ends in between finds it; and is over at once if there is a reply.
             let arrived = pin!(reply::arrived(plane.engine(), universe, world, call));
             match select(receiver, arrived).await {
                 Either::Left((Ok(outcome), _)) => return Ok(outcome),
                 Either::Left((Err(_), _)) => {}
                 Either::Right((arrived, _)) => arrived?,
             }
-            drop(place);
+            let mut tx = plane.engine().begin().await?;
+            if let Some(stored) = reply::read(&mut tx, universe, world, call).await? {
+                return Ok(stored.outcome);
+            }
         }
     }
 }

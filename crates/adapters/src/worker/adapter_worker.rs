@@ -27,13 +27,13 @@ use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
     keyspace::{
-        Lane, Shard,
+        Shard,
         queue::QueueSeq,
         queue_notify::{self, Seen},
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, KindCap,
-        NextRetry, ReapEffects, Repeat, complete_effect,
+        LanesToReap, ReapEffects, Repeat, complete_effect,
     },
     run,
 };
@@ -215,12 +215,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     async fn seen(&self) -> Result<Vec<(&str, Seen)>, StoreError> {
-        let mut tx = self.engine.begin().await?;
-        let mut seen = Vec::with_capacity(self.adapters.len());
-        for kind in self.adapters.keys() {
-            seen.push((kind.as_str(), queue_notify::read(&mut tx, self.universe, kind).await?));
-        }
-        Ok(seen)
+        let kinds = self.adapters.keys().map(String::as_str);
+        queue_notify::read_all(&mut self.engine.begin().await?, self.universe, kinds).await
     }
 
     /// Claims what there is room for, of every kind that may have something.
@@ -247,9 +243,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     break;
                 }
                 if !claims.more {
-                    let next = NextRetry { universe: self.universe, kind: kind.clone() };
-                    let retry_ns = round.during(run(&self.engine, &*self.clock, &next)).await?.output;
-                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
+                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
                     break;
                 }
             }
@@ -410,8 +404,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             }
         }
         let universe = self.universe;
-        for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
-            let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
+        let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
+        let look = LanesToReap { universe, kinds, items_max, now_ns };
+        for lane in round.during(run(&self.engine, &*self.clock, &look)).await?.output {
+            let reap = ReapEffects { universe, lane, items_max, now_ns };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             if reaped.retrying + reaped.buried > 0 {
                 self.report.count(|counters| {

@@ -1,11 +1,7 @@
 //! Questions for single keys, gathered: while one batch is under way the next one grows, as commits do.
 
-use super::{
-    pool::Pool,
-    reader::{Read, value_of},
-    schema::KEY_BYTES_INDEXED,
-};
-use crate::EngineError;
+use super::{pool::Pool, reader::Found, schema::KEY_BYTES_INDEXED};
+use crate::{EngineError, Read};
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::{
@@ -76,8 +72,8 @@ async fn answer(pool: &Arc<Pool>, batch: Vec<Question>) {
 /// Keys that no index holds are rare, and asked for one by one.
 async fn one(pool: &Arc<Pool>, key: Bytes) -> Answer {
     let mut lease = pool.lease().await?;
-    match lease.read(None, &Read::Get(key)).await {
-        Some(Ok((version, rows))) => Ok((value_of(&rows)?, version)),
+    match lease.read(None, &[Read::Get(key)]).await {
+        Some(Ok((version, found))) => Ok((found.into_iter().next().and_then(Found::value), version)),
         Some(Err(_)) | None => {
             lease.discard();
             Err(EngineError::TooOld)

@@ -8,11 +8,11 @@ use super::{
     connect::Connector,
     error::refused,
     peeks::Values,
-    reader::{Read, Reader, bytes_of, value_of},
+    reader::{Found, Reader, bytes_of},
 };
-use crate::EngineError;
+use crate::{EngineError, Read};
 use bytes::Bytes;
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, select};
 use mundi_model::limits;
 use parking_lot::Mutex;
 use std::{
@@ -30,7 +30,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Error;
 
 /// As long as a transaction may live.
 const WAIT_MAX: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
@@ -184,12 +184,6 @@ impl Pool {
         }
         Ok((version, values))
     }
-
-    /// The newest value of a key, outside of any transaction.
-    pub(super) async fn peek(self: &Arc<Self>, read: &Read) -> Result<Option<Bytes>, EngineError> {
-        let rows = self.common().await?.rows(read).await.map_err(|error| refused("looking at a key", error))?;
-        value_of(&rows)
-    }
 }
 
 /// A connection in use; it goes back when it is dropped, unless it is broken.
@@ -200,20 +194,25 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Reads at the snapshot of this version, or takes one with its first read. Once taken, it ends with the lease. `None` if
+    /// Reads, in one trip, at the snapshot of this version; or takes one. Once taken, it ends with the lease. `None` if
     /// the connection was taken back.
     ///
     /// A question is sent by the first poll, under the lock that decides whose the connection is; its answer belongs to the
     /// snapshot that it was sent in, whoever has the connection by then.
-    pub(super) async fn read(&mut self, version: Option<u64>, read: &Read) -> Option<Result<(u64, Vec<Row>), Error>> {
+    pub(super) async fn read(
+        &mut self,
+        version: Option<u64>,
+        reads: &[Read],
+    ) -> Option<Result<(u64, Vec<Found>), Error>> {
         let reader = self.touch(version.is_none())?;
-        let asking = async {
+        // In a box, beside which a trip costs nothing: all protocols are made of it.
+        let mut asking: BoxFuture<'_, _> = Box::pin(async {
             match version {
-                Some(version) => Ok((version, reader.rows(read).await?)),
-                None => reader.begin(read).await,
+                Some(version) => Ok((version, reader.read(reads).await?)),
+                None => reader.begin(reads).await,
             }
-        };
-        let (mut asking, mut is_sent) = (pin!(asking), false);
+        });
+        let mut is_sent = false;
         poll_fn(|context| {
             if is_sent {
                 return asking.as_mut().poll(context).map(Some);

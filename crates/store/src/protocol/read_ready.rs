@@ -8,7 +8,7 @@ use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{Shard, ready, ready_notify},
 };
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{UniverseId, WorldId, limits};
 
 #[derive(Debug, Clone, Copy)]
@@ -38,13 +38,15 @@ impl Protocol for ReadReady {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<ReadyPage, StoreError> {
         let Self { universe, shard, after, items_max } = *self;
-        let seen = ready_notify::read(tx, universe, shard).await?;
         let all = ready::prefix(universe, shard).span();
         let span = match after {
             Some((priority, world)) => all.after(&ready::key(universe, priority, world)),
             None => all,
         };
-        let page = tx.range(span.read(items_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()).await?;
+        let read = span.read(items_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot();
+        tx.announce(|| [ready_notify::key(universe, shard).announced(), Read::Range(read.clone())]);
+        let seen = ready_notify::read(tx, universe, shard).await?;
+        let page = tx.range(read).await?;
         let worlds = page.items.iter().map(|(key, _)| ready::parse(universe, shard, key)).collect::<Result<_, _>>()?;
         Ok(ReadyPage { seen, worlds, more: page.more })
     }
