@@ -44,11 +44,12 @@ pub trait Engine: Clone + Send + Sync + 'static {
         false
     }
 
-    /// A transaction whose `get`s may be answered by what this process remembers instead of the newest state.
+    /// A transaction whose `get`s may be answered by what this process remembers instead of the newest state, and whose other
+    /// reads may each be of a moment of its own, so that many transactions can read in one trip.
     ///
     /// Its commit is as good as any other: it conflicts if anything that it was told is not true any more. Everything else that
-    /// it leads to (an error, a commit without writes) may rest on what is long past, and must be decided by a transaction of
-    /// [`Engine::begin`]. For protocols that mostly find what they left.
+    /// it leads to (an error, a commit without writes) may rest on what is long past or never was, and must be decided by a
+    /// transaction of [`Engine::begin`]. For protocols that mostly commit.
     fn begin_from_memory(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send {
         self.begin()
     }

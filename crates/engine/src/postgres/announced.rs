@@ -40,10 +40,6 @@ impl Announced {
         self.waiting.retain(is_wanted);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
     pub(super) fn value(&self, key: &Bytes) -> Option<Option<Bytes>> {
         self.values.get(key).cloned()
     }

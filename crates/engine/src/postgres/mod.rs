@@ -34,13 +34,14 @@ mod transaction;
 mod url;
 mod writer;
 
-use crate::{Engine, EngineError, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
+use crate::{Engine, EngineError, Read, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
 use bytes::Bytes;
 use connect::Connector;
 pub use examine::{Examination, examine};
 use history::History;
 use peeks::Peeks;
 use pool::Pool;
+use reader::Found;
 use sequencer::{Queue, Sequencer};
 use std::{fmt, sync::Arc};
 use tokio::{runtime::Handle, task::JoinHandle};
@@ -147,7 +148,8 @@ impl Engine for Postgres {
 
     async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
         check_key(key)?;
-        self.0.shared.peeks.ask(Bytes::copy_from_slice(key)).await
+        let (found, version) = self.0.shared.peeks.ask(vec![Read::get(key)]).await?;
+        Ok((found.into_iter().next().and_then(Found::value), version))
     }
 
     fn remembers(&self) -> bool {
@@ -164,7 +166,8 @@ impl Engine for Postgres {
             check_key(&key)?;
             // First in place, then looked: what commits in between wakes it.
             let (_watch, woken) = shared.history.watches().place(&key)?;
-            if shared.peeks.ask(key).await?.0 != seen {
+            let (found, _) = shared.peeks.ask(vec![Read::Get(key)]).await?;
+            if found.into_iter().next().and_then(Found::value) != seen {
                 return Ok(());
             }
             // Whoever wrote it has mostly changed it; the caller looks in any case.

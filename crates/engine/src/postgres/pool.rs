@@ -7,7 +7,6 @@
 use super::{
     connect::Connector,
     error::refused,
-    peeks::Values,
     reader::{Found, Reader, bytes_of},
 };
 use crate::{EngineError, Read};
@@ -172,10 +171,10 @@ impl Pool {
     }
 
     /// The newest values of keys that an index holds, and the version of the snapshot that they were read at.
-    pub(super) async fn newest(self: &Arc<Self>, keys: &[Bytes]) -> Result<(u64, Values), EngineError> {
+    pub(super) async fn newest(self: &Arc<Self>, keys: &[Bytes]) -> Result<(u64, BTreeMap<Bytes, Bytes>), EngineError> {
         let reader = self.common().await?;
         let rows = reader.newest(keys).await.map_err(|error| refused("looking at keys", error))?;
-        let (mut version, mut values) = (0, Values::new());
+        let (mut version, mut values) = (0, BTreeMap::new());
         for row in &rows {
             version = row.try_get::<_, i64>(0).map_err(|error| refused("looking at keys", error))?.unsigned_abs();
             if row.try_get::<_, Option<&[u8]>>(1).is_ok_and(|key| key.is_some()) {
@@ -183,6 +182,14 @@ impl Pool {
             }
         }
         Ok((version, values))
+    }
+
+    /// What reads of any kind find in one snapshot of the newest state, and its version. Only one caller at a time may ask.
+    pub(super) async fn newest_of_all(self: &Arc<Self>, reads: &[Read]) -> Result<(u64, Vec<Found>), EngineError> {
+        let reader = self.common().await?;
+        let found = reader.begin(reads).await;
+        reader.end();
+        found.map_err(|error| refused("looking at the newest state", error))
     }
 }
 

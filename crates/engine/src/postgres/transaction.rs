@@ -33,12 +33,12 @@ pub struct PostgresTransaction {
     announced: Announced,
 }
 
-/// Whether gets may be answered from memory.
+/// Whether reads may be answered from memory, or each from a state of its own.
 enum Memory {
     /// They are not.
     Unused,
     Allowed,
-    /// Some were. All of them were true at this version.
+    /// Some were. All of them were true at this version, or at a later one.
     Used {
         version: u64,
         _open: Open,
@@ -79,16 +79,29 @@ impl PostgresTransaction {
 
     /// What the snapshot holds for a read; all that was announced is fetched with it.
     async fn fetch(&mut self, read: Read) -> Result<Found, EngineError> {
-        if self.announced.is_empty() {
-            let found = self.ask(&[read]).await?;
-            return Ok(found.into_iter().next().unwrap_or(Found::Value(None)));
-        }
         self.pass_over_remembered();
         let reads = self.announced.with(read);
-        let mut found = self.ask(&reads).await?.into_iter();
+        let found = match (&self.memory, &self.snapshot) {
+            (Memory::Allowed | Memory::Used { .. }, Snapshot::None) => self.gather(&reads).await?,
+            _ => self.ask(&reads).await?,
+        };
+        let mut found = found.into_iter();
         let first = found.next().unwrap_or(Found::Value(None)); // as many answers as questions
         self.announced.keep(reads.into_iter().skip(1).zip(found));
         Ok(first)
+    }
+
+    /// Reads together with all other transactions of this process that need no snapshot of their own.
+    async fn gather(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        let shared = self.engine.0.shared.clone();
+        let open = shared.history.open(); // first: from now on nothing is forgotten that it may conflict with
+        let asking = shared.peeks.ask(reads.to_vec());
+        let (found, version) = shared.connector.within(READ_WAIT, asking).await.unwrap_or(Err(EngineError::TooOld))?;
+        self.memory = match std::mem::replace(&mut self.memory, Memory::Unused) {
+            Memory::Used { version: before, _open } => Memory::Used { version: before.min(version), _open },
+            Memory::Unused | Memory::Allowed => Memory::Used { version, _open: open },
+        };
+        Ok(found)
     }
 
     /// What this process will answer by itself is not asked for.
@@ -182,10 +195,12 @@ impl PostgresTransaction {
     }
 
     fn remember(&self, key: &Bytes, value: Option<&Bytes>) {
-        if let (Memory::Allowed | Memory::Used { .. }, Snapshot::Taken { version, .. }) = (&self.memory, &self.snapshot)
-        {
-            self.shared().history.remember(key, value.cloned(), *version);
-        }
+        let version = match (&self.memory, &self.snapshot) {
+            (Memory::Unused, _) => return,
+            (_, Snapshot::Taken { version, .. }) | (Memory::Used { version, .. }, _) => *version,
+            (Memory::Allowed, _) => return,
+        };
+        self.shared().history.remember(key, value.cloned(), version);
     }
 
     /// The stored items of a range, until they make up a page together with what the transaction has written.
@@ -215,7 +230,7 @@ impl PostgresTransaction {
 impl Transaction for PostgresTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
         if matches!(self.snapshot, Snapshot::None) {
-            self.fetch(Read::Get(Bytes::from_static(&[0]))).await?; // any key: a read takes the snapshot
+            self.ask(&[Read::get(&[0])]).await?; // any key: a read takes the snapshot
         }
         match self.snapshot {
             Snapshot::Taken { version, .. } => Ok(version),

@@ -89,6 +89,11 @@ impl Protocol for CompleteEffect {
         OnUnknown::RunAgain
     }
 
+    /// All that it reads it depends on, and those that end at a time read together.
+    fn tries_memory(&self) -> bool {
+        true
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Completed, StoreError> {
         tx.announce(|| self.reads());
         match self.claim.held(tx).await? {

@@ -267,6 +267,11 @@ impl Protocol for Enqueue {
         if all_named { OnUnknown::RunAgain } else { OnUnknown::Report }
     }
 
+    /// Many are sent at a time, and little is read: the world's state, which seldom changes, and a depth that is only looked at.
+    fn tries_memory(&self) -> bool {
+        true
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
         tx.announce(|| self.reads());
