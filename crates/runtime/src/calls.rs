@@ -6,7 +6,6 @@
 use crate::{Plane, RuntimeError};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
-use mundi_engine::Engine;
 use mundi_model::{
     InboxSeq, UniverseId, WorldId,
     record::{Reply, ReplyOutcome},
@@ -98,8 +97,7 @@ impl Calls {
                 Either::Left((Err(_), _)) => {}
                 Either::Right((arrived, _)) => arrived?,
             }
-            let mut tx = plane.engine().begin().await?;
-            if let Some(stored) = reply::read(&mut tx, universe, world, call).await? {
+            if let Some(stored) = reply::peek(plane.engine(), universe, world, call).await? {
                 return Ok(stored.outcome);
             }
         }

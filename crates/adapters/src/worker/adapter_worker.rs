@@ -117,6 +117,8 @@ struct Round<'a> {
     capped: bool,
     /// Calls ended while it looked: there may be room that it did not know of.
     ended: bool,
+    /// One of them may be tried again: a look that began before does not know when.
+    put_off: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -234,6 +236,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     break;
                 }
                 let claim = self.claim_of(kind, items_max);
+                round.put_off = false;
                 let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
                 for claimed in claims.effects {
                     self.start(round, adapter, claimed);
@@ -243,7 +246,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     break;
                 }
                 if !claims.more {
-                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
+                    if !round.put_off {
+                        round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
+                    }
                     break;
                 }
             }
@@ -444,6 +449,7 @@ impl Round<'_> {
         let mut any = false;
         while let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) {
             any = true;
+            self.put_off |= again;
             if let Some(Running { kind, .. }) = self.running.remove(&seq).filter(|_| again) {
                 self.empty.remove(kind.as_str());
             }
