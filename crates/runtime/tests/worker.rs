@@ -254,6 +254,28 @@ fn a_world_runs_only_where_it_is_assigned() {
     }
 }
 
+/// A worker that is quicker than the placement gives the world up when it renews, although nobody tells it to.
+#[test]
+fn a_world_that_was_taken_before_it_was_assigned_moves_to_where_it_was_assigned() {
+    let rig = rig_with(8, 1);
+    let quick = start(&rig, 1);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND);
+    assert_eq!(quick.worker.worlds(), [world_id(0)]);
+    let assigned = start(&rig, 2);
+    let assigning = rig.clone();
+    rig.executor.block_on(async move {
+        let assignment = Assignment { desired: Some(id(2)), pinned: false, priority: 0, reason: None };
+        let (universe, world) = (assigning.universe, world_id(0));
+        assigning.plane.run(&AssignWorld { universe, world, assignment }).await.unwrap();
+    });
+    rig.executor.run_for(SECOND * 30);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND * 30);
+    assert_eq!((quick.worker.worlds(), assigned.worker.worlds()), (vec![], vec![world_id(0)]));
+    assert_eq!(taken_of(&rig, 0), 2);
+}
+
 /// Found by the simulator: the orchestrator leaves such a world alone, so a worker that waited for it waited forever.
 #[test]
 fn a_world_that_was_assigned_to_nobody_runs_also_where_assignments_are_waited_for() {
