@@ -14,6 +14,7 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
+    Clock,
     keyspace::{Shard, assignment::Assignment, lease, ready},
     protocol::AssignWorld,
     testing::{Rng, world_id},
@@ -351,21 +352,26 @@ fn a_hand_over_that_dies_at_any_await_is_a_crash_like_any_other() {
     };
     let undisturbed = {
         let (rig, first) = prepare();
-        let before = rig.executor.polls();
+        let (mut steps, began_ns) = (0, rig.executor.now_ns());
         while first.node.is_running() {
-            assert!(rig.executor.poll_one());
+            assert!(rig.executor.step());
+            steps += 1;
         }
-        rig.executor.polls() - before
+        assert!(
+            rig.executor.now_ns() - began_ns < 100_000_000,
+            "it waits for nothing but a transaction that was in its way"
+        );
+        steps
     };
     assert!(undisturbed > 50);
-    for polls in 0..undisturbed {
+    for steps in 0..undisturbed {
         let (rig, first) = prepare();
-        (0..polls).for_each(|_| assert!(rig.executor.poll_one()));
+        (0..steps).for_each(|_| assert!(rig.executor.step()));
         first.node.crash();
         let _second = start(&rig, 2);
         (0..2).for_each(|world| send(&rig, world, 1));
         rig.executor.run_for(SECOND * 25);
-        (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {polls} polls"));
+        (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {steps} steps"));
     }
 }
 
