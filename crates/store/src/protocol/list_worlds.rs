@@ -13,7 +13,7 @@ use crate::{
         world_meta::{self, WorldMeta, WorldState},
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{Epoch, UniverseId, WorkerId, WorldId};
 
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +108,11 @@ impl Protocol for ListWorlds {
             let found = tx.range(span.read(1).snapshot()).await?;
             let Some((key, _)) = found.items.first() else { return Ok(page) };
             let world = world_meta::world_of_key(universe, key)?;
+            let rest = Span { start: end_of(world), end: span.end };
+            tx.announce(|| {
+                let keys = [world_meta::key, lease::key, lease_term::key].map(|key| key(universe, world).announced());
+                keys.into_iter().chain([Read::Range(rest.read(1))])
+            });
             let mut taken = false;
             if let Some(meta) = world_meta::read(tx, universe, world).await? {
                 let summary = WorldSummary { world, meta, lease: HeldLease::read(tx, universe, world).await? };
@@ -119,7 +124,7 @@ impl Protocol for ListWorlds {
                 page.next = Some(world);
                 return Ok(page);
             }
-            span = Span { start: end_of(world), end: span.end };
+            span = rest;
         }
     }
 }
