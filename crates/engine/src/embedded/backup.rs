@@ -19,7 +19,7 @@ use std::{path::Path, sync::Arc};
 const PART_BYTES: usize = 8 << 20;
 const MANIFEST: &str = "manifest";
 const MANIFEST_WORD: &str = "mundi-backup";
-const MANIFEST_FORMAT: u64 = 1;
+const MANIFEST_FORMAT: u64 = 2;
 /// Parts lie alone in their objects, so nothing can be taken for one.
 const PART_SALT: u64 = 0;
 

@@ -8,6 +8,7 @@ use crate::{
     objects::{AtHand, with_objects},
     trace::TraceContext,
 };
+use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
@@ -116,9 +117,9 @@ impl<P: Plane> Ops<P> {
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
         let holder = self.worker.as_ref().map(|worker| worker as &dyn Holder);
-        let placed = tell(holder, (universe, world), async |told| {
-            enqueue_told(told, engine, clock, blobs, universe, world, items, window_ns).await
-        });
+        let send = async |told| enqueue_told(told, engine, clock, blobs, universe, world, items, window_ns).await;
+        // As an object: who calls this has futures within futures enough.
+        let placed: BoxFuture<'_, _> = Box::pin(tell(holder, (universe, world), send));
         Ok(placed.await?)
     }
 
