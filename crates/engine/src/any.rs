@@ -1,7 +1,7 @@
 //! One of our engines, chosen when the program starts: the layers above are compiled once, for this one.
 
 use crate::{
-    CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Transaction,
+    CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Read, Transaction,
     embedded::EmbeddedTransaction, postgres::PostgresTransaction,
 };
 use bytes::Bytes;
@@ -83,6 +83,10 @@ macro_rules! on_any {
 impl Transaction for AnyTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
         on_any!(self, tx => tx.version().await)
+    }
+
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        on_any!(self, tx => tx.announce(reads));
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {

@@ -44,11 +44,12 @@ pub trait Engine: Clone + Send + Sync + 'static {
         false
     }
 
-    /// A transaction whose `get`s may be answered by what this process remembers instead of the newest state.
+    /// A transaction whose `get`s may be answered by what this process remembers instead of the newest state, and whose other
+    /// reads may each be of a moment of its own, so that many transactions can read in one trip.
     ///
     /// Its commit is as good as any other: it conflicts if anything that it was told is not true any more. Everything else that
-    /// it leads to (an error, a commit without writes) may rest on what is long past, and must be decided by a transaction of
-    /// [`Engine::begin`]. For protocols that mostly find what they left.
+    /// it leads to (an error, a commit without writes) may rest on what is long past or never was, and must be decided by a
+    /// transaction of [`Engine::begin`]. For protocols that mostly commit.
     fn begin_from_memory(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send {
         self.begin()
     }
@@ -73,6 +74,16 @@ pub trait Transaction: Send + 'static {
     /// The version of the snapshot: the transaction sees every commit whose stamp has this version or a smaller one,
     /// and no other. So its own stamp, if it commits, has a larger one.
     fn version(&mut self) -> impl Future<Output = Result<u64, EngineError>> + Send;
+
+    /// Says which reads will follow, so that an engine at the other end of a line can ask for all of them in one trip.
+    ///
+    /// A hint: it changes no answer, and what is announced and never read is nothing that the commit depends on. A read that
+    /// was announced counts like any other, if and when it is made. Engines that have no use for hints do not ask what they
+    /// are, so the list is made in a closure; those that have one take up to
+    /// [`ANNOUNCED_READS_MAX`](mundi_model::limits::ANNOUNCED_READS_MAX) of them and pass over the rest.
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        let _not_asked = reads;
+    }
 
     /// The value under a key. A commit conflicts if another transaction has changed it since.
     fn get(&mut self, key: &[u8]) -> impl Future<Output = Result<Option<Bytes>, EngineError>> + Send;
@@ -128,6 +139,19 @@ impl Committed {
             Self::ReadOnly => None,
             Self::At(stamp) => Some(stamp),
         }
+    }
+}
+
+/// A read that is announced: see [`Transaction::announce`]. Whether it adds a conflict is up to the read that follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    Get(Bytes),
+    Range(RangeRead),
+}
+
+impl Read {
+    pub fn get(key: &[u8]) -> Self {
+        Self::Get(Bytes::copy_from_slice(key))
     }
 }
 

@@ -48,7 +48,7 @@ mod write_set;
 
 #[cfg(feature = "postgres")]
 pub use any::{AnyEngine, AnyTransaction};
-pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
+pub use contract::{Committed, Engine, Page, RangeRead, Read, Transaction};
 pub use embedded::Embedded;
 pub use error::{CommitError, EngineError};
 pub use memory::Memory;

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use mundi_engine::{
-    CommitError, Engine, Postgres, Transaction,
+    CommitError, Engine, Postgres, RangeRead, Read, Transaction,
     postgres::{
         Options,
         testing::{fresh_schema, shared},
@@ -100,4 +100,71 @@ async fn peeks_tell_the_newest_value_and_a_version_that_covers_it() {
         assert_eq!(peeks[2].0, None);
         assert!(peeks.iter().all(|(_, version)| Stamp::new(*version, u16::MAX) >= stamp), "{peeks:?} after {stamp:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_read_together_with_others_conflicts_as_if_it_had_been_read_alone() {
+    let [one, other] = processes::<2>().await;
+    for (changed, conflicts) in [("a", true), ("absent", true), ("m/5", true), ("m/7", true), ("b", false)] {
+        put(&other, &["a", "b", "m/5"]).await;
+        let mut tx = one.begin_from_memory().await.unwrap();
+        let range = RangeRead::prefix(b"m/", 10);
+        tx.announce(|| [Read::get(b"absent"), Read::get(b"b"), Read::Range(range.clone())]);
+        assert!(tx.get(b"a").await.unwrap().is_some());
+        assert_eq!(tx.get(b"absent").await.unwrap(), None);
+        assert_eq!(tx.range(range).await.unwrap().items.len(), 1);
+        put(&other, &[changed]).await;
+        tx.put(b"elsewhere", "1").unwrap();
+        let committed = tx.commit().await;
+        assert_eq!(matches!(committed, Err(CommitError::Conflict)), conflicts, "{changed}: {committed:?}");
+        let mut tidy = other.begin().await.unwrap();
+        tidy.delete_range(b"a", b"n").unwrap();
+        tidy.commit().await.unwrap();
+    }
+}
+
+async fn put(engine: &Postgres, keys: &[&str]) {
+    let mut tx = engine.begin().await.unwrap();
+    keys.iter().for_each(|key| tx.put(key.as_bytes(), "1").unwrap());
+    tx.commit().await.unwrap();
+}
+
+/// Groups take values of counters from memory, if nobody else has touched them; and commits join that nobody has asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn additions_of_many_processes_all_count_and_deleted_ranges_are_empty() {
+    let engines = processes::<3>().await;
+    let writers = engines.iter().enumerate().flat_map(|(process, engine)| (0..8).map(move |n| (process, engine, n)));
+    let tasks: Vec<_> = writers
+        .map(|(process, engine, writer)| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for turn in 0..40 {
+                    let mut tx = engine.begin().await.unwrap();
+                    tx.add(b"count/all", 1).unwrap();
+                    tx.add(format!("count/{process}").as_bytes(), 1).unwrap();
+                    tx.add(format!("count/{}", (writer + turn) % 5 + 10).as_bytes(), 1).unwrap();
+                    tx.put_stamped(b"queue/", &[writer], "").unwrap();
+                    if turn % 10 == 9 {
+                        tx.delete_range(b"queue/", b"queue0").unwrap();
+                    }
+                    tx.commit().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut tx = engines[0].begin().await.unwrap();
+    assert_eq!(number(tx.get(b"count/all").await.unwrap().as_ref()), 3 * 8 * 40);
+    for process in 0..3 {
+        assert_eq!(number(tx.get(format!("count/{process}").as_bytes()).await.unwrap().as_ref()), 8 * 40);
+    }
+    let mut spread = 0;
+    for n in 10..15 {
+        spread += number(tx.get(format!("count/{n}").as_bytes()).await.unwrap().as_ref());
+    }
+    assert_eq!(spread, 3 * 8 * 40);
+    // Every writer ends with a deletion, so the last commit of all has left nothing but its own item.
+    assert_eq!(tx.range(RangeRead::prefix(b"queue/", 1_000)).await.unwrap().items.len(), 1);
 }

@@ -15,6 +15,10 @@ pub const TRANSACTION_AGE_MS_MAX: u64 = 5_000;
 /// As many operations as a transaction could hold if each were empty; bounds per-operation overhead.
 pub const TRANSACTION_OPERATIONS_MAX: usize = 200_000;
 
+/// Reads that a transaction announces before it makes them: a few of each item of the largest batch of a queue. What was
+/// fetched for them is held in memory.
+pub const ANNOUNCED_READS_MAX: usize = 2_048;
+
 /// What one range read returns at most; more is read by another call from where it ended.
 pub const RANGE_ITEMS_MAX: usize = 10_000;
 

@@ -6,7 +6,6 @@
 use crate::{Plane, RuntimeError};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
-use mundi_engine::Engine;
 use mundi_model::{
     InboxSeq, UniverseId, WorldId,
     record::{Reply, ReplyOutcome},
@@ -90,20 +89,17 @@ impl Calls {
         call: InboxSeq,
     ) -> Result<ReplyOutcome, RuntimeError> {
         loop {
-            let (place, receiver) = self.place(world, call);
-            // Asked after the place is taken: a turn that ends in between finds it.
-            let mut tx = plane.engine().begin().await?;
-            if let Some(stored) = reply::read(&mut tx, universe, world, call).await? {
-                return Ok(stored.outcome);
-            }
-            drop(tx);
+            let (_place, receiver) = self.place(world, call);
+            // Looks after the place is taken, so a turn that ends in between finds it; and is over at once if there is a reply.
             let arrived = pin!(reply::arrived(plane.engine(), universe, world, call));
             match select(receiver, arrived).await {
                 Either::Left((Ok(outcome), _)) => return Ok(outcome),
                 Either::Left((Err(_), _)) => {}
                 Either::Right((arrived, _)) => arrived?,
             }
-            drop(place);
+            if let Some(stored) = reply::peek(plane.engine(), universe, world, call).await? {
+                return Ok(stored.outcome);
+            }
         }
     }
 }

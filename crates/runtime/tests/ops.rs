@@ -199,7 +199,7 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         };
         let late = CompleteEffect { claim: held.proof, answer, now_ns, dedupe_window_ns: 1, holder_is_told: false };
         mundi_runtime::Plane::run(&rig.plane, &late).await.unwrap();
-        let read = ReadTurn { fence: host.fence(), items_max: 10, bytes_max: 1 << 20 };
+        let read = ReadTurn { fence: host.fence(), cursor_seen: None, items_max: 10, bytes_max: 1 << 20 };
         let items = mundi_runtime::Plane::run(&rig.plane, &read).await.unwrap().output.items;
         assert_eq!(items.len(), 1, "one receipt, whatever the slow worker says");
         let Input::Receipt(receipt) = &items[0].item.input else { panic!("no receipt") };

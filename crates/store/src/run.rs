@@ -23,8 +23,8 @@ pub trait Protocol: Sync {
     /// What the loop does when a commit's fate is unknown. The header of each protocol says why.
     fn on_unknown(&self) -> OnUnknown;
 
-    /// Whether it mostly finds what this process left there: then it is tried on what the process remembers, before it is run on
-    /// the newest state ([`Engine::begin_from_memory`]).
+    /// Whether it mostly commits, and depends on all that it reads or on none of it in particular: then it is tried on what the
+    /// process remembers, before it is run on the newest state ([`Engine::begin_from_memory`]).
     fn tries_memory(&self) -> bool {
         false
     }

@@ -19,7 +19,8 @@ use mundi_store::{
         effect_pending::{EffectTerms, RateTerms},
     },
     protocol::{
-        Answer, ClaimEffects, FailEffect, Failure, FireTimers, KindCap, NextTimer, ReapEffects, Repeat, complete_effect,
+        Answer, ClaimEffects, FailEffect, Failure, FireTimers, KindCap, NextTimers, ReapEffects, Repeat,
+        complete_effect,
     },
     testing::{Fixture, Probe, Rng, ask, set_timers},
 };
@@ -107,7 +108,7 @@ fn every_effect_is_answered_once_whoever_fails_or_dies() {
 
 /// The intents whose receipt or firing is in the inbox.
 async fn delivered(store: &Store, fence: Fence) -> Vec<IntentHash> {
-    let read = mundi_store::protocol::ReadTurn { fence, items_max: 4_000, bytes_max: 2_000_000 };
+    let read = mundi_store::protocol::ReadTurn { fence, cursor_seen: None, items_max: 4_000, bytes_max: 2_000_000 };
     let items = store.run(&read).await.unwrap().output.items;
     let intent = |input| match input {
         Input::Receipt(receipt) => Some(receipt.intent),
@@ -149,7 +150,7 @@ fn every_timer_fires_once_while_others_are_set() {
                 set.sort();
                 assert_eq!(fired, set, "seed {seed}");
             }
-            assert_eq!(store.run(&NextTimer { universe: store.universe }).await.unwrap().output, None);
+            assert_eq!(store.run(&NextTimers { universe: store.universe }).await.unwrap().output, []);
         });
     }
 }

@@ -12,7 +12,7 @@ use mundi_store::{
     journal::Batch,
     keyspace::{Shard, queue::Queue, timer_due, world_meta},
     protocol::{
-        CommitTurn, FireTimers, Fired, ListDeadLetters, NextTimer, ReplayDeadLetter, delete_world, expire_dedupe,
+        CommitTurn, FireTimers, Fired, ListDeadLetters, NextTimers, ReplayDeadLetter, delete_world, expire_dedupe,
     },
     testing::{Fixture, Probe, set_timers},
 };
@@ -44,7 +44,8 @@ async fn fire<E: Engine>(store: &Store<E>) -> Fired {
 }
 
 async fn next(store: &Store) -> Option<u64> {
-    store.run(&NextTimer { universe: store.universe }).await.unwrap().output
+    let next = store.run(&NextTimers { universe: store.universe }).await.unwrap().output;
+    next.into_iter().map(|(_, at_ns)| at_ns).min()
 }
 
 /// The timers that fired into a world's inbox, in order.

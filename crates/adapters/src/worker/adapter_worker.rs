@@ -27,13 +27,13 @@ use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
     keyspace::{
-        Lane, Shard,
+        Shard,
         queue::QueueSeq,
         queue_notify::{self, Seen},
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, KindCap,
-        NextRetry, ReapEffects, Repeat, complete_effect,
+        LanesToReap, ReapEffects, Repeat, complete_effect,
     },
     run,
 };
@@ -117,6 +117,8 @@ struct Round<'a> {
     capped: bool,
     /// Calls ended while it looked: there may be room that it did not know of.
     ended: bool,
+    /// One of them may be tried again: a look that began before does not know when.
+    put_off: bool,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -215,12 +217,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     async fn seen(&self) -> Result<Vec<(&str, Seen)>, StoreError> {
-        let mut tx = self.engine.begin().await?;
-        let mut seen = Vec::with_capacity(self.adapters.len());
-        for kind in self.adapters.keys() {
-            seen.push((kind.as_str(), queue_notify::read(&mut tx, self.universe, kind).await?));
-        }
-        Ok(seen)
+        let kinds = self.adapters.keys().map(String::as_str);
+        queue_notify::read_all(&mut self.engine.begin().await?, self.universe, kinds).await
     }
 
     /// Claims what there is room for, of every kind that may have something.
@@ -238,6 +236,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     break;
                 }
                 let claim = self.claim_of(kind, items_max);
+                round.put_off = false;
                 let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
                 for claimed in claims.effects {
                     self.start(round, adapter, claimed);
@@ -247,9 +246,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                     break;
                 }
                 if !claims.more {
-                    let next = NextRetry { universe: self.universe, kind: kind.clone() };
-                    let retry_ns = round.during(run(&self.engine, &*self.clock, &next)).await?.output;
-                    round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns });
+                    if !round.put_off {
+                        round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
+                    }
                     break;
                 }
             }
@@ -410,8 +409,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             }
         }
         let universe = self.universe;
-        for lane in self.adapters.keys().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard))) {
-            let reap = ReapEffects { universe, lane, items_max: limits::CLAIMS_MAX, now_ns };
+        let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
+        let look = LanesToReap { universe, kinds, items_max, now_ns };
+        for lane in round.during(run(&self.engine, &*self.clock, &look)).await?.output {
+            let reap = ReapEffects { universe, lane, items_max, now_ns };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             if reaped.retrying + reaped.buried > 0 {
                 self.report.count(|counters| {
@@ -448,6 +449,7 @@ impl Round<'_> {
         let mut any = false;
         while let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) {
             any = true;
+            self.put_off |= again;
             if let Some(Running { kind, .. }) = self.running.remove(&seq).filter(|_| again) {
                 self.empty.remove(kind.as_str());
             }

@@ -14,7 +14,7 @@ use mundi_store::{
         Shard,
         queue_notify::{self, TIMERS},
     },
-    protocol::{FireTimers, Fired, NextTimer},
+    protocol::{FireTimers, Fired, NextTimers},
     run,
 };
 use std::{pin::pin, sync::Arc};
@@ -75,8 +75,25 @@ impl<E: Engine> TimerWorker<E> {
 
     /// Fires everything that is due now.
     pub async fn fire(&self) -> Result<Fired, StoreError> {
+        self.fire_due().await.map(|(fired, _)| fired)
+    }
+
+    /// Fires what is due, and says when the next one is. A look into all shards at once says which have something.
+    async fn fire_due(&self) -> Result<(Fired, Option<u64>), StoreError> {
         let mut all = Fired::default();
-        for shard in Shard::all() {
+        loop {
+            let next = run(&self.engine, &*self.clock, &NextTimers { universe: self.universe }).await?.output;
+            let now_ns = self.clock.now_ns();
+            let due: Vec<Shard> = next.iter().filter(|(_, at_ns)| *at_ns <= now_ns).map(|(shard, _)| *shard).collect();
+            if due.is_empty() {
+                return Ok((all, next.into_iter().map(|(_, at_ns)| at_ns).min()));
+            }
+            self.fire_in(due, &mut all).await?;
+        }
+    }
+
+    async fn fire_in(&self, shards: Vec<Shard>, all: &mut Fired) -> Result<(), StoreError> {
+        for shard in shards {
             loop {
                 let fired = self.fire_some(shard).await?;
                 all.fired += fired.fired;
@@ -89,7 +106,7 @@ impl<E: Engine> TimerWorker<E> {
                 }
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     async fn fire_some(&self, shard: Shard) -> Result<Fired, StoreError> {
@@ -116,11 +133,10 @@ impl<E: Engine> TimerWorker<E> {
     /// One look, one sleep. The counter is read before the look: what is set after it wakes the sleep.
     async fn turn(&self, stop: &mut (impl FusedFuture<Output = ()> + Unpin)) -> Result<Woken, StoreError> {
         let seen = queue_notify::read(&mut self.engine.begin().await?, self.universe, TIMERS).await?;
-        let fired = self.fire().await?;
+        let (fired, next_ns) = self.fire_due().await?;
         if fired != Fired::default() {
             tracing::debug!(?fired, "timers");
         }
-        let next_ns = run(&self.engine, &*self.clock, &NextTimer { universe: self.universe }).await?.output;
         let changed = queue_notify::changed(&self.engine, self.universe, TIMERS, seen);
         wait(&*self.clock, vec![Box::pin(changed)], next_ns, stop).await
     }

@@ -1,7 +1,7 @@
 //! An engine around an engine that loses the answers of commits.
 
 use super::Seeded;
-use crate::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Transaction};
+use crate::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{io, sync::Arc};
@@ -70,6 +70,10 @@ pub struct LossyTransaction<E: Engine> {
 impl<E: Engine> Transaction for LossyTransaction<E> {
     async fn version(&mut self) -> Result<u64, EngineError> {
         self.inner.version().await
+    }
+
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.inner.announce(reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {

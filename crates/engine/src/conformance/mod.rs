@@ -12,6 +12,7 @@
 //! [`Lossy`] is an engine around an engine that loses the answers of commits. Layers test their retries with it.
 
 pub mod age;
+pub mod announced;
 pub mod atomicity;
 pub mod conflicts;
 pub mod counters;
@@ -92,6 +93,9 @@ macro_rules! for_each_conformance_property {
             conflicts::own_writes_do_not_conflict_with_own_reads,
             conflicts::neighbours_do_not_conflict,
             conflicts::readers_always_succeed,
+            announced::announced_reads_find_what_reads_find,
+            announced::announced_reads_conflict_as_reads_do,
+            announced::announcements_add_no_conflict,
             own_writes::own_puts_and_deletes_are_read,
             own_writes::own_range_deletes_are_read,
             own_writes::own_adds_are_read,

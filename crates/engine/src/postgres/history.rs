@@ -80,6 +80,13 @@ impl History {
         }
     }
 
+    /// As [`Self::remember`], for values that were read under the lock of the head: all of them are the newest.
+    pub(super) fn remember_newest(&self, values: &BTreeMap<Bytes, Option<Bytes>>) {
+        let mut state = self.0.state.lock();
+        let version = state.version;
+        values.iter().for_each(|(key, value)| state.remembered.put(key.clone(), value.clone(), version));
+    }
+
     /// Takes in what is new of this.
     pub(super) fn advance(&self, news: impl IntoIterator<Item = News>) {
         self.take_in(&mut self.0.state.lock(), news);

@@ -14,6 +14,7 @@
 //! prefix of the order, and the newest version that it finds is the prefix' name. At commit the process knows what was
 //! written since, key by key, and refuses who has read any of it. See `docs/adr/0006-postgres-engine.md`.
 
+mod announced;
 mod connect;
 mod error;
 mod examine;
@@ -33,14 +34,14 @@ mod transaction;
 mod url;
 mod writer;
 
-use crate::{Engine, EngineError, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
+use crate::{Engine, EngineError, Read, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
 use bytes::Bytes;
 use connect::Connector;
 pub use examine::{Examination, examine};
 use history::History;
 use peeks::Peeks;
 use pool::Pool;
-use reader::Read;
+use reader::Found;
 use sequencer::{Queue, Sequencer};
 use std::{fmt, sync::Arc};
 use tokio::{runtime::Handle, task::JoinHandle};
@@ -75,7 +76,6 @@ pub struct Postgres(Arc<Inner>);
 struct Inner {
     shared: Arc<Shared>,
     queue: Queue,
-    peeks: Peeks,
     follower: JoinHandle<()>,
 }
 
@@ -83,6 +83,7 @@ struct Inner {
 struct Shared {
     connector: Connector,
     pool: Arc<Pool>,
+    peeks: Peeks,
     history: History,
     clock_ms: ClockMs,
 }
@@ -98,8 +99,10 @@ impl Postgres {
             Handle::try_current().map_err(|error| EngineError::failed("opening outside of a runtime", error))?;
         let connector = Connector::new(url, &options.schema, handle)?;
         let newest = schema::prepare(&connector).await?;
+        let pool = Arc::new(Pool::new(connector.clone(), options.connections_max));
         let shared = Arc::new(Shared {
-            pool: Arc::new(Pool::new(connector.clone(), options.connections_max)),
+            peeks: Peeks::start(pool.clone(), connector.handle()),
+            pool,
             connector,
             history: History::new(newest),
             clock_ms: options.clock_ms,
@@ -107,8 +110,7 @@ impl Postgres {
         let (queue, sequencer) = Sequencer::new(shared.clone());
         shared.connector.handle().spawn(sequencer.run());
         let follower = shared.connector.handle().spawn(follower::follow(shared.clone()));
-        let peeks = Peeks::start(shared.pool.clone(), shared.connector.handle());
-        Ok(Self(Arc::new(Inner { shared, queue, peeks, follower })))
+        Ok(Self(Arc::new(Inner { shared, queue, follower })))
     }
 }
 
@@ -146,7 +148,8 @@ impl Engine for Postgres {
 
     async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
         check_key(key)?;
-        self.0.peeks.ask(Bytes::copy_from_slice(key)).await
+        let (found, version) = self.0.shared.peeks.ask(vec![Read::get(key)]).await?;
+        Ok((found.into_iter().next().and_then(Found::value), version))
     }
 
     fn remembers(&self) -> bool {
@@ -161,17 +164,14 @@ impl Engine for Postgres {
         let (shared, key) = (self.0.shared.clone(), Bytes::copy_from_slice(key));
         async move {
             check_key(&key)?;
-            loop {
-                // First in place, then looked: what commits in between wakes it.
-                let (watch, woken) = shared.history.watches().place(&key)?;
-                if shared.pool.peek(&Read::Get(key.clone())).await? != seen {
-                    return Ok(());
-                }
-                if woken.await.is_err() {
-                    return Err(EngineError::Closed);
-                }
-                drop(watch);
+            // First in place, then looked: what commits in between wakes it.
+            let (_watch, woken) = shared.history.watches().place(&key)?;
+            let (found, _) = shared.peeks.ask(vec![Read::Get(key)]).await?;
+            if found.into_iter().next().and_then(Found::value) != seen {
+                return Ok(());
             }
+            // Whoever wrote it has mostly changed it; the caller looks in any case.
+            woken.await.map_err(|_| EngineError::Closed)
         }
     }
 }

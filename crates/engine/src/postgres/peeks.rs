@@ -1,27 +1,25 @@
-//! Questions for single keys, gathered: while one batch is under way the next one grows, as commits do.
+//! Questions for the newest state, gathered: while one batch is under way the next one grows, as commits do.
+//!
+//! All that is asked at a time is one trip over one connection, and the answers to one question are of one snapshot.
 
-use super::{
-    pool::Pool,
-    reader::{Read, value_of},
-    schema::KEY_BYTES_INDEXED,
-};
-use crate::EngineError;
-use bytes::Bytes;
-use std::{collections::BTreeMap, sync::Arc};
+use super::{pool::Pool, reader::Found, schema::KEY_BYTES_INDEXED};
+use crate::{EngineError, Read};
+use std::sync::Arc;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
 };
 
-/// More than any process has worlds that are asked about at a time; beyond it, callers back off.
+/// More than any process has transactions that ask at a time; beyond it, callers back off.
 const WAITING_MAX: usize = 65_536;
-/// Keys of one statement.
+/// Questions of one trip.
 const BATCH_MAX: usize = 1_024;
 
-type Answer = Result<(Option<Bytes>, u64), EngineError>;
+/// What was found, and the version of the snapshot that it was found in.
+type Answer = Result<(Vec<Found>, u64), EngineError>;
 
 struct Question {
-    key: Bytes,
+    reads: Vec<Read>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -40,9 +38,9 @@ impl Peeks {
         Self(ask)
     }
 
-    pub(super) async fn ask(&self, key: Bytes) -> Answer {
+    pub(super) async fn ask(&self, reads: Vec<Read>) -> Answer {
         let (answer, answered) = oneshot::channel();
-        self.0.try_send(Question { key, answer }).map_err(|refused| match refused {
+        self.0.try_send(Question { reads, answer }).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
                 EngineError::Busy { what: "the questions for keys", max: WAITING_MAX }
             }
@@ -53,37 +51,28 @@ impl Peeks {
 }
 
 async fn answer(pool: &Arc<Pool>, batch: Vec<Question>) {
-    let (short, long): (Vec<_>, Vec<_>) =
-        batch.into_iter().partition(|question| question.key.len() <= KEY_BYTES_INDEXED);
-    let keys: Vec<Bytes> = short.iter().map(|question| question.key.clone()).collect();
-    match pool.newest(&keys).await {
-        Ok((version, values)) => {
-            for Question { key, answer } in short {
-                let _gone = answer.send(Ok((values.get(&key).cloned(), version)));
-            }
-        }
+    let reads: Vec<Read> = batch.iter().flat_map(|question| question.reads.iter().cloned()).collect();
+    let (mut found, version) = match look(pool, &reads).await {
+        Ok((version, found)) => (found.into_iter(), version),
         Err(error) => {
-            for Question { answer, .. } in short {
-                let _gone = answer.send(Err(error.clone()));
-            }
+            batch.into_iter().for_each(|question| drop(question.answer.send(Err(error.clone()))));
+            return;
         }
-    }
-    for Question { key, answer } in long {
-        let _gone = answer.send(one(pool, key).await);
+    };
+    for Question { reads, answer } in batch {
+        let _gone = answer.send(Ok((found.by_ref().take(reads.len()).collect(), version)));
     }
 }
 
-/// Keys that no index holds are rare, and asked for one by one.
-async fn one(pool: &Arc<Pool>, key: Bytes) -> Answer {
-    let mut lease = pool.lease().await?;
-    match lease.read(None, &Read::Get(key)).await {
-        Some(Ok((version, rows))) => Ok((value_of(&rows)?, version)),
-        Some(Err(_)) | None => {
-            lease.discard();
-            Err(EngineError::TooOld)
-        }
-    }
+/// Single keys that an index holds are one statement, which is a snapshot by itself.
+async fn look(pool: &Arc<Pool>, reads: &[Read]) -> Result<(u64, Vec<Found>), EngineError> {
+    let short_key = |read: &Read| match read {
+        Read::Get(key) if key.len() <= KEY_BYTES_INDEXED => Some(key.clone()),
+        _ => None,
+    };
+    let Some(keys) = reads.iter().map(short_key).collect::<Option<Vec<_>>>() else {
+        return pool.newest_of_all(reads).await;
+    };
+    let (version, values) = pool.newest(&keys).await?;
+    Ok((version, keys.iter().map(|key| Found::Value(values.get(key).cloned())).collect()))
 }
-
-/// Values by key: a key that is missing has none.
-pub(super) type Values = BTreeMap<Bytes, Bytes>;

@@ -7,12 +7,11 @@
 use super::{
     connect::Connector,
     error::refused,
-    peeks::Values,
-    reader::{Read, Reader, bytes_of, value_of},
+    reader::{Found, Reader, bytes_of},
 };
-use crate::EngineError;
+use crate::{EngineError, Read};
 use bytes::Bytes;
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, select};
 use mundi_model::limits;
 use parking_lot::Mutex;
 use std::{
@@ -30,7 +29,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
-use tokio_postgres::{Error, Row};
+use tokio_postgres::Error;
 
 /// As long as a transaction may live.
 const WAIT_MAX: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
@@ -172,10 +171,10 @@ impl Pool {
     }
 
     /// The newest values of keys that an index holds, and the version of the snapshot that they were read at.
-    pub(super) async fn newest(self: &Arc<Self>, keys: &[Bytes]) -> Result<(u64, Values), EngineError> {
+    pub(super) async fn newest(self: &Arc<Self>, keys: &[Bytes]) -> Result<(u64, BTreeMap<Bytes, Bytes>), EngineError> {
         let reader = self.common().await?;
         let rows = reader.newest(keys).await.map_err(|error| refused("looking at keys", error))?;
-        let (mut version, mut values) = (0, Values::new());
+        let (mut version, mut values) = (0, BTreeMap::new());
         for row in &rows {
             version = row.try_get::<_, i64>(0).map_err(|error| refused("looking at keys", error))?.unsigned_abs();
             if row.try_get::<_, Option<&[u8]>>(1).is_ok_and(|key| key.is_some()) {
@@ -185,10 +184,12 @@ impl Pool {
         Ok((version, values))
     }
 
-    /// The newest value of a key, outside of any transaction.
-    pub(super) async fn peek(self: &Arc<Self>, read: &Read) -> Result<Option<Bytes>, EngineError> {
-        let rows = self.common().await?.rows(read).await.map_err(|error| refused("looking at a key", error))?;
-        value_of(&rows)
+    /// What reads of any kind find in one snapshot of the newest state, and its version. Only one caller at a time may ask.
+    pub(super) async fn newest_of_all(self: &Arc<Self>, reads: &[Read]) -> Result<(u64, Vec<Found>), EngineError> {
+        let reader = self.common().await?;
+        let found = reader.begin(reads).await;
+        reader.end();
+        found.map_err(|error| refused("looking at the newest state", error))
     }
 }
 
@@ -200,20 +201,25 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Reads at the snapshot of this version, or takes one with its first read. Once taken, it ends with the lease. `None` if
+    /// Reads, in one trip, at the snapshot of this version; or takes one. Once taken, it ends with the lease. `None` if
     /// the connection was taken back.
     ///
     /// A question is sent by the first poll, under the lock that decides whose the connection is; its answer belongs to the
     /// snapshot that it was sent in, whoever has the connection by then.
-    pub(super) async fn read(&mut self, version: Option<u64>, read: &Read) -> Option<Result<(u64, Vec<Row>), Error>> {
+    pub(super) async fn read(
+        &mut self,
+        version: Option<u64>,
+        reads: &[Read],
+    ) -> Option<Result<(u64, Vec<Found>), Error>> {
         let reader = self.touch(version.is_none())?;
-        let asking = async {
+        // In a box, beside which a trip costs nothing: all protocols are made of it.
+        let mut asking: BoxFuture<'_, _> = Box::pin(async {
             match version {
-                Some(version) => Ok((version, reader.rows(read).await?)),
-                None => reader.begin(read).await,
+                Some(version) => Ok((version, reader.read(reads).await?)),
+                None => reader.begin(reads).await,
             }
-        };
-        let (mut asking, mut is_sent) = (pin!(asking), false);
+        });
+        let mut is_sent = false;
         poll_fn(|context| {
             if is_sent {
                 return asking.as_mut().poll(context).map(Some);

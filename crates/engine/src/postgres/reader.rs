@@ -1,24 +1,44 @@
-//! A connection that reads: the statements, and what they give.
+//! A connection that reads: the statements, and what they give. Reads that are made together are one trip, and all gets and
+//! all ranges among them one statement each.
 
 use super::{
     connect::{Connector, Purpose},
     error::refused,
     schema::KEY_BYTES_INDEXED,
 };
-use crate::{EngineError, RangeRead};
+use crate::{EngineError, RangeRead, Read};
 use bytes::Bytes;
 use futures_util::{
     FutureExt,
-    future::{join3, try_join_all},
+    future::{join_all, join3, try_join_all},
 };
 use mundi_model::limits;
+use std::collections::BTreeMap;
 use tokio_postgres::{Client, Error, Row, Statement};
 
-/// A read of the snapshot, without the transaction's own writes.
+pub(super) type Items = Vec<(Bytes, Bytes)>;
+
+/// What a read found in the snapshot, without the transaction's own writes.
 #[derive(Debug, Clone)]
-pub(super) enum Read {
-    Get(Bytes),
-    Range(RangeRead),
+pub(super) enum Found {
+    Value(Option<Bytes>),
+    Items(Items),
+}
+
+impl Found {
+    pub(super) fn value(self) -> Option<Bytes> {
+        match self {
+            Self::Value(value) => value,
+            Self::Items(_) => None,
+        }
+    }
+
+    pub(super) fn items(self) -> Items {
+        match self {
+            Self::Items(items) => items,
+            Self::Value(_) => Items::new(),
+        }
+    }
 }
 
 /// So many items of the largest size fit a page; a read that asks for more is bounded in bytes, too.
@@ -39,18 +59,31 @@ struct Statements {
     descending_bounded: Statement,
     clock: Statement,
     newest_of: Statement,
+    values: Statement,
+    pages: Statement,
 }
 
 /// Both tables as one, in order. The second is empty but for keys that no index holds.
-fn range_of(order: &str) -> String {
+fn range_of(order: &str, [start, end, limit]: [&str; 3]) -> String {
+    let long = KEY_BYTES_INDEXED;
     format!(
         "SELECT k, v FROM (
-             SELECT k, v FROM kv WHERE k >= $1 AND k < $2
+             SELECT k, v FROM kv WHERE k >= {start} AND k < {end}
              UNION ALL
-             SELECT k, v FROM kv_long WHERE k >= $1 AND k < $2
-                 AND substring(k FROM 1 FOR {KEY_BYTES_INDEXED}) >= substring($1 FROM 1 FOR {KEY_BYTES_INDEXED})
-                 AND substring(k FROM 1 FOR {KEY_BYTES_INDEXED}) <= substring($2 FROM 1 FOR {KEY_BYTES_INDEXED})
-         ) AS items ORDER BY k {order} LIMIT $3"
+             SELECT k, v FROM kv_long WHERE k >= {start} AND k < {end}
+                 AND substring(k FROM 1 FOR {long}) >= substring({start} FROM 1 FOR {long})
+                 AND substring(k FROM 1 FOR {long}) <= substring({end} FROM 1 FOR {long})
+         ) AS items ORDER BY k {order} LIMIT {limit}"
+    )
+}
+
+/// Ascending pages of any number of ranges, with the number of the range.
+fn pages() -> String {
+    let page = bounded(&range_of("ASC", ["r.low", "r.high", "r.items_max"]), "ASC");
+    format!(
+        "SELECT r.number, found.k, found.v
+             FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) WITH ORDINALITY AS r (low, high, items_max, number)
+             CROSS JOIN LATERAL ({page}) AS found ORDER BY r.number, found.k"
     )
 }
 
@@ -68,7 +101,7 @@ fn bounded(range: &str, order: &str) -> String {
 impl Reader {
     pub(super) async fn connect(connector: &Connector) -> Result<Self, EngineError> {
         let client = connector.connect(Purpose::Read).await?;
-        let (ascending, descending) = (range_of("ASC"), range_of("DESC"));
+        let (ascending, descending) = (range_of("ASC", ["$1", "$2", "$3"]), range_of("DESC", ["$1", "$2", "$3"]));
         let texts = [
             "SELECT version FROM commits ORDER BY version DESC LIMIT 1".to_owned(),
             "SELECT v FROM kv WHERE k = $1".to_owned(),
@@ -82,14 +115,16 @@ impl Reader {
             "SELECT version, k, v FROM (SELECT version FROM commits ORDER BY version DESC LIMIT 1) AS newest
                  LEFT JOIN kv ON k = ANY($1::bytea[])"
                 .to_owned(),
+            "SELECT k, v FROM kv WHERE k = ANY($1::bytea[])".to_owned(),
+            pages(),
         ];
         let prepared = try_join_all(texts.iter().map(|text| client.prepare(text))).await;
         let prepared = prepared.map_err(|error| refused("preparing to read", error))?;
-        let Ok([newest, get, get_long, ascending_bounded, descending_bounded, ascending, descending, clock, newest_of]) =
-            <[Statement; 9]>::try_from(prepared)
-        else {
+        let Ok(prepared) = <[Statement; 11]>::try_from(prepared) else {
             return Err(EngineError::Closed); // one statement for each text
         };
+        let [newest, get, get_long, ascending_bounded, descending_bounded, ascending, descending, rest @ ..] = prepared;
+        let [clock, newest_of, values, pages] = rest;
         let statements = Statements {
             newest,
             get,
@@ -100,6 +135,8 @@ impl Reader {
             descending_bounded,
             clock,
             newest_of,
+            values,
+            pages,
         };
         Ok(Self { client, statements })
     }
@@ -108,14 +145,14 @@ impl Reader {
         self.client.is_closed()
     }
 
-    /// Takes a snapshot with its first read, in one round trip. The version names the snapshot.
-    pub(super) async fn begin(&self, read: &Read) -> Result<(u64, Vec<Row>), Error> {
+    /// Takes a snapshot with its first reads, in one round trip. The version names the snapshot.
+    pub(super) async fn begin(&self, reads: &[Read]) -> Result<(u64, Vec<Found>), Error> {
         let begin = self.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
         let newest = self.client.query_one(&self.statements.newest, &[]);
-        let (begun, newest, rows) = join3(begin, newest, self.rows(read)).await;
+        let (begun, newest, found) = join3(begin, newest, self.read(reads)).await;
         begun?;
         let version: i64 = newest?.try_get(0)?;
-        Ok((version.unsigned_abs(), rows?))
+        Ok((version.unsigned_abs(), found?))
     }
 
     /// The server's clock.
@@ -134,12 +171,21 @@ impl Reader {
         let _sent = self.client.batch_execute("COMMIT").now_or_never();
     }
 
-    pub(super) async fn rows(&self, read: &Read) -> Result<Vec<Row>, Error> {
+    /// What each of the reads finds, in one round trip.
+    pub(super) async fn read(&self, reads: &[Read]) -> Result<Vec<Found>, Error> {
+        match reads {
+            [read] => Ok(vec![self.read_alone(read).await?]),
+            reads => self.read_together(reads).await,
+        }
+    }
+
+    async fn read_alone(&self, read: &Read) -> Result<Found, Error> {
         let statements = &self.statements;
         match read {
             Read::Get(key) => {
                 let statement = if key.len() > KEY_BYTES_INDEXED { &statements.get_long } else { &statements.get };
-                self.client.query(statement, &[&&key[..]]).await
+                let row = self.client.query_opt(statement, &[&&key[..]]).await?;
+                Ok(Found::Value(row.map(|row| column(&row, 0)).transpose()?))
             }
             Read::Range(read) => {
                 let statement = match (read.limit > ITEMS_UNBOUNDED_MAX, read.reverse) {
@@ -149,23 +195,68 @@ impl Reader {
                     (true, true) => &statements.descending_bounded,
                 };
                 let limit = i64::try_from(read.limit).unwrap_or(i64::MAX);
-                self.client.query(statement, &[&&read.start[..], &&read.end[..], &limit]).await
+                let rows = self.client.query(statement, &[&&read.start[..], &&read.end[..], &limit]).await?;
+                let items = rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?)));
+                Ok(Found::Items(items.collect::<Result<_, Error>>()?))
             }
         }
     }
+
+    /// Keys that an index holds by one statement, ascending ranges by another, and the few others one by one behind them.
+    async fn read_together(&self, reads: &[Read]) -> Result<Vec<Found>, Error> {
+        let (mut keys, mut ranges, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, read) in reads.iter().enumerate() {
+            match read {
+                Read::Get(key) if key.len() <= KEY_BYTES_INDEXED => keys.push((place, &key[..])),
+                Read::Range(read) if !read.reverse => ranges.push((place, read)),
+                _ => others.push((place, read)),
+            }
+        }
+        let alone = join_all(others.iter().map(|(_, read)| self.read_alone(read)));
+        let (values, pages, alone) = join3(self.values(&keys), self.pages(&ranges), alone).await;
+        let (values, mut found) = (values?, vec![Found::Value(None); reads.len()]);
+        for (place, key) in keys {
+            found[place] = Found::Value(values.get(key).cloned());
+        }
+        for ((place, _), items) in ranges.into_iter().zip(pages?) {
+            found[place] = Found::Items(items);
+        }
+        for ((place, _), other) in others.into_iter().zip(alone) {
+            found[place] = other?;
+        }
+        Ok(found)
+    }
+
+    async fn values(&self, keys: &[(usize, &[u8])]) -> Result<BTreeMap<Bytes, Bytes>, Error> {
+        if keys.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let keys: Vec<&[u8]> = keys.iter().map(|(_, key)| *key).collect();
+        let rows = self.client.query(&self.statements.values, &[&keys]).await?;
+        rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect()
+    }
+
+    async fn pages(&self, ranges: &[(usize, &RangeRead)]) -> Result<Vec<Items>, Error> {
+        let mut pages = vec![Items::new(); ranges.len()];
+        if ranges.is_empty() {
+            return Ok(pages);
+        }
+        let starts: Vec<&[u8]> = ranges.iter().map(|(_, read)| &read.start[..]).collect();
+        let ends: Vec<&[u8]> = ranges.iter().map(|(_, read)| &read.end[..]).collect();
+        let limits: Vec<i64> = ranges.iter().map(|(_, read)| i64::try_from(read.limit).unwrap_or(i64::MAX)).collect();
+        for row in self.client.query(&self.statements.pages, &[&starts, &ends, &limits]).await? {
+            let number: i64 = row.try_get(0)?; // counted from one
+            let page = usize::try_from(number - 1).ok().and_then(|place| pages.get_mut(place));
+            page.into_iter().try_for_each(|page| Ok::<_, Error>(page.push((column(&row, 1)?, column(&row, 2)?))))?;
+        }
+        Ok(pages)
+    }
 }
 
-/// The value that a get gave.
-pub(super) fn value_of(rows: &[Row]) -> Result<Option<Bytes>, EngineError> {
-    rows.first().map(|row| bytes_of(row, 0)).transpose()
+fn column(row: &Row, column: usize) -> Result<Bytes, Error> {
+    row.try_get::<_, &[u8]>(column).map(Bytes::copy_from_slice)
 }
 
-/// The items that a range read gave.
-pub(super) fn items_of(rows: &[Row]) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
-    rows.iter().map(|row| Ok((bytes_of(row, 0)?, bytes_of(row, 1)?))).collect()
-}
-
-pub(super) fn bytes_of(row: &Row, column: usize) -> Result<Bytes, EngineError> {
-    let bytes: &[u8] = row.try_get(column).map_err(|error| refused("reading a row", error))?;
-    Ok(Bytes::copy_from_slice(bytes))
+pub(super) fn bytes_of(row: &Row, place: usize) -> Result<Bytes, EngineError> {
+    column(row, place).map_err(|error| refused("reading a row", error))
 }

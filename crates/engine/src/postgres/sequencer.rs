@@ -1,7 +1,8 @@
 //! The sequencer: one task that puts the commits of this process in order and makes them durable in groups.
 //!
 //! While a group is under way the next one gathers, so it is as large as the load, and a lone commit waits for nobody of
-//! its own process. Other processes' groups come in between, one at a time.
+//! its own process. Other processes' groups come in between, one at a time; what arrives while a group waits for them joins it, unless
+//! it needs to know what was not asked.
 
 use super::{
     Shared,
@@ -18,7 +19,7 @@ use bytes::Bytes;
 use futures_channel::oneshot;
 use mundi_model::limits;
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -81,6 +82,8 @@ pub(super) struct Sequencer {
     proposals: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
     writer: Option<Writer>,
+    /// Nobody else has committed since the last group: then counters are what this process left.
+    is_alone: bool,
 }
 
 impl Sequencer {
@@ -88,7 +91,7 @@ impl Sequencer {
         let (sender, proposals) = mpsc::channel(PROPOSALS_MAX);
         let bytes = Arc::new(AtomicUsize::new(0));
         let queue = Queue { proposals: sender, bytes: bytes.clone() };
-        (queue, Self { shared, proposals, bytes, writer: None })
+        (queue, Self { shared, proposals, bytes, writer: None, is_alone: false })
     }
 
     /// Runs until the engine is dropped and everything is answered.
@@ -115,7 +118,7 @@ impl Sequencer {
             Err(error) => return self.refuse_all(waiting, &error),
         };
         let mut batch = self.batch(waiting);
-        let question = question(&batch, self.shared.history.version());
+        let question = self.question(&batch);
         let locked = match self.shared.connector.within(LOCK_WAIT, writer.lock(&question)).await {
             Some(Ok(locked)) => locked,
             Some(Err(error)) => {
@@ -126,13 +129,20 @@ impl Sequencer {
             None => return self.try_again(batch, waiting, &EngineError::TooOld),
         };
         let newest = locked.news.last().map_or(question.known, |(version, _)| *version);
+        self.is_alone = locked.news.is_empty();
         let mut looked_up = LookedUp::new(&question, locked, &self.shared);
+        self.join(&mut batch, waiting);
         let version = newest + 1;
-        let mut group = Group::default();
+        let (mut group, mut unknown) = (Group::default(), Vec::new());
         while !group.is_full() {
             let Some(proposal) = batch.pop_front() else { break };
-            looked_up.sequence(version, proposal, &mut group, &self.shared);
+            if looked_up.knows(&proposal.overlay, &self.shared) {
+                looked_up.sequence(version, proposal, &mut group, &self.shared);
+            } else {
+                unknown.push(proposal); // the next group asks
+            }
         }
+        batch.extend(unknown);
         batch.into_iter().rev().for_each(|proposal| self.put_back(proposal, waiting));
         self.finish(writer, version, group).await;
     }
@@ -177,6 +187,41 @@ impl Sequencer {
         }
     }
 
+    /// What the proposals of a group need to know.
+    fn question(&self, batch: &VecDeque<Proposal>) -> Question {
+        let history = &self.shared.history;
+        let mut counters = BTreeSet::new();
+        let mut ranges = Vec::new();
+        for proposal in batch {
+            let adds = proposal.overlay.writes.iter().filter(|(_, write)| matches!(write, Write::Add(_)));
+            counters.extend(adds.map(|(key, _)| key.clone()));
+            ranges.extend(proposal.overlay.cleared.iter().cloned());
+        }
+        if self.is_alone {
+            counters.retain(|key| history.recall(key).is_none());
+        }
+        Question { known: history.version(), counters: counters.into_iter().collect(), ranges }
+    }
+
+    /// Those who came while the group waited for its turn, behind those who were first.
+    fn join(&mut self, batch: &mut VecDeque<Proposal>, waiting: &mut VecDeque<Proposal>) {
+        while let Ok(next) = self.proposals.try_recv() {
+            waiting.push_back(next);
+        }
+        let (mut bytes, mut rest) =
+            (batch.iter().map(|proposal| proposal.overlay.bytes()).sum::<usize>(), VecDeque::new());
+        for proposal in waiting.drain(..) {
+            if bytes < BATCH_BYTES {
+                bytes += proposal.overlay.bytes();
+                self.bytes.fetch_sub(proposal.overlay.bytes(), Ordering::Relaxed);
+                batch.push_back(proposal);
+            } else {
+                rest.push_back(proposal);
+            }
+        }
+        *waiting = rest;
+    }
+
     /// As many as one group can look up.
     fn batch(&self, waiting: &mut VecDeque<Proposal>) -> VecDeque<Proposal> {
         let (mut batch, mut bytes) = (VecDeque::new(), 0);
@@ -218,50 +263,51 @@ impl Sequencer {
     }
 }
 
-/// What the proposals of a group need to know.
-fn question(batch: &VecDeque<Proposal>, known: u64) -> Question {
-    let mut counters = BTreeSet::new();
-    let mut ranges = Vec::new();
-    for proposal in batch {
-        let adds = proposal.overlay.writes.iter().filter(|(_, write)| matches!(write, Write::Add(_)));
-        counters.extend(adds.map(|(key, _)| key.clone()));
-        ranges.extend(proposal.overlay.cleared.iter().cloned());
-    }
-    Question { known, counters: counters.into_iter().collect(), ranges }
-}
-
 /// The state below a group.
 struct LookedUp {
-    locked: Locked,
-    ranges: Vec<(Bytes, Bytes)>,
-    next_range: usize,
+    counters: BTreeMap<Bytes, Option<Bytes>>,
+    /// The keys in each range.
+    ranges: BTreeMap<(Bytes, Bytes), Vec<Bytes>>,
 }
 
 impl LookedUp {
-    fn new(question: &Question, mut locked: Locked, shared: &Shared) -> Self {
-        shared.history.advance(std::mem::take(&mut locked.news));
-        Self { locked, ranges: question.ranges.clone(), next_range: 0 }
+    fn new(question: &Question, locked: Locked, shared: &Shared) -> Self {
+        let Locked { news, mut counters, ranges } = locked;
+        shared.history.advance(news);
+        let counters = question.counters.iter().map(|key| (key.clone(), counters.remove(key))).collect();
+        shared.history.remember_newest(&counters);
+        Self { counters, ranges: question.ranges.iter().cloned().zip(ranges).collect() }
+    }
+
+    /// Whether all is known that a commit needs: it was asked for, or, of counters, nobody has touched them since they were seen.
+    fn knows(&mut self, overlay: &Overlay, shared: &Shared) -> bool {
+        let adds = overlay.writes.iter().filter(|(_, write)| matches!(write, Write::Add(_)));
+        for (key, _) in adds {
+            if !self.counters.contains_key(key) {
+                // All commits up to the newest one have been taken in: what is remembered is the newest.
+                let Some((value, _)) = shared.history.recall(key) else { return false };
+                self.counters.insert(key.clone(), value);
+            }
+        }
+        overlay.cleared.iter().all(|range| self.ranges.contains_key(range))
     }
 
     /// Gives a commit its place, or refuses it.
     fn sequence(&mut self, version: u64, mut proposal: Proposal, group: &mut Group, shared: &Shared) {
-        // The ranges stand in the order of the proposals.
-        let first_range = self.next_range;
-        self.next_range += proposal.overlay.cleared.len();
         if !shared.history.allows(&proposal.overlay, proposal.version) || !group.allows(&proposal.overlay) {
             return group.callers.conflicts.push(proposal.answer);
         }
-        match self.find(first_range, &mut proposal.overlay, group) {
+        match self.find(&mut proposal.overlay, group) {
             Ok(found) => group.add(group.stamp(version), proposal.overlay, found, proposal.answer),
             Err(error) => drop(proposal.answer.send(Err(error.into()))),
         }
     }
 
-    fn find(&self, first_range: usize, overlay: &mut Overlay, group: &mut Group) -> Result<Found, EngineError> {
+    fn find(&self, overlay: &mut Overlay, group: &mut Group) -> Result<Found, EngineError> {
         let mut found = Found::default();
-        for place in first_range..first_range + overlay.cleared.len() {
-            let (start, end) = &self.ranges[place];
-            let stored = self.locked.ranges[place].iter();
+        for (start, end) in overlay.cleared.clone() {
+            let stored = self.ranges.get(&(start.clone(), end.clone())).into_iter().flatten();
+            let (start, end) = (&start, &end);
             let keys: BTreeSet<&Bytes> = stored.chain(group.written(start, end)).collect();
             for key in keys {
                 overlay.count_cleared(key.len())?;
@@ -272,7 +318,7 @@ impl LookedUp {
             if let Write::Add(delta) = write {
                 let before = match group.value(key) {
                     Some(value) => value.as_ref(),
-                    None => self.locked.counters.get(key),
+                    None => self.counters.get(key).and_then(Option::as_ref),
                 };
                 found.sums.push((key.clone(), added(before, *delta)));
             }

@@ -2,21 +2,21 @@
 
 use super::{
     Postgres, Shared,
+    announced::Announced,
     error::{passes, refused},
     history::Open,
     pool::Lease,
-    reader::{Read, items_of, value_of},
+    reader::{Found, Items},
     sequencer::Proposal,
 };
 use crate::{
-    CommitError, Committed, EngineError, Page, RangeRead, Transaction,
+    CommitError, Committed, EngineError, Page, RangeRead, Read, Transaction,
     overlay::{Overlay, successor},
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
 use mundi_model::limits;
 use std::time::Duration;
-use tokio_postgres::Row;
 
 /// A read that takes longer could not be used any more.
 const READ_WAIT: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
@@ -30,14 +30,15 @@ pub struct PostgresTransaction {
     overlay: Overlay,
     snapshot: Snapshot,
     memory: Memory,
+    announced: Announced,
 }
 
-/// Whether gets may be answered from memory.
+/// Whether reads may be answered from memory, or each from a state of its own.
 enum Memory {
     /// They are not.
     Unused,
     Allowed,
-    /// Some were. All of them were true at this version.
+    /// Some were. All of them were true at this version, or at a later one.
     Used {
         version: u64,
         _open: Open,
@@ -59,8 +60,8 @@ enum Snapshot {
 impl PostgresTransaction {
     pub(super) fn new(engine: Postgres) -> Self {
         let begun_ms = (engine.0.shared.clock_ms)();
-        let (overlay, snapshot, memory) = (Overlay::default(), Snapshot::None, Memory::Unused);
-        Self { engine, begun_ms, overlay, snapshot, memory }
+        let (overlay, announced) = (Overlay::default(), Announced::default());
+        Self { engine, begun_ms, overlay, snapshot: Snapshot::None, memory: Memory::Unused, announced }
     }
 
     pub(super) fn from_memory(engine: Postgres) -> Self {
@@ -76,12 +77,47 @@ impl PostgresTransaction {
         if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
     }
 
-    /// Rows of the snapshot. As long as nothing was read, a connection that breaks is replaced.
-    async fn rows(&mut self, read: &Read) -> Result<Vec<Row>, EngineError> {
+    /// What the snapshot holds for a read; all that was announced is fetched with it.
+    async fn fetch(&mut self, read: Read) -> Result<Found, EngineError> {
+        self.pass_over_remembered();
+        let reads = self.announced.with(read);
+        let found = match (&self.memory, &self.snapshot) {
+            (Memory::Allowed | Memory::Used { .. }, Snapshot::None) => self.gather(&reads).await?,
+            _ => self.ask(&reads).await?,
+        };
+        let mut found = found.into_iter();
+        let first = found.next().unwrap_or(Found::Value(None)); // as many answers as questions
+        self.announced.keep(reads.into_iter().skip(1).zip(found));
+        Ok(first)
+    }
+
+    /// Reads together with all other transactions of this process that need no snapshot of their own.
+    async fn gather(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        let shared = self.engine.0.shared.clone();
+        let open = shared.history.open(); // first: from now on nothing is forgotten that it may conflict with
+        let asking = shared.peeks.ask(reads.to_vec());
+        let (found, version) = shared.connector.within(READ_WAIT, asking).await.unwrap_or(Err(EngineError::TooOld))?;
+        self.memory = match std::mem::replace(&mut self.memory, Memory::Unused) {
+            Memory::Used { version: before, _open } => Memory::Used { version: before.min(version), _open },
+            Memory::Unused | Memory::Allowed => Memory::Used { version, _open: open },
+        };
+        Ok(found)
+    }
+
+    /// What this process will answer by itself is not asked for.
+    fn pass_over_remembered(&mut self) {
+        if !matches!(self.memory, Memory::Unused) {
+            let history = &self.engine.0.shared.history;
+            self.announced.retain(|read| !matches!(read, Read::Get(key) if history.recall(key).is_some()));
+        }
+    }
+
+    /// Reads of the snapshot. As long as nothing was read, a connection that breaks is replaced.
+    async fn ask(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let mut attempts = 1;
         loop {
             let is_first = matches!(self.snapshot, Snapshot::None);
-            match self.rows_once(read).await {
+            match self.ask_once(reads).await {
                 Err(EngineError::TooOld) if is_first && attempts < FIRST_ATTEMPTS_MAX && self.check_age().is_ok() => {
                     self.snapshot = Snapshot::None;
                     attempts += 1;
@@ -91,8 +127,8 @@ impl PostgresTransaction {
         }
     }
 
-    /// Rows of the snapshot, which the first read takes. A connection that breaks takes it away: run it again.
-    async fn rows_once(&mut self, read: &Read) -> Result<Vec<Row>, EngineError> {
+    /// Reads of the snapshot, which the first one takes. A connection that breaks takes it away: run it again.
+    async fn ask_once(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         self.check_age()?;
         let shared = self.engine.0.shared.clone();
         // Lost until it has gone well: a read that is dropped halfway leaves no snapshot behind.
@@ -105,11 +141,11 @@ impl PostgresTransaction {
                 (None, lease, open)
             }
         };
-        let reading = lease.read(version, read);
+        let reading = lease.read(version, reads);
         match shared.connector.within(READ_WAIT, reading).await {
-            Some(Some(Ok((version, rows)))) => {
+            Some(Some(Ok((version, found)))) => {
                 self.snapshot = Snapshot::Taken { version, lease, open };
-                return Ok(rows);
+                return Ok(found);
             }
             Some(Some(Err(error))) if !passes(&error) => Err(refused("reading", error)),
             Some(Some(Err(error))) => {
@@ -132,7 +168,10 @@ impl PostgresTransaction {
         let stored = match remembered {
             Some(value) => value,
             None => {
-                let stored = value_of(&self.rows(&Read::Get(key.clone())).await?)?;
+                let stored = match self.announced.value(&key) {
+                    Some(value) => value,
+                    None => self.fetch(Read::Get(key.clone())).await?.value(),
+                };
                 self.remember(&key, stored.as_ref());
                 stored
             }
@@ -156,17 +195,22 @@ impl PostgresTransaction {
     }
 
     fn remember(&self, key: &Bytes, value: Option<&Bytes>) {
-        if let (Memory::Allowed | Memory::Used { .. }, Snapshot::Taken { version, .. }) = (&self.memory, &self.snapshot)
-        {
-            self.shared().history.remember(key, value.cloned(), *version);
-        }
+        let version = match (&self.memory, &self.snapshot) {
+            (Memory::Unused, _) => return,
+            (_, Snapshot::Taken { version, .. }) | (Memory::Used { version, .. }, _) => *version,
+            (Memory::Allowed, _) => return,
+        };
+        self.shared().history.remember(key, value.cloned(), version);
     }
 
     /// The stored items of a range, until they make up a page together with what the transaction has written.
-    async fn stored(&mut self, read: &RangeRead) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+    async fn stored(&mut self, read: &RangeRead) -> Result<Items, EngineError> {
         let (mut rest, mut items) = (read.clone(), Vec::new());
         loop {
-            let page = items_of(&self.rows(&Read::Range(rest.clone())).await?)?;
+            let page = match self.announced.page(&rest) {
+                Some(page) => page,
+                None => self.fetch(Read::Range(rest.clone())).await?.items(),
+            };
             let bytes: usize = page.iter().map(|(key, value)| key.len() + value.len()).sum();
             let is_cut = page.len() >= rest.limit || bytes >= limits::RANGE_BYTES_MAX;
             let last = page.last().map(|(key, _)| key.clone());
@@ -186,12 +230,16 @@ impl PostgresTransaction {
 impl Transaction for PostgresTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
         if matches!(self.snapshot, Snapshot::None) {
-            self.rows(&Read::Get(Bytes::from_static(&[0]))).await?; // any key: a read takes the snapshot
+            self.ask(&[Read::get(&[0])]).await?; // any key: a read takes the snapshot
         }
         match self.snapshot {
             Snapshot::Taken { version, .. } => Ok(version),
             Snapshot::None | Snapshot::Lost => Err(EngineError::TooOld),
         }
+    }
+
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.announced.add(reads());
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -235,7 +283,7 @@ impl Transaction for PostgresTransaction {
         if self.check_age().is_err() {
             return Err(CommitError::Conflict);
         }
-        let Self { engine, begun_ms, overlay, snapshot, memory } = self;
+        let Self { engine, begun_ms, overlay, snapshot, memory, announced: _ } = self;
         // Its connection goes back before it queues: a commit needs none of the pool.
         let (version, open) = match snapshot {
             Snapshot::None => (u64::MAX, None),

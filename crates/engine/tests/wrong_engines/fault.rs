@@ -56,6 +56,15 @@ faults! {
     /// Validates what has nothing to write.
     ReadersConflict: readers_always_succeed;
 
+    /// Answers what was announced from what it fetched, without the transaction's own writes.
+    AnnouncedSkipOwnWrites: announced_reads_find_what_reads_find, random_transactions_agree_with_a_sorted_map;
+    /// Fetches what is announced at once, and not from the transaction's snapshot.
+    AnnouncedReadLatest: announced_reads_find_what_reads_find;
+    /// Forgets that what was fetched ahead is depended on once it is read.
+    AnnouncedUnnoticed: announced_reads_conflict_as_reads_do, random_transactions_agree_with_a_sorted_map;
+    /// Depends on whatever was announced.
+    AnnouncementsConflict: announcements_add_no_conflict, random_transactions_agree_with_a_sorted_map;
+
     /// Reads go straight to the store.
     OwnWritesUnseen: own_puts_and_deletes_are_read, random_transactions_agree_with_a_sorted_map;
     /// Reads do not know of range deletes.

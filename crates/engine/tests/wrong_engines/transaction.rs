@@ -6,7 +6,7 @@ use crate::{
 };
 use bytes::Bytes;
 use mundi_engine::{
-    CommitError, Committed, Engine, EngineError, Page, RangeRead, Transaction, memory::MemoryTransaction,
+    CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction, memory::MemoryTransaction,
 };
 use mundi_model::{Code, Coded, Stamp, limits};
 use std::sync::atomic::Ordering;
@@ -53,6 +53,7 @@ pub(crate) struct WrongTransaction {
     writes: Vec<Write>,
     reads: Vec<(Bytes, Option<Bytes>)>,
     ranges: Vec<(RangeRead, Page)>,
+    announced: Vec<Read>,
     is_poisoned: bool,
 }
 
@@ -65,6 +66,7 @@ impl WrongTransaction {
             writes: Vec::new(),
             reads: Vec::new(),
             ranges: Vec::new(),
+            announced: Vec::new(),
             is_poisoned: false,
         }
     }
@@ -104,6 +106,13 @@ impl WrongTransaction {
             Fault::NoKeyConflicts => self.inner().get_snapshot(key).await,
             Fault::ReadsLatest if !self.has_written(key) => self.wrong.newest(key).await,
             Fault::OwnWritesUnseen => self.bare.get(key).await,
+            Fault::AnnouncedSkipOwnWrites if self.announced.contains(&Read::get(key)) => self.bare.get(key).await,
+            Fault::AnnouncedReadLatest if self.announced.contains(&Read::get(key)) && !self.has_written(key) => {
+                self.wrong.newest(key).await
+            }
+            Fault::AnnouncedUnnoticed if self.announced.contains(&Read::get(key)) => {
+                self.inner().get_snapshot(key).await
+            }
             Fault::OwnRangeDeletesUnseen if self.writes.iter().any(|write| write.clears(key)) => {
                 self.bare.get(key).await
             }
@@ -126,7 +135,10 @@ impl WrongTransaction {
 
     async fn faulty_range(&mut self, mut read: RangeRead) -> Result<Page, EngineError> {
         let limit = read.limit;
+        let same = |announced: &Read| matches!(announced, Read::Range(range) if range.clone().snapshot() == read.clone().snapshot());
+        let is_announced = self.announced.iter().any(same);
         match self.wrong.fault {
+            Fault::AnnouncedUnnoticed if is_announced => read.snapshot = true,
             Fault::SnapshotReadsConflict => read.snapshot = false,
             Fault::NoRangeConflicts | Fault::PhantomBlind | Fault::StampedUnnoticed => read.snapshot = true,
             Fault::LimitLocksAll if !read.snapshot => {
@@ -138,6 +150,7 @@ impl WrongTransaction {
         }
         let mut page = match self.wrong.fault {
             Fault::RangesSkipOwnWrites | Fault::OwnWritesUnseen => self.bare.range(read.clone()).await?,
+            Fault::AnnouncedSkipOwnWrites if is_announced => self.bare.range(read.clone()).await?,
             Fault::ReverseSkipsOwnWrites if read.reverse => self.bare.range(read.clone()).await?,
             Fault::ReadsLatest if self.writes.is_empty() => self.wrong.store.begin().await?.range(read.clone()).await?,
             _ => self.inner().range(read.clone()).await?,
@@ -377,6 +390,10 @@ impl Transaction for WrongTransaction {
         Ok(if self.wrong.fault == Fault::VersionAhead { version + 1 } else { version })
     }
 
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.announced.extend(reads());
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let answer = self.faulty_get(key).await;
         let value = self.forgiven(answer, None)?;
@@ -426,6 +443,14 @@ impl Transaction for WrongTransaction {
     }
 
     async fn commit(mut self) -> Result<Committed, CommitError> {
+        if self.wrong.fault == Fault::AnnouncementsConflict {
+            for read in std::mem::take(&mut self.announced) {
+                match read {
+                    Read::Get(key) => drop(self.inner().get(&key).await?),
+                    Read::Range(range) => drop(self.inner().range(range).await?),
+                }
+            }
+        }
         if self.faulty_refusal().await? == Some(true) {
             return Err(CommitError::Conflict);
         }

@@ -264,6 +264,7 @@ impl<P: Plane> WorldHost<P> {
     /// this host has made them, or the commit will find out.
     async fn read(&mut self, items_max: usize) -> Result<TurnInput, RuntimeError> {
         let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
+        let mut cursor_seen = None;
         if let Some(Drained { cursor, notify }) = self.drained.take() {
             let peek = PeekInbox { universe: fence.universe, world: fence.world };
             // Where nobody answers, the read of the whole says so.
@@ -274,8 +275,9 @@ impl<P: Plane> WorldHost<P> {
                 let (items, version) = (Vec::new(), peeked.version);
                 return Ok(TurnInput { head, cursor, version, items, more: false, notify });
             }
+            cursor_seen = cursor;
         }
-        let input = Box::pin(self.plane.run(&ReadTurn { fence, items_max, bytes_max })).await?.output;
+        let input = Box::pin(self.plane.run(&ReadTurn { fence, cursor_seen, items_max, bytes_max })).await?.output;
         self.check_head(&input)?;
         Ok(input)
     }

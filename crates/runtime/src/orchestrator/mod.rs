@@ -103,8 +103,8 @@ impl<P: Plane> Orchestrator<P> {
                 break;
             }
         }
-        for shard in Shard::all() {
-            let page = self.plane.run(&ReadReady { universe, shard, after: None, items_max }).await?.output;
+        let shards = Shard::all().map(|shard| (shard, None)).collect();
+        for page in self.plane.run(&ReadReady { universe, shards, items_max }).await?.output {
             sight.unplaced.extend(page.worlds.into_iter().map(|(_, world)| world));
         }
         Ok(sight)

@@ -1,6 +1,6 @@
 //! The world worker: many worlds on a few lanes (seed 000, section 2).
 //!
-//! Scouts watch the ready hints and put worlds into the queue of a table; lanes take them out, acquire what they do
+//! A scout watches the ready hints and puts worlds into the queue of a table; lanes take them out, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
 //! too much. Nothing polls: each of them waits for a watch, a signal or its next deadline.
 
@@ -22,7 +22,6 @@ use crate::{
     signal::Signal,
 };
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
-use mundi_store::keyspace::Shard;
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
@@ -78,9 +77,7 @@ impl<P: Plane> WorldWorker<P> {
             metrics,
         });
         let spawner = shared.plane.spawner();
-        for shard in Shard::all() {
-            spawner.spawn(Box::pin(scout::run(shared.clone(), shard)));
-        }
+        spawner.spawn(Box::pin(scout::run(shared.clone())));
         for _ in 0..config.lanes.max(1) {
             spawner.spawn(Box::pin(lane::run(shared.clone())));
         }

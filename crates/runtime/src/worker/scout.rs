@@ -1,63 +1,101 @@
-//! A scout: watches one shard of the ready queue, and wakes the worlds that it finds there.
+//! The scout: watches the ready queue, and wakes the worlds that it finds there.
+//!
+//! One for all shards: what changed in several of them meanwhile is read at once, so that the busier the queue is, the more one look
+//! finds.
 
 use super::{Phase, Shared};
 use crate::{Plane, RuntimeError, metrics::Metric};
-use futures_util::future::{Either, select};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, Either, select},
+    stream::FuturesUnordered,
+};
 use mundi_store::{
     keyspace::{Shard, ready_notify},
-    protocol::ReadReady,
+    protocol::{ReadReady, ReadyPage},
 };
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-/// Hints per transaction.
+/// Hints of a shard per transaction.
 const PAGE_ITEMS: usize = 1_000;
 
-pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>, shard: Shard) {
+/// Each completes with its shard once that has changed.
+type Watches = FuturesUnordered<BoxFuture<'static, Shard>>;
+
+pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
+    let mut changed: Vec<Shard> = Shard::all().collect();
+    let mut watches = Watches::new();
     while shared.phase() == Phase::Running {
         let version = shared.signal.version();
-        let seen = match scan(&shared, shard).await {
-            Ok(seen) => seen,
+        match scan(&shared, &changed).await {
+            Ok(seen) => watches.extend(seen.into_iter().map(|(shard, seen)| watch(&shared, shard, seen))),
             Err(error) => {
-                tracing::warn!(%error, ?shard, "the ready queue could not be read");
+                tracing::warn!(%error, "the ready queue could not be read");
                 shared.plane.clock().sleep(Duration::from_nanos(shared.config.retry_ns)).await;
                 continue;
             }
-        };
-        wait(&shared, shard, seen, version).await;
+        }
+        changed = wait(&shared, &mut watches, version).await;
     }
 }
 
-/// Wakes every world that has a hint.
-async fn scan<P: Plane>(shared: &Shared<P>, shard: Shard) -> Result<ready_notify::Seen, RuntimeError> {
-    let (mut first, mut after) = (None, None);
-    loop {
-        let read = ReadReady { universe: shared.config.universe, shard, after, items_max: PAGE_ITEMS };
-        let page = shared.plane.run(&read).await?.output;
+/// Wakes every world of these shards that has a hint. Gives what each shard's counter said before.
+async fn scan<P: Plane>(
+    shared: &Shared<P>,
+    shards: &[Shard],
+) -> Result<Vec<(Shard, ready_notify::Seen)>, RuntimeError> {
+    let mut seen = Vec::with_capacity(shards.len());
+    let mut rest: Vec<_> = shards.iter().map(|shard| (*shard, None)).collect();
+    while !rest.is_empty() {
+        let read = ReadReady { universe: shared.config.universe, shards: rest, items_max: PAGE_ITEMS };
+        let pages = shared.plane.run(&read).await?.output;
         shared.metrics.add(Metric::ReadyScans, 1);
         let now_ns = shared.plane.now_ns();
         let woken = {
             let mut table = shared.table.lock();
-            page.worlds.iter().filter(|(priority, world)| table.hint(*world, *priority, now_ns)).count()
+            let hints = pages.iter().flat_map(|page| &page.worlds);
+            hints.filter(|(priority, world)| table.hint(*world, *priority, now_ns)).count()
         };
         (0..woken).for_each(|_| shared.work.notify_one());
-        let seen = first.get_or_insert(page.seen).clone();
-        after = page.worlds.last().copied();
-        if !page.more || after.is_none() {
-            return Ok(seen);
+        let after = |page: &ReadyPage| Some((page.shard, Some(*page.worlds.last()?)));
+        rest = pages.iter().filter(|page| page.more).filter_map(after).collect();
+        for page in pages {
+            // Of several pages of a shard, the first was read before all hints.
+            if !seen.iter().any(|(shard, _)| *shard == page.shard) {
+                seen.push((page.shard, page.seen));
+            }
         }
     }
+    Ok(seen)
 }
 
-/// Until the shard changes, the worker ends, or it is time to look again anyway.
-async fn wait<P: Plane>(shared: &Shared<P>, shard: Shard, seen: ready_notify::Seen, mut version: u64) {
+fn watch<P: Plane>(shared: &Shared<P>, shard: Shard, seen: ready_notify::Seen) -> BoxFuture<'static, Shard> {
+    let changed = ready_notify::changed(shared.plane.engine(), shared.config.universe, shard, seen);
+    changed.map(move |_or_failed| shard).boxed() // a look says what went wrong
+}
+
+/// Until shards change, the worker ends, or it is time to look at all of them anyway.
+async fn wait<P: Plane>(shared: &Shared<P>, watches: &mut Watches, mut version: u64) -> Vec<Shard> {
     let rescan = shared.plane.clock().sleep(Duration::from_nanos(shared.config.rescan_ns));
-    let changed = pin!(ready_notify::changed(shared.plane.engine(), shared.config.universe, shard, seen));
-    let mut woken = select(changed, rescan);
-    while shared.phase() == Phase::Running {
+    let mut woken = select(watches.next(), rescan);
+    let first = loop {
         match select(woken, shared.signal.changed(version)).await {
-            Either::Left(_) => return,
+            Either::Left((Either::Left((first, _)), _)) => break first,
+            Either::Left((Either::Right(_), _)) => break None,
             Either::Right(((), rest)) => woken = rest,
         }
+        if shared.phase() != Phase::Running {
+            return Vec::new();
+        }
         version = shared.signal.version();
+    };
+    let Some(first) = first else {
+        watches.clear();
+        return Shard::all().collect();
+    };
+    let mut changed = vec![first];
+    while let Some(Some(next)) = watches.next().now_or_never() {
+        changed.push(next);
     }
+    changed
 }

@@ -4,7 +4,7 @@ use super::{Family, Lane, queue::QueueSeq};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{Hash, InboxSeq, IntentHash, UniverseId, WorldId, cbor};
 use smallvec::SmallVec;
 use std::fmt;
@@ -26,6 +26,11 @@ impl Key {
         let mut bytes = self.0.clone();
         bytes.push(0);
         Self(bytes)
+    }
+
+    /// A get of it, to be announced.
+    pub(crate) fn announced(&self) -> Read {
+        Read::get(&self.0)
     }
 
     /// All keys that begin with this one.

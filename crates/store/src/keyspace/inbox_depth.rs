@@ -42,7 +42,7 @@ impl std::iter::Sum for Depth {
     }
 }
 
-fn keys(universe: UniverseId, world: WorldId) -> [Key; 2] {
+pub(crate) fn keys(universe: UniverseId, world: WorldId) -> [Key; 2] {
     [0, 1].map(|which| KeyBuilder::world(universe, world, Family::InboxDepth).u8(which).key())
 }
 

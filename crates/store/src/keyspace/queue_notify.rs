@@ -27,6 +27,20 @@ pub async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, kind: &str) 
     Ok(Seen(tx.get_snapshot(key(universe, kind).as_bytes()).await?))
 }
 
+/// Of several kinds.
+pub async fn read_all<'k, T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    kinds: impl Iterator<Item = &'k str> + Clone + Send,
+) -> Result<Vec<(&'k str, Seen)>, StoreError> {
+    tx.announce(|| kinds.clone().map(|kind| key(universe, kind).announced()));
+    let mut seen = Vec::new();
+    for kind in kinds {
+        seen.push((kind, read(tx, universe, kind).await?));
+    }
+    Ok(seen)
+}
+
 pub(crate) fn bump<T: Transaction>(tx: &mut T, universe: UniverseId, kind: &str) -> Result<(), StoreError> {
     Ok(tx.add(key(universe, kind).as_bytes(), 1)?)
 }

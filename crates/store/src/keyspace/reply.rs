@@ -3,7 +3,7 @@
 //! Written by `commit_turn`; removed by `compact_inbox` together with the call, so the grace period is also
 //! how long a caller may come back for its answer. Immutable: a call is answered once.
 
-use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::{Engine, Transaction};
@@ -40,6 +40,18 @@ pub async fn read<T: Transaction>(
     call: InboxSeq,
 ) -> Result<Option<StoredReply>, StoreError> {
     get(tx, Family::Reply, &key(universe, world, call)).await
+}
+
+/// As [`read`], of the newest state and without a transaction.
+pub async fn peek<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    world: WorldId,
+    call: InboxSeq,
+) -> Result<Option<StoredReply>, StoreError> {
+    let key = key(universe, world, call);
+    let (bytes, _) = engine.peek(key.as_bytes()).await?;
+    bytes.map(|bytes| decode_value(Family::Reply, key.as_bytes(), &bytes)).transpose()
 }
 
 /// Completes once there is an answer; perhaps earlier. Look, and wait again.

@@ -80,6 +80,12 @@ impl Protocol for CasPut<'_> {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Outcome, StoreError> {
+        tx.announce(|| {
+            let of_refs = self.refs.iter().map(|hash| cas_meta::key(self.universe, *hash));
+            let keys = [cas_meta::key, cas_doomed::key].map(|key| key(self.universe, self.hash)).into_iter();
+            let edge = (!self.refs.is_empty()).then(|| blob_edge::key(self.universe, self.hash));
+            keys.chain(edge).chain(of_refs).map(|key| key.announced())
+        });
         let existing = cas_meta::read(tx, self.universe, self.hash).await?;
         let doomed = cas_doomed::read(tx, self.universe, self.hash).await?;
         let outcome = match self.plan(existing, doomed)? {

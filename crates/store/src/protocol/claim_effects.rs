@@ -7,7 +7,8 @@
 //! here. An item that cannot be read becomes a dead letter and does not stop those behind it.
 //!
 //! Items are looked for from the lane's low-water mark on, never from its prefix, and without a conflict: only those
-//! that are taken are read with one, so two workers that look at the same lane collide only over the same item.
+//! that are taken are read with one, so two workers that look at the same lane collide only over the same item. All lanes are
+//! looked into before anything is taken, so that an engine at the other end of a line makes three trips and not sixty.
 //!
 //! Unknown commit: run again. What the first run claimed, if it was applied, nobody works on; the reaper gives it back
 //! once its time is up, as it does for a worker that died.
@@ -31,12 +32,17 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{Page, Read, Transaction};
 use mundi_model::{Coded, IntentHash, UniverseId, WorkerId, WorldId, limits};
 
 /// How far a mark in time is behind what was seen before it is moved: each move makes those conflict who put
 /// something into the lane at that moment.
 pub(super) const MARK_STEP_NS: u64 = 1_000_000_000;
+
+/// So many lanes fill a claim when all are full: more would be fetched than can be taken.
+const LANES_FILL: usize = 4;
+/// What a look into one lane takes at least, if it may.
+const LANE_ITEMS_MIN: usize = 16;
 
 /// Up to `items_max` effects of one kind.
 #[derive(Debug, Clone)]
@@ -71,6 +77,8 @@ pub struct Claims {
     pub more: bool,
     /// As many are in hands as may be: there is room again when one of them is answered.
     pub capped: bool,
+    /// When the next one that was put aside is due, unless another look may find more.
+    pub next_retry_ns: Option<u64>,
 }
 
 /// An effect that is ours until its deadline.
@@ -104,28 +112,23 @@ impl Protocol for ClaimEffects {
             KindCap { calls_max: None, rate: None } => None,
             _ => Some(effect_gate::read(tx, self.universe, &self.kind).await?.unwrap_or(EffectRate { even_ns: 0 })),
         };
-        let mut taken = Taken { claimed: Vec::new(), buried: 0, more: false, gate };
+        let mut taken = Taken { claimed: Vec::new(), buried: 0, more: false, next_retry_ns: None, gate };
         let room = self.room(tx).await?;
         if room == 0 {
             return Ok(Claims { capped: true, ..Claims::default() });
         }
         let items_max = self.items_max.min(limits::CLAIMS_MAX).min(room);
-        for lane in Lane::all(&self.kind, self.first) {
-            let left = items_max - taken.claimed.len();
-            if left > 0 {
-                self.take_retries(tx, lane, left, &mut taken).await?;
-            }
-            let left = items_max - taken.claimed.len();
-            if left > 0 {
-                self.take_pending(tx, lane, left, &mut taken).await?;
-            }
+        let looked = self.look(tx, items_max, &mut taken).await?;
+        tx.announce(|| looked.iter().flat_map(|looked| self.reads_to_take(looked)).collect::<Vec<_>>());
+        for looked in looked {
+            self.take_all(tx, looked, &mut taken).await?;
         }
         let capped = taken.claimed.len() == room;
         let more = !capped && (taken.more || taken.claimed.len() == items_max);
         if let Some(gate) = taken.gate.filter(|after| Some(*after) != gate || !taken.claimed.is_empty()) {
             effect_gate::write(tx, self.universe, &self.kind, &gate)?;
         }
-        Ok(Claims { effects: taken.claimed, more, capped })
+        Ok(Claims { effects: taken.claimed, more, capped, next_retry_ns: taken.next_retry_ns.filter(|_| !more) })
     }
 }
 
@@ -135,94 +138,172 @@ struct Taken {
     /// Dead letters of one commit are told apart by their index.
     buried: u16,
     more: bool,
+    next_retry_ns: Option<u64>,
     /// Of a kind that is limited in the whole universe.
     gate: Option<EffectRate>,
+}
+
+impl Taken {
+    fn retry_at(&mut self, at_ns: u64) {
+        self.next_retry_ns = Some(self.next_retry_ns.map_or(at_ns, |next_ns| next_ns.min(at_ns)));
+    }
+}
+
+/// What a look into a lane found, in the order in which it is taken.
+struct Looked {
+    lane: Lane,
+    items: Vec<Found>,
+    /// Where the look for retries began, and the place of the last one that it found.
+    retries_ns: (u64, u64),
+    /// The last of those that were never tried.
+    pending: Option<QueueSeq>,
+}
+
+struct Found {
+    seq: QueueSeq,
+    key: Bytes,
+    bytes: Bytes,
+    item: Result<EffectItem, StoreError>,
 }
 
 impl ClaimEffects {
     /// How many more may be in hands. Counted without a conflict: answers only make room, and claims meet at the gate.
     async fn room<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
         let Some(mut room) = self.cap.calls_max else { return Ok(usize::MAX) };
-        for lane in Lane::all(&self.kind, self.first) {
+        let lanes: Vec<Lane> = Lane::all(&self.kind, self.first).collect();
+        tx.announce(|| lanes.iter().map(|lane| low_water::key(self.universe, Queue::EffectClaims, *lane).announced()));
+        let mut spans = Vec::with_capacity(lanes.len());
+        for lane in lanes {
             let mark = low_water::read_snapshot(tx, self.universe, Queue::EffectClaims, lane).await?;
-            let held = effect_inflight::from(self.universe, lane, LowWater::seq(mark));
-            room = room.saturating_sub(tx.range(held.read(room.max(1)).snapshot()).await?.items.len());
+            spans.push(effect_inflight::from(self.universe, lane, LowWater::seq(mark)).read(room.max(1)).snapshot());
+        }
+        tx.announce(|| spans.iter().cloned().map(Read::Range));
+        for span in spans {
+            room = room.saturating_sub(tx.range(span).await?.items.len());
         }
         Ok(room)
     }
 
-    /// Those whose next attempt is due; they have waited longest.
-    async fn take_retries<T: Transaction>(
+    /// Looks into all lanes, until as much was found as may be taken.
+    async fn look<T: Transaction>(
         &self,
         tx: &mut T,
-        lane: Lane,
-        left: usize,
+        items_max: usize,
         taken: &mut Taken,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Looked>, StoreError> {
         let universe = self.universe;
-        let mark = low_water::read_snapshot(tx, universe, Queue::EffectRetries, lane).await?;
-        let from_ns = LowWater::time_ns(mark);
-        let due = effect_retry::between(universe, lane, from_ns, self.now_ns);
-        let page = tx.range(due.read(left).snapshot()).await?;
-        taken.more |= page.more;
-        let mut mark_ns = from_ns;
-        for (key, bytes) in page.items {
-            let RetryPlace { place_ns, seq } = effect_retry::parse(universe, lane, &key)?;
-            if !self.take(tx, lane, seq, &key, &bytes, taken).await? {
+        let lanes: Vec<Lane> = Lane::all(&self.kind, self.first).collect();
+        let marks =
+            |lane: &Lane| [Queue::EffectRetries, Queue::Effects].map(|queue| low_water::key(universe, queue, *lane));
+        tx.announce(|| lanes.iter().flat_map(marks).map(|key| key.announced()));
+        let lane_max = items_max.min(LANE_ITEMS_MIN.max(items_max.div_ceil(LANES_FILL)));
+        let mut reads = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let from_ns = LowWater::time_ns(low_water::read_snapshot(tx, universe, Queue::EffectRetries, lane).await?);
+            let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
+            // Also those that are not due yet: the first of them says when to look again.
+            let retries = effect_retry::between(universe, lane, from_ns, u64::MAX).read(lane_max).snapshot();
+            let pending = effect_pending::from(universe, lane, mark).read(lane_max).snapshot();
+            reads.push((lane, from_ns, [retries, pending]));
+        }
+        tx.announce(|| reads.iter().flat_map(|(_, _, reads)| reads.clone()).map(Read::Range));
+        let (mut looked, mut left) = (Vec::with_capacity(reads.len()), items_max);
+        for (lane, from_ns, [retries, pending]) in reads {
+            if left == 0 {
+                taken.more = true; // perhaps
                 break;
             }
-            mark_ns = place_ns;
+            let mut of_lane = Looked { lane, items: Vec::new(), retries_ns: (from_ns, from_ns), pending: None };
+            self.find_retries(tx.range(retries).await?, left, &mut of_lane, taken)?;
+            let left_of_lane = left - of_lane.items.len();
+            self.find_pending(tx.range(pending).await?, left_of_lane, &mut of_lane, taken)?;
+            left -= of_lane.items.len();
+            looked.push(of_lane);
+        }
+        Ok(looked)
+    }
+
+    /// Those whose next attempt is due; they have waited longest.
+    fn find_retries(&self, page: Page, left: usize, looked: &mut Looked, taken: &mut Taken) -> Result<(), StoreError> {
+        for (key, bytes) in page.items {
+            let RetryPlace { place_ns, seq } = effect_retry::parse(self.universe, looked.lane, &key)?;
+            if place_ns > self.now_ns {
+                taken.retry_at(place_ns);
+                return Ok(());
+            }
+            if looked.items.len() == left {
+                taken.more = true;
+                return Ok(());
+            }
+            let Some(found) = self.found(seq, key, bytes) else { return Ok(()) };
+            looked.items.push(found);
+            looked.retries_ns.1 = place_ns;
+        }
+        taken.more |= page.more;
+        Ok(())
+    }
+
+    /// Those that were never tried. Nothing ever appears below one that was seen, so the mark needs no conflict.
+    fn find_pending(&self, page: Page, left: usize, looked: &mut Looked, taken: &mut Taken) -> Result<(), StoreError> {
+        taken.more |= page.more || page.items.len() > left;
+        for (key, bytes) in page.items.into_iter().take(left) {
+            let seq = effect_pending::parse(self.universe, looked.lane, &key)?;
+            looked.pending = Some(seq);
+            let Some(found) = self.found(seq, key, bytes) else { return Ok(()) };
+            looked.items.push(found);
+        }
+        Ok(())
+    }
+
+    /// `None` for an item of another kind of the same hash: it stays where it is.
+    fn found(&self, seq: QueueSeq, key: Bytes, bytes: Bytes) -> Option<Found> {
+        let item = effect_pending::decode(&key, &bytes);
+        let is_foreign = item.as_ref().is_ok_and(|item| item.kind != self.kind);
+        (!is_foreign).then_some(Found { seq, key, bytes, item })
+    }
+
+    /// What is read when the items are taken.
+    fn reads_to_take(&self, looked: &Looked) -> Vec<Read> {
+        let (universe, lane) = (self.universe, looked.lane);
+        let mut reads = Vec::with_capacity(1 + 3 * looked.items.len());
+        for Found { seq, key, item, .. } in &looked.items {
+            reads.extend([Read::get(key), effect_attempt::key(universe, lane.shard(), *seq).announced()]);
+            reads.extend(item.iter().map(|item| effect_dedupe::key(universe, item.world, item.intent).announced()));
+            let rated = item.iter().filter(|item| item.terms.rate.is_some());
+            reads.extend(rated.map(|item| effect_rate::key(universe, item.world, &item.kind).announced()));
+        }
+        if !reads.is_empty() {
+            reads.push(low_water::key(universe, Queue::EffectClaims, lane).announced());
+        }
+        reads
+    }
+
+    async fn take_all<T: Transaction>(&self, tx: &mut T, looked: Looked, taken: &mut Taken) -> Result<(), StoreError> {
+        let (universe, Looked { lane, items, retries_ns: (from_ns, mark_ns), pending }) = (self.universe, looked);
+        for found in items {
+            self.take(tx, lane, found, taken).await?;
         }
         if mark_ns >= from_ns.saturating_add(MARK_STEP_NS) {
             let below = effect_retry::between(universe, lane, from_ns, mark_ns - 1);
             low_water::raise(tx, universe, Queue::EffectRetries, lane, &below, &LowWater::TimeNs(mark_ns)).await?;
         }
-        Ok(())
-    }
-
-    /// Those that were never tried. Nothing ever appears below one that was seen, so the mark needs no conflict.
-    async fn take_pending<T: Transaction>(
-        &self,
-        tx: &mut T,
-        lane: Lane,
-        left: usize,
-        taken: &mut Taken,
-    ) -> Result<(), StoreError> {
-        let universe = self.universe;
-        let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
-        let page = tx.range(effect_pending::from(universe, lane, mark).read(left).snapshot()).await?;
-        taken.more |= page.more;
-        let mut raised = None;
-        for (key, bytes) in page.items {
-            let seq = effect_pending::parse(universe, lane, &key)?;
-            raised = Some(seq);
-            if !self.take(tx, lane, seq, &key, &bytes, taken).await? {
-                break;
-            }
-        }
-        match raised {
+        match pending {
             Some(seq) => low_water::write(tx, universe, Queue::Effects, lane, &LowWater::Seq(seq)),
             None => Ok(()),
         }
     }
 
-    /// Takes an item out of its place: into our hands, aside, or away. `false` if it must stay where it is.
+    /// Takes an item out of its place: into our hands, aside, or away.
     async fn take<T: Transaction>(
         &self,
         tx: &mut T,
         lane: Lane,
-        seq: QueueSeq,
-        key: &Bytes,
-        bytes: &Bytes,
+        Found { seq, key, bytes, item }: Found,
         taken: &mut Taken,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), StoreError> {
         let universe = self.universe;
-        let item = match effect_pending::decode(key, bytes) {
-            Ok(item) if item.kind != self.kind => return Ok(false), // another kind of the same hash
-            item => item,
-        };
-        tx.get(key).await?; // whoever takes the same item conflicts
-        tx.delete(key)?;
+        tx.get(&key).await?; // whoever takes the same item conflicts
+        tx.delete(&key)?;
         let item = match item {
             Ok(item) => item,
             Err(error) => {
@@ -235,25 +316,24 @@ impl ClaimEffects {
                     at_ns: self.now_ns,
                     worker: None,
                 };
-                return bury(tx, universe, Queue::Effects, &mut taken.buried, &letter).map(|()| true);
+                return bury(tx, universe, Queue::Effects, &mut taken.buried, &letter);
             }
         };
         let attempts = effect_attempt::read(tx, universe, lane.shard(), seq).await?;
         let status = effect_dedupe::read(tx, universe, item.world, item.intent).await?;
         if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
-            tx.delete(effect_attempt::key(universe, lane.shard(), seq).as_bytes())?;
-            return Ok(true);
+            return Ok(tx.delete(effect_attempt::key(universe, lane.shard(), seq).as_bytes())?);
         }
         let granted = attempts.as_ref().is_some_and(|attempts| attempts.granted);
         if !granted && let Some(turn_ns) = self.turn(tx, &item, &mut taken.gate).await? {
             let EffectAttempts { attempts, last_failure, .. } = attempts.unwrap_or_default();
             let attempts = EffectAttempts { attempts, last_failure, not_before_ns: turn_ns, granted: true };
-            defer(tx, universe, lane, seq, &item, &attempts).await?;
-            return Ok(true);
+            taken.retry_at(turn_ns);
+            return defer(tx, universe, lane, seq, &item, &attempts).await;
         }
         let attempt = attempts.map_or(0, |attempts| attempts.attempts).saturating_add(1);
         taken.claimed.push(self.hold(tx, lane, seq, item, attempt).await?);
-        Ok(true)
+        Ok(())
     }
 
     /// When the rates of its world and of its kind let this item begin, if that is not now. The turn is reserved either way.

@@ -20,7 +20,8 @@ use crate::{
         effect_pending::{self, EffectItem},
         inbox_cursor,
         inbox_depth::{self, Depth},
-        journal_head::JournalHead,
+        journal_head::{self, JournalHead},
+        lease,
         low_water::{self, LowWater},
         queue::Queue,
         queue_notify::{self, TIMERS},
@@ -28,9 +29,10 @@ use crate::{
         reply::{self, StoredReply},
         timer_dedupe::{self, TimerDedupe, TimerStatus},
         timer_due::{self, TimerItem, TimerPlace},
+        world_meta,
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, limits,
     mutants::{Mutant, planted},
@@ -98,6 +100,7 @@ impl Protocol for CommitTurn {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnCommitted, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.check_published()?;
+        tx.announce(|| self.reads());
         self.fence.check(tx).await?;
         let after = self.consumed.map(|consumed| consumed.through).or(self.cursor);
         let committed = TurnCommitted { head: self.records.end(), cursor: after };
@@ -133,6 +136,29 @@ impl Protocol for CommitTurn {
 }
 
 impl CommitTurn {
+    /// What it reads as long as nothing is wrong.
+    fn reads(&self) -> Vec<Read> {
+        let Fence { universe, world, .. } = self.fence;
+        let mut reads = vec![lease::key(universe, world).announced(), journal_head::key(universe, world).announced()];
+        if self.consumed.is_some_and(|consumed| consumed.depth.items > 0) {
+            reads.push(inbox_cursor::key(universe, world).announced());
+        }
+        if self.ready || self.consumed.is_some_and(|consumed| consumed.direct) {
+            reads.push(world_meta::key(universe, world).announced());
+        }
+        reads.extend(self.effects.iter().map(|item| effect_dedupe::key(universe, world, item.intent).announced()));
+        for item in &self.timers {
+            let lane = timer_due::lane(timer_due::shard(item.intent));
+            reads.push(timer_dedupe::key(universe, world, item.intent).announced());
+            reads.push(low_water::key(universe, Queue::Timers, lane).announced());
+        }
+        for &intent in self.records.cancelled() {
+            reads.push(timer_dedupe::key(universe, world, intent).announced());
+            reads.push(effect_dedupe::key(universe, world, intent).announced());
+        }
+        reads
+    }
+
     /// Nothing is published that the journal does not announce, in this very turn.
     fn check_published(&self) -> Result<(), JournalError> {
         let count = self.effects.len() + self.timers.len();

@@ -8,11 +8,16 @@
 
 use super::{
     ClaimedEffect, EffectClaim, EffectError,
-    enqueue::spill_payload,
+    enqueue::{reads_of, spill_payload},
     settle_effect::{Held, Terminal, answer, remove},
 };
-use crate::{Clock, OnUnknown, Protocol, StoreError, blob::Blobs, run};
-use mundi_engine::{Engine, Transaction};
+use crate::{
+    Clock, OnUnknown, Protocol, StoreError,
+    blob::Blobs,
+    keyspace::{inbox_dedupe::DedupeId, ready},
+    run,
+};
+use mundi_engine::{Engine, Read, Transaction};
 use mundi_model::{
     limits,
     record::{Payload, ReceiptStatus},
@@ -64,6 +69,19 @@ pub enum Completed {
     Before,
 }
 
+impl CompleteEffect {
+    /// The claim, and what the receipt's way into the inbox reads: one trip where there is a line between.
+    fn reads(&self) -> Vec<Read> {
+        let EffectClaim { universe, world, intent, .. } = self.claim;
+        let mut reads: Vec<_> = reads_of(universe, world, [DedupeId::receipt(intent)]).collect();
+        reads.extend(Held::reads(&self.claim));
+        if self.holder_is_told {
+            reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).announced());
+        }
+        reads
+    }
+}
+
 impl Protocol for CompleteEffect {
     type Output = Completed;
 
@@ -71,7 +89,13 @@ impl Protocol for CompleteEffect {
         OnUnknown::RunAgain
     }
 
+    /// All that it reads it depends on, and those that end at a time read together.
+    fn tries_memory(&self) -> bool {
+        true
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Completed, StoreError> {
+        tx.announce(|| self.reads());
         match self.claim.held(tx).await? {
             Held::Mine(held) => {
                 let Answer { status, payload, adapter } = self.answer.clone();

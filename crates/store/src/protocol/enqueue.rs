@@ -24,12 +24,12 @@ use crate::{
         inbox_entry, notify,
         ready::{self, ReadyHint},
         ready_notify,
-        world_meta::{InboxBounds, WorldMeta, WorldState},
+        world_meta::{self, InboxBounds, WorldMeta, WorldState},
     },
     run,
 };
 use bytes::Bytes;
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::{Engine, Read, Transaction};
 use mundi_model::{
     InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
     mutants::{Mutant, planted},
@@ -214,6 +214,19 @@ impl Enqueue {
         Self { first_index: items, ..self }
     }
 
+    /// What it will mostly read: a world has the usual priority until someone gives it another one.
+    fn reads(&self) -> Vec<Read> {
+        let Self { universe, world, .. } = *self;
+        let mut reads = reads_of(universe, world, self.items.iter().filter_map(|item| item.dedupe)).collect::<Vec<_>>();
+        if self.bounded {
+            reads.extend(inbox_depth::keys(universe, world).map(|key| key.announced()));
+        }
+        if self.holder_is_told {
+            reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).announced());
+        }
+        reads
+    }
+
     /// What the world itself asked for reaches it in any state but one from which it never returns.
     async fn require_taker<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
         if self.bounded {
@@ -256,8 +269,14 @@ impl Protocol for Enqueue {
         if all_named { OnUnknown::RunAgain } else { OnUnknown::Report }
     }
 
+    /// Many are sent at a time, and little is read: the world's state, which seldom changes, and a depth that is only looked at.
+    fn tries_memory(&self) -> bool {
+        true
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
+        tx.announce(|| self.reads());
         let meta = self.require_taker(tx).await?;
         let plan = plan(&self.items, &self.known(tx).await?, self.first_index);
         if plan.added.items == 0 {
@@ -283,6 +302,16 @@ impl Protocol for Enqueue {
         ready_notify::bump(tx, universe, ready::shard(world))?;
         Ok(plan.places)
     }
+}
+
+/// What is read before anything is enqueued under these names.
+pub(super) fn reads_of(
+    universe: UniverseId,
+    world: WorldId,
+    names: impl IntoIterator<Item = DedupeId>,
+) -> impl Iterator<Item = Read> {
+    let known = move |id| Read::Range(inbox_dedupe::prefix(universe, world, id).span().read(1));
+    std::iter::once(world_meta::key(universe, world).announced()).chain(names.into_iter().map(known))
 }
 
 /// The place of one item, before the stamp of the commit is known.

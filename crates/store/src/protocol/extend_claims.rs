@@ -35,6 +35,7 @@ impl Protocol for ExtendClaims {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Extended, StoreError> {
         let mut extended = Extended::default();
+        tx.announce(|| self.claims.iter().flat_map(Held::reads));
         for claim in &self.claims {
             match claim.held(tx).await? {
                 Held::Mine(mut held) => {

@@ -11,7 +11,7 @@
 //!
 //! Unknown commit: run again; what was delivered is not due any more.
 
-use super::{Enqueue, NewItem, WorldError, claim_effects::MARK_STEP_NS, settle_effect::bury};
+use super::{Enqueue, NewItem, WorldError, claim_effects::MARK_STEP_NS, enqueue::reads_of, settle_effect::bury};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{
     Coded, Hash, UniverseId, WorldId, cbor, limits,
     mutants::{Mutant, planted},
@@ -38,6 +38,9 @@ use std::collections::BTreeMap;
 const ATTEMPTS_MAX: u32 = 20;
 const BACKOFF_NS: u64 = 100_000_000;
 const BACKOFF_NS_MAX: u64 = 60_000_000_000;
+
+/// By how much a mutant is early.
+pub(super) const EARLY_NS: u64 = 5_000_000_000;
 
 /// The due timers of one shard, up to `items_max` of them.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +74,7 @@ impl Protocol for FireTimers {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Fired, StoreError> {
         let Self { universe, shard, mut now_ns, .. } = *self;
-        now_ns += if planted(Mutant::TimerEarly) { 5_000_000_000 } else { 0 };
+        now_ns += if planted(Mutant::TimerEarly) { EARLY_NS } else { 0 };
         let lane = timer_due::lane(shard);
         let from_ns = LowWater::time_ns(low_water::read_snapshot(tx, universe, Queue::Timers, lane).await?);
         let due = timer_due::due(universe, shard, from_ns, now_ns);
@@ -79,6 +82,7 @@ impl Protocol for FireTimers {
         let mut fired = Fired { more: page.more, ..Fired::default() };
         let mut worlds: BTreeMap<WorldId, Vec<Due>> = BTreeMap::new();
         let mut mark_ns = from_ns;
+        tx.announce(|| page.items.iter().flat_map(|(key, bytes)| self.reads_to_take(key, bytes)));
         for (key, bytes) in &page.items {
             mark_ns = timer_due::parse(universe, shard, key)?.place_ns;
             if let Some(due) = self.take(tx, key, bytes, &mut fired).await? {
@@ -104,6 +108,16 @@ struct Due {
 }
 
 impl FireTimers {
+    /// What is read when a timer is taken and delivered.
+    fn reads_to_take(&self, key: &Bytes, bytes: &Bytes) -> Vec<Read> {
+        let mut reads = vec![Read::get(key)];
+        if let Ok(TimerItem { world, intent, .. }) = timer_due::decode(key, bytes) {
+            reads.push(timer_dedupe::key(self.universe, world, intent).announced());
+            reads.extend(reads_of(self.universe, world, [DedupeId::timer(intent)]));
+        }
+        reads
+    }
+
     /// Takes a timer out of its place. The read of its record makes whoever fires or cancels it meanwhile conflict.
     async fn take<T: Transaction>(
         &self,

@@ -3,71 +3,53 @@
 //! Guarantees: nothing that is queued when it is asked becomes due before the time it returns. Reads only.
 //! Unknown commit: it has none.
 
+use super::fire_timers::EARLY_NS;
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
-        Lane, Shard, effect_retry,
+        Shard,
         low_water::{self, LowWater},
         queue::Queue,
         timer_due,
     },
 };
-use mundi_engine::Transaction;
-use mundi_model::UniverseId;
+use mundi_engine::{Read, Transaction};
+use mundi_model::{
+    UniverseId,
+    mutants::{Mutant, planted},
+};
 
-/// The time of the next timer.
+/// The time of the next timer of each shard that has one.
 #[derive(Debug, Clone, Copy)]
-pub struct NextTimer {
+pub struct NextTimers {
     pub universe: UniverseId,
 }
 
-impl Protocol for NextTimer {
-    type Output = Option<u64>;
+impl Protocol for NextTimers {
+    type Output = Vec<(Shard, u64)>;
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<u64>, StoreError> {
-        let mut next = None;
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<(Shard, u64)>, StoreError> {
+        let universe = self.universe;
+        let mark = |shard| low_water::key(universe, Queue::Timers, timer_due::lane(shard)).announced();
+        tx.announce(|| Shard::all().map(mark));
+        let mut firsts = Vec::new();
         for shard in Shard::all() {
-            let mark = low_water::read_snapshot(tx, self.universe, Queue::Timers, timer_due::lane(shard)).await?;
-            let span = timer_due::due(self.universe, shard, LowWater::time_ns(mark), u64::MAX);
-            for (key, _) in tx.range(span.read(1).snapshot()).await?.items {
-                next = earlier(next, timer_due::parse(self.universe, shard, &key)?.place_ns);
+            let mark = low_water::read_snapshot(tx, universe, Queue::Timers, timer_due::lane(shard)).await?;
+            let span = timer_due::due(universe, shard, LowWater::time_ns(mark), u64::MAX);
+            firsts.push((shard, span.read(1).snapshot()));
+        }
+        tx.announce(|| firsts.iter().map(|(_, first)| Read::Range(first.clone())));
+        let early_ns = if planted(Mutant::TimerEarly) { EARLY_NS } else { 0 };
+        let mut next = Vec::new();
+        for (shard, first) in firsts {
+            for (key, _) in tx.range(first).await?.items {
+                next.push((shard, timer_due::parse(universe, shard, &key)?.place_ns.saturating_sub(early_ns)));
             }
         }
         Ok(next)
     }
-}
-
-/// The time of the next attempt at an effect of a kind that waits for one.
-#[derive(Debug, Clone)]
-pub struct NextRetry {
-    pub universe: UniverseId,
-    pub kind: String,
-}
-
-impl Protocol for NextRetry {
-    type Output = Option<u64>;
-
-    fn on_unknown(&self) -> OnUnknown {
-        OnUnknown::RunAgain
-    }
-
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<u64>, StoreError> {
-        let mut next = None;
-        for lane in Shard::all().map(|shard| Lane::new(&self.kind, shard)) {
-            let mark = low_water::read_snapshot(tx, self.universe, Queue::EffectRetries, lane).await?;
-            let span = effect_retry::between(self.universe, lane, LowWater::time_ns(mark), u64::MAX);
-            for (key, _) in tx.range(span.read(1).snapshot()).await?.items {
-                next = earlier(next, effect_retry::parse(self.universe, lane, &key)?.place_ns);
-            }
-        }
-        Ok(next)
-    }
-}
-
-fn earlier(next: Option<u64>, at_ns: u64) -> Option<u64> {
-    Some(next.map_or(at_ns, |next| next.min(at_ns)))
 }

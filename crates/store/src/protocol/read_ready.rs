@@ -1,4 +1,4 @@
-//! Read the worlds of a shard that have something to do (seed 000, section 8).
+//! Read the worlds of some shards that have something to do (seed 000, section 8).
 //!
 //! Guarantees: the counter is read before the hints, so a hint that is written afterwards changes it. Adds no
 //! conflict: hints are only hints.
@@ -8,20 +8,21 @@ use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{Shard, ready, ready_notify},
 };
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{UniverseId, WorldId, limits};
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ReadReady {
     pub universe: UniverseId,
-    pub shard: Shard,
-    /// Continues after this hint.
-    pub after: Option<(u8, WorldId)>,
+    /// Each with the hint after which it is continued.
+    pub shards: Vec<(Shard, Option<(u8, WorldId)>)>,
+    /// Of each shard.
     pub items_max: usize,
 }
 
 #[derive(Debug, Clone)]
 pub struct ReadyPage {
+    pub shard: Shard,
     /// For [`ready_notify::changed`].
     pub seen: ready_notify::Seen,
     /// By priority, smaller first.
@@ -30,22 +31,34 @@ pub struct ReadyPage {
 }
 
 impl Protocol for ReadReady {
-    type Output = ReadyPage;
+    type Output = Vec<ReadyPage>;
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<ReadyPage, StoreError> {
-        let Self { universe, shard, after, items_max } = *self;
-        let seen = ready_notify::read(tx, universe, shard).await?;
-        let all = ready::prefix(universe, shard).span();
-        let span = match after {
-            Some((priority, world)) => all.after(&ready::key(universe, priority, world)),
-            None => all,
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<ReadyPage>, StoreError> {
+        let universe = self.universe;
+        let hints = |&(shard, after): &(Shard, Option<(u8, WorldId)>)| {
+            let all = ready::prefix(universe, shard).span();
+            let rest = match after {
+                Some((priority, world)) => all.after(&ready::key(universe, priority, world)),
+                None => all,
+            };
+            rest.read(self.items_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()
         };
-        let page = tx.range(span.read(items_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()).await?;
-        let worlds = page.items.iter().map(|(key, _)| ready::parse(universe, shard, key)).collect::<Result<_, _>>()?;
-        Ok(ReadyPage { seen, worlds, more: page.more })
+        tx.announce(|| {
+            let counter = |(shard, _): &(Shard, _)| ready_notify::key(universe, *shard).announced();
+            self.shards.iter().flat_map(move |shard| [counter(shard), Read::Range(hints(shard))])
+        });
+        let mut pages = Vec::with_capacity(self.shards.len());
+        for of_shard in &self.shards {
+            let shard = of_shard.0;
+            let seen = ready_notify::read(tx, universe, shard).await?;
+            let page = tx.range(hints(of_shard)).await?;
+            let worlds = page.items.iter().map(|(key, _)| ready::parse(universe, shard, key));
+            pages.push(ReadyPage { shard, seen, worlds: worlds.collect::<Result<_, _>>()?, more: page.more });
+        }
+        Ok(pages)
     }
 }

@@ -11,17 +11,20 @@ use crate::{
         inbox_cursor,
         inbox_depth::Depth,
         inbox_entry,
-        journal_head::JournalHead,
+        journal_head::{self, JournalHead},
+        lease,
         notify::{self, Seen},
     },
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{RangeRead, Read, Transaction};
 use mundi_model::{InboxSeq, UniverseId, WorldId, limits, record::InboxItem};
 
 #[derive(Debug, Clone, Copy)]
 pub struct ReadTurn {
     pub fence: Fence,
+    /// Where the cursor was seen last: the items after it are asked for at once, in the hope that it is still there.
+    pub cursor_seen: Option<InboxSeq>,
     pub items_max: usize,
     pub bytes_max: usize,
 }
@@ -68,6 +71,12 @@ impl Protocol for ReadTurn {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnInput, StoreError> {
         let Fence { universe, world, .. } = self.fence;
+        tx.announce(|| {
+            let keys = [lease::key, notify::key, journal_head::key, inbox_cursor::key];
+            let items =
+                self.cursor_seen.map(|seen| Read::Range(items_read(universe, world, Some(seen), self.items_max)));
+            keys.map(|key| key(universe, world).announced()).into_iter().chain(items)
+        });
         self.fence.check(tx).await?;
         let notify = notify::read(tx, universe, world).await?;
         let head = append::head(tx, universe, world).await?;
@@ -76,6 +85,10 @@ impl Protocol for ReadTurn {
         let version = tx.version().await?;
         Ok(TurnInput { head, cursor, version, items, more, notify })
     }
+}
+
+fn items_read(universe: UniverseId, world: WorldId, cursor: Option<InboxSeq>, items_max: usize) -> RangeRead {
+    inbox_entry::after(universe, world, cursor).read(items_max.clamp(1, limits::TURN_ITEMS_MAX)).snapshot()
 }
 
 /// The items after a cursor, cut to both budgets; at least one, if there is one.
@@ -87,8 +100,7 @@ pub(super) async fn items_after<T: Transaction>(
     items_max: usize,
     bytes_max: usize,
 ) -> Result<(Vec<TurnItem>, bool), StoreError> {
-    let limit = items_max.clamp(1, limits::TURN_ITEMS_MAX);
-    let page = tx.range(inbox_entry::after(universe, world, cursor).read(limit).snapshot()).await?;
+    let page = tx.range(items_read(universe, world, cursor, items_max)).await?;
     let fitting = cut(&page.items, bytes_max.clamp(1, limits::TURN_BYTES_MAX));
     let decode = |(key, bytes): &(Bytes, Bytes)| {
         let item = inbox_entry::decode(key, bytes)?;

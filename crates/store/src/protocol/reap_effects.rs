@@ -10,7 +10,7 @@ use super::{EffectClaim, FailEffect, Failed, Failure, Repeat, settle_effect};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
-        Lane, Span,
+        Lane, Shard, Span,
         dead_letter::DeadLetter,
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_inflight::{self, EffectInflight},
@@ -19,8 +19,57 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{Code, Coded, UniverseId, cbor, limits};
+
+/// Which lanes of some kinds a reaper has something to do in: one look at all of them. Reads only, and without a conflict.
+#[derive(Debug, Clone)]
+pub struct LanesToReap {
+    pub universe: UniverseId,
+    pub kinds: Vec<String>,
+    /// As in [`ReapEffects`].
+    pub items_max: usize,
+    pub now_ns: u64,
+}
+
+impl Protocol for LanesToReap {
+    type Output = Vec<Lane>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Lane>, StoreError> {
+        let universe = self.universe;
+        let lanes = self.kinds.iter().flat_map(|kind| Shard::all().map(|shard| Lane::new(kind, shard)));
+        let lanes: Vec<Lane> = lanes.collect();
+        let marks =
+            |lane: &Lane| [Queue::EffectClaims, Queue::Effects].map(|queue| low_water::key(universe, queue, *lane));
+        tx.announce(|| lanes.iter().flat_map(marks).map(|key| key.announced()));
+        let mut looks = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::EffectClaims, lane).await?);
+            let pending = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
+            let held = effect_inflight::from(universe, lane, mark);
+            looks.push((lane, mark, pending, held.read(self.items_max.min(limits::CLAIMS_MAX)).snapshot()));
+        }
+        tx.announce(|| looks.iter().map(|(_, _, _, held)| Read::Range(held.clone())));
+        let mut wanting = Vec::new();
+        for (lane, mark, pending, held) in looks {
+            let page = tx.range(held).await?;
+            let stands = |bytes: &Bytes, key: &Bytes| {
+                effect_inflight::decode(key, bytes).is_ok_and(|held| held.claim.deadline_ns > self.now_ns)
+            };
+            let all_stand = page.items.iter().all(|(key, bytes)| stands(bytes, key));
+            let first = page.items.first().map(|(key, _)| effect_inflight::parse(universe, lane, key)).transpose()?;
+            let clear_to = [first, pending].into_iter().flatten().min();
+            if !all_stand || clear_to.is_some_and(|clear_to| mark.is_none_or(|mark| clear_to > mark)) {
+                wanting.push(lane);
+            }
+        }
+        Ok(wanting)
+    }
+}
 
 /// One lane, up to `items_max` claims of it.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +99,8 @@ impl Protocol for ReapEffects {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Reaped, StoreError> {
         let Self { universe, lane, .. } = *self;
+        let marks = [Queue::EffectClaims, Queue::Effects];
+        tx.announce(|| marks.map(|queue| low_water::key(universe, queue, lane).announced()));
         let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::EffectClaims, lane).await?);
         let pending = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
         let span = effect_inflight::from(universe, lane, mark);

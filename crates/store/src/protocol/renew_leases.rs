@@ -40,7 +40,9 @@ impl Protocol for RenewLeases {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Renewed, StoreError> {
         let expires_at_ns = self.now_ns.saturating_add(self.ttl_ns);
         let mut result = Renewed::default();
-        for fence in self.fences.iter().take(limits::RENEWALS_MAX) {
+        let fences = || self.fences.iter().take(limits::RENEWALS_MAX);
+        tx.announce(|| fences().map(|fence| lease::key(fence.universe, fence.world).announced()));
+        for fence in fences() {
             let lease = lease::read(tx, fence.universe, fence.world).await?;
             let ours = lease.is_some_and(|lease| lease.epoch == fence.epoch && lease.holder == Some(self.worker));
             if ours {

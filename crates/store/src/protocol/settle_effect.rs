@@ -20,7 +20,7 @@ use crate::{
         queue::{Queue, QueueSeq},
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{
     Hash, UniverseId,
     mutants::{Mutant, planted},
@@ -40,6 +40,13 @@ pub(super) enum Held {
 }
 
 impl Held {
+    /// What [`Self::read`] reads.
+    pub(super) fn reads(claim: &EffectClaim) -> [Read; 2] {
+        let EffectClaim { universe, lane, seq, world, intent, .. } = *claim;
+        [effect_inflight::key(universe, lane, seq), effect_dedupe::key(universe, world, intent)]
+            .map(|key| key.announced())
+    }
+
     pub(super) async fn read<T: Transaction>(tx: &mut T, claim: &EffectClaim) -> Result<Self, StoreError> {
         let key = effect_inflight::key(claim.universe, claim.lane, claim.seq);
         let held = match tx.get(key.as_bytes()).await? {

@@ -6,7 +6,7 @@
 //! count the steps, then once per step and side.
 
 use bytes::Bytes;
-use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Transaction};
+use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -99,6 +99,10 @@ impl<E: Engine> Engine for CrashingEngine<E> {
 impl<T: Transaction> Transaction for CrashingTransaction<T> {
     async fn version(&mut self) -> Result<u64, EngineError> {
         self.inner.version().await
+    }
+
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.inner.announce(reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {

@@ -117,7 +117,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
     }
 
     pub async fn read_turn(&self, fence: Fence) -> Result<TurnInput, StoreError> {
-        let read = ReadTurn { fence, items_max: 100, bytes_max: limits::TURN_BYTES_MAX };
+        let read = ReadTurn { fence, cursor_seen: None, items_max: 100, bytes_max: limits::TURN_BYTES_MAX };
         Ok(self.run(&read).await?.output)
     }
 

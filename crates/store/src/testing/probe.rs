@@ -3,7 +3,7 @@
 //! A test runs a protocol once to count its operations, then once per operation and kind of fault.
 
 use bytes::Bytes;
-use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Transaction};
+use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction};
 use parking_lot::Mutex;
 use std::{
     future::Future,
@@ -143,6 +143,10 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         others_first().await;
         let trouble = next(&self.state, false)?;
         end(trouble, self.inner.version().await?)
+    }
+
+    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.inner.announce(reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {

@@ -58,6 +58,7 @@ async fn take_step<T: Transaction>(
 ) -> Result<Option<Both<T>>, Finding> {
     match act {
         Act::Begin => {}
+        Act::Announce(read) => both.tx.announce(|| [read.clone()]),
         Act::Drop => return Ok(None),
         Act::Commit => {
             commit(oracle, both).await?;

@@ -1,9 +1,12 @@
 //! What a seed does.
 
 use super::oracle::Write;
-use crate::conformance::{Seeded, tools::shown};
+use crate::{
+    RangeRead, Read,
+    conformance::{Seeded, tools::shown},
+};
 use bytes::Bytes;
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// How many transactions are open at once.
 pub(super) const SLOTS: usize = 4;
@@ -30,6 +33,7 @@ pub(super) struct Step {
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Begin,
+    Announce(Read),
     Get { key: Bytes, snapshot: bool },
     Range { start: Bytes, end: Bytes, limit: usize, reverse: bool, snapshot: bool },
     Write(Write),
@@ -37,9 +41,35 @@ pub(super) enum Act {
     Drop,
 }
 
+/// How many steps before a read it may be announced.
+const AHEAD: usize = 12;
+
 pub(super) fn script(seed: u64) -> Vec<Step> {
     let mut seeded = Seeded::new(seed);
-    (0..STEPS).map(|_| Step { slot: seeded.index(SLOTS), act: act(&mut seeded) }).collect()
+    let steps: Vec<_> = (0..STEPS).map(|_| Step { slot: seeded.index(SLOTS), act: act(&mut seeded) }).collect();
+    let mut announcements: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
+    for (place, step) in steps.iter().enumerate() {
+        if let Some(read) = step.act.read().filter(|_| seeded.one_in(3)) {
+            let ahead = seeded.index(AHEAD);
+            let announced = Step { slot: step.slot, act: Act::Announce(read) };
+            announcements.entry(place.saturating_sub(ahead)).or_default().push(announced);
+        }
+    }
+    let with_announcements = |(place, step)| announcements.remove(&place).into_iter().flatten().chain([step]);
+    steps.into_iter().enumerate().flat_map(with_announcements).collect()
+}
+
+impl Act {
+    fn read(&self) -> Option<Read> {
+        match self {
+            Self::Get { key, .. } => Some(Read::Get(key.clone())),
+            Self::Range { start, end, limit, reverse, .. } => {
+                let range = RangeRead::new(start.clone(), end.clone(), *limit);
+                Some(Read::Range(RangeRead { reverse: *reverse, ..range }))
+            }
+            _ => None,
+        }
+    }
 }
 
 fn act(seeded: &mut Seeded) -> Act {
@@ -110,6 +140,11 @@ impl fmt::Display for Step {
         write!(f, "{}: ", self.slot)?;
         match &self.act {
             Act::Begin => write!(f, "begin"),
+            Act::Announce(Read::Get(key)) => write!(f, "announce get {}", shown(key)),
+            Act::Announce(Read::Range(RangeRead { start, end, limit, reverse, .. })) => {
+                let direction = if *reverse { "last" } else { "first" };
+                write!(f, "announce range {direction} {limit} of {}..{}", shown(start), shown(end))
+            }
             Act::Get { key, snapshot } => write!(f, "get{} {}", mark(*snapshot), shown(key)),
             Act::Range { start, end, limit, reverse, snapshot } => {
                 let direction = if *reverse { "last" } else { "first" };
