@@ -1,7 +1,7 @@
 //! One frame of the log: a group of commits, checksummed and chained.
 //!
 //! ```text
-//! 0   magic u32        "MFRM"
+//! 0   magic u32        "MFR2"
 //! 4   payload length u32
 //! 8   version u64      rises by one from frame to frame
 //! 16  chain u64        the checksum of the frame before
@@ -23,7 +23,9 @@ use bytes::{Bytes, BytesMut};
 use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-const MAGIC: [u8; 4] = *b"MFRM";
+const MAGIC: [u8; 4] = *b"MFR2";
+/// Of backups of format 1: their writes have whole keys.
+const MAGIC_OF_WHOLE_KEYS: [u8; 4] = *b"MFRM";
 pub(in crate::embedded) const HEADER_BYTES: usize = 40;
 const HEAD_CHECK_AT: usize = 24;
 const CHECKSUM_AT: usize = 32;
@@ -55,7 +57,8 @@ impl Header {
     pub(in crate::embedded) fn parse(bytes: &[u8], salt: u64) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.get(..HEADER_BYTES)?.try_into().ok()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
-        if bytes[..4] != MAGIC || word(HEAD_CHECK_AT) != xxh3_64_with_seed(&bytes[..HEAD_CHECK_AT], salt) {
+        let known = bytes[..4] == MAGIC || bytes[..4] == MAGIC_OF_WHOLE_KEYS;
+        if !known || word(HEAD_CHECK_AT) != xxh3_64_with_seed(&bytes[..HEAD_CHECK_AT], salt) {
             return None;
         }
         let payload_bytes = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
@@ -133,7 +136,9 @@ impl FrameBuilder {
 }
 
 const DELETED: u32 = u32::MAX;
-const WRITE_HEAD_BYTES: usize = 7;
+/// What a write begins with: how much its key shares, then the lengths of the rest of the key and of the value.
+const SHARED_BYTES: usize = 1;
+const LENGTHS_BYTES: usize = 6;
 
 /// Where a write lies in its frame.
 struct Place {
@@ -147,13 +152,15 @@ struct Place {
 fn places(frame: &[u8]) -> impl Iterator<Item = Place> + '_ {
     let payload_bytes = frame.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
     let end = (HEADER_BYTES + payload_bytes as usize).min(frame.len());
+    let shared_bytes = if frame.starts_with(&MAGIC_OF_WHOLE_KEYS) { 0 } else { SHARED_BYTES };
     let (mut at, mut key_bytes) = (HEADER_BYTES, 0);
     std::iter::from_fn(move || {
-        let head: &[u8; WRITE_HEAD_BYTES] = frame.get(at..end)?.first_chunk()?;
-        let shared = usize::from(head[0]);
-        let rest_at = at + WRITE_HEAD_BYTES;
-        let value_at = rest_at + usize::from(u16::from_le_bytes([head[1], head[2]]));
-        let value_bytes = u32::from_le_bytes([head[3], head[4], head[5], head[6]]);
+        let (shared, lengths) = frame.get(at..end)?.split_at_checked(shared_bytes)?;
+        let lengths: &[u8; LENGTHS_BYTES] = lengths.first_chunk()?;
+        let shared = shared.first().map_or(0, |bytes| usize::from(*bytes));
+        let rest_at = at + shared_bytes + LENGTHS_BYTES;
+        let value_at = rest_at + usize::from(u16::from_le_bytes([lengths[0], lengths[1]]));
+        let value_bytes = u32::from_le_bytes([lengths[2], lengths[3], lengths[4], lengths[5]]);
         let next = if value_bytes == DELETED { value_at } else { value_at + value_bytes as usize };
         if next > end || shared > key_bytes {
             return None;
@@ -204,7 +211,20 @@ mod tests {
         builder.write(b"world/1/head", None);
         let before = builder.payload_bytes();
         builder.write(b"world/1/journal", None);
-        assert_eq!(builder.payload_bytes() - before, WRITE_HEAD_BYTES + b"journal".len());
+        assert_eq!(builder.payload_bytes() - before, SHARED_BYTES + LENGTHS_BYTES + b"journal".len());
+    }
+
+    #[test]
+    fn a_frame_of_whole_keys_is_still_read() {
+        let mut frame = [&MAGIC_OF_WHOLE_KEYS[..], &22u32.to_le_bytes(), &[0; HEADER_BYTES - 8]].concat();
+        for (key, value) in [(b"ka", Some(b"x")), (b"kb", None)] {
+            frame.extend_from_slice(&2u16.to_le_bytes());
+            frame.extend_from_slice(&value.map_or(DELETED, |_| 1).to_le_bytes());
+            frame.extend_from_slice(key);
+            frame.extend_from_slice(value.map_or(&[], |value| &value[..]));
+        }
+        let of = |text: &'static [u8]| Bytes::from_static(text);
+        assert_eq!(writes(&frame.into()), [(of(b"ka"), Some(of(b"x"))), (of(b"kb"), None)]);
     }
 
     #[test]
