@@ -50,7 +50,7 @@ metrics! {
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
-    ReadyScans = "mundi_ready_scans_total", "scans", "Looks into a shard of the ready queue.";
+    ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
     ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";
     ResidentWorldsMax = "mundi_resident_worlds_max", "worlds", "The most worlds that were in memory at a time.";
     EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts at effects.";

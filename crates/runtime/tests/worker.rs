@@ -14,6 +14,7 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
+    Clock,
     keyspace::{Shard, assignment::Assignment, lease, ready},
     protocol::AssignWorld,
     testing::{Rng, world_id},
@@ -254,6 +255,28 @@ fn a_world_runs_only_where_it_is_assigned() {
     }
 }
 
+/// A worker that is quicker than the placement gives the world up when it renews, although nobody tells it to.
+#[test]
+fn a_world_that_was_taken_before_it_was_assigned_moves_to_where_it_was_assigned() {
+    let rig = rig_with(8, 1);
+    let quick = start(&rig, 1);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND);
+    assert_eq!(quick.worker.worlds(), [world_id(0)]);
+    let assigned = start(&rig, 2);
+    let assigning = rig.clone();
+    rig.executor.block_on(async move {
+        let assignment = Assignment { desired: Some(id(2)), pinned: false, priority: 0, reason: None };
+        let (universe, world) = (assigning.universe, world_id(0));
+        assigning.plane.run(&AssignWorld { universe, world, assignment }).await.unwrap();
+    });
+    rig.executor.run_for(SECOND * 30);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND * 30);
+    assert_eq!((quick.worker.worlds(), assigned.worker.worlds()), (vec![], vec![world_id(0)]));
+    assert_eq!(taken_of(&rig, 0), 2);
+}
+
 /// Found by the simulator: the orchestrator leaves such a world alone, so a worker that waited for it waited forever.
 #[test]
 fn a_world_that_was_assigned_to_nobody_runs_also_where_assignments_are_waited_for() {
@@ -329,21 +352,26 @@ fn a_hand_over_that_dies_at_any_await_is_a_crash_like_any_other() {
     };
     let undisturbed = {
         let (rig, first) = prepare();
-        let before = rig.executor.polls();
+        let (mut steps, began_ns) = (0, rig.executor.now_ns());
         while first.node.is_running() {
-            assert!(rig.executor.poll_one());
+            assert!(rig.executor.step());
+            steps += 1;
         }
-        rig.executor.polls() - before
+        assert!(
+            rig.executor.now_ns() - began_ns < 100_000_000,
+            "it waits for nothing but a transaction that was in its way"
+        );
+        steps
     };
     assert!(undisturbed > 50);
-    for polls in 0..undisturbed {
+    for steps in 0..undisturbed {
         let (rig, first) = prepare();
-        (0..polls).for_each(|_| assert!(rig.executor.poll_one()));
+        (0..steps).for_each(|_| assert!(rig.executor.step()));
         first.node.crash();
         let _second = start(&rig, 2);
         (0..2).for_each(|world| send(&rig, world, 1));
         rig.executor.run_for(SECOND * 25);
-        (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {polls} polls"));
+        (0..2).for_each(|world| assert_eq!(taken_of(&rig, world), 4, "after {steps} steps"));
     }
 }
 

@@ -18,7 +18,7 @@ use mundi_store::{
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, CommitTurn, Completed, DropDeadLetter, ExtendClaims, FailEffect, Failed,
-        Failure, KindCap, ListDeadLetters, ReadDeadLetter, ReapEffects, Reaped, Repeat, ReplayDeadLetter,
+        Failure, KindCap, LanesToReap, ListDeadLetters, ReadDeadLetter, ReapEffects, Reaped, Repeat, ReplayDeadLetter,
         complete_effect, delete_world, expire_dedupe,
     },
     testing::{Fixture, Probe, ask, engine_contents, event, receipts},
@@ -68,11 +68,16 @@ async fn fail(store: &Store, claimed: &ClaimedEffect, repeat: Repeat) -> Failed 
     store.run(&fail).await.unwrap().output
 }
 
+/// Reaps all lanes, and sees that those which need not be looked into have nothing.
 async fn reap(store: &Store, kind: &str) -> Reaped {
     let mut all = Reaped::default();
+    let (universe, items_max, now_ns) = (store.universe, 100, store.clock.now_ns());
+    let look = LanesToReap { universe, kinds: vec!["other".into(), kind.into()], items_max, now_ns };
+    let wanting = store.run(&look).await.unwrap().output;
     for lane in Lane::all(kind, Shard::new(0).unwrap()) {
-        let reap = ReapEffects { universe: store.universe, lane, items_max: 100, now_ns: store.clock.now_ns() };
-        let reaped = store.run(&reap).await.unwrap().output;
+        let reaped = store.run(&ReapEffects { universe, lane, items_max, now_ns }).await.unwrap();
+        assert!(wanting.contains(&lane) || reaped.stamp.is_none(), "{lane:?} was changed: {reaped:?}");
+        let reaped = reaped.output;
         all.retrying += reaped.retrying;
         all.answered += reaped.answered;
         all.dropped += reaped.dropped;
@@ -469,6 +474,57 @@ fn a_claim_looks_only_at_what_is_there() {
         claim(&store, "a", 31).await;
         let counts = store.engine.counts();
         assert!(counts.ranges <= 16 * 4 && counts.gets <= 16 * 4, "{counts:?}");
+    });
+}
+
+/// Where there is a line between us and the engine, a trip costs more than what is asked on it.
+#[test]
+fn all_lanes_are_claimed_from_in_three_trips_and_an_answer_takes_one() {
+    block_on(async {
+        let (store, _, _) = asked(&["a"; 40], TERMS).await;
+        store.engine.revive();
+        let claimed = claim(&store, "a", 1).await;
+        assert_eq!((claimed.len(), store.engine.counts().trips), (40, 3));
+        store.engine.revive();
+        complete(&store, &claimed[0]).await.unwrap();
+        assert_eq!(store.engine.counts().trips, 1);
+        store.engine.revive();
+        reap(&store, "nothing").await;
+        let trips = store.engine.counts().trips;
+        assert!(trips <= 2 + 16 * 2, "a look at all lanes, then each of them: {trips}");
+    });
+}
+
+#[test]
+fn a_claim_says_when_the_next_attempt_is_due() {
+    block_on(async {
+        let (store, _, _) = asked(&["a"; 3], TERMS).await;
+        let claimed = claim(&store, "a", 1).await;
+        let mut dues = Vec::new();
+        for claimed in &claimed {
+            store.clock.advance(Duration::from_millis(10));
+            match fail(&store, claimed, Repeat::Backoff).await {
+                Failed::Retrying { not_before_ns } => dues.push(not_before_ns),
+                other => panic!("{other:?}"),
+            }
+        }
+        let request = |now_ns| ClaimEffects {
+            universe: store.universe,
+            kind: "a".into(),
+            worker: WorkerId::new(9).unwrap(),
+            token: [9; 16],
+            items_max: 100,
+            ttl_ns: TTL_NS,
+            now_ns,
+            first: Shard::new(3).unwrap(),
+            cap: KindCap::default(),
+        };
+        let early = store.run(&request(store.clock.now_ns())).await.unwrap().output;
+        assert_eq!((early.effects.len(), early.next_retry_ns), (0, dues.iter().min().copied()));
+        let due = store.run(&request(dues[0])).await.unwrap().output;
+        let rest = dues.iter().filter(|at_ns| **at_ns > dues[0]).min().copied();
+        assert_eq!(due.next_retry_ns, rest);
+        assert!(!due.effects.is_empty());
     });
 }
 

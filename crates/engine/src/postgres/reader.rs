@@ -246,8 +246,9 @@ impl Reader {
         let limits: Vec<i64> = ranges.iter().map(|(_, read)| i64::try_from(read.limit).unwrap_or(i64::MAX)).collect();
         for row in self.client.query(&self.statements.pages, &[&starts, &ends, &limits]).await? {
             let number: i64 = row.try_get(0)?; // counted from one
-            let page = usize::try_from(number - 1).ok().and_then(|place| pages.get_mut(place));
-            page.into_iter().try_for_each(|page| Ok::<_, Error>(page.push((column(&row, 1)?, column(&row, 2)?))))?;
+            if let Some(page) = usize::try_from(number - 1).ok().and_then(|place| pages.get_mut(place)) {
+                page.push((column(&row, 1)?, column(&row, 2)?));
+            }
         }
         Ok(pages)
     }

@@ -90,7 +90,11 @@ async fn renew<P: Plane>(shared: &Shared<P>) {
                 shared.metrics.add(Metric::LeasesRenewed, done.output.renewed.len() as u64);
                 let mut table = shared.table.lock();
                 done.output.renewed.iter().for_each(|fence| table.renewed(*fence, now_ns));
+                done.output.elsewhere.iter().for_each(|fence| table.release(fence.world, now_ns));
                 drop(table);
+                if !done.output.elsewhere.is_empty() {
+                    shared.work.notify();
+                }
                 done.output.lost.iter().for_each(|fence| lose(shared, *fence));
             }
             Err(error) => {

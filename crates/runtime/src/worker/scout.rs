@@ -84,10 +84,10 @@ async fn wait<P: Plane>(shared: &Shared<P>, watches: &mut Watches, mut version: 
             Either::Left((Either::Right(_), _)) => break None,
             Either::Right(((), rest)) => woken = rest,
         }
+        version = shared.signal.version(); // first: what changes after the look wakes it
         if shared.phase() != Phase::Running {
             return Vec::new();
         }
-        version = shared.signal.version();
     };
     let Some(first) = first else {
         watches.clear();

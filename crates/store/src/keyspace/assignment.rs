@@ -2,7 +2,7 @@
 //!
 //! Written by the orchestrator and by operators. Free: it is intent; workers act on it.
 
-use super::{Family, Key, KeyBuilder, KeyReader, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, get, get_snapshot, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -42,6 +42,15 @@ pub async fn read<T: Transaction>(
     world: WorldId,
 ) -> Result<Option<Assignment>, StoreError> {
     get(tx, Family::Assignment, &key(universe, world)).await
+}
+
+/// As [`read`], for those who only look: adds no conflict.
+pub(crate) async fn read_snapshot<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Option<Assignment>, StoreError> {
+    get_snapshot(tx, Family::Assignment, &key(universe, world)).await
 }
 
 pub(crate) fn write<T: Transaction>(

@@ -1,13 +1,14 @@
 //! Renew leases, many at once (seed 000, protocol B).
 //!
 //! Guarantees: only the holder under the current epoch renews. The lease itself is not written, only its term, so
-//! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others.
+//! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others. Whoever holds a world
+//! that is assigned to someone else hears of it: it may have been quicker than the placement, or have missed the word to go.
 //! Unknown commit: run again; renewing twice is renewing once.
 
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
-        lease,
+        assignment, lease,
         lease_term::{self, LeaseTerm},
     },
 };
@@ -28,6 +29,8 @@ pub struct Renewed {
     pub renewed: Vec<Fence>,
     /// Their worlds must be dropped from memory at once.
     pub lost: Vec<Fence>,
+    /// Renewed, and to be given back: they are assigned to another worker.
+    pub elsewhere: Vec<Fence>,
 }
 
 impl Protocol for RenewLeases {
@@ -41,13 +44,19 @@ impl Protocol for RenewLeases {
         let expires_at_ns = self.now_ns.saturating_add(self.ttl_ns);
         let mut result = Renewed::default();
         let fences = || self.fences.iter().take(limits::RENEWALS_MAX);
-        tx.announce(|| fences().map(|fence| lease::key(fence.universe, fence.world).announced()));
+        let keys =
+            |fence: &Fence| [lease::key, assignment::key].map(|key| key(fence.universe, fence.world).announced());
+        tx.announce(|| fences().flat_map(keys));
         for fence in fences() {
             let lease = lease::read(tx, fence.universe, fence.world).await?;
             let ours = lease.is_some_and(|lease| lease.epoch == fence.epoch && lease.holder == Some(self.worker));
             if ours {
                 lease_term::write(tx, fence.universe, fence.world, &LeaseTerm { expires_at_ns })?;
                 result.renewed.push(*fence);
+                let assigned = assignment::read_snapshot(tx, fence.universe, fence.world).await?;
+                if assigned.and_then(|assigned| assigned.desired).is_some_and(|desired| desired != self.worker) {
+                    result.elsewhere.push(*fence);
+                }
             } else {
                 result.lost.push(*fence);
             }

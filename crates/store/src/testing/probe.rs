@@ -42,6 +42,8 @@ pub struct Counts {
     /// Puts, additions and deletions.
     pub writes: u64,
     pub commits: u64,
+    /// How often an engine at the other end of a line would have had to ask: a read takes along all that was announced.
+    pub trips: u64,
 }
 
 impl Counts {
@@ -114,11 +116,21 @@ fn end<V>(trouble: Option<Trouble>, value: V) -> Result<V, EngineError> {
 pub struct ProbeTransaction<T> {
     inner: T,
     state: Arc<Mutex<State>>,
+    announced: Vec<Read>,
+    fetched: Vec<Read>,
 }
 
 impl<T> ProbeTransaction<T> {
     fn count(&self, add: impl FnOnce(&mut Counts)) {
         add(&mut self.state.lock().counts);
+    }
+
+    fn count_trip(&mut self, read: Read) {
+        if !self.fetched.contains(&read) {
+            self.fetched.append(&mut self.announced);
+            self.fetched.push(read);
+            self.count(|counts| counts.trips += 1);
+        }
     }
 }
 
@@ -130,7 +142,8 @@ impl<E: Engine> Engine for Probe<E> {
         let trouble = next(&self.state, false)?;
         self.state.lock().counts.begins += 1;
         let inner = self.inner.begin().await?;
-        end(trouble, ProbeTransaction { inner, state: self.state.clone() })
+        let (announced, fetched) = (Vec::new(), Vec::new());
+        end(trouble, ProbeTransaction { inner, state: self.state.clone(), announced, fetched })
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
@@ -146,13 +159,16 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
     }
 
     fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
-        self.inner.announce(reads);
+        let reads: Vec<Read> = reads().into_iter().collect();
+        self.announced.extend(reads.iter().cloned().map(as_fetched));
+        self.inner.announce(|| reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         others_first().await;
         let trouble = next(&self.state, false)?;
         self.count(|counts| counts.gets += 1);
+        self.count_trip(Read::get(key));
         end(trouble, self.inner.get(key).await?)
     }
 
@@ -160,12 +176,14 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         others_first().await;
         let trouble = next(&self.state, false)?;
         self.count(|counts| counts.gets += 1);
+        self.count_trip(Read::get(key));
         end(trouble, self.inner.get_snapshot(key).await?)
     }
 
     async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
         others_first().await;
         let trouble = next(&self.state, false)?;
+        self.count_trip(as_fetched(Read::Range(read.clone())));
         let page = self.inner.range(read).await?;
         self.count(|counts| {
             counts.ranges += 1;
@@ -213,6 +231,14 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
             Some(Trouble::DieAfter | Trouble::LoseAnswer) => Err(CommitError::Unknown(EngineError::Closed)),
             _ => Ok(committed),
         }
+    }
+}
+
+/// Whether it depends on what it finds is all the same to who fetches it.
+fn as_fetched(read: Read) -> Read {
+    match read {
+        Read::Range(range) => Read::Range(range.snapshot()),
+        get @ Read::Get(_) => get,
     }
 }
 
