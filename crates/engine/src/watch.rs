@@ -59,10 +59,6 @@ impl Watches {
         Ok((Watch { watches: self.clone(), place }, woken))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().by_key.is_empty()
-    }
-
     /// Wakes who watches one of these keys.
     pub(crate) fn wake<'a>(&self, keys: impl Iterator<Item = &'a Bytes>) {
         let mut waiting = self.0.lock();

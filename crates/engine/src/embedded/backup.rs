@@ -19,7 +19,9 @@ use std::{path::Path, sync::Arc};
 const PART_BYTES: usize = 8 << 20;
 const MANIFEST: &str = "manifest";
 const MANIFEST_WORD: &str = "mundi-backup";
-const MANIFEST_FORMAT: u64 = 1;
+const MANIFEST_FORMAT: u64 = 2;
+/// The parts of the format before have whole keys, and say so.
+const OLDEST_MANIFEST_FORMAT: u64 = 1;
 /// Parts lie alone in their objects, so nothing can be taken for one.
 const PART_SALT: u64 = 0;
 
@@ -44,7 +46,9 @@ impl Backup {
         let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
         let numbers = text.strip_prefix(MANIFEST_WORD)?.strip_prefix(' ')?.split(' ').map(|word| word.parse().ok());
         match numbers.collect::<Option<Vec<u64>>>()?[..] {
-            [MANIFEST_FORMAT, version, parts, keys, chain] => Some(Self { version, parts, keys, chain }),
+            [OLDEST_MANIFEST_FORMAT..=MANIFEST_FORMAT, version, parts, keys, chain] => {
+                Some(Self { version, parts, keys, chain })
+            }
             _ => None,
         }
     }

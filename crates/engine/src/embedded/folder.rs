@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Written into every folder; a folder with another number is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 const MARKER: &str = "format";
 const NEW_MARKER: &str = "format.new";

@@ -108,13 +108,13 @@ impl Hot {
     }
 
     /// A version is about to be shown. Until that is done, nobody reads at it, and nobody adds what it makes old.
-    pub(super) fn show(&self, version: u64, writes: impl Iterator<Item = (Bytes, Option<Bytes>)>) {
+    pub(super) fn show(&self, version: u64, writes: &[(Bytes, Option<Bytes>)]) {
         self.0.iter().for_each(|shard| shard.lock().version = version);
         for (key, value) in writes {
-            let mut shard = self.shard(&key).lock();
-            let Some((key, _)) = shard.young.take(&key).or_else(|| shard.old.take(&key)) else { continue };
+            let mut shard = self.shard(key).lock();
+            let Some((key, _)) = shard.young.take(key).or_else(|| shard.old.take(key)) else { continue };
             if value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX) {
-                let value = value.map(|value| Bytes::copy_from_slice(&value));
+                let value = value.as_ref().map(|value| Bytes::copy_from_slice(value));
                 shard.add(key, Entry { since: version, value });
             }
         }
@@ -163,20 +163,20 @@ mod tests {
         let hot = Hot::new(4);
         assert_eq!(hot.get(b"a", 4), None);
         hot.keep(b"a", 4, Some(&bytes("one")));
-        hot.show(5, [write("b", "other")].into_iter());
+        hot.show(5, &[write("b", "other")]);
         assert_eq!(hot.get(b"a", 5), Some(Some(bytes("one"))));
         assert_eq!(hot.get(b"b", 5), None, "nobody asked for it");
-        hot.show(6, [write("a", "two")].into_iter());
+        hot.show(6, &[write("a", "two")]);
         assert_eq!(hot.get(b"a", 5), None, "an older state");
         assert_eq!(hot.get(b"a", 6), Some(Some(bytes("two"))));
-        hot.show(7, [(bytes("a"), None)].into_iter());
+        hot.show(7, &[(bytes("a"), None)]);
         assert_eq!(hot.get(b"a", 7), Some(None));
     }
 
     #[test]
     fn what_was_read_before_the_last_group_is_not_kept() {
         let hot = Hot::new(4);
-        hot.show(5, [write("a", "two")].into_iter());
+        hot.show(5, &[write("a", "two")]);
         hot.keep(b"a", 4, Some(&bytes("one")));
         assert_eq!(hot.get(b"a", 5), None);
     }
@@ -200,7 +200,7 @@ mod tests {
         }
         let large = Bytes::from(vec![0; VALUE_BYTES_MAX + 1]);
         hot.keep(b"large", 1, Some(&large));
-        hot.show(2, [(bytes("hot"), Some(large))].into_iter());
+        hot.show(2, &[(bytes("hot"), Some(large))]);
         assert_eq!((hot.get(b"large", 2), hot.get(b"hot", 2)), (None, None));
     }
 
@@ -219,7 +219,7 @@ mod tests {
                     };
                     history.push(next);
                     let value = value.map(|value| Bytes::copy_from_slice(&[value]));
-                    hot.show(newest + 1, [(Bytes::copy_from_slice(&[key]), value)].into_iter());
+                    hot.show(newest + 1, &[(Bytes::copy_from_slice(&[key]), value)]);
                 } else {
                     let version = newest.saturating_sub(back);
                     let holds = history[usize::try_from(version).unwrap()].get(&key).map(|value| Bytes::copy_from_slice(&[*value]));

@@ -37,7 +37,7 @@ pub use folder::FORMAT;
 use folder::Progress;
 use hot::Hot;
 use janitor::Janitor;
-use log::{Log, frame};
+use log::Log;
 use mundi_model::limits;
 use queue::Queue;
 use sequencer::Sequencer;
@@ -270,15 +270,6 @@ impl Shared {
     fn oldest_snapshot(&self) -> Snapshot {
         let now_ms = (self.clock_ms)();
         self.snapshots.oldest(now_ms.saturating_sub(2 * limits::TRANSACTION_AGE_MS_MAX))
-    }
-}
-
-impl Watches {
-    fn wake_written(&self, frame: &Bytes) {
-        if !self.is_empty() {
-            let keys: Vec<Bytes> = frame::writes(frame).map(|(key, _)| key).collect();
-            self.wake(keys.iter());
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Shared, log::frame};
 use crate::{
     EngineError,
     group::{Answer, Callers, refuse_all},
+    recent::Writes,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -24,7 +25,7 @@ pub(super) enum Work {
 
 pub(super) struct Passage {
     version: u64,
-    frame: Bytes,
+    writes: Writes,
     state: Mutex<State>,
     staged: Condvar,
 }
@@ -47,14 +48,14 @@ pub(super) fn apply(shared: &Shared, work: &mpsc::Receiver<Work>) {
 }
 
 impl Passage {
-    pub(super) fn new(version: u64, frame: Bytes) -> Self {
-        Self { version, frame, state: Mutex::default(), staged: Condvar::new() }
+    pub(super) fn new(version: u64, frame: &Bytes) -> Self {
+        Self { version, writes: frame::writes(frame), state: Mutex::default(), staged: Condvar::new() }
     }
 
     /// Puts it into the tree. All groups before it have been shown or taken back.
     pub(super) fn stage(&self, shared: &Shared) {
         shared.janitor.seal_if_large(&shared.tree);
-        shared.tree.stage(&self.frame);
+        shared.tree.stage(&self.writes);
         let mut state = self.state.lock();
         state.staged = true;
         let durable = state.durable.take();
@@ -82,16 +83,16 @@ impl Passage {
         while !state.staged {
             self.staged.wait(&mut state);
         }
-        shared.tree.take_back(&self.frame, shared.snapshots.newest().seqno)
+        shared.tree.take_back(&self.writes, shared.snapshots.newest().seqno)
     }
 
     /// Lets readers see it, and only then answers.
     fn show(&self, shared: &Shared, callers: Callers) {
         shared.watermark.note(self.version);
         shared.janitor.note_commit();
-        shared.hot.show(self.version, frame::writes(&self.frame));
+        shared.hot.show(self.version, &self.writes);
         shared.snapshots.publish(shared.tree.show(self.version));
-        shared.watches.wake_written(&self.frame);
+        shared.watches.wake(self.writes.iter().map(|(key, _)| key));
         callers.succeed();
     }
 }

@@ -25,8 +25,9 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-/// A group with so few writes is put into the tree by the time that the applier would take to wake up and begin.
-const STAGED_HERE_MAX: usize = 64;
+/// A group with so few writes is put into the tree by the time that the applier would take to wake up and begin. With 64, puts of
+/// 64 clients lose a fifth; with 8 they gain nothing.
+const STAGED_HERE_MAX: usize = 24;
 
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
@@ -68,7 +69,7 @@ impl Sequencer {
             Ok(prepared) => prepared,
             Err(error) => return group.callers.fail(&error.into()),
         };
-        let passage = Arc::new(Passage::new(version, prepared.frame.clone()));
+        let passage = Arc::new(Passage::new(version, &prepared.frame));
         if group.writes.len() <= STAGED_HERE_MAX && applied + 1 == version {
             passage.stage(&self.shared);
         } else if self.applier.send(Work::Group(passage.clone())).is_err() {

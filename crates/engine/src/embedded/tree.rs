@@ -5,7 +5,7 @@
 //! after the last frame that was applied whole, whatever the tree does in between.
 
 use super::{log::frame, snapshots::Snapshot};
-use crate::EngineError;
+use crate::{EngineError, recent::Writes};
 use bytes::Bytes;
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, Config, Guard, InternalValue, SequenceNumberCounter, ValueType, compaction::Leveled,
@@ -16,6 +16,10 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// Files of this size, and four of them in the first level: what is new is merged with little that is old. With files of 64 MiB
+/// it was merged with up to 256 MiB, and a call wrote a third more.
+const TABLE_BYTES: u64 = 8 << 20;
 
 /// Under this key the tree keeps the version of the log up to which it is complete. Layers cannot reach it.
 const APPLIED_KEY: &[u8] = b"\xffapplied";
@@ -78,27 +82,26 @@ impl Tree {
         (!order.staged).then(|| Snapshot { version: order.version, seqno: self.seqno.get() })
     }
 
-    /// Takes in a frame that is not to be seen yet.
-    pub(super) fn stage(&self, frame: &Bytes) {
+    /// Takes in a group that is not to be seen yet.
+    pub(super) fn stage(&self, writes: &Writes) {
         let mut order = self.order.lock();
         order.staged = true;
-        self.insert(frame::writes(frame));
+        self.insert(writes.iter().cloned());
     }
 
-    /// The staged frame is the newest version from now on. Returns the state after it.
+    /// The staged group is the newest version from now on. Returns the state after it.
     pub(super) fn show(&self, version: u64) -> Snapshot {
         let mut order = self.order.lock();
         (order.version, order.staged) = (version, false);
         Snapshot { version, seqno: self.seqno.get() }
     }
 
-    /// Overwrites the staged frame with what its keys held in the state before it.
-    pub(super) fn take_back(&self, frame: &Bytes, before: u64) -> Result<(), EngineError> {
+    /// Overwrites the staged group with what its keys held in the state before it.
+    pub(super) fn take_back(&self, writes: &Writes, before: u64) -> Result<(), EngineError> {
         let mut order = self.order.lock();
         let mut old = Vec::new();
-        for (key, _) in frame::writes(frame) {
-            let value = self.get(&key, before)?;
-            old.push((key, value));
+        for (key, _) in writes {
+            old.push((key.clone(), self.get(key, before)?));
         }
         self.insert(old);
         order.staged = false;
@@ -107,7 +110,7 @@ impl Tree {
 
     /// Applies a frame.
     pub(super) fn apply(&self, version: u64, frame: &Bytes) {
-        self.stage(frame);
+        self.stage(&frame::writes(frame));
         self.show(version);
     }
 
@@ -225,7 +228,8 @@ impl Tree {
 
     /// Merges files, if there is reason to.
     pub(super) fn compact(&self, oldest_seqno: u64) -> Result<(), EngineError> {
-        self.tree.compact(Arc::new(Leveled::default()), oldest_seqno).map_err(|error| tree_error(&self.path, error))
+        let strategy = Leveled::default().with_table_target_size(TABLE_BYTES);
+        self.tree.compact(Arc::new(strategy), oldest_seqno).map_err(|error| tree_error(&self.path, error))
     }
 
     /// Anything that changes when a compaction did something.

@@ -4,9 +4,11 @@ use super::Ops;
 use crate::{
     Plane, RuntimeError,
     direct::Taken,
+    holder::{Holder, tell},
     objects::{AtHand, with_objects},
     trace::TraceContext,
 };
+use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
@@ -16,7 +18,7 @@ use mundi_model::{
 use mundi_store::{
     StoreError,
     keyspace::{inbox_dedupe::DedupeId, manifest_at},
-    protocol::{Enqueued, InboxError, NewItem, enqueue, enqueue_and_tell, require_live},
+    protocol::{Enqueued, InboxError, NewItem, enqueue_told, require_live},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -114,14 +116,11 @@ impl<P: Plane> Ops<P> {
         items.iter_mut().for_each(|new| self.trace(&mut new.item));
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
-        match self.worker.as_ref().filter(|worker| worker.holds(world)) {
-            None => Ok(enqueue(engine, clock, blobs, universe, world, items, window_ns).await?),
-            Some(holder) => {
-                let placed = enqueue_and_tell(engine, clock, blobs, universe, world, items, window_ns).await;
-                holder.wake(world); // also if nobody knows whether it was enqueued
-                Ok(placed?)
-            }
-        }
+        let holder = self.worker.as_ref().map(|worker| worker as &dyn Holder);
+        let send = async |told| enqueue_told(told, engine, clock, blobs, universe, world, items, window_ns).await;
+        // As an object: who calls this has futures within futures enough.
+        let placed: BoxFuture<'_, _> = Box::pin(tell(holder, (universe, world), send));
+        Ok(placed.await?)
     }
 
     /// Sends an event and waits for the reply. On a timeout, [`Self::reply`] finds it under the place in the error.

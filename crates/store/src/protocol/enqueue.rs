@@ -83,15 +83,17 @@ pub async fn enqueue<E: Engine, B: Blobs>(
     blobs: &B,
     universe: UniverseId,
     world: WorldId,
-    mut items: Vec<NewItem>,
+    items: Vec<NewItem>,
     dedupe_window_ns: u64,
 ) -> Result<Vec<Enqueued>, StoreError> {
-    spill_all(blobs, universe, &mut items).await?;
-    Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?.commit(engine, clock).await
+    enqueue_told(false, engine, clock, blobs, universe, world, items, dedupe_window_ns).await
 }
 
-/// As [`enqueue`], by who then tells the world's holder: while there is a hint, workers are not called to look at it.
-pub async fn enqueue_and_tell<E: Engine, B: Blobs>(
+/// As [`enqueue`], by who may tell the world's holder afterwards: then, while there is a hint, workers are not called to look at
+/// it.
+#[expect(clippy::too_many_arguments, reason = "those of `enqueue`, and one")]
+pub async fn enqueue_told<E: Engine, B: Blobs>(
+    holder_is_told: bool,
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
@@ -102,7 +104,7 @@ pub async fn enqueue_and_tell<E: Engine, B: Blobs>(
 ) -> Result<Vec<Enqueued>, StoreError> {
     spill_all(blobs, universe, &mut items).await?;
     let enqueue = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
-    enqueue.telling(true).commit(engine, clock).await
+    enqueue.telling(holder_is_told).commit(engine, clock).await
 }
 
 async fn spill_all<B: Blobs>(blobs: &B, universe: UniverseId, items: &mut [NewItem]) -> Result<(), StoreError> {
@@ -201,7 +203,7 @@ impl Enqueue {
         Self { bounded: false, ..self }
     }
 
-    /// As [`enqueue_and_tell`], if the holder is.
+    /// As [`enqueue_told`], if the holder is.
     pub(super) fn telling(self, holder_is_told: bool) -> Self {
         Self { holder_is_told, ..self }
     }

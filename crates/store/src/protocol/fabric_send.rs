@@ -10,7 +10,7 @@
 //!
 //! Unknown commit: run again; the message is there, under its name.
 
-use super::{NewItem, enqueue, enqueue_and_tell};
+use super::{NewItem, enqueue_told};
 use crate::{Clock, StoreError, blob::Blobs, keyspace::inbox_dedupe::DedupeId};
 use mundi_engine::Engine;
 use mundi_model::{
@@ -52,10 +52,7 @@ pub async fn fabric_send<E: Engine, B: Blobs>(
         Origin { enqueued_at_ns: clock.now_ns(), correlation_id, trace, wants_reply: false, sender: Some(from) };
     let new = vec![NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::message(id)) }];
     let window_ns = limits::DEDUPE_WINDOW_NS;
-    let placed = match holder_is_told {
-        true => enqueue_and_tell(engine, clock, blobs, universe, to, new, window_ns).await?,
-        false => enqueue(engine, clock, blobs, universe, to, new, window_ns).await?,
-    };
+    let placed = enqueue_told(holder_is_told, engine, clock, blobs, universe, to, new, window_ns).await?;
     #[expect(clippy::expect_used, reason = "one item in, one place out")]
     let placed = placed.first().expect("the place of the one item");
     Ok(Sent { seq: placed.seq, already_enqueued: placed.before })

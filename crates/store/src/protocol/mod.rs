@@ -77,7 +77,7 @@ pub use dead_letters::{DropDeadLetter, ListDeadLetters, ReadDeadLetter, ReplayDe
 pub use delete_world::{DeleteWorld, delete_world};
 pub use describe_world::{DescribeWorld, WorldDescription};
 pub use drain_inbox::{DrainInbox, Drained};
-pub use enqueue::{Enqueue, Enqueued, NewItem, enqueue, enqueue_and_tell};
+pub use enqueue::{Enqueue, Enqueued, NewItem, enqueue, enqueue_told};
 pub use error::{DeadLetterError, EffectError, InboxError, LeaseError, MailError, SchemaError, WorldError};
 pub use existence::require_live;
 pub(crate) use existence::{explain_missing, require_world};

@@ -73,7 +73,7 @@ pub(super) struct Terminal {
     pub(super) dedupe_window_ns: u64,
     /// How many receipts this transaction has enqueued before.
     pub(super) receipts_before: u16,
-    /// Who answers then tells the world's holder: see [`enqueue_and_tell`](super::enqueue_and_tell).
+    /// Who answers then tells the world's holder: see [`enqueue_told`](super::enqueue_told).
     pub(super) holder_is_told: bool,
 }
 

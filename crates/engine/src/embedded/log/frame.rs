@@ -1,7 +1,7 @@
 //! One frame of the log: a group of commits, checksummed and chained.
 //!
 //! ```text
-//! 0   magic u32        "MFRM"
+//! 0   magic u32        "MFR2"
 //! 4   payload length u32
 //! 8   version u64      rises by one from frame to frame
 //! 16  chain u64        the checksum of the frame before
@@ -10,15 +10,22 @@
 //! 40  payload          padded with zeros to the next multiple of eight
 //! ```
 //!
+//! A write in the payload says how many bytes of its key are those of the key before it, and holds the rest. Keys come in
+//! order and begin with universe and world, so most of a key is seldom written twice: a third of the log.
+//!
 //! Both checks are seeded with the salt of the segment and with nothing else, so that a frame can be
 //! recognized without its predecessor: that is how damage in the middle is told from a torn end. The salt
 //! keeps what users store, and what the file held in an earlier life, from passing for a frame. All numbers
 //! are little-endian.
 
+use crate::recent::Writes;
 use bytes::{Bytes, BytesMut};
+use std::ops::Range;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-const MAGIC: [u8; 4] = *b"MFRM";
+const MAGIC: [u8; 4] = *b"MFR2";
+/// Of backups of format 1: their writes have whole keys.
+const MAGIC_OF_WHOLE_KEYS: [u8; 4] = *b"MFRM";
 pub(in crate::embedded) const HEADER_BYTES: usize = 40;
 const HEAD_CHECK_AT: usize = 24;
 const CHECKSUM_AT: usize = 32;
@@ -50,7 +57,8 @@ impl Header {
     pub(in crate::embedded) fn parse(bytes: &[u8], salt: u64) -> Option<Self> {
         let bytes: &[u8; HEADER_BYTES] = bytes.get(..HEADER_BYTES)?.try_into().ok()?;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
-        if bytes[..4] != MAGIC || word(HEAD_CHECK_AT) != xxh3_64_with_seed(&bytes[..HEAD_CHECK_AT], salt) {
+        let known = bytes[..4] == MAGIC || bytes[..4] == MAGIC_OF_WHOLE_KEYS;
+        if !known || word(HEAD_CHECK_AT) != xxh3_64_with_seed(&bytes[..HEAD_CHECK_AT], salt) {
             return None;
         }
         let payload_bytes = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
@@ -77,68 +85,110 @@ fn checksum(frame: &[u8], salt: u64) -> u64 {
 }
 
 /// A frame under construction. The header is filled in when all is known.
-pub(in crate::embedded) struct FrameBuilder(BytesMut);
+pub(in crate::embedded) struct FrameBuilder {
+    bytes: BytesMut,
+    last_key: Vec<u8>,
+}
 
 impl FrameBuilder {
     pub(in crate::embedded) fn with_capacity(payload_bytes: usize) -> Self {
-        let mut buffer = BytesMut::with_capacity(HEADER_BYTES + payload_bytes + ALIGN);
-        buffer.resize(HEADER_BYTES, 0);
-        Self(buffer)
+        let mut bytes = BytesMut::with_capacity(HEADER_BYTES + payload_bytes + ALIGN);
+        bytes.resize(HEADER_BYTES, 0);
+        Self { bytes, last_key: Vec::new() }
     }
 
     pub(in crate::embedded) fn payload_bytes(&self) -> usize {
-        self.0.len() - HEADER_BYTES
+        self.bytes.len() - HEADER_BYTES
     }
 
     /// Appends one write; `None` deletes.
     pub(in crate::embedded) fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let same = self.last_key.iter().zip(key).take_while(|(last, byte)| last == byte).count();
+        let shared = u8::try_from(same).unwrap_or(u8::MAX);
+        let rest = &key[usize::from(shared)..];
+        self.last_key.truncate(usize::from(shared));
+        self.last_key.extend_from_slice(rest);
         // Limits keep keys below 2^16 and values below 2^32 - 1.
-        let key_bytes = u16::try_from(key.len()).unwrap_or(u16::MAX);
+        let rest_bytes = u16::try_from(rest.len()).unwrap_or(u16::MAX);
         let value_bytes = value.map_or(DELETED, |value| u32::try_from(value.len()).unwrap_or(u32::MAX - 1));
-        self.0.extend_from_slice(&key_bytes.to_le_bytes());
-        self.0.extend_from_slice(&value_bytes.to_le_bytes());
-        self.0.extend_from_slice(key);
-        self.0.extend_from_slice(value.unwrap_or_default());
+        self.bytes.extend_from_slice(&[shared]);
+        self.bytes.extend_from_slice(&rest_bytes.to_le_bytes());
+        self.bytes.extend_from_slice(&value_bytes.to_le_bytes());
+        self.bytes.extend_from_slice(rest);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
     }
 
     /// The bytes to write, and the checksum that the next frame chains to.
     pub(in crate::embedded) fn finish(mut self, place: FramePlace) -> (Bytes, u64) {
         let payload_bytes = u32::try_from(self.payload_bytes()).unwrap_or(u32::MAX);
-        self.0[..4].copy_from_slice(&MAGIC);
-        self.0[4..8].copy_from_slice(&payload_bytes.to_le_bytes());
-        self.0[8..16].copy_from_slice(&place.version.to_le_bytes());
-        self.0[16..24].copy_from_slice(&place.chain.to_le_bytes());
-        let head_check = xxh3_64_with_seed(&self.0[..HEAD_CHECK_AT], place.salt);
-        self.0[HEAD_CHECK_AT..CHECKSUM_AT].copy_from_slice(&head_check.to_le_bytes());
-        let checksum = checksum(&self.0, place.salt);
-        self.0[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
-        let padded = self.0.len().next_multiple_of(ALIGN);
-        self.0.resize(padded, 0);
-        (self.0.freeze(), checksum)
+        self.bytes[..4].copy_from_slice(&MAGIC);
+        self.bytes[4..8].copy_from_slice(&payload_bytes.to_le_bytes());
+        self.bytes[8..16].copy_from_slice(&place.version.to_le_bytes());
+        self.bytes[16..24].copy_from_slice(&place.chain.to_le_bytes());
+        let head_check = xxh3_64_with_seed(&self.bytes[..HEAD_CHECK_AT], place.salt);
+        self.bytes[HEAD_CHECK_AT..CHECKSUM_AT].copy_from_slice(&head_check.to_le_bytes());
+        let checksum = checksum(&self.bytes, place.salt);
+        self.bytes[CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        let padded = self.bytes.len().next_multiple_of(ALIGN);
+        self.bytes.resize(padded, 0);
+        (self.bytes.freeze(), checksum)
     }
 }
 
 const DELETED: u32 = u32::MAX;
-const WRITE_HEAD_BYTES: usize = 6;
+/// What a write begins with: how much its key shares, then the lengths of the rest of the key and of the value.
+const SHARED_BYTES: usize = 1;
+const LENGTHS_BYTES: usize = 6;
 
-/// The writes of a frame, as slices of its buffer. The frame must be whole: ends early at nonsense.
-pub(in crate::embedded) fn writes(frame: &Bytes) -> impl Iterator<Item = (Bytes, Option<Bytes>)> + '_ {
+/// Where a write lies in its frame.
+struct Place {
+    shared: usize,
+    rest: Range<usize>,
+    /// `None` deletes.
+    value: Option<Range<usize>>,
+}
+
+/// The frame must be whole: ends early at nonsense.
+fn places(frame: &[u8]) -> impl Iterator<Item = Place> + '_ {
     let payload_bytes = frame.get(4..8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes);
     let end = (HEADER_BYTES + payload_bytes as usize).min(frame.len());
-    let mut at = HEADER_BYTES;
+    let shared_bytes = if frame.starts_with(&MAGIC_OF_WHOLE_KEYS) { 0 } else { SHARED_BYTES };
+    let (mut at, mut key_bytes) = (HEADER_BYTES, 0);
     std::iter::from_fn(move || {
-        let head = frame.get(at..at + WRITE_HEAD_BYTES).filter(|_| at + WRITE_HEAD_BYTES <= end)?;
-        let key_bytes = usize::from(u16::from_le_bytes([head[0], head[1]]));
-        let value_bytes = u32::from_le_bytes([head[2], head[3], head[4], head[5]]);
-        let key_at = at + WRITE_HEAD_BYTES;
-        let value_at = key_at + key_bytes;
+        let (shared, lengths) = frame.get(at..end)?.split_at_checked(shared_bytes)?;
+        let lengths: &[u8; LENGTHS_BYTES] = lengths.first_chunk()?;
+        let shared = shared.first().map_or(0, |bytes| usize::from(*bytes));
+        let rest_at = at + shared_bytes + LENGTHS_BYTES;
+        let value_at = rest_at + usize::from(u16::from_le_bytes([lengths[0], lengths[1]]));
+        let value_bytes = u32::from_le_bytes([lengths[2], lengths[3], lengths[4], lengths[5]]);
         let next = if value_bytes == DELETED { value_at } else { value_at + value_bytes as usize };
-        if next > end {
+        if next > end || shared > key_bytes {
             return None;
         }
-        at = next;
-        Some((frame.slice(key_at..value_at), (value_bytes != DELETED).then(|| frame.slice(value_at..next))))
+        (at, key_bytes) = (next, shared + value_at - rest_at);
+        Some(Place { shared, rest: rest_at..value_at, value: (value_bytes != DELETED).then_some(value_at..next) })
     })
+}
+
+/// The writes of a frame. All keys are parts of one piece of memory, and the values are parts of the frame.
+pub(in crate::embedded) fn writes(frame: &Bytes) -> Writes {
+    let (count, bytes) =
+        places(frame).fold((0, 0), |(count, bytes), place| (count + 1, bytes + place.shared + place.rest.len()));
+    let (mut keys, mut ends) = (Vec::with_capacity(bytes), Vec::with_capacity(count));
+    let mut last = 0;
+    for place in places(frame) {
+        let at = keys.len();
+        keys.extend_from_within(last..last + place.shared);
+        keys.extend_from_slice(&frame[place.rest]);
+        ends.push((keys.len(), place.value));
+        last = at;
+    }
+    let (keys, mut at) = (Bytes::from(keys), 0);
+    let write = |(end, value): (usize, Option<Range<usize>>)| {
+        let key = keys.slice(std::mem::replace(&mut at, end)..end);
+        (key, value.map(|value| frame.slice(value)))
+    };
+    ends.into_iter().map(write).collect()
 }
 
 #[cfg(test)]
@@ -148,6 +198,35 @@ mod tests {
 
     const PLACE: FramePlace = FramePlace { version: 7, chain: 99, salt: 5 };
 
+    /// Keys that have nothing in common, a little, and more than can be said.
+    fn keys() -> impl Strategy<Value = Vec<u8>> {
+        let like =
+            |alike: usize| prop::collection::vec(0..3u8, 0..4).prop_map(move |end| [vec![7; alike], end].concat());
+        prop_oneof![prop::collection::vec(any::<u8>(), 1..40), like(3), like(254), like(600)]
+    }
+
+    #[test]
+    fn what_a_key_has_in_common_with_the_one_before_is_written_once() {
+        let mut builder = FrameBuilder::with_capacity(0);
+        builder.write(b"world/1/head", None);
+        let before = builder.payload_bytes();
+        builder.write(b"world/1/journal", None);
+        assert_eq!(builder.payload_bytes() - before, SHARED_BYTES + LENGTHS_BYTES + b"journal".len());
+    }
+
+    #[test]
+    fn a_frame_of_whole_keys_is_still_read() {
+        let mut frame = [&MAGIC_OF_WHOLE_KEYS[..], &22u32.to_le_bytes(), &[0; HEADER_BYTES - 8]].concat();
+        for (key, value) in [(b"ka", Some(b"x")), (b"kb", None)] {
+            frame.extend_from_slice(&2u16.to_le_bytes());
+            frame.extend_from_slice(&value.map_or(DELETED, |_| 1).to_le_bytes());
+            frame.extend_from_slice(key);
+            frame.extend_from_slice(value.map_or(&[], |value| &value[..]));
+        }
+        let of = |text: &'static [u8]| Bytes::from_static(text);
+        assert_eq!(writes(&frame.into()), [(of(b"ka"), Some(of(b"x"))), (of(b"kb"), None)]);
+    }
+
     #[test]
     fn a_frame_of_another_life_is_no_frame() {
         let (frame, _) = FrameBuilder::with_capacity(0).finish(PLACE);
@@ -156,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn writes_survive_the_frame(ops in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), any::<Option<Vec<u8>>>()), 0..20)) {
+        fn writes_survive_the_frame(ops in prop::collection::vec((keys(), any::<Option<Vec<u8>>>()), 0..20)) {
             let mut builder = FrameBuilder::with_capacity(100);
             for (key, value) in &ops {
                 builder.write(key, value.as_deref());
@@ -166,7 +245,7 @@ mod tests {
             prop_assert_eq!((header.version, header.chain, header.checksum), (7, 99, checksum));
             prop_assert!(header.matches(&frame));
             prop_assert_eq!(header.frame_bytes(), frame.len() as u64);
-            let back: Vec<_> = writes(&frame).map(|(key, value)| (key.to_vec(), value.map(|value| value.to_vec()))).collect();
+            let back: Vec<_> = writes(&frame).into_iter().map(|(key, value)| (key.to_vec(), value.map(|value| value.to_vec()))).collect();
             prop_assert_eq!(back, ops);
         }
 
@@ -184,7 +263,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_are_no_frame_and_never_panic(bytes: Vec<u8>) {
             prop_assert!(!Header::parse(&bytes, 5).is_some_and(|header| header.matches(&bytes)));
-            let _ = writes(&Bytes::from(bytes)).count();
+            let _ = writes(&Bytes::from(bytes));
         }
     }
 }

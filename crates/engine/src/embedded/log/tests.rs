@@ -103,7 +103,8 @@ impl Story {
         let from = recovered.first_version;
         for (frame, version) in recovered.frames_above(from - 1).zip(from..) {
             let frame = frame.map_err(|error| error.to_string())?;
-            let (key, _) = frame::writes(&frame).next().ok_or("an empty frame")?;
+            let writes = frame::writes(&frame);
+            let (key, _) = writes.first().ok_or("an empty frame")?;
             let content = u64::from_be_bytes(key[..].try_into().map_err(|_| "a strange key")?);
             match self.acknowledged.get(version as usize - 1) {
                 Some(expected) if *expected == content => {}
