@@ -103,8 +103,7 @@ impl FrameBuilder {
 
     /// Appends one write; `None` deletes.
     pub(in crate::embedded) fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let same = self.last_key.iter().zip(key).take_while(|(last, byte)| last == byte).count();
-        let shared = u8::try_from(same).unwrap_or(u8::MAX);
+        let shared = u8::try_from(same(&self.last_key, key)).unwrap_or(u8::MAX);
         let rest = &key[usize::from(shared)..];
         self.last_key.truncate(usize::from(shared));
         self.last_key.extend_from_slice(rest);
@@ -133,6 +132,14 @@ impl FrameBuilder {
         self.bytes.resize(padded, 0);
         (self.bytes.freeze(), checksum)
     }
+}
+
+/// How many bytes two keys begin with alike.
+fn same(one: &[u8], other: &[u8]) -> usize {
+    const WORD: usize = 8;
+    let words = one.chunks_exact(WORD).zip(other.chunks_exact(WORD)).take_while(|(one, other)| one == other).count();
+    let rest = one.iter().zip(other).skip(words * WORD).take_while(|(one, other)| one == other).count();
+    words * WORD + rest
 }
 
 const DELETED: u32 = u32::MAX;
