@@ -87,8 +87,10 @@ fn another_format_a_lost_marker_and_a_lost_log_are_refused_untouched() {
         assert_eq!(refused(folder.path()), code);
         assert_eq!(files(folder.path()), before);
     };
-    fs::write(&marker, text.replace(" 1 ", " 2 ")).unwrap();
-    check(Code::FolderVersion);
+    for other in [" 1 ", " 3 "] {
+        fs::write(&marker, text.replace(" 2 ", other)).unwrap();
+        check(Code::FolderVersion);
+    }
     fs::write(&marker, "something else").unwrap();
     check(Code::EngineCorrupt);
     fs::remove_file(&marker).unwrap();
