@@ -7,6 +7,7 @@ use mundi_store::keyspace::{
     Family, Parts,
     effect_pending::EffectItem,
     inbox_cursor,
+    journal_entry::{self, StoredRecord},
     journal_head::JournalHead,
     lease::Lease,
     lease_term::LeaseTerm,
@@ -26,7 +27,7 @@ pub(crate) enum Fact {
     Term(LeaseTerm),
     Head(JournalHead),
     Record(Height, Bytes),
-    /// Records left the engine, from the first height up to the second.
+    /// Entries left the engine whose last record stands from the first height up to the second.
     RecordsGone(Height, Height),
     Item(InboxSeq, record::InboxItem),
     Cursor(InboxSeq),
@@ -102,7 +103,7 @@ impl Story {
         for (number, commit) in commits.iter().enumerate() {
             for write in &commit.writes {
                 let told = tell(write).map_err(|why| format!("commit {number} ({}): {why}", commit.protocol))?;
-                if let Some((place, fact)) = told {
+                for (place, fact) in told {
                     story.worlds.entry(place).or_default().facts.push((number, fact));
                 }
             }
@@ -124,10 +125,15 @@ impl Story {
     }
 }
 
-fn tell(write: &Write) -> Result<Option<(Place, Fact)>, String> {
+fn tell(write: &Write) -> Result<Vec<(Place, Fact)>, String> {
     let parts = Parts::of(write.key()).ok_or_else(|| format!("a key of no family: {:?}", write.key()))?;
     let place = parts.world.map(|world| (parts.universe, world));
     let fact = match (write, place) {
+        (Write::Put(key, value), Some(place)) if parts.family == Family::JournalEntry => {
+            let records = journal_entry::records(place.0, place.1, key, value).map_err(|error| error.to_string())?;
+            let told = |record: StoredRecord| (place, Fact::Record(record.height, record.bytes));
+            return Ok(records.into_iter().map(told).collect());
+        }
         (Write::Put(key, value), Some(place)) => of_world(&parts, key, value)?.map(|fact| (place, fact)),
         (Write::Put(_, value), None) => of_universe(&parts, value)?,
         (Write::Clear(_, end), Some(place)) if parts.family == Family::JournalEntry => {
@@ -141,7 +147,7 @@ fn tell(write: &Write) -> Result<Option<(Place, Fact)>, String> {
         }
         _ => None,
     };
-    Ok(fact)
+    Ok(fact.into_iter().collect())
 }
 
 fn of_world(parts: &Parts<'_>, key: &[u8], value: &Bytes) -> Result<Option<Fact>, String> {
@@ -150,7 +156,6 @@ fn of_world(parts: &Parts<'_>, key: &[u8], value: &Bytes) -> Result<Option<Fact>
         Family::Lease => Fact::Lease(decode(value)?),
         Family::LeaseTerm => Fact::Term(decode(value)?),
         Family::JournalHead => Fact::Head(decode(value)?),
-        Family::JournalEntry => Fact::Record(height(parts.rest)?, value.clone()),
         Family::InboxEntry => Fact::Item(InboxSeq::from_bytes(array(parts.rest)?), decode(value)?),
         Family::InboxCursor => Fact::Cursor(inbox_cursor::decode(key, value).map_err(|error| error.to_string())?),
         Family::Baseline => Fact::Baseline(decode(value)?),

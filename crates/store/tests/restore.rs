@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
-use mundi_engine::{Engine, Memory, Transaction};
+use mundi_engine::{Engine, Memory, RangeRead, Transaction};
 use mundi_model::{
     Code, Coded, Hash, Height,
     record::{Body, EffectPolicy, ForkGenesis, ManifestChange, Record},
@@ -96,31 +96,38 @@ fn a_missing_record_is_a_gap_and_a_changed_one_breaks_the_chain() {
     block_on(async {
         let store = Fixture::new(Memory::new(), 1).await.unwrap();
         let fence = store.live(1).await.unwrap();
-        store.append(fence, 10).await.unwrap();
-        let key = |height| journal_entry::key(store.universe, fence.world, Height::new(height));
+        for together in [1, 4, 1, 4] {
+            store.append(fence, together).await.unwrap();
+        }
         let good = store.history(fence.world, Height::GENESIS).await.unwrap();
+        let all = RangeRead::new(
+            journal_entry::key(store.universe, fence.world, Height::GENESIS).as_bytes().to_vec(),
+            journal_entry::key(store.universe, fence.world, Height::new(100)).as_bytes().to_vec(),
+            100,
+        );
+        let entries = store.engine.begin().await.unwrap().range(all).await.unwrap().items;
+        assert_eq!((entries.len(), good.len()), (5, 11), "what was appended together stands together");
 
-        let write = async |height: u64, bytes: Option<Bytes>| {
+        let write = async |key: &Bytes, value: Option<Bytes>| {
             let mut tx = store.engine.begin().await.unwrap();
-            match bytes {
-                Some(bytes) => tx.put(key(height).as_bytes(), bytes).unwrap(),
-                None => tx.delete(key(height).as_bytes()).unwrap(),
+            match value {
+                Some(value) => tx.put(key, value).unwrap(),
+                None => tx.delete(key).unwrap(),
             }
             tx.commit().await.unwrap();
         };
-        for height in [0, 5, 10] {
-            write(height, None).await;
+        for (key, original) in &entries {
+            write(key, None).await;
             let refused = store.history(fence.world, Height::GENESIS).await;
-            assert_eq!(code(refused), Code::JournalGap, "height {height} is missing");
-            let original = &good[usize::try_from(height).unwrap()].bytes;
+            assert_eq!(code(refused), Code::JournalGap, "{key:?} is missing");
             for at in 0..original.len() {
                 let mut flipped = original.to_vec();
                 flipped[at] ^= 1;
-                write(height, Some(flipped.into())).await;
+                write(key, Some(flipped.into())).await;
                 let refused = store.history(fence.world, Height::GENESIS).await;
-                assert_eq!(code(refused), Code::JournalCorrupt, "byte {at} of the record at {height}");
+                assert_eq!(code(refused), Code::JournalCorrupt, "byte {at} of {key:?}");
             }
-            write(height, Some(original.clone())).await;
+            write(key, Some(original.clone())).await;
         }
         assert_eq!(store.history(fence.world, Height::GENESIS).await.unwrap(), good);
     });

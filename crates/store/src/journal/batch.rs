@@ -155,10 +155,7 @@ impl Batch {
         universe: UniverseId,
         world: WorldId,
     ) -> Result<(), StoreError> {
-        let heights = (self.start.height.get()..).map(Height::new);
-        for (height, bytes) in heights.zip(&self.records) {
-            journal_entry::write(tx, universe, world, height, bytes.clone())?;
-        }
+        journal_entry::write(tx, universe, world, self.start.height, &self.records)?;
         for (from, manifest) in &self.manifests {
             manifest_at::write(tx, universe, world, *from, *manifest)?;
         }

@@ -5,32 +5,18 @@ use super::{JournalError, Segments};
 use crate::{
     StoreError,
     journal::append,
-    keyspace::{journal_entry, journal_head::JournalHead, world_meta},
+    keyspace::{
+        journal_entry::{self, Link, StoredRecord},
+        journal_head::JournalHead,
+        world_meta,
+    },
     protocol::require_world,
 };
-use bytes::Bytes;
-use minicbor::Decoder;
 use mundi_engine::{Engine, Transaction};
-use mundi_model::{Hash, Height, UniverseId, WorldId, cbor, limits, record::Record};
+use mundi_model::{Hash, Height, UniverseId, WorldId, limits, record::Record};
 
 /// Enough to make a transaction per page cheap, little enough to hold.
-const PAGE_ITEMS_DEFAULT: usize = 1_000;
-
-/// One record as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredRecord {
-    pub height: Height,
-    pub bytes: Bytes,
-    /// The hash of the bytes: what the next record names.
-    pub hash: Hash,
-}
-
-impl StoredRecord {
-    /// What it says. The chain has been checked, so this fails only for records of a later format.
-    pub fn decode(&self) -> Result<Record, cbor::CborError> {
-        cbor::decode(&self.bytes)
-    }
-}
+const PAGE_ENTRIES_DEFAULT: usize = 1_000;
 
 /// A part of a history: the heights that lie in one world's own journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +40,7 @@ pub struct History<E, S> {
     chain: Option<Hash>,
     /// What the head says about the record below it: the last link.
     head: JournalHead,
-    page_items: usize,
+    page_entries: usize,
 }
 
 impl<E: Engine, S: Segments> History<E, S> {
@@ -70,8 +56,8 @@ impl<E: Engine, S: Segments> History<E, S> {
         let head = append::head(&mut tx, universe, world).await?;
         let stretches = stretches(&mut tx, universe, world, from, head.height).await?;
         let chain = (from == Height::GENESIS).then_some(Record::CHAIN_START);
-        let (engine, page_items) = (engine.clone(), PAGE_ITEMS_DEFAULT);
-        Ok(Self { engine, segments, universe, stretches, next: from, chain, head, page_items })
+        let (engine, page_entries) = (engine.clone(), PAGE_ENTRIES_DEFAULT);
+        Ok(Self { engine, segments, universe, stretches, next: from, chain, head, page_entries })
     }
 
     /// The first record must name this hash: for a reader that knows what lies below.
@@ -88,9 +74,9 @@ impl<E: Engine, S: Segments> History<E, S> {
         self
     }
 
-    /// How many records a page holds at most.
-    pub fn pages_of(mut self, items: usize) -> Self {
-        self.page_items = items.clamp(1, limits::RANGE_ITEMS_MAX);
+    /// From how many entries of the engine a page is made; each is what was appended together, at least a record.
+    pub fn pages_of(mut self, entries: usize) -> Self {
+        self.page_entries = entries.clamp(1, limits::RANGE_ITEMS_MAX);
         self
     }
 
@@ -106,11 +92,8 @@ impl<E: Engine, S: Segments> History<E, S> {
             Some(page) => page,
             None => self.cold_page(stretch).await?,
         };
-        let mut records = Vec::with_capacity(page.len());
-        for (height, bytes) in page {
-            records.push(self.verify(stretch, height, bytes)?);
-        }
-        Ok(Some(records))
+        page.iter().try_for_each(|record| self.verify(stretch, record))?;
+        Ok(Some(page))
     }
 
     /// All that is left. For histories that fit into memory; others go page by page.
@@ -130,54 +113,43 @@ impl<E: Engine, S: Segments> History<E, S> {
     }
 
     /// Records from the engine; `None` if the next one is not there.
-    async fn hot_page(&self, stretch: Stretch) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
+    async fn hot_page(&self, stretch: Stretch) -> Result<Option<Vec<StoredRecord>>, StoreError> {
         let mut tx = self.engine.begin().await?;
-        let span = journal_entry::span(self.universe, stretch.world, self.next, stretch.until);
-        let page = tx.range(span.read(self.page_items).snapshot()).await?;
-        let mut records = Vec::with_capacity(page.items.len());
-        for (key, bytes) in page.items {
-            records.push((journal_entry::parse(self.universe, stretch.world, &key)?, bytes));
-        }
-        Ok(records.first().is_some_and(|(height, _)| *height == self.next).then_some(records))
+        let Stretch { world, until } = stretch;
+        let page = journal_entry::read_some(&mut tx, self.universe, world, self.next, until, self.page_entries).await?;
+        Ok(page.first().is_some_and(|record| record.height == self.next).then_some(page))
     }
 
     /// Records from segments. What is in neither place is lost, and that is said, not skipped.
-    async fn cold_page(&self, stretch: Stretch) -> Result<Vec<(Height, Bytes)>, StoreError> {
+    async fn cold_page(&self, stretch: Stretch) -> Result<Vec<StoredRecord>, StoreError> {
         let page = self.segments.read(self.universe, stretch.world, self.next, stretch.until).await?;
         match page {
-            Some(page) if !page.is_empty() => Ok(page),
+            Some(page) if !page.is_empty() => {
+                Ok(page.into_iter().map(|(height, bytes)| StoredRecord::new(height, bytes)).collect())
+            }
             _ => Err(JournalError::Gap { world: stretch.world, height: self.next, head: stretch.until }.into()),
         }
     }
 
-    fn verify(&mut self, stretch: Stretch, height: Height, bytes: Bytes) -> Result<StoredRecord, JournalError> {
+    fn verify(&mut self, stretch: Stretch, record: &StoredRecord) -> Result<(), JournalError> {
+        let StoredRecord { height, hash, .. } = *record;
         if height != self.next {
             return Err(JournalError::Gap { world: stretch.world, height: self.next, head: stretch.until });
         }
         let damaged = |cause| JournalError::RecordDamaged { world: stretch.world, height, cause };
-        let (says, prev) = link(&bytes).map_err(|cause| damaged(cause.to_string()))?;
+        let Link { height: says, prev, .. } = Link::of(&record.bytes).map_err(|cause| damaged(cause.to_string()))?;
         if says != height {
             return Err(damaged(format!("it says that it stands at {says}")));
         }
         if let Some(expected) = self.chain.filter(|expected| *expected != prev) {
             return Err(damaged(format!("it follows {prev}, but the record below is {expected}")));
         }
-        let hash = Hash::of(&bytes);
         if height.next() == self.head.height && hash != self.head.chain {
             return Err(damaged(format!("it is {hash}, but the head follows {}", self.head.chain)));
         }
         (self.next, self.chain) = (height.next(), Some(hash));
-        Ok(StoredRecord { height, bytes, hash })
+        Ok(())
     }
-}
-
-/// The height and the predecessor that a record names, without decoding what it carries.
-fn link(bytes: &[u8]) -> Result<(Height, Hash), minicbor::decode::Error> {
-    let mut decoder = Decoder::new(bytes);
-    if decoder.array()? != Some(3) {
-        return Err(minicbor::decode::Error::message("a record has three parts"));
-    }
-    Ok((decoder.decode()?, decoder.decode()?))
 }
 
 /// In whose journals `from..head` lies: a fork shares the records below its first one with its parent.
@@ -201,28 +173,4 @@ async fn stretches<T: Transaction>(
         }
     }
     Err(JournalError::LineageTooDeep { world, max: limits::LINEAGE_DEPTH_MAX }.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mundi_model::record::Body;
-    use proptest::prelude::*;
-
-    #[test]
-    fn the_link_is_what_the_record_says() {
-        let record = Record { height: Height::new(77), prev: Hash::of(b"p"), body: Body::OutcomeDigest(Hash::of(b"")) };
-        assert_eq!(link(&record.seal().0).unwrap(), (Height::new(77), Hash::of(b"p")));
-    }
-
-    proptest! {
-        #[test]
-        fn the_link_of_arbitrary_bytes_is_refused_or_right(bytes: Vec<u8>) {
-            if let Ok(record) = cbor::decode::<Record>(&bytes) {
-                prop_assert_eq!(link(&bytes).unwrap(), (record.height, record.prev));
-            } else {
-                let _ = link(&bytes);
-            }
-        }
-    }
 }

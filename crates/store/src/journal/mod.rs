@@ -6,7 +6,8 @@ mod error;
 mod history;
 mod segments;
 
+pub use crate::keyspace::journal_entry::StoredRecord;
 pub use batch::Batch;
 pub use error::JournalError;
-pub use history::{History, StoredRecord};
+pub use history::History;
 pub use segments::{NoSegments, Segments};

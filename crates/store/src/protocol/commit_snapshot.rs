@@ -22,7 +22,7 @@ use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Hash, Height, cbor,
     mutants::{Mutant, planted},
-    record::{Body, Record, SnapshotNote},
+    record::{Body, SnapshotNote},
 };
 
 /// A snapshot that the kernel took.
@@ -120,11 +120,10 @@ impl<B: Blobs> Commit<'_, B> {
         if height == head.height {
             return Ok(head.chain);
         }
-        let bytes = tx.get(journal_entry::key(universe, world, height).as_bytes()).await?;
-        let bytes = bytes.ok_or(SnapshotError::Exported { height })?;
+        let record = journal_entry::read(tx, universe, world, height).await?;
+        let record = record.ok_or(SnapshotError::Exported { height })?;
         let damaged = |cause: cbor::CborError| JournalError::RecordDamaged { world, height, cause: cause.to_string() };
-        let record: Record = cbor::decode(&bytes).map_err(damaged)?;
-        Ok(record.prev)
+        Ok(record.decode().map_err(damaged)?.prev)
     }
 
     async fn check_complete<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {

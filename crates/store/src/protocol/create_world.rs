@@ -28,7 +28,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Epoch, Hash, Height, UniverseId, WorldId, cbor, limits,
+    Epoch, Hash, Height, UniverseId, WorldId, limits,
     record::{Body, Receipt, Record},
 };
 
@@ -256,8 +256,8 @@ async fn chain_below<T: Transaction>(
     if let Some(head) = head.filter(|head| head.height == height) {
         return Ok(Some(head.chain));
     }
-    let bytes = tx.get(journal_entry::key(universe, world, height).as_bytes()).await?;
-    if let Some(record) = bytes.and_then(|bytes| cbor::decode::<Record>(&bytes).ok()) {
+    let record = journal_entry::read(tx, universe, world, height).await?;
+    if let Some(record) = record.and_then(|record| record.decode().ok()) {
         return Ok(Some(record.prev));
     }
     Ok(segment::holding(tx, universe, world, height).await?.map(|_| stated))

@@ -134,7 +134,7 @@ impl Protocol for BeginExport {
             return Err(self.refused("it does not follow the newest segment").into());
         }
         if planted(Mutant::SegmentUnindexed) {
-            let span = journal_entry::span(universe, world, self.start, self.end);
+            let span = journal_entry::ending(universe, world, self.start, self.end);
             tx.delete_range(span.start.as_bytes(), span.end.as_bytes())?;
         }
         segment_checkpoint::write(tx, universe, world, &checkpoint)
@@ -200,7 +200,7 @@ impl Protocol for DeleteExported {
             return Err(SegmentError::Unsafe { start, end, why: "no segment holds it yet" }.into());
         };
         let to = from.plus(self.chunk.max(1)).min(end);
-        let span = journal_entry::span(universe, world, from, to);
+        let span = journal_entry::ending(universe, world, from, to);
         tx.delete_range(span.start.as_bytes(), span.end.as_bytes())?;
         if to == end {
             tx.delete(segment_checkpoint::key(universe, world).as_bytes())?;

@@ -16,7 +16,7 @@ use crate::{
     segments::SegmentReader,
 };
 use mundi_engine::{Engine, Transaction};
-use mundi_model::{Hash, UniverseId, WorldId, cbor, record::Record};
+use mundi_model::{Hash, UniverseId, WorldId, cbor::CborError};
 use std::collections::BTreeSet;
 
 /// The worlds of a universe that are not deleted.
@@ -77,12 +77,13 @@ async fn of_hot_records<E: Engine>(
     refs: &mut BTreeSet<Hash>,
 ) -> Result<(), StoreError> {
     scan(engine, hot, |key, value| {
-        let height = journal_entry::parse(universe, world, key)?;
-        let damaged = |cause: cbor::CborError| JournalError::RecordDamaged { world, height, cause: cause.to_string() };
-        let record: Record = cbor::decode(value).map_err(damaged)?;
-        refs_of_record(&record, &mut |hash| {
-            refs.insert(hash);
-        });
+        for record in journal_entry::records(universe, world, key, value)? {
+            let height = record.height;
+            let damaged = |cause: CborError| JournalError::RecordDamaged { world, height, cause: cause.to_string() };
+            refs_of_record(&record.decode().map_err(damaged)?, &mut |hash| {
+                refs.insert(hash);
+            });
+        }
         Ok(())
     })
     .await

@@ -14,12 +14,12 @@ use crate::{
     run,
 };
 use bytes::Bytes;
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::Engine;
 use mundi_model::{Height, limits};
 use std::time::Duration;
 
-/// Records that one transaction reads: short enough not to hold back the engine's history.
-const READ_RECORDS: usize = 1_000;
+/// Entries that one transaction reads: short enough not to hold back the engine's history.
+const READ_ENTRIES: usize = 1_000;
 
 /// What an export did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,21 +93,14 @@ impl<E: Engine> Export<'_, E> {
     async fn hot(&self, from: Height, until: Height) -> Result<Vec<Bytes>, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let mut tx = self.engine.begin().await?;
-        let span = journal_entry::span(universe, world, from, until);
-        // Below the baseline nothing changes but by this export, so the read need not conflict with anything.
-        let page = tx.range(span.read(READ_RECORDS).snapshot()).await?;
-        let mut expected = from;
-        for (key, _) in &page.items {
-            if journal_entry::parse(universe, world, key)? != expected {
-                break;
-            }
-            expected = expected.next();
+        let records = journal_entry::read_some(&mut tx, universe, world, from, until, READ_ENTRIES).await?;
+        let heights = (from.get()..).map(Height::new);
+        let whole = records.iter().zip(heights).take_while(|(record, expected)| record.height == *expected).count();
+        if whole != records.len() || whole == 0 {
+            let height = from.plus(whole as u64);
+            return Err(JournalError::Gap { world, height, head: until }.into());
         }
-        let whole = expected.since(from);
-        if whole != page.items.len() as u64 || whole == 0 {
-            return Err(JournalError::Gap { world, height: expected, head: until }.into());
-        }
-        Ok(page.items.into_iter().map(|(_, bytes)| bytes).collect())
+        Ok(records.into_iter().map(|record| record.bytes).collect())
     }
 
     /// Writes the object and makes it part of the journal.

@@ -58,7 +58,7 @@ impl HandmadeWorld {
         for payload in payloads {
             let body = Body::Custom(Custom { kind: "test".into(), payload });
             let (bytes, chain) = Record { height: self.head, prev: self.chain, body }.seal();
-            journal_entry::write(&mut tx, self.fence.universe, self.fence.world, self.head, bytes.into())?;
+            journal_entry::write(&mut tx, self.fence.universe, self.fence.world, self.head, &[bytes.into()])?;
             (self.head, self.chain) = (self.head.next(), chain);
         }
         self.write_head(&mut tx)?;
@@ -108,9 +108,8 @@ impl HandmadeWorld {
         let mut next = Height::GENESIS;
         while next < self.head {
             let mut tx = engine.begin().await?;
-            let hot = tx.get_snapshot(journal_entry::key(universe, world, next).as_bytes()).await?;
-            let page = match hot {
-                Some(bytes) => vec![(next, bytes)],
+            let page = match journal_entry::read(&mut tx, universe, world, next).await? {
+                Some(record) => vec![(next, record.bytes)],
                 None => segments.read(universe, world, next, self.head).await?.unwrap_or_default(),
             };
             let Some((last, _)) = page.last() else { return Ok(records) };
