@@ -8,8 +8,8 @@ use crate::EngineError;
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 
-/// Memory tables that may wait to be written before commits wait for them.
-const SEALED_MEMTABLES_MAX: usize = 3;
+/// Memory tables that may wait to be written before commits wait for them: each takes two or three times its size in memory.
+const SEALED_MEMTABLES_MAX: usize = 2;
 /// Sorted runs that may pile up before commits wait: each slows every read that misses.
 const UNSORTED_RUNS_MAX: usize = 24;
 /// How old the synced watermark may get, and how soon after a failure the disk is tried again.
@@ -87,7 +87,6 @@ impl Janitor {
 
     /// The first thread: files, log segments, watermark.
     pub(super) fn run(&self, shared: &Shared) {
-        yield_to_commits();
         loop {
             let mut state = self.state.lock();
             while !state.committed && !state.sealed && !state.stopped {
@@ -105,6 +104,10 @@ impl Janitor {
             if stopped {
                 return;
             }
+            // The log goes on without a spare; it only has to make one itself.
+            if let Err(error) = shared.log.prepare_spare() {
+                tracing::warn!(%error, "no spare segment of the log could be made");
+            }
             if sealed {
                 let outcome = self.write_files(shared);
                 self.report(outcome, |state| (&mut state.sealed, &mut state.flush_failure));
@@ -117,10 +120,10 @@ impl Janitor {
         shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
         shared.snapshots.publish_if_unchanged(&shared.tree);
-        let tidy = shared.log.retire(persisted).and_then(|()| shared.log.prepare_spare());
+        let tidy = shared.log.retire(persisted);
         self.state.lock().merge = true;
         self.work.notify_all();
-        // The log goes on without a spare, and a segment that could not be retired is retired later.
+        // A segment that could not be retired is retired later.
         if let Err(error) = tidy {
             tracing::warn!(%error, "tidying the log failed");
         }
@@ -175,7 +178,8 @@ impl Janitor {
     }
 }
 
-/// Gives this thread a smaller share of a busy processor. It may lag: commits wait for it before it lags too far.
+/// Gives this thread a smaller share of a busy processor. Merging may lag: commits wait for it before it lags too far. Writing
+/// memory tables may not: what waits to be written is memory, and log segments that cannot be reused.
 fn yield_to_commits() {
     const NICE: i32 = 10;
     // On Linux a process of its own for this purpose is a thread, and everybody may ask for less.

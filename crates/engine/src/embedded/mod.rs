@@ -76,7 +76,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            segment_bytes: 16 << 20,
+            segment_bytes: 4 << 20,
             memtable_bytes: 8 << 20,
             cache_bytes: 32 << 20,
             clock_ms: monotonic_clock_ms(),

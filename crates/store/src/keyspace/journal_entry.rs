@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_large_turn_is_cut_into_entries_of_bounded_size() {
-        let records = chain(Height::new(5), &[9_000, 9_000, 50_000, 10, 10, 16_000]);
+        let records = chain(Height::new(5), &[9_000, 9_000, 50_000, 10, 10, 16_400]);
         let entries = entries(&records);
         assert_eq!(entries.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [1, 1, 1, 2, 1]);
         for (entry, count) in entries {

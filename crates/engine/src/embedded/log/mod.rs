@@ -25,8 +25,9 @@ use std::{
     },
 };
 
-/// How many empty segments are kept ready.
-const SPARES_MAX: usize = 2;
+/// How many empty segments are kept: as many as are written while a memory table fills up, so that none is filled with zeros
+/// twice.
+const SPARES_MAX: usize = 4;
 
 /// Where the log stands. The sequencer appends, the janitor retires; whoever needs two of the locks takes
 /// them in the order of the fields.
