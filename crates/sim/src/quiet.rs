@@ -4,7 +4,7 @@ use mundi_engine::{EngineError, Memory};
 use mundi_model::{InboxSeq, UniverseId, WorldId, cbor};
 use mundi_store::{
     keyspace::{
-        Family, Parts, inbox_cursor,
+        Family, Parts, journal_head,
         lease::Lease,
         lease_term::LeaseTerm,
         world_meta::{WorldMeta, WorldState},
@@ -26,7 +26,10 @@ pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, 
         let place = world.map(|world| (universe, world));
         match (family, place) {
             (Family::InboxEntry, Some(place)) => drop(last.insert(place, rest.to_vec())),
-            (Family::InboxCursor, Some(place)) => drop(cursors.insert(place, inbox_cursor::decode(key, value).ok())),
+            (Family::JournalHead, Some(place)) => {
+                let position = journal_head::decode(key, value).ok();
+                cursors.insert(place, position.and_then(|position| position.cursor));
+            }
             (Family::WorldMeta, Some(place)) if is_live(value) => drop(live.insert(place)),
             (Family::Lease, Some(place)) => {
                 held.extend(cbor::decode::<Lease>(value).ok().and_then(|lease| lease.holder).map(|it| (place, it)));

@@ -13,10 +13,11 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
                     return Err(format!("the baseline of {world} went back to {} (commit {number})", note.height));
                 }
                 Fact::Baseline(note) => baseline = Some(note.height),
-                Fact::Cursor(to) if cursor >= Some(*to) => {
-                    return Err(format!("the cursor of {world} went from {cursor:?} to {to} (commit {number})"));
+                Fact::Head(position) if cursor > position.cursor => {
+                    let to = position.cursor;
+                    return Err(format!("the cursor of {world} went from {cursor:?} to {to:?} (commit {number})"));
                 }
-                Fact::Cursor(to) => cursor = Some(*to),
+                Fact::Head(position) => cursor = position.cursor,
                 _ => {}
             }
         }

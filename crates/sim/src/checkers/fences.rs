@@ -28,7 +28,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 
 fn is_fenced(fact: &Fact) -> bool {
     match fact {
-        Fact::Head(_) | Fact::Record(..) | Fact::RecordsGone(..) | Fact::Cursor(_) => true,
+        Fact::Head(_) | Fact::Record(..) | Fact::RecordsGone(..) => true,
         Fact::Baseline(_) | Fact::Snapshot | Fact::Segment(_) => true,
         Fact::Meta(_) | Fact::Lease(_) | Fact::Term(_) | Fact::Item(..) | Fact::Effect(_) | Fact::Timer(_) => false,
     }

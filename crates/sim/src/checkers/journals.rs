@@ -5,6 +5,7 @@ use super::Evidence;
 use crate::story::{Fact, Place, Story, WorldStory};
 use bytes::Bytes;
 use mundi_model::{Hash, Height, cbor, record::Record};
+use mundi_store::keyspace::journal_head::Position;
 use std::collections::BTreeMap;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
@@ -42,7 +43,7 @@ fn one(all: &Story, place: Place, story: &WorldStory) -> Result<(), String> {
                 }
                 (next, chain) = (next.next(), Hash::of(bytes));
             }
-            Fact::Head(head) if (head.height, head.chain) != (next, chain) => {
+            Fact::Head(Position { head, .. }) if (head.height, head.chain) != (next, chain) => {
                 return Err(format!("the head is {} and the records end at {next} (commit {number})", head.height));
             }
             _ => {}

@@ -3,7 +3,7 @@
 use super::{Batch, JournalError};
 use crate::{
     StoreError,
-    keyspace::journal_head::{self, JournalHead},
+    keyspace::journal_head::{self, JournalHead, Position},
     protocol::explain_missing,
 };
 use mundi_engine::Transaction;
@@ -32,14 +32,14 @@ pub(crate) fn plan(head: JournalHead, batch: &Batch) -> Result<Appending, Journa
     }
 }
 
-/// The head of a world that exists.
-pub(crate) async fn head<T: Transaction>(
+/// How far a world that exists has come.
+pub(crate) async fn position<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
-) -> Result<JournalHead, StoreError> {
+) -> Result<Position, StoreError> {
     match journal_head::read(tx, universe, world).await? {
-        Some(head) => Ok(head),
+        Some(position) => Ok(position),
         None => Err(explain_missing(tx, universe, world).await?),
     }
 }
@@ -51,10 +51,11 @@ pub(crate) async fn append<T: Transaction>(
     world: WorldId,
     batch: &Batch,
 ) -> Result<Appending, StoreError> {
-    let appending = plan(head(tx, universe, world).await?, batch)?;
+    let before = position(tx, universe, world).await?;
+    let appending = plan(before.head, batch)?;
     if appending == Appending::Write {
         batch.write(tx, universe, world)?;
-        journal_head::write(tx, universe, world, &batch.end())?;
+        journal_head::write(tx, universe, world, Position { head: batch.end(), ..before })?;
     }
     Ok(appending)
 }

@@ -53,7 +53,7 @@ impl<E: Engine, S: Segments> History<E, S> {
         from: Height,
     ) -> Result<Self, StoreError> {
         let mut tx = engine.begin().await?;
-        let head = append::head(&mut tx, universe, world).await?;
+        let head = append::position(&mut tx, universe, world).await?.head;
         let stretches = stretches(&mut tx, universe, world, from, head.height).await?;
         let chain = (from == Height::GENESIS).then_some(Record::CHAIN_START);
         let (engine, page_entries) = (engine.clone(), PAGE_ENTRIES_DEFAULT);

@@ -1,8 +1,9 @@
-//! `u/<u>/w/<w>/inbox/cursor`: the last item that the journal has taken in.
+//! `u/<u>/w/<w>/inbox/cursor`: the last item that the journal has taken in, of a world that has taken none in since the cursor
+//! moved to `journal/head`.
 //!
-//! Written by `commit_turn`, `drain_inbox` and `commit_cursor`. Monotonic. Absent until the first item was taken.
+//! Not written any more.
 
-use super::{Family, Key, KeyBuilder, decode_value, get, put};
+use super::{Family, Key, KeyBuilder, get};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -18,11 +19,7 @@ pub fn key(universe: UniverseId, world: WorldId) -> Key {
     KeyBuilder::world(universe, world, Family::InboxCursor).key()
 }
 
-pub fn decode(key: &[u8], bytes: &[u8]) -> Result<InboxSeq, StoreError> {
-    decode_value(Family::InboxCursor, key, bytes).map(|cursor: InboxCursor| cursor.seq)
-}
-
-pub(crate) async fn read<T: Transaction>(
+pub(super) async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
@@ -31,13 +28,9 @@ pub(crate) async fn read<T: Transaction>(
     Ok(cursor.map(|cursor| cursor.seq))
 }
 
-pub(crate) fn write<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    world: WorldId,
-    seq: InboxSeq,
-) -> Result<(), StoreError> {
-    put(tx, &key(universe, world), &InboxCursor { seq })
+#[cfg(test)]
+pub(super) fn bytes(seq: InboxSeq) -> Vec<u8> {
+    mundi_model::cbor::encode(&InboxCursor { seq })
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@
 use super::{InboxError, commit_turn::plan_cursor};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
+    journal::append,
     keyspace::{
-        Span, inbox_cursor,
+        Span,
         inbox_depth::{self, Depth},
         inbox_entry,
+        journal_head::{self, Position},
     },
     protocol::require_live,
 };
@@ -36,13 +38,14 @@ impl Protocol for CommitCursor {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
         require_live(tx, universe, world).await?;
-        let actual = inbox_cursor::read(tx, universe, world).await?;
+        let position = append::position(tx, universe, world).await?;
+        let actual = position.cursor;
         if actual == Some(self.new) && self.old < actual {
             return Ok(());
         }
         plan_cursor(self.old, actual, self.new)?;
         let skipped = self.skipped(tx).await?;
-        inbox_cursor::write(tx, universe, world, self.new)?;
+        journal_head::write(tx, universe, world, Position { cursor: Some(self.new), ..position })?;
         inbox_depth::subtract(tx, universe, world, skipped)
     }
 }

@@ -12,7 +12,11 @@ use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
     journal::{Batch, JournalError, append},
-    keyspace::{baseline, journal_entry, journal_head, journal_head::JournalHead, manifest_at, snapshot},
+    keyspace::{
+        baseline, journal_entry,
+        journal_head::{self, JournalHead, Position},
+        manifest_at, snapshot,
+    },
     protocol::explain_missing,
     run,
     snapshot::{ReadSnapshot, SnapshotError, SnapshotFacts, check_facts, check_horizon, note},
@@ -77,7 +81,8 @@ impl<B: Blobs> Protocol for Commit<'_, B> {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<SnapshotCommitted, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
-        let head = append::head(tx, universe, world).await?;
+        let position = append::position(tx, universe, world).await?;
+        let head = position.head;
         let chain = self.chain_below(tx, head).await?;
         let note = note(self.snapshot, &self.facts, chain);
         let indexed = snapshot::read(tx, universe, world, note.height).await?;
@@ -103,7 +108,7 @@ impl<B: Blobs> Protocol for Commit<'_, B> {
         let records = Batch::reserved(head, plan.bodies)?;
         records.write(tx, universe, world)?;
         if !planted(Mutant::HeadLeftBehind) {
-            journal_head::write(tx, universe, world, &records.end())?;
+            journal_head::write(tx, universe, world, Position { head: records.end(), ..position })?;
         }
         Ok(SnapshotCommitted { note, head: records.end() })
     }

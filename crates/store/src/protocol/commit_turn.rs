@@ -18,9 +18,8 @@ use crate::{
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_pending::{self, EffectItem},
-        inbox_cursor,
         inbox_depth::{self, Depth},
-        journal_head::{self, JournalHead},
+        journal_head::{self, JournalHead, Position},
         lease,
         low_water::{self, LowWater},
         queue::Queue,
@@ -104,7 +103,8 @@ impl Protocol for CommitTurn {
         self.fence.check(tx).await?;
         let after = self.consumed.map(|consumed| consumed.through).or(self.cursor);
         let committed = TurnCommitted { head: self.records.end(), cursor: after };
-        if append::append(tx, universe, world, &self.records).await? == Appending::AlreadyThere {
+        let before = append::position(tx, universe, world).await?;
+        if append::plan(before.head, &self.records)? == Appending::AlreadyThere {
             return Ok(committed);
         }
         if self.consumed.is_some_and(|consumed| consumed.direct) {
@@ -113,12 +113,13 @@ impl Protocol for CommitTurn {
         if let Some(consumed) = self.consumed {
             // Items that never stood in the inbox come after all that ever did: wherever the cursor is, it rises.
             if consumed.depth.items > 0 {
-                let actual = inbox_cursor::read(tx, universe, world).await?;
-                plan_cursor(self.cursor, actual, consumed.through)?;
+                plan_cursor(self.cursor, before.cursor, consumed.through)?;
                 inbox_depth::subtract(tx, universe, world, consumed.depth)?;
             }
-            inbox_cursor::write(tx, universe, world, consumed.through)?;
         }
+        let cursor = self.consumed.map(|consumed| consumed.through).or(before.cursor);
+        self.records.write(tx, universe, world)?;
+        journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
         self.publish_effects(tx).await?;
         self.publish_timers(tx).await?;
         self.withdraw(tx).await?;
@@ -140,9 +141,6 @@ impl CommitTurn {
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;
         let mut reads = vec![lease::key(universe, world).announced(), journal_head::key(universe, world).announced()];
-        if self.consumed.is_some_and(|consumed| consumed.depth.items > 0) {
-            reads.push(inbox_cursor::key(universe, world).announced());
-        }
         if self.ready || self.consumed.is_some_and(|consumed| consumed.direct) {
             reads.push(world_meta::key(universe, world).announced());
         }

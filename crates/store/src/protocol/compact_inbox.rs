@@ -8,10 +8,11 @@
 
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
+    journal::append,
     keyspace::{
         Span,
         inbox_compaction::{self, Candidate, InboxCompaction},
-        inbox_cursor, inbox_entry, reply,
+        inbox_entry, reply,
     },
     run,
 };
@@ -63,7 +64,7 @@ impl Protocol for CompactInbox {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Compacted, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
-        let cursor = inbox_cursor::read(tx, universe, world).await?;
+        let cursor = append::position(tx, universe, world).await?.cursor;
         let marks = inbox_compaction::read(tx, universe, world).await?;
         match plan(marks, cursor, self.now_ns, self.grace_ns) {
             Step::Wait => Ok(Compacted::Waiting),

@@ -15,7 +15,7 @@ use crate::{
         baseline,
         effect_pending::EffectItem,
         journal_entry,
-        journal_head::{self, JournalHead},
+        journal_head::{self, JournalHead, Position},
         lineage_child::{self, LineageChild},
         manifest_at, segment, snapshot,
         timer_due::TimerItem,
@@ -236,7 +236,7 @@ impl<B: Blobs> Create<'_, B> {
         };
         world_meta::write(tx, universe, world, &meta)?;
         first.write(tx, universe, world)?;
-        journal_head::write(tx, universe, world, &first.end())?;
+        journal_head::write(tx, universe, world, Position::new(first.end()))?;
         manifest_at::write(tx, universe, world, first.start().height, self.facts.manifest)?;
         snapshot::write(tx, universe, world, &note)?;
         baseline::write(tx, universe, world, &note)
@@ -252,7 +252,7 @@ async fn chain_below<T: Transaction>(
     height: Height,
     stated: Hash,
 ) -> Result<Option<Hash>, StoreError> {
-    let head = journal_head::read(tx, universe, world).await?;
+    let head = journal_head::read(tx, universe, world).await?.map(|position| position.head);
     if let Some(head) = head.filter(|head| head.height == height) {
         return Ok(Some(head.chain));
     }

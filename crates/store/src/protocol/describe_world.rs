@@ -8,7 +8,7 @@ use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
         assignment::{self, Assignment},
-        baseline, inbox_cursor,
+        baseline,
         inbox_depth::{self, Depth},
         journal_head::{self, JournalHead},
         manifest_at, segment,
@@ -51,7 +51,8 @@ impl Protocol for DescribeWorld {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldDescription, StoreError> {
         let Self { universe, world } = *self;
         let meta = require_world(tx, universe, world).await?;
-        let head = journal_head::read(tx, universe, world).await?;
+        let position = journal_head::read(tx, universe, world).await?;
+        let head = position.map(|position| position.head);
         let manifest = match head {
             Some(head) => manifest_at::read(tx, universe, world, head.height).await?,
             None => None,
@@ -64,7 +65,7 @@ impl Protocol for DescribeWorld {
             baseline: baseline::read(tx, universe, world).await?,
             exported_to: segment::newest(tx, universe, world).await?.map(|segment| segment.end),
             inbox: inbox_depth::read(tx, universe, world).await?,
-            cursor: inbox_cursor::read(tx, universe, world).await?,
+            cursor: position.and_then(|position| position.cursor),
             lease: HeldLease::read(tx, universe, world).await?,
             assignment: assignment::read(tx, universe, world).await?,
         })

@@ -9,7 +9,10 @@ use super::{CommitTurn, Consumed, TurnItem, read_turn::items_after};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{Batch, append},
-    keyspace::{inbox_cursor, journal_head::JournalHead, manifest_at},
+    keyspace::{
+        journal_head::{JournalHead, Position},
+        manifest_at,
+    },
 };
 use mundi_engine::Transaction;
 use mundi_model::{
@@ -43,8 +46,7 @@ impl Protocol for DrainInbox {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Drained, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
-        let head = append::head(tx, universe, world).await?;
-        let cursor = inbox_cursor::read(tx, universe, world).await?;
+        let Position { head, cursor } = append::position(tx, universe, world).await?;
         let (items, more) = items_after(tx, universe, world, cursor, self.items_max, self.bytes_max).await?;
         let Some(consumed) = Consumed::of(&items) else { return Ok(Drained::Idle) };
         let manifest = manifest_at::require(tx, universe, world, head.height).await?;

@@ -13,7 +13,7 @@ use crate::{
     keyspace::{
         baseline,
         effect_pending::EffectItem,
-        journal_head::{self, JournalHead},
+        journal_head::{self, JournalHead, Position},
         manifest_at,
         segment::{self, SegmentRecord},
         snapshot,
@@ -154,7 +154,7 @@ impl<B: Blobs> Import<'_, B> {
             snapshot::write(tx, universe, world, taken)?;
         }
         self.arrival.write(tx, universe, world)?;
-        journal_head::write(tx, universe, world, &self.arrival.end())?;
+        journal_head::write(tx, universe, world, Position::new(self.arrival.end()))?;
         baseline::write(tx, universe, world, &note(self.snapshot, &self.facts, self.arrival.start().chain))
     }
 

@@ -8,10 +8,9 @@ use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::append,
     keyspace::{
-        inbox_cursor,
         inbox_depth::Depth,
         inbox_entry,
-        journal_head::{self, JournalHead},
+        journal_head::{self, JournalHead, Position},
         lease,
         notify::{self, Seen},
     },
@@ -72,15 +71,14 @@ impl Protocol for ReadTurn {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnInput, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         tx.announce(|| {
-            let keys = [lease::key, notify::key, journal_head::key, inbox_cursor::key];
+            let keys = [lease::key, notify::key, journal_head::key];
             let items =
                 self.cursor_seen.map(|seen| Read::Range(items_read(universe, world, Some(seen), self.items_max)));
             keys.map(|key| key(universe, world).announced()).into_iter().chain(items)
         });
         self.fence.check(tx).await?;
         let notify = notify::read(tx, universe, world).await?;
-        let head = append::head(tx, universe, world).await?;
-        let cursor = inbox_cursor::read(tx, universe, world).await?;
+        let Position { head, cursor } = append::position(tx, universe, world).await?;
         let (items, more) = items_after(tx, universe, world, cursor, self.items_max, self.bytes_max).await?;
         let version = tx.version().await?;
         Ok(TurnInput { head, cursor, version, items, more, notify })

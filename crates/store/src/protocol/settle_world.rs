@@ -7,7 +7,8 @@
 use super::require_world;
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
-    keyspace::{inbox_cursor, inbox_entry, ready},
+    journal::append,
+    keyspace::{inbox_entry, ready},
 };
 use mundi_engine::Transaction;
 
@@ -33,7 +34,7 @@ impl Protocol for SettleWorld {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Settled, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
-        let cursor = inbox_cursor::read(tx, universe, world).await?;
+        let cursor = append::position(tx, universe, world).await?.cursor;
         let waiting = tx.range(inbox_entry::after(universe, world, cursor).read(1)).await?;
         if !waiting.items.is_empty() {
             return Ok(Settled::Busy);

@@ -5,7 +5,7 @@ use crate::{
     journal::Segments,
     keyspace::{
         baseline, journal_entry,
-        journal_head::{self, JournalHead},
+        journal_head::{self, JournalHead, Position},
         lease::{self, Lease},
         world_meta::{self, InboxBounds, WorldMeta, WorldState},
     },
@@ -126,8 +126,8 @@ impl HandmadeWorld {
     }
 
     fn write_head<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let head = JournalHead { height: self.head, chain: self.chain };
-        journal_head::write(tx, self.fence.universe, self.fence.world, &head)
+        let position = Position::new(JournalHead { height: self.head, chain: self.chain });
+        journal_head::write(tx, self.fence.universe, self.fence.world, position)
     }
 
     fn write_baseline<T: Transaction>(&self, tx: &mut T, height: Height) -> Result<(), StoreError> {
