@@ -242,6 +242,10 @@ pub const COMPONENT_ITEMS_MAX: u64 = 100_000;
 /// Compiled components that a node keeps at hand beside those that its worlds run.
 pub const COMPONENTS_KEPT_MAX: usize = 64;
 
+/// Compiled code on a node's disk: some hundred interpreters, or ten thousand components of a compiled language. What another
+/// version of the engine left behind goes first.
+pub const COMPILED_BYTES_MAX: u64 = 8 << 30;
+
 /// Components that wait to be compiled; whoever brings more comes again later.
 pub const COMPONENTS_QUEUED_MAX: usize = 1_024;
 
