@@ -233,6 +233,13 @@ pub const COMPONENT_BYTES_MAX: usize = 48 << 20;
 /// One function of a component: the time to compile a function grows faster than its size.
 pub const COMPONENT_FUNCTION_BYTES_MAX: usize = 1 << 20;
 
+/// What the compiler carries through one function (`crates/wasm/src/weight.rs`): a few kilobytes can be gigabytes to it. The
+/// heaviest function of today's interpreters has 0.3 million.
+pub const COMPONENT_FUNCTION_WEIGHT_MAX: u64 = 400_000;
+
+/// The same through all functions: those of an interpreter have 6 million.
+pub const COMPONENT_WEIGHT_MAX: u64 = 16_000_000;
+
 /// Functions of a component, over all its modules.
 pub const COMPONENT_FUNCTIONS_MAX: u64 = 200_000;
 
