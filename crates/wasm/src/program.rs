@@ -72,7 +72,7 @@ impl Program for ComponentProgram {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
         let event = event_of(event);
         let call = |handle: Func, store: &mut Store<Surface>| {
-            #[expect(unsafe_code, reason = "to compare the types anew in each step is a tenth of it")]
+            #[expect(unsafe_code, reason = "the types of an export do not change between steps")]
             // SAFETY: the component has described itself before, in `Linked::new`, where the types of its exports were
             // compared; they are the same in all its instances.
             let handle: Handle<'_> = unsafe { TypedFunc::new_unchecked(handle) };
