@@ -37,8 +37,9 @@ fn tests(languages: &str) -> bool {
     let cache = services::cache().display().to_string();
     let environment = [("MUNDI_GUESTS", languages), ("MUNDI_GUESTS_CACHE", &*cache)];
     // With the features of the whole workspace: else the engine for components would be compiled a second time.
-    let tests = ["test", "--workspace", "--test", "guests", "--", "--ignored", "--nocapture", "--test-threads", "1"];
-    run("cargo", &tests, &environment)
+    let tests = ["test", "--workspace", "--test", "guests", "--test", "cli"];
+    let how = ["--", "--ignored", "--nocapture", "--test-threads", "1"];
+    run("cargo", &[&tests[..], &how].concat(), &environment)
 }
 
 /// A compiler for the target: rustup's, or Debian's with the sources of the standard library.

@@ -233,6 +233,13 @@ pub const COMPONENT_BYTES_MAX: usize = 48 << 20;
 /// One function of a component: the time to compile a function grows faster than its size.
 pub const COMPONENT_FUNCTION_BYTES_MAX: usize = 1 << 20;
 
+/// What the compiler carries through one function (`crates/wasm/src/weight.rs`): a few kilobytes can be gigabytes to it. The
+/// heaviest function of today's interpreters has 0.3 million.
+pub const COMPONENT_FUNCTION_WEIGHT_MAX: u64 = 400_000;
+
+/// The same through all functions: those of an interpreter have 6 million.
+pub const COMPONENT_WEIGHT_MAX: u64 = 16_000_000;
+
 /// Functions of a component, over all its modules.
 pub const COMPONENT_FUNCTIONS_MAX: u64 = 200_000;
 
@@ -241,6 +248,10 @@ pub const COMPONENT_ITEMS_MAX: u64 = 100_000;
 
 /// Compiled components that a node keeps at hand beside those that its worlds run.
 pub const COMPONENTS_KEPT_MAX: usize = 64;
+
+/// Compiled code on a node's disk: some hundred interpreters, or ten thousand components of a compiled language. What another
+/// version of the engine left behind goes first.
+pub const COMPILED_BYTES_MAX: u64 = 8 << 30;
 
 /// Components that wait to be compiled; whoever brings more comes again later.
 pub const COMPONENTS_QUEUED_MAX: usize = 1_024;

@@ -5,7 +5,7 @@
 //! engine with all its settings, and the machine; whatever does not fit is another name. What cannot be read is compiled
 //! again.
 
-use mundi_model::{Hash, hex};
+use mundi_model::{Hash, hex, limits};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -14,6 +14,8 @@ use wasmtime::{Engine, component::Component};
 
 pub struct Cache {
     folder: PathBuf,
+    /// What the files may have together; the oldest give way.
+    bytes_max: u64,
 }
 
 impl Cache {
@@ -23,7 +25,7 @@ impl Cache {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(folder)?;
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: folder.to_owned(), bytes_max: limits::COMPILED_BYTES_MAX })
     }
 
     /// The compiled component, if this process or an earlier one compiled it with the same engine.
@@ -43,8 +45,31 @@ impl Cache {
     pub(crate) fn store(&self, program: Hash, component: &Component) -> wasmtime::Result<()> {
         let (code, sum) = self.paths(component.engine(), program);
         let bytes = component.serialize()?;
+        self.make_room(bytes.len() as u64)?;
         self.write(&code, &bytes)?;
         self.write(&sum, Hash::of(&bytes).as_bytes())?;
+        Ok(())
+    }
+
+    /// Removes the oldest files until so many bytes fit. Who still needs one of them compiles it again.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let about = entry.as_ref().map(fs::DirEntry::metadata);
+            // One that another process has removed meanwhile takes no room.
+            if let (Ok(entry), Ok(Ok(about))) = (&entry, about) {
+                files.push((about.modified()?, entry.path(), about.len()));
+            }
+        }
+        files.sort();
+        let mut total = files.iter().map(|(_, _, len)| len).sum::<u64>().saturating_add(bytes);
+        for (_, path, len) in files {
+            if total <= self.bytes_max {
+                break;
+            }
+            fs::remove_file(path)?;
+            total -= len;
+        }
         Ok(())
     }
 
@@ -76,5 +101,29 @@ impl std::hash::Hasher for Settings {
     /// Not asked for: the bytes are what counts.
     fn finish(&self) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_code_gives_way_to_new_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache { bytes_max: 100, ..Cache::open(folder.path()).unwrap() };
+        let moment = |seconds| std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        for (name, seconds) in [("a", 3), ("b", 1), ("c", 2)] {
+            let path = folder.path().join(name);
+            cache.write(&path, &[7; 30]).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(moment(seconds)).unwrap();
+        }
+        let left = || ["a", "b", "c"].map(|name| folder.path().join(name).exists());
+        cache.make_room(10).unwrap();
+        assert_eq!(left(), [true, true, true], "all of it fits");
+        cache.make_room(11).unwrap();
+        assert_eq!(left(), [true, false, true]);
+        cache.make_room(1_000).unwrap();
+        assert_eq!(left(), [false, false, false], "what is larger than all room is kept alone");
     }
 }

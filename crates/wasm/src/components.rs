@@ -195,7 +195,7 @@ impl Made {
         #[expect(unsafe_code, reason = "compiled code can only be trusted, not checked")]
         // SAFETY: the compiler of this process gave these bytes; the engines differ in nothing that code depends on.
         let component = unsafe { Component::deserialize(&engine, self.component.serialize()?) }?;
-        let new = Arc::new(Linked::new(&component)?);
+        let new = Arc::new(Linked::again(&component)?);
         linked.insert(stack_bytes, new.clone());
         Ok(new)
     }
@@ -365,11 +365,10 @@ impl Workshop {
                 component
             }
         };
-        let linked = Arc::new(Linked::new(&component).map_err(failed)?);
-        let described = linked.describe(&limits, self.wall)?;
+        let (linked, described) = Linked::new(&component, &limits, self.wall)?;
         let offered = Offer::parse(&described).and_then(|offer| offer.manifest(program));
         let offered = offered.and_then(check_schemas).map_err(|error| error.to_string())?;
-        let linked = Mutex::new([(limits.stack_bytes_max, linked)].into());
+        let linked = Mutex::new([(limits.stack_bytes_max, Arc::new(linked))].into());
         let made = Made { component, offered, linked };
         made.check_fits(&made.offered.wasm.as_ref().map_or(limits, |wasm| wasm.limits)).map_err(|e| e.to_string())?;
         Ok(made)

@@ -1,10 +1,10 @@
 //! What is refused before anything is compiled: a look at the bytes, in time that grows with their number.
 //!
 //! A component may take long to compile, and a compiler cannot be stopped. So what makes compiling slow is bounded here:
-//! the size of the whole and of each function, the number of parts, and components that multiply by instantiating each
-//! other.
+//! the size of the whole and of each function, what each function carries from place to place, the number of parts, and
+//! components that multiply by instantiating each other.
 
-use crate::{contract::IMPORTS, engine::FEATURES};
+use crate::{contract::IMPORTS, engine::FEATURES, weight::Module};
 use mundi_model::{Code, Coded, limits};
 use wasmparser::{ComponentInstance, ComponentTypeRef, Encoding, Parser, Payload, Validator};
 
@@ -96,6 +96,7 @@ struct Counted {
     inspected: Inspected,
     items: u64,
     instantiations: u64,
+    weight: u64,
 }
 
 impl Counted {
@@ -114,13 +115,16 @@ fn count(bytes: &[u8]) -> Result<Counted, Refusal> {
     let mut counted = Counted::default();
     // The encodings of what is open: the first is the component itself.
     let mut open = Vec::new();
+    let mut module = Module::default();
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(|error| invalid(&error))?;
+        module.read(&payload).map_err(|error| invalid(&error))?;
         let nested_components = open.iter().filter(|encoding| **encoding == Encoding::Component).count();
         match payload {
             Payload::Version { encoding, .. } => {
                 counted.add(1)?;
                 open.push(encoding);
+                module = Module::default();
             }
             Payload::End(_) => {
                 open.pop();
@@ -130,6 +134,11 @@ fn count(bytes: &[u8]) -> Result<Counted, Refusal> {
                 bound("bytes in one function", size, limits::COMPONENT_FUNCTION_BYTES_MAX as u64)?;
                 counted.inspected.functions += 1;
                 bound("functions", counted.inspected.functions, limits::COMPONENT_FUNCTIONS_MAX)?;
+                let weight =
+                    module.weigh(&body, limits::COMPONENT_FUNCTION_WEIGHT_MAX).map_err(|error| invalid(&error))?;
+                bound("values to carry in one function", weight, limits::COMPONENT_FUNCTION_WEIGHT_MAX)?;
+                counted.weight += weight;
+                bound("values to carry in all functions", counted.weight, limits::COMPONENT_WEIGHT_MAX)?;
             }
             Payload::ComponentImportSection(section) => {
                 counted.add(section.count())?;

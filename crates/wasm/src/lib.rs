@@ -21,6 +21,7 @@ mod lend;
 pub mod offer;
 pub mod program;
 mod surface;
+mod weight;
 
 pub use components::{Components, ComponentsConfig};
 pub use engine::ENGINE;

@@ -14,7 +14,7 @@ use mundi_model::{Code, limits, record::ReceiptStatus};
 use std::{sync::Arc, time::Duration};
 use wasmtime::{
     PoolConcurrencyLimitError, ResourceLimiter, Store, Trap,
-    component::{Component, HasSelf, Linker},
+    component::{Component, ComponentExportIndex, Func, HasSelf, Linker, TypedFunc},
 };
 
 /// What a component says in one call: its largest payload, with room for the names beside it.
@@ -23,20 +23,31 @@ const SAID_BYTES_MAX: usize = limits::PAYLOAD_BYTES_MAX + (64 << 10);
 /// A component that was compiled and linked: a fresh instance of it costs microseconds.
 pub(crate) struct Linked {
     pre: contract::ProgramPre<Surface>,
+    handle: ComponentExportIndex,
+    query: ComponentExportIndex,
 }
 
+type Handle<'e> = TypedFunc<(&'e types::Event,), (Result<(), String>,)>;
+type Query<'q> = TypedFunc<(&'q str, &'q [u8]), (Result<Vec<u8>, String>,)>;
+
 impl Linked {
-    pub(crate) fn new(component: &Component) -> wasmtime::Result<Self> {
-        let mut linker = Linker::new(component.engine());
-        contract::Program::add_to_linker::<_, HasSelf<_>>(&mut linker, |surface| surface)?;
-        Ok(Self { pre: contract::ProgramPre::new(linker.instantiate_pre(component)?)? })
+    /// A component that nobody has seen yet, and what it says about itself.
+    pub(crate) fn new(component: &Component, limits: &WasmLimits, wall: Duration) -> Result<(Self, String), String> {
+        let linked = Self::again(component).map_err(|error| format!("{error:#}"))?;
+        let mut store = linked.store(Lent::Nobody, limits, wall).map_err(|error| error.to_string())?;
+        // This looks at the types of all exports, too.
+        let described = linked.pre.instantiate(&mut store).and_then(|program| program.call_describe(&mut store));
+        Ok((linked, described.map_err(|error| sentence(&error))?))
     }
 
-    /// What the component says about itself.
-    pub(crate) fn describe(&self, limits: &WasmLimits, wall: Duration) -> Result<String, String> {
-        let mut store = self.store(Lent::Nobody, limits, wall).map_err(|error| error.to_string())?;
-        let described = self.pre.instantiate(&mut store).and_then(|program| program.call_describe(&mut store));
-        described.map_err(|error| sentence(&error))
+    /// One that has described itself, perhaps for another engine.
+    pub(crate) fn again(component: &Component) -> wasmtime::Result<Self> {
+        let mut linker = Linker::new(component.engine());
+        contract::Program::add_to_linker::<_, HasSelf<_>>(&mut linker, |surface| surface)?;
+        let pre = contract::ProgramPre::new(linker.instantiate_pre(component)?)?;
+        let export =
+            |name| component.get_export_index(None, name).ok_or_else(|| wasmtime::format_err!("no export `{name}`"));
+        Ok(Self { pre, handle: export("handle")?, query: export("query")? })
     }
 
     fn store(&self, lent: Lent, limits: &WasmLimits, wall: Duration) -> wasmtime::Result<Store<Surface>> {
@@ -59,12 +70,26 @@ pub(crate) struct ComponentProgram {
 
 impl Program for ComponentProgram {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
-        let ran = lend_host(host, |lent| self.run(lent, |program, store| program.call_handle(store, &event_of(event))));
+        let event = event_of(event);
+        let call = |handle: Func, store: &mut Store<Surface>| {
+            #[expect(unsafe_code, reason = "the types of an export do not change between steps")]
+            // SAFETY: the component has described itself before, in `Linked::new`, where the types of its exports were
+            // compared; they are the same in all its instances.
+            let handle: Handle<'_> = unsafe { TypedFunc::new_unchecked(handle) };
+            handle.call(store, (&event,)).map(|(answer,)| answer)
+        };
+        let ran = lend_host(host, |lent| self.run(lent, &self.linked.handle, call));
         ran.settle(host, &self.limits)
     }
 
     fn query(&self, view: &mut dyn View, name: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
-        let ran = lend_view(view, |lent| self.run(lent, |program, store| program.call_query(store, name, params)));
+        let call = |query: Func, store: &mut Store<Surface>| {
+            #[expect(unsafe_code, reason = "as in `handle`")]
+            // SAFETY: as in `handle`.
+            let query: Query<'_> = unsafe { TypedFunc::new_unchecked(query) };
+            query.call(store, (name, params)).map(|(answer,)| answer)
+        };
+        let ran = lend_view(view, |lent| self.run(lent, &self.linked.query, call));
         ran.settle(view, &self.limits)
     }
 }
@@ -72,15 +97,23 @@ impl Program for ComponentProgram {
 type Answer<T> = wasmtime::Result<Result<T, String>>;
 
 impl ComponentProgram {
-    /// One call on a fresh instance, which is gone when this returns.
-    fn run<T>(&self, lent: Lent, call: impl FnOnce(&contract::Program, &mut Store<Surface>) -> Answer<T>) -> Ran<T> {
+    /// One call of an export on a fresh instance, which is gone when this returns.
+    fn run<T>(
+        &self,
+        lent: Lent,
+        export: &ComponentExportIndex,
+        call: impl FnOnce(Func, &mut Store<Surface>) -> Answer<T>,
+    ) -> Ran<T> {
         let mut store = match self.linked.store(lent, &self.limits, self.wall) {
             Ok(store) => store,
             Err(error) => return Ran { answer: Err(error), fuel_left: self.limits.fuel_max, began: false },
         };
-        let program = self.linked.pre.instantiate(&mut store);
-        let began = program.is_ok();
-        let answer = program.and_then(|program| call(&program, &mut store));
+        let instance = self.linked.pre.instance_pre().instantiate(&mut store);
+        let began = instance.is_ok();
+        let function = instance.and_then(|instance| {
+            instance.get_func(&mut store, export).ok_or_else(|| wasmtime::format_err!("an export is no function"))
+        });
+        let answer = function.and_then(|function| call(function, &mut store));
         Ran { answer, fuel_left: store.get_fuel().unwrap_or(0), began }
     }
 }

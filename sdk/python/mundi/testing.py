@@ -109,6 +109,18 @@ class _Host:
         return ((mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
 
 
+class _Reading:
+    """What a query sees: as a server would, it refuses whatever changes the world."""
+
+    def __init__(self, host: _Host) -> None:
+        self._copy = copy.deepcopy(host)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("world_id", "height", "now_ns", "get", "scan", "log"):
+            return getattr(self._copy, name)
+        raise AssertionError(f"`{name}` was called in a query, which changes nothing")
+
+
 class TestWorld:
     """A world of a program."""
 
@@ -156,7 +168,7 @@ class TestWorld:
         return host.step
 
     def query(self, name: str, params: Any = None) -> Any:
-        return self._program.query(World(copy.deepcopy(self._host)), name, params)
+        return self._program.query(World(_Reading(self._host)), name, cbor.decode(cbor.encode(params)))
 
     def cell(self, key: str) -> Any:
         found = self._host.cells.get(key)

@@ -34,7 +34,10 @@ class Asks:
             world.set_timer("timer", world.now_ns + 5, {"n": 1})
 
     def query(self, world, name, params):
-        world.put("lost", 1)
+        if name == "write":
+            world.put("lost", 1)
+        if name == "draw":
+            return world.random()
         return world.get("answer")
 
 
@@ -50,12 +53,21 @@ class Worlds(unittest.TestCase):
         with self.assertRaises(Failure):
             world.receipt("label", "ok")
 
-    def test_a_step_that_fails_and_a_query_leave_nothing(self) -> None:
+    def test_a_step_that_fails_leaves_nothing(self) -> None:
         world = TestWorld(Asks())
         with self.assertRaises(Failure):
             world.send("go", "fail")
-        world.query("any")
         self.assertEqual(world.cells, {})
+
+    def test_a_query_reads_and_is_refused_what_changes_the_world(self) -> None:
+        world = TestWorld(Asks())
+        world.send("go")
+        world.receipt("label", "ok", 7)
+        self.assertEqual(world.query("any"), 7)
+        for name, call in [("write", "put"), ("draw", "random")]:
+            with self.assertRaisesRegex(AssertionError, f"`{call}` was called in a query"):
+                world.query(name)
+        self.assertEqual(list(world.cells), ["answer"])
 
 
 if __name__ == "__main__":

@@ -33,6 +33,14 @@ export class Step {
   logs: string[] = [];
 }
 
+/** The order of a world's cells: by their bytes, which is by code points, and not that of JavaScript. */
+function byBytes(a: string, b: string): number {
+  const [left, right] = [[...a], [...b]];
+  const at = left.findIndex((letter, index) => letter !== right[index]);
+  if (at < 0) return left.length - right.length;
+  return right[at] === undefined ? 1 : left[at].codePointAt(0)! - right[at].codePointAt(0)!;
+}
+
 class TestHost implements Host {
   cells = new Map<string, Uint8Array>();
   open = new Map<string, Intent>();
@@ -70,8 +78,8 @@ class TestHost implements Host {
   }
 
   scan(prefix: string, after: string | undefined, itemsMax: number): { key: string; value: Uint8Array }[] {
-    const keys = [...this.cells.keys()].filter((key) => key.startsWith(prefix)).sort();
-    const chosen = keys.filter((key) => after === undefined || key > after).slice(0, itemsMax);
+    const keys = [...this.cells.keys()].filter((key) => key.startsWith(prefix)).sort(byBytes);
+    const chosen = keys.filter((key) => after === undefined || byBytes(key, after) > 0).slice(0, itemsMax);
     return chosen.map((key) => ({ key, value: this.cells.get(key)! }));
   }
 
@@ -136,6 +144,17 @@ class TestHost implements Host {
   }
 }
 
+/** What a query sees: as a server would, it refuses whatever changes the world. */
+function reading(host: TestHost): Host {
+  const reads = ["worldId", "height", "nowNs", "get", "scan", "log"];
+  return new Proxy(host.copy(), {
+    get(target, name) {
+      if (reads.includes(String(name))) return (target as any)[name].bind(target);
+      throw new Error(`\`${String(name)}\` was called in a query, which changes nothing`);
+    },
+  });
+}
+
 /** A world of a program. */
 export class TestWorld {
   private host = new TestHost();
@@ -191,7 +210,8 @@ export class TestWorld {
   }
 
   query(name: string, params: unknown = null): any {
-    return this.program.query!(new World<any>(this.host.copy()), name, params);
+    if (!this.program.query) throw new Error(`this program answers no query \`${name}\``);
+    return this.program.query(new World<any>(reading(this.host)), name, decode(encode(params)));
   }
 
   cell(key: string): any {
@@ -200,7 +220,7 @@ export class TestWorld {
   }
 
   get cells(): string[] {
-    return [...this.host.cells.keys()].sort();
+    return [...this.host.cells.keys()].sort(byBytes);
   }
 
   get open(): string[] {

@@ -39,8 +39,9 @@ const asks: Program = {
       world.setTimer("timer", world.nowNs + 5n, { n: 1 });
     }
   },
-  query(world) {
-    world.put("lost", 1);
+  query(world, name) {
+    if (name === "write") world.put("lost", 1);
+    if (name === "draw") return String(world.random());
     return world.get("answer");
   },
 };
@@ -55,9 +56,34 @@ test("effects and timers come back as steps", () => {
   throws(() => world.receipt("label", "ok"));
 });
 
-test("a step that fails and a query leave nothing", () => {
+test("a step that fails leaves nothing", () => {
   const world = new TestWorld(asks);
   throws(() => world.send("go", "fail"));
-  world.query("any");
   deepStrictEqual(world.cells, []);
+});
+
+test("a query reads, and is refused what changes the world", () => {
+  const world = new TestWorld(asks);
+  world.send("go");
+  world.receipt("label", "ok", 7);
+  strictEqual(world.query("any"), 7);
+  throws(() => world.query("write"), /`put` was called in a query/);
+  throws(() => world.query("draw"), /`random` was called in a query/);
+  deepStrictEqual(world.cells, ["answer"]);
+  throws(() => new TestWorld({ handle() {} }).query("any"), /answers no query/);
+});
+
+test("cells are in the order of their bytes", () => {
+  const keys = ["k/a", "k/ab", "k/\u{fffd}", "k/\u{1f375}"];
+  const scanned: Program = {
+    handle(world) {
+      [...keys].reverse().forEach((key) => world.put(key, 1));
+    },
+    query: (world, _, after) => world.scan("k/", after ?? undefined, 10).map(([key]) => key),
+  };
+  const world = new TestWorld(scanned);
+  world.send("go");
+  deepStrictEqual(world.cells, keys);
+  deepStrictEqual(world.query("any"), keys);
+  deepStrictEqual(world.query("any", keys[2]), [keys[3]]);
 });

@@ -98,6 +98,9 @@ impl Failed {
                 "`mundi world reply WORLD CALL` waits on for the reply; the call is named above".into()
             }
             Code::FolderInUse => "stop the process that has it open, or give another folder with --data".into(),
+            Code::UpgradeDiverges => {
+                "`mundi world replay WORLD` with the same program shows it; --force insists, and is on record".into()
+            }
             code => format!("docs/errors/{code}.md says more"),
         })
     }

@@ -8,8 +8,11 @@ use super::{
     upload::body_of,
 };
 use clap::{Args, Subcommand};
-use mundi_model::{Code, Hash};
-use mundi_wasm::build::{Builder, Built, Language, scaffold};
+use mundi_model::{Code, Hash, limits};
+use mundi_wasm::{
+    build::{Builder, Built, Language, scaffold},
+    inspect::{Refusal, is_wasm},
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::{
@@ -108,27 +111,34 @@ impl Build {
         let builder = Builder { install: self.install, tell, ..Builder::default() };
         let built =
             tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(|error| Failed::coded(&error))?;
-        if out.is_json() {
-            return print(&format!("{:#}", described(&built)));
-        }
-        out.object(&described(&built))
+        let described = described(&built);
+        out.object(&if out.is_json() { described } else { in_lines(described) })
     }
 }
 
 /// What people want to know about a component.
 fn described(built: &Built) -> Value {
     let manifest = &built.manifest;
-    let names = |names: &mut dyn Iterator<Item = &String>| names.cloned().collect::<Vec<_>>();
     json!({
         "file": built.path.display().to_string(),
         "language": built.language.to_string(),
         "hash": built.hash.to_string(),
         "bytes": built.component.len(),
-        "events": names(&mut manifest.events.keys()),
-        "effects": names(&mut manifest.effects.keys()),
-        "queries": names(&mut manifest.queries.keys()),
+        "events": manifest.events,
+        "effects": manifest.effects,
+        "queries": manifest.queries,
+        "limits": manifest.wasm.as_ref().map(|wasm| wasm.limits),
         "engine": mundi_wasm::ENGINE,
     })
+}
+
+/// Each schema as one line: a schema in a column of its own names would be read by nobody.
+fn in_lines(mut described: Value) -> Value {
+    for part in ["events", "effects", "queries"] {
+        let schemas = described[part].as_object_mut().into_iter().flat_map(|schemas| schemas.values_mut());
+        schemas.for_each(|schema| *schema = Value::from(schema.to_string()));
+    }
+    described
 }
 
 impl Upload {
@@ -170,12 +180,19 @@ async fn offered(server: &Server, at: &str, ahead: &Progress) -> Outcome<Value> 
     }
 }
 
-/// What a file is, by its hash, and how many bytes it has.
+/// What a file is, by its hash, and how many bytes it has. One that every server refuses is not even read.
 fn look_at(file: &Path) -> Outcome<(Hash, u64)> {
     let missing = |error| {
         let hint = "build it first: `mundi program build`";
         Failed::new(Code::ProgramRefused, format!("{}: {error}; {hint}", file.display()))
     };
+    let bytes = usize::try_from(std::fs::metadata(file).map_err(missing)?.len()).unwrap_or(usize::MAX);
+    if bytes > limits::COMPONENT_BYTES_MAX {
+        return Err(Failed::coded(&Refusal::TooLarge { bytes }));
+    }
     let code = std::fs::read(file).map_err(missing)?;
+    if !is_wasm(&code) {
+        return Err(Failed::coded(&Refusal::NotWasm));
+    }
     Ok((Hash::of(&code), code.len() as u64))
 }

@@ -1,49 +1,15 @@
 //! Components over HTTP: upload, wait, declare, run, refuse.
 
-use crate::process::{Answer, Server};
+use crate::{
+    guest::{adder, asker},
+    process::{Answer, Server},
+};
 use mundi_model::Hash;
-use mundi_wasm::build::componentize;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 const U: &str = "/v1/u/default";
-
-/// Adds the CBOR byte that it is sent (0 to 23) to a cell of one byte, and replies with the sum.
-const ADDER: &str = r#"(module
-  (import "mundi:program/host@1.0.0" "get" (func $get (param i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "reply" (func $reply (param i32 i32 i32 i32)))
-  (memory (export "memory") 1)
-  (global $free (mut i32) (i32.const 8192))
-  (data (i32.const 512) "sum")
-  (data (i32.const 1024) "{\"events\":{\"add\":{\"type\":\"integer\",\"maximum\":23}},\"queries\":{\"sum\":true}}")
-  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-    (local $at i32)
-    (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
-    (global.set $free (i32.add (local.get $at) (local.get 3)))
-    (local.get $at))
-  (func (export "describe") (result i32)
-    (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 73)) (i32.const 256))
-  (func $sum (result i32)
-    (call $get (i32.const 512) (i32.const 3) (i32.const 256))
-    (if (result i32) (i32.load8_u (i32.const 256)) (then (i32.load8_u (i32.load (i32.const 260)))) (else (i32.const 0))))
-  (func (export "handle") (param $event i32) (result i32)
-    ;; The value of an event: its pointer stands behind the name of its schema.
-    (i32.store8 (i32.const 300) (i32.add (call $sum)
-      (i32.load8_u (i32.load offset=VALUE (local.get $event)))))
-    (call $put (i32.const 512) (i32.const 3) (i32.const 300) (i32.const 1))
-    (call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event)) (i32.const 300) (i32.const 1))
-    (i32.const 0))
-  (func (export "query") (param i32 i32 i32 i32) (result i32)
-    (i32.store8 (i32.const 300) (call $sum))
-    (i32.store (i32.const 260) (i32.const 300)) (i32.store (i32.const 264) (i32.const 1))
-    (i32.store8 (i32.const 256) (i32.const 0)) (i32.const 256)))"#;
-
-fn adder() -> Vec<u8> {
-    // An event in memory: 8 bytes of place, 64 of origin, 4 of the cause's case, 8 of the schema's name.
-    componentize(&wat::parse_str(ADDER.replace("VALUE", "84")).unwrap()).unwrap()
-}
 
 async fn put(server: &Server, code: &[u8]) -> Answer {
     let path = format!("{U}/programs/{}", Hash::of(code));
@@ -103,32 +69,6 @@ async fn what_cannot_be_run_is_refused_at_the_door() {
     server.post(&format!("{U}/manifests"), &manifest).await.refused(400, "MANIFEST_INVALID");
 }
 
-/// Asks for an effect that nobody carries out, on each event; `then` is what it does after that.
-fn asker(then: &str) -> Vec<u8> {
-    let text = r#"(module
-      (import "mundi:program/host@1.0.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32)))
-      (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
-      (memory (export "memory") 1)
-      (global $free (mut i32) (i32.const 8192))
-      (data (i32.const 512) "outside\f6")
-      (data (i32.const 1024) "{\"events\":{\"go\":true},\"effects\":{\"outside\":{}}}")
-      (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
-        (local $at i32)
-        (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
-        (global.set $free (i32.add (local.get $at) (local.get 3)))
-        (local.get $at))
-      (func (export "describe") (result i32)
-        (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 47)) (i32.const 256))
-      (func (export "handle") (param $event i32) (result i32)
-        ;; Only on an event: the case of the cause stands behind the origin.
-        (if (i32.eqz (i32.load8_u offset=72 (local.get $event))) (then
-          (call $emit (i32.const 512) (i32.const 7) (i32.const 519) (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 256))
-          THEN))
-        (i32.const 0))
-      (func (export "query") (param i32 i32 i32 i32) (result i32) (i32.const 0)))"#;
-    componentize(&wat::parse_str(text.replace("THEN", then)).unwrap()).unwrap()
-}
-
 /// Waits until an effect is asked for.
 async fn open_effects(server: &Server) {
     while server.get(&format!("{U}/effects")).await.ok(200)["items"].as_array().unwrap().is_empty() {
@@ -183,4 +123,30 @@ async fn an_upgrade_that_would_treat_open_work_differently_is_refused_unless_for
     let journal = server.get(&format!("{U}/worlds/a/journal?limit=100")).await;
     let forced = journal.text.matches("\"forced\":true").count();
     assert!(forced >= 1, "{}", journal.text);
+}
+
+#[tokio::test]
+async fn a_hostile_component_ends_on_record_and_its_neighbours_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let good = manifest(&server, &adder()).await;
+    server.post(&format!("{U}/worlds"), &json!({ "world": "good", "manifest": good })).await.ok(201);
+    for (world, then, code) in [
+        ("endless", "(loop $again (br $again))", "BUDGET_EXHAUSTED"),
+        ("talkative", "(call $handle (local.get $event)) drop", "BUDGET_EXHAUSTED"),
+        ("trap", "unreachable", "PROGRAM_TRAPPED"),
+    ] {
+        let bad = manifest(&server, &asker(then)).await;
+        server.post(&format!("{U}/worlds"), &json!({ "world": world, "manifest": bad })).await.ok(201);
+        let (go, add) = (format!("{U}/worlds/{world}/call/go"), format!("{U}/worlds/good/call/add"));
+        let one = json!(1);
+        let (failed, added) = tokio::join!(server.post(&go, &Value::Null), server.post(&add, &one));
+        assert!(failed.text.contains(code), "{}", failed.text);
+        added.ok(200);
+        let journal = server.get(&format!("{U}/worlds/{world}/journal?limit=100")).await;
+        assert!(journal.text.contains(code), "{}", journal.text);
+    }
+    // What they asked for before they failed was never asked for.
+    assert_eq!(server.get(&format!("{U}/effects")).await.ok(200)["items"], json!([]));
+    assert_eq!(server.post(&format!("{U}/worlds/good/query/sum"), &Value::Null).await.ok(200), json!(3));
 }

@@ -5,6 +5,7 @@
 mod access;
 mod components;
 mod events;
+mod guest;
 mod hostile;
 mod lifecycle;
 mod nouns;

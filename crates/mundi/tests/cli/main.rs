@@ -7,9 +7,12 @@ mod crash;
 mod dead_letters;
 mod demo;
 mod disk;
+#[path = "../api/guest.rs"]
+mod guest;
 #[path = "../api/process.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 mod process;
 mod program;
+mod programs;
 mod readme;
 mod shapes;

@@ -2,7 +2,7 @@
 
 use super::{
     BuildError, Builder, Project, sdk,
-    tools::{command, file, find, run, write},
+    tools::{command, file, find, missing, run, version, write},
 };
 use std::path::PathBuf;
 
@@ -27,19 +27,29 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
 
 fn tool(builder: &Builder, project: &Project) -> Result<PathBuf, BuildError> {
     let own = builder.cache.join("python");
-    let places = [project.folder.join(".venv/bin/componentize-py"), own.join("bin/componentize-py")];
-    if let Some(tool) = places.iter().find(|path| path.is_file()).cloned().or_else(|| find("componentize-py")) {
+    let (own_tool, on_path) = (own.join("bin/componentize-py"), find("componentize-py"));
+    let places = [Some(project.folder.join(".venv/bin/componentize-py")), Some(own_tool.clone()), on_path.clone()];
+    let fits = |tool: &PathBuf| version(tool).is_some_and(|version| version.starts_with("0.25."));
+    if let Some(tool) = places.into_iter().flatten().find(|tool| tool.is_file() && fits(tool)) {
         return Ok(tool);
     }
-    if builder.install && find("python3").is_some() {
+    let has_python = find("python3").is_some();
+    if builder.install && has_python {
         (builder.tell)(&format!("getting {VERSION} into {}, once", own.display()));
         run("python3 -m venv", command("python3").args(["-m", "venv"]).arg(&own))?;
         run("pip install", command(own.join("bin/pip")).args(["install", "--quiet", VERSION]))?;
-        return Ok(own.join("bin/componentize-py"));
+        return Ok(own_tool);
     }
-    let get = format!(
+    let (mut lacks, mut get) = (Vec::new(), Vec::new());
+    if !has_python {
+        lacks.push("python3".to_owned());
+        get.push("Get Python, 3.10 or later, from python.org or your distribution.".to_owned());
+    }
+    let other = on_path.and_then(|tool| Some(format!(" (on the path is {})", version(&tool)?)));
+    lacks.push(format!("componentize-py 0.25{}", other.unwrap_or_default()));
+    get.push(format!(
         "Get it with `python3 -m venv {0} && {0}/bin/pip install '{VERSION}'`, or let `--install` do so.",
         own.display()
-    );
-    Err(BuildError::Missing { what: "componentize-py".to_owned(), get })
+    ));
+    Err(missing(&lacks, &get))
 }

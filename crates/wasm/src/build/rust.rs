@@ -2,7 +2,7 @@
 
 use super::{
     BuildError, Builder, Project, componentize,
-    tools::{command, find, run},
+    tools::{command, find, missing, run},
 };
 use std::{
     path::{Path, PathBuf},
@@ -10,11 +10,16 @@ use std::{
 };
 
 const TARGET: &str = "wasm32-unknown-unknown";
-const GET: &str = "With rustup: `rustup target add wasm32-unknown-unknown`. On Debian: \
-    `apt-get install rustc-web cargo-web rust-web-src lld-16`, with which the standard library is built along.";
+/// What Debian packages in place of a standard library for the target: a compiler that can build it, and its sources.
+const DEBIAN: [(&str, fn() -> bool); 4] = [
+    ("rustc-web", || Path::new("/usr/bin/rustc").is_file()),
+    ("cargo-web", || Path::new("/usr/bin/cargo").is_file()),
+    ("rust-web-src", has_sources),
+    ("lld-16", || linker().is_some()),
+];
 
 pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, BuildError> {
-    let toolchain = toolchain().ok_or_else(missing)?;
+    let toolchain = toolchain().ok_or_else(lacking)?;
     (builder.tell)(toolchain.about());
     let mut cargo = toolchain.cargo();
     cargo.current_dir(&project.folder).args(["--target", TARGET, "--message-format=json-render-diagnostics"]);
@@ -27,8 +32,16 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     componentize(&core).map_err(|why| BuildError::Failed { what: "making a component".to_owned(), said: why })
 }
 
-fn missing() -> BuildError {
-    BuildError::Missing { what: format!("a Rust compiler for {TARGET}"), get: GET.to_owned() }
+fn lacking() -> BuildError {
+    let what = if find("cargo").is_some() {
+        format!("the standard library of Rust for {TARGET}")
+    } else {
+        format!("cargo, and the standard library of Rust for {TARGET}")
+    };
+    let packages: Vec<_> = DEBIAN.iter().filter(|(_, is_there)| !is_there()).map(|(package, _)| *package).collect();
+    let rustup = format!("With rustup: `rustup target add {TARGET}`.");
+    let debian = format!("On Debian: `apt-get install {}`; the library is then built along.", packages.join(" "));
+    missing(&[what], &[rustup, debian])
 }
 
 /// What can compile for the target here.
@@ -43,12 +56,17 @@ fn toolchain() -> Option<Toolchain> {
     if find("cargo").is_some() && has_target() {
         return Some(Toolchain::Target);
     }
-    let linker = ["wasm-ld-16", "wasm-ld-19", "wasm-ld"].iter().map(|name| Path::new("/usr/bin").join(name));
-    let linker = linker.into_iter().find(|path| path.is_file())?;
-    let sources = std::fs::read_dir("/usr/src").ok()?.filter_map(Result::ok);
-    let has_sources = sources.map(|entry| entry.path().join("library/std/Cargo.toml")).any(|path| path.is_file());
-    let has_compiler = ["/usr/bin/cargo", "/usr/bin/rustc"].iter().all(|path| Path::new(path).is_file());
-    (has_sources && has_compiler).then_some(Toolchain::Sources { linker })
+    let linker = linker()?;
+    DEBIAN.iter().all(|(_, is_there)| is_there()).then_some(Toolchain::Sources { linker })
+}
+
+fn linker() -> Option<PathBuf> {
+    ["wasm-ld-16", "wasm-ld-19", "wasm-ld"].into_iter().find_map(find)
+}
+
+fn has_sources() -> bool {
+    let folders = std::fs::read_dir("/usr/src").into_iter().flatten().filter_map(Result::ok);
+    folders.map(|entry| entry.path().join("library/std/Cargo.toml")).any(|path| path.is_file())
 }
 
 fn has_target() -> bool {

@@ -16,7 +16,7 @@ pub enum BuildError {
     #[error("{0}")]
     Project(String),
     /// This machine cannot build it yet.
-    #[error("{what} is missing on this machine. {get}")]
+    #[error("missing on this machine: {what}. {get}")]
     Missing { what: String, get: String },
     #[error("{what} failed:\n{said}")]
     Failed { what: String, said: String },
@@ -30,6 +30,11 @@ impl Coded for BuildError {
     fn code(&self) -> Code {
         Code::ProgramRefused
     }
+}
+
+/// What is missing, and how to get it.
+pub(super) fn missing(what: &[String], get: &[String]) -> BuildError {
+    BuildError::Missing { what: what.join(", "), get: get.join(" ") }
 }
 
 pub(super) fn file(path: &Path, error: &std::io::Error) -> BuildError {
@@ -48,6 +53,14 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
 pub(super) fn find(name: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// The first version that a program says when it is asked, such as `20.11.1` of `v20.11.1`.
+pub(super) fn version(program: &Path) -> Option<String> {
+    let said = run("--version", command(program).arg("--version")).ok()?;
+    let said = String::from_utf8_lossy(&said);
+    let number = said.split_whitespace().find_map(|word| word.trim_start_matches('v').split_once('.').map(|_| word))?;
+    Some(number.trim_start_matches('v').to_owned())
 }
 
 /// A command in an environment of its own: what an outer `cargo` or virtual environment has set is not for it.

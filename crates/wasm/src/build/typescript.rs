@@ -2,9 +2,12 @@
 
 use super::{
     BuildError, Builder, Project, sdk,
-    tools::{command, file, find, run, write},
+    tools::{command, file, find, missing, run, version, write},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The oldest node that the script runs on.
+const NODE_MIN: u32 = 20;
 
 const PACKAGES: [&str; 2] = ["@bytecodealliance/componentize-js@0.23", "esbuild@0.28"];
 
@@ -12,11 +15,7 @@ const PACKAGES: [&str; 2] = ["@bytecodealliance/componentize-js@0.23", "esbuild@
 const SCRIPT: &str = include_str!("../../../../sdk/typescript/build.mjs");
 
 pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, BuildError> {
-    let Some(node) = find("node") else {
-        let get = "Get it from nodejs.org or your distribution, version 20 or later.".to_owned();
-        return Err(BuildError::Missing { what: "node".to_owned(), get });
-    };
-    let packages = packages(builder, project)?;
+    let Tools { node, packages } = tools(builder, project)?;
     let workshop = tempfile::tempdir().map_err(|error| file(&builder.cache, &error))?;
     let at = |name: &str| workshop.path().join(name);
     sdk::write_typescript(&at("mundi-sdk"))?;
@@ -36,28 +35,58 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     std::fs::read(at("program.wasm")).map_err(|error| file(&at("program.wasm"), &error))
 }
 
-/// The folder whose `node_modules` has what is needed.
-fn packages(builder: &Builder, project: &Project) -> Result<PathBuf, BuildError> {
+struct Tools {
+    node: PathBuf,
+    /// The folder whose `node_modules` has what is needed.
+    packages: PathBuf,
+}
+
+/// What is there, or all that is not: nobody wants to hear of the next thing after each.
+fn tools(builder: &Builder, project: &Project) -> Result<Tools, BuildError> {
+    let (mut lacks, mut get) = (Vec::new(), Vec::new());
+    let node = find("node");
+    let found = node.as_deref().and_then(version);
+    let is_new = found
+        .as_deref()
+        .and_then(|version| version.split('.').next()?.parse().ok())
+        .is_some_and(|major: u32| major >= NODE_MIN);
+    if !is_new {
+        let instead = found.map_or_else(String::new, |version| format!(" (here it is {version})"));
+        lacks.push(format!("node {NODE_MIN} or later{instead}"));
+        get.push("Get node from nodejs.org or your distribution.".to_owned());
+    }
     let own = builder.cache.join("typescript");
-    let has = |folder: &PathBuf| {
-        ["@bytecodealliance/componentize-js", "esbuild"]
-            .iter()
-            .all(|name| folder.join("node_modules").join(name).is_dir())
-    };
-    if let Some(folder) = [project.folder.clone(), own.clone()].into_iter().find(has) {
-        return Ok(folder);
+    let packages = [project.folder.clone(), own.clone()].into_iter().find(|folder| has_packages(folder));
+    let (has_npm, install) = (find("npm").is_some(), PACKAGES.join(" "));
+    match (node, packages) {
+        (Some(node), Some(packages)) if is_new => return Ok(Tools { node, packages }),
+        (Some(node), None) if is_new && has_npm && builder.install => {
+            (builder.tell)(&format!("getting {} into {}, once", PACKAGES.join(" and "), own.display()));
+            write(&own.join("package.json"), b"{\"private\":true}\n")?;
+            let mut npm = command("npm");
+            run("npm install", npm.args(["install", "--no-fund", "--no-audit"]).args(PACKAGES).current_dir(&own))?;
+            return Ok(Tools { node, packages: own });
+        }
+        (_, Some(_)) => {}
+        (_, None) => {
+            if !has_npm {
+                lacks.push("npm".to_owned());
+                get.push("npm comes with node, or as a package of its own.".to_owned());
+            }
+            lacks.push("componentize-js 0.23 and esbuild".to_owned());
+            get.push(format!(
+                "Get them with `npm install --prefix {} {install}`, or let `--install` do so.",
+                own.display()
+            ));
+        }
     }
-    if builder.install && find("npm").is_some() {
-        (builder.tell)(&format!("getting {} into {}, once", PACKAGES.join(" and "), own.display()));
-        write(&own.join("package.json"), b"{\"private\":true}\n")?;
-        let mut npm = command("npm");
-        run("npm install", npm.args(["install", "--no-fund", "--no-audit"]).args(PACKAGES).current_dir(&own))?;
-        return Ok(own);
-    }
-    let get = format!(
-        "Get it with `npm install --prefix {} {}`, or let `--install` do so.",
-        own.display(),
-        PACKAGES.join(" ")
-    );
-    Err(BuildError::Missing { what: "componentize-js".to_owned(), get })
+    Err(missing(&lacks, &get))
+}
+
+/// Of the version that programs were seen to work with: another one may make something else of the same sources.
+fn has_packages(folder: &Path) -> bool {
+    let modules = folder.join("node_modules");
+    let about = std::fs::read(modules.join("@bytecodealliance/componentize-js/package.json")).unwrap_or_default();
+    let about: serde_json::Value = serde_json::from_slice(&about).unwrap_or_default();
+    about["version"].as_str().is_some_and(|version| version.starts_with("0.23.")) && modules.join("esbuild").is_dir()
 }

@@ -1,6 +1,9 @@
 //! The decoders under a fixed corpus: what a fuzzer does for days, for a second.
 
-use crate::{guest::counter, parrot};
+use crate::{
+    guest::{changed, counter},
+    parrot,
+};
 use mundi_wasm::decoders;
 
 struct Draw(u64);
@@ -43,18 +46,13 @@ fn whatever_a_guest_says_is_bounded_and_on_record() {
 }
 
 #[test]
-fn pieces_of_components_and_descriptions_never_panic() {
+fn changed_components_and_descriptions_never_panic() {
     let mut draw = Draw(0xc0de);
     let (good, offer) = (counter().component(), crate::guest::OFFER.as_bytes());
     for _ in 0..200 {
         for (source, decode) in [(&good[..], decoders::component as fn(&[u8])), (offer, decoders::offer)] {
-            let (from, to) = (draw.below(source.len()), draw.below(source.len()));
-            let mut bytes = [&source[..from], &source[to..]].concat();
-            let at = draw.below(bytes.len().max(1));
-            if let Some(byte) = bytes.get_mut(at) {
-                *byte = draw.next().to_le_bytes()[0];
-            }
-            decode(&bytes);
+            let changes: Vec<u8> = (0..5 * (draw.below(3) + 1)).map(|_| draw.next().to_le_bytes()[0]).collect();
+            decode(&changed(source, &changes));
         }
     }
 }

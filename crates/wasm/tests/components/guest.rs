@@ -13,6 +13,8 @@ pub(crate) struct Guest {
     pub(crate) handle: String,
     pub(crate) query: String,
     pub(crate) memory: &'static str,
+    /// What it does each time that it gives memory.
+    pub(crate) giving: &'static str,
 }
 
 impl Default for Guest {
@@ -23,6 +25,7 @@ impl Default for Guest {
             handle: "i32.const 0".to_owned(),
             query: "i32.const 0".to_owned(),
             memory: "(memory (export \"memory\") 2)",
+            giving: "",
         }
     }
 }
@@ -56,7 +59,7 @@ impl Guest {
     }
 
     pub(crate) fn core(&self) -> Vec<u8> {
-        let Self { offer, extra, handle, query, memory } = self;
+        let Self { offer, extra, handle, query, memory, giving } = self;
         let escaped: String = offer.bytes().map(|byte| format!("\\{byte:02x}")).collect();
         let text = format!(
             r#"(module {IMPORTS}
@@ -67,6 +70,7 @@ impl Guest {
               {extra}
               (func (export "cabi_realloc") (param $old i32) (param i32 i32) (param $size i32) (result i32)
                 (local $at i32)
+                {giving}
                 (local.set $at (i32.and (i32.add (global.get $free) (i32.const 15)) (i32.const -16)))
                 (global.set $free (i32.add (local.get $at) (local.get $size)))
                 (block $fits
@@ -102,4 +106,23 @@ pub(crate) fn counter() -> Guest {
         (call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event)) (i32.const 300) (i32.const 1))
         i32.const 0"#,
     )
+}
+
+/// Something good with changes that a fuzzer draws, so that it need not find out first what is good at all. Each change
+/// is of five bytes: what is done, where, and with what.
+pub(crate) fn changed(good: &[u8], changes: &[u8]) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    for change in changes.chunks_exact(5).take(64) {
+        let at = usize::from(u16::from_le_bytes([change[1], change[2]])) % (bytes.len() + 1);
+        let to = (at + usize::from(change[3])).min(bytes.len());
+        match change[0] % 5 {
+            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = change[4]),
+            1 => bytes.insert(at, change[4]),
+            2 => drop(bytes.drain(at..to)),
+            // A part once more, here or elsewhere.
+            3 => drop(bytes.splice(at..at, bytes[at..to].to_vec())),
+            _ => drop(bytes.splice(bytes.len().min(usize::from(change[4])).., bytes[at..to].to_vec())),
+        }
+    }
+    bytes
 }

@@ -129,19 +129,18 @@ fn calls_out_of_order_end_where_they_happen() {
     let reply = "(call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event)) (i32.const 536) (i32.const 1))";
     assert_eq!(ends(&Guest::handling(&format!("{reply} {reply} i32.const 0"))), "OUTPUT_REFUSED");
     // A write, and a random number, in a query.
-    for call in ["(call $put (i32.const 512) (i32.const 4) (i32.const 0) (i32.const 1))", "(drop (call $random))"] {
+    let put = "(call $put (i32.const 512) (i32.const 4) (i32.const 0) (i32.const 1))";
+    for call in [put, "(drop (call $random))"] {
         let rig = Rig::new(&Guest::asked(&format!("{call} i32.const 0")).component());
         let refused = rig.world.query(&rig.objects, "ask", &[0xf6]).unwrap_err();
         assert!(matches!(&refused, QueryError::Failed { code: Code::ProgramTrapped, .. }), "{refused}");
         assert_eq!(rig.world.cell(&rig.objects, "cell").unwrap(), None);
     }
-    // A host call while memory is being allocated for an argument: the component may not leave itself there.
-    let guest = Guest {
-        extra: r#"(func $at_start (call $put (i32.const 512) (i32.const 4) (i32.const 0) (i32.const 1)))
-                  (start $at_start)"#
-            .to_owned(),
-        ..Guest::default()
-    };
+    // A call of the host while it gives memory for an argument: a component may not leave itself there.
+    assert_eq!(ends(&Guest { giving: put, ..Guest::default() }), "PROGRAM_TRAPPED");
+    // One before there is a world: while the component describes itself.
+    let at_start = format!("(func $at_start {put}) (start $at_start)");
+    let guest = Guest { extra: at_start, ..Guest::default() };
     let refused = components().prepare_now(&guest.component()).unwrap_err();
     assert_eq!(refused.code(), Code::ProgramRefused, "{refused}");
 }

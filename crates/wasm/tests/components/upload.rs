@@ -99,6 +99,40 @@ fn a_function_that_would_compile_for_ever_is_too_long() {
     assert!(matches!(refused, Refusal::TooMany { what: "bytes in one function", .. }), "{refused}");
 }
 
+/// Some kilobytes each, and gigabytes to a compiler, which cannot be stopped.
+#[test]
+fn a_function_that_carries_too_much_from_place_to_place_is_refused_before_it_is_compiled() {
+    let refused = |extra: String| {
+        let component = Guest { extra, ..Guest::default() }.component();
+        assert!(component.len() < 64_000, "{} bytes", component.len());
+        let refused = inspect(&component).unwrap_err();
+        assert!(matches!(refused, Refusal::TooMany { what: "values to carry in one function", .. }), "{refused}");
+    };
+    // Each local goes around each of the loops.
+    let count = |local: usize| format!("(local.set {local} (i32.add (local.get {local}) (i32.const 1)))");
+    let sets: String = (0..1_000).map(count).collect();
+    let loops = |depth: usize| {
+        let (begin, end) = ("(loop ".repeat(depth), "(br_if 0 (local.get 0)))".repeat(depth));
+        format!("(func (local {}) {begin}{sets}{end})", "i32 ".repeat(1_000))
+    };
+    refused(loops(1_000));
+    // Each of a thousand values goes through each block, loop and call.
+    let wide = "i32 ".repeat(1_000);
+    let types = format!("(type $w (func (param {wide}) (result {wide}))) (func $w (type $w) unreachable)");
+    let values =
+        |middle: String| format!("{types} (func {} {middle} {})", "i32.const 1 ".repeat(1_000), "drop ".repeat(1_000));
+    refused(values("block (type $w) end ".repeat(1_000)));
+    refused(values("loop (type $w) ".repeat(1_000) + &"end ".repeat(1_000)));
+    refused(values("call $w ".repeat(1_000)));
+    // What a compiler of people makes of a large function passes.
+    let usual = Guest { extra: loops(20), ..Guest::default() };
+    assert!(inspect(&usual.component()).is_ok());
+    // Many heavy functions are too much, too.
+    let many = Guest { extra: loops(100).repeat(200), ..Guest::default() };
+    let refused = inspect(&many.component()).unwrap_err();
+    assert!(matches!(refused, Refusal::TooMany { what: "values to carry in all functions", .. }), "{refused}");
+}
+
 #[test]
 fn relaxed_and_parallel_instructions_are_refused() {
     for (extra, memory) in [

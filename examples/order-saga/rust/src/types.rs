@@ -1,5 +1,5 @@
 // Made by `mundi program build` from mundi.json. Changes here are lost.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, non_snake_case, unused_imports)]
 
 use mundi_sdk::{Effect, Failure, Value};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

@@ -14,7 +14,9 @@ pub use shape::{Field, Shape};
 pub use typescript::typescript;
 
 use crate::offer::Offer;
+use mundi_kernel::manifest::Schema;
 use shape::Named;
+use std::collections::BTreeSet;
 
 /// What stands at the head of each file.
 const MADE: &str = "Made by `mundi program build` from mundi.json. Changes here are lost.";
@@ -23,9 +25,17 @@ const MADE: &str = "Made by `mundi program build` from mundi.json. Changes here 
 struct Vocabulary {
     /// Structures, the inner ones before those that use them.
     structures: Vec<Named>,
-    events: Vec<(String, Shape)>,
-    queries: Vec<(String, Shape)>,
+    events: Vec<Typed>,
+    queries: Vec<Typed>,
     effects: Vec<TypedEffect>,
+}
+
+/// Something that has a name in `mundi.json`, which may be any text.
+struct Typed {
+    name: String,
+    /// The name among its kind, as a name of types.
+    variant: String,
+    shape: Shape,
 }
 
 struct TypedEffect {
@@ -37,18 +47,92 @@ struct TypedEffect {
 
 impl Vocabulary {
     fn of(offer: &Offer) -> Self {
-        let mut structures = Vec::new();
-        let mut shape = |name: String, schema: &serde_json::Value| Shape::of(&name, schema, &mut structures);
-        let events = offer.events.iter().map(|(name, schema)| (name.clone(), shape(pascal(name), &schema.0))).collect();
-        let queries = offer.queries.iter();
-        let queries = queries.map(|(name, schema)| (name.clone(), shape(pascal(name) + "Query", &schema.0))).collect();
+        let mut structures = Structures::default();
+        let typed =
+            |(name, schema): (&String, &Schema), suffix: &str, variants: &mut Names, all: &mut Structures| Typed {
+                name: name.clone(),
+                variant: variants.claim(&pascal(name)),
+                shape: Shape::of(&(pascal(name) + suffix), &schema.0, all),
+            };
+        let (mut variants, events) = (Names::default(), offer.events.iter());
+        let events = events.map(|event| typed(event, "", &mut variants, &mut structures)).collect();
+        let (mut variants, queries) = (Names::default(), offer.queries.iter());
+        let queries = queries.map(|query| typed(query, "Query", &mut variants, &mut structures)).collect();
         let effects = offer.effects.iter().map(|(kind, rule)| TypedEffect {
             kind: kind.clone(),
-            params: shape(pascal(kind), &rule.params.0),
-            receipt: shape(pascal(kind) + "Receipt", &rule.receipt.0),
+            params: Shape::of(&pascal(kind), &rule.params.0, &mut structures),
+            receipt: Shape::of(&(pascal(kind) + "Receipt"), &rule.receipt.0, &mut structures),
         });
         let effects = effects.collect();
-        Self { events, queries, effects, structures }
+        Self { events, queries, effects, structures: structures.made }
+    }
+}
+
+/// Names that mean something else in one of the languages, or in what is made here.
+const KEPT: [&str; 26] = [
+    "Any",
+    "Array",
+    "Deserialize",
+    "DeserializeOwned",
+    "Effect",
+    "Effects",
+    "Event",
+    "Events",
+    "Failure",
+    "False",
+    "Literal",
+    "None",
+    "NotRequired",
+    "Ok",
+    "Option",
+    "Optional",
+    "Queries",
+    "Query",
+    "Result",
+    "Self",
+    "Serialize",
+    "String",
+    "True",
+    "TypedDict",
+    "Value",
+    "Vec",
+];
+
+/// Names of which each is given once: what people call things may be the same to a compiler.
+struct Names(BTreeSet<String>);
+
+impl Default for Names {
+    /// No language has another use for what stands among its own kind, but for one word of Rust.
+    fn default() -> Self {
+        Self(["Self".to_owned()].into())
+    }
+}
+
+impl Names {
+    /// The name that is wished for, or the first after it that is free.
+    fn claim(&mut self, wish: &str) -> String {
+        let wish = match wish.chars().next() {
+            None => "Unnamed".to_owned(),
+            Some(first) if first.is_ascii_digit() => format!("N{wish}"),
+            Some(_) => wish.to_owned(),
+        };
+        let numbered = (2..).map(|number: u64| format!("{wish}{number}"));
+        let mut wishes = std::iter::once(wish.clone()).chain(numbered);
+        let free = wishes.find(|name| !self.0.contains(name)).unwrap_or(wish);
+        self.0.insert(free.clone());
+        free
+    }
+}
+
+/// Structures that were made, and their names.
+struct Structures {
+    made: Vec<Named>,
+    names: Names,
+}
+
+impl Default for Structures {
+    fn default() -> Self {
+        Self { made: Vec::new(), names: Names(KEPT.map(str::to_owned).into()) }
     }
 }
 
@@ -63,10 +147,9 @@ fn capital(part: &str) -> String {
     letters.next().map(|first| first.to_ascii_uppercase().to_string() + letters.as_str()).unwrap_or_default()
 }
 
-/// A name that every language takes: letters, digits and `_`, and no digit first.
-fn is_plain(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && !name.starts_with(|c: char| c.is_ascii_digit())
+/// A text as TypeScript and Python write it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 #[cfg(test)]
@@ -122,6 +205,55 @@ mod tests {
                 assert_eq!(made, expected, "{name}");
             }
         }
+    }
+
+    /// Whatever things are called, nothing is declared twice and nothing has a name that a language keeps for itself.
+    #[test]
+    fn names_that_are_the_same_to_a_compiler_are_told_apart() {
+        let made = rust(&crooked());
+        let lines = |begins: &str, ends: &str| {
+            let names = made.lines().filter_map(|line| line.trim().strip_prefix(begins));
+            names.map(|rest| rest.split_once(ends).unwrap_or((rest, "")).0.to_owned()).collect::<Vec<_>>()
+        };
+        let structures = lines("pub struct ", " {");
+        assert_eq!(structures, ["AB", "A", "AB2", "AB3", "Event2", "Self2", "AB4", "ABReceipt"], "{made}");
+        let fields = lines("pub ", ": ");
+        assert!(
+            ["in_stock", "in_stock2", "const_", "_1st", "field"].iter().all(|name| fields.contains(&(*name).into())),
+            "{made}"
+        );
+        let variants = [
+            "    N1st(bool),",
+            "    A(A),",
+            "    AB(AB2),",
+            "    AB2(AB3),",
+            "    Event(Event2),",
+            "    Self2(Self2),",
+            "    Unnamed(Value),",
+        ];
+        assert!(made.contains(&variants.join("\n")), "{made}");
+        // A text of Rust is not one of Python: combining letters are escaped in another way.
+        assert!(python(&crooked()).contains("Literal[\"e\u{301}\", \"a\\\"b\"]"), "{}", python(&crooked()));
+    }
+
+    fn crooked() -> Offer {
+        let object = |fields: serde_json::Value| json!({ "type": "object", "properties": fields });
+        Offer::parse(
+            &json!({
+                "events": {
+                    "a.b": object(json!({ "in-stock": true, "in_stock": true, "const": true, "1st": true, "": true })),
+                    "a_b": object(json!({ "c": { "enum": ["e\u{301}", "a\"b"] } })),
+                    "a": object(json!({ "b": object(json!({})) })),
+                    "1st": { "type": "boolean" },
+                    "event": object(json!({})),
+                    "self": object(json!({})),
+                    "\u{2615}": true,
+                },
+                "effects": { "a.b": { "params": object(json!({})), "receipt": object(json!({})) } },
+            })
+            .to_string(),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Types for Python.
 
-use super::{Field, MADE, Shape, Vocabulary};
+use super::{Field, MADE, Shape, Vocabulary, quoted};
 use crate::offer::Offer;
 use std::fmt::Write;
 
@@ -10,18 +10,18 @@ pub fn python(offer: &Offer) -> String {
     let mut text = format!("# {MADE}\n\nfrom typing import Any, Literal, NotRequired, Optional, TypedDict\n");
     for structure in &vocabulary.structures {
         // The form of a call takes keys that are no names.
-        let _infallible = write!(text, "\n{} = TypedDict({:?}, {{\n", structure.name, structure.name);
+        let _infallible = write!(text, "\n{0} = TypedDict(\"{0}\", {{\n", structure.name);
         structure.fields.iter().for_each(|field| write_field(field, &mut text));
         text.push_str("})\n");
     }
-    write_names("Event", "What the program takes in", vocabulary.events.iter().map(|(name, _)| name), &mut text);
-    write_names("Query", "What it answers", vocabulary.queries.iter().map(|(name, _)| name), &mut text);
+    write_names("Event", "What the program takes in", vocabulary.events.iter().map(|event| &event.name), &mut text);
+    write_names("Query", "What it answers", vocabulary.queries.iter().map(|query| &query.name), &mut text);
     write_names("Effect", "What it asks for", vocabulary.effects.iter().map(|effect| &effect.kind), &mut text);
     text
 }
 
 fn write_names<'n>(alias: &str, why: &str, names: impl Iterator<Item = &'n String>, text: &mut String) {
-    let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
+    let names: Vec<_> = names.map(|name| quoted(name)).collect();
     if !names.is_empty() {
         let _infallible = write!(text, "\n# {why}.\n{alias} = Literal[{}]\n", names.join(", "));
     }
@@ -30,7 +30,7 @@ fn write_names<'n>(alias: &str, why: &str, names: impl Iterator<Item = &'n Strin
 fn write_field(field: &Field, text: &mut String) {
     let shape = name(&field.shape);
     let shape = if field.required { shape } else { format!("NotRequired[{shape}]") };
-    let _infallible = writeln!(text, "    {:?}: {shape},", field.name);
+    let _infallible = writeln!(text, "    {}: {shape},", quoted(&field.name));
 }
 
 fn name(shape: &Shape) -> String {
@@ -41,7 +41,7 @@ fn name(shape: &Shape) -> String {
         Shape::Number => "float".to_owned(),
         Shape::Text => "str".to_owned(),
         Shape::OneOf(texts) => {
-            let texts: Vec<_> = texts.iter().map(|text| format!("{text:?}")).collect();
+            let texts: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
             format!("Literal[{}]", texts.join(", "))
         }
         Shape::List(item) => format!("list[{}]", name(item)),

@@ -1,17 +1,23 @@
 //! Types for Rust.
 
-use super::{Field, MADE, Named, Shape, Vocabulary, pascal};
+use super::{Field, MADE, Named, Names, Shape, Typed, Vocabulary};
 use crate::offer::Offer;
 use std::fmt::Write;
 
 /// Words that are no names. Raw identifiers would do for most, and not for all.
-const RESERVED: [&str; 12] = ["type", "match", "move", "ref", "self", "use", "where", "loop", "in", "fn", "as", "for"];
+const RESERVED: [&str; 51] = [
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
 
 /// `types.rs`.
 pub fn rust(offer: &Offer) -> String {
     let vocabulary = Vocabulary::of(offer);
-    let mut text =
-        format!("// {MADE}\n#![allow(dead_code, unused_imports)]\n\nuse mundi_sdk::{{Effect, Failure, Value}};\n");
+    let mut text = format!(
+        "// {MADE}\n#![allow(dead_code, non_snake_case, unused_imports)]\n\nuse mundi_sdk::{{Effect, Failure, Value}};\n"
+    );
     text.push_str("use serde::{Deserialize, Serialize, de::DeserializeOwned};\n");
     for structure in &vocabulary.structures {
         write_structure(structure, &mut text);
@@ -50,13 +56,24 @@ fn write_structure(structure: &Named, text: &mut String) {
         "\n#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]\npub struct {} {{\n",
         structure.name
     );
-    structure.fields.iter().for_each(|field| write_field(field, text));
+    let mut names = Names::default();
+    structure.fields.iter().for_each(|field| write_field(field, &mut names, text));
     text.push_str("}\n");
 }
 
-fn write_field(field: &Field, text: &mut String) {
-    let plain = field.name.replace('-', "_");
-    let plain = if RESERVED.contains(&&*plain) { format!("{plain}_") } else { plain };
+/// Any text as a name of a field.
+fn plain(name: &str) -> String {
+    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+    match name.trim_start_matches('_').chars().next() {
+        None => "field".to_owned(),
+        Some(_) if RESERVED.contains(&&*name) => format!("{name}_"),
+        Some(_) if name.starts_with(|first: char| first.is_ascii_digit()) => format!("_{name}"),
+        Some(_) => name,
+    }
+}
+
+fn write_field(field: &Field, names: &mut Names, text: &mut String) {
+    let plain = names.claim(&plain(&field.name));
     if plain != field.name {
         let _infallible = writeln!(text, "    #[serde(rename = {:?})]", field.name);
     }
@@ -72,13 +89,13 @@ fn write_field(field: &Field, text: &mut String) {
 }
 
 /// An enum of what has names, and how it is read.
-fn write_choice(choice: &str, why: &str, named: &[(String, Shape)], text: &mut String) {
+fn write_choice(choice: &str, why: &str, named: &[Typed], text: &mut String) {
     if named.is_empty() {
         return;
     }
     let _infallible = write!(text, "\n/// {why}\n#[derive(Debug, Clone, PartialEq)]\npub enum {choice} {{\n");
-    for (schema, shape) in named {
-        let _infallible = writeln!(text, "    {}({}),", pascal(schema), name(shape));
+    for Typed { variant, shape, .. } in named {
+        let _infallible = writeln!(text, "    {variant}({}),", name(shape));
     }
     let _infallible = write!(
         text,
@@ -86,8 +103,8 @@ fn write_choice(choice: &str, why: &str, named: &[(String, Shape)], text: &mut S
          fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {{\n            \
          Ok(serde_json::from_value(value)?)\n        }}\n        match name {{\n"
     );
-    for (schema, _) in named {
-        let _infallible = writeln!(text, "            {schema:?} => Ok(Self::{}(typed(value)?)),", pascal(schema));
+    for Typed { name, variant, .. } in named {
+        let _infallible = writeln!(text, "            {name:?} => Ok(Self::{variant}(typed(value)?)),");
     }
     text.push_str(
         "            other => Err(Failure::new(format!(\"`{other}` is not declared\"))),\n        }\n    }\n}\n",

@@ -1,6 +1,6 @@
 //! The part of JSON Schema that has a type in every language.
 
-use super::{capital, is_plain, pascal};
+use super::{Structures, capital, pascal};
 use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Named {
 
 impl Shape {
     /// The shape of a schema; structures in it are named after where they stand.
-    pub(super) fn of(name: &str, schema: &Value, structures: &mut Vec<Named>) -> Self {
+    pub(super) fn of(name: &str, schema: &Value, structures: &mut Structures) -> Self {
         if let Some(texts) = schema["enum"].as_array() {
             let texts: Option<Vec<_>> = texts.iter().map(|text| text.as_str().map(str::to_owned)).collect();
             return texts.map_or(Self::Anything, Self::OneOf);
@@ -52,7 +52,7 @@ impl Shape {
         }
     }
 
-    fn of_kind(kind: &str, name: &str, schema: &Value, structures: &mut Vec<Named>) -> Self {
+    fn of_kind(kind: &str, name: &str, schema: &Value, structures: &mut Structures) -> Self {
         match kind {
             "null" => Self::Null,
             "boolean" => Self::Bool,
@@ -65,13 +65,14 @@ impl Shape {
         }
     }
 
-    fn structure(name: &str, schema: &Value, structures: &mut Vec<Named>) -> Self {
+    fn structure(name: &str, schema: &Value, structures: &mut Structures) -> Self {
         let Some(properties) = schema["properties"].as_object() else { return Self::Anything };
         // A structure could not keep what it has no field for.
-        if schema["additionalProperties"].is_object() || !properties.keys().all(|key| is_plain(&key.replace('-', "_")))
-        {
+        if schema["additionalProperties"].is_object() {
             return Self::Anything;
         }
+        // What is outside is named before what is in it.
+        let name = &*structures.names.claim(name);
         let required = |key: &str| {
             schema["required"].as_array().is_some_and(|required| required.iter().any(|name| name.as_str() == Some(key)))
         };
@@ -81,7 +82,7 @@ impl Shape {
             required: required(key),
         });
         let fields = fields.collect();
-        structures.push(Named { name: name.to_owned(), fields });
+        structures.made.push(Named { name: name.to_owned(), fields });
         Self::Structure(name.to_owned())
     }
 }

@@ -1,6 +1,6 @@
 //! Types for TypeScript.
 
-use super::{Field, MADE, Shape, Vocabulary};
+use super::{Field, MADE, Shape, Typed, Vocabulary, quoted};
 use crate::offer::Offer;
 use std::fmt::Write;
 
@@ -17,24 +17,24 @@ pub fn typescript(offer: &Offer) -> String {
     write_map("Queries", "What it answers.", &vocabulary.queries, &mut text);
     text.push_str("\n/** What it asks for. */\nexport interface Effects {\n");
     for effect in &vocabulary.effects {
-        let (kind, params, receipt) = (&effect.kind, name(&effect.params), name(&effect.receipt));
-        let _infallible = writeln!(text, "  {kind:?}: {{ params: {params}; receipt: {receipt} }};");
+        let (kind, params, receipt) = (quoted(&effect.kind), name(&effect.params), name(&effect.receipt));
+        let _infallible = writeln!(text, "  {kind}: {{ params: {params}; receipt: {receipt} }};");
     }
     text.push_str("}\n");
     text
 }
 
-fn write_map(map: &str, why: &str, named: &[(String, Shape)], text: &mut String) {
+fn write_map(map: &str, why: &str, named: &[Typed], text: &mut String) {
     let _infallible = write!(text, "\n/** {why} */\nexport interface {map} {{\n");
-    for (schema, shape) in named {
-        let _infallible = writeln!(text, "  {schema:?}: {};", name(shape));
+    for typed in named {
+        let _infallible = writeln!(text, "  {}: {};", quoted(&typed.name), name(&typed.shape));
     }
     text.push_str("}\n");
 }
 
 fn write_field(field: &Field, text: &mut String) {
     let optional = if field.required { "" } else { "?" };
-    let _infallible = writeln!(text, "  {:?}{optional}: {};", field.name, name(&field.shape));
+    let _infallible = writeln!(text, "  {}{optional}: {};", quoted(&field.name), name(&field.shape));
 }
 
 fn name(shape: &Shape) -> String {
@@ -43,7 +43,7 @@ fn name(shape: &Shape) -> String {
         Shape::Bool => "boolean".to_owned(),
         Shape::Integer | Shape::Number => "number".to_owned(),
         Shape::Text => "string".to_owned(),
-        Shape::OneOf(texts) => texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" | "),
+        Shape::OneOf(texts) => texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" | "),
         Shape::List(item) => format!("Array<{}>", name(item)),
         Shape::Optional(inner) => format!("{} | null", name(inner)),
         Shape::Structure(structure) => structure.clone(),

@@ -1,0 +1,167 @@
+//! `mundi program`, as people who write programs use it: begin, build, upload, upgrade.
+
+use crate::{
+    guest::{adder, asker},
+    process::Server,
+    program::{Done, at, mundi, run},
+};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+const LANGUAGES: [&str; 3] = ["rust", "ts", "python"];
+
+/// A new project in a folder.
+fn new(folder: &Path, lang: &str) -> PathBuf {
+    let project = folder.join(format!("my-{lang}"));
+    assert_eq!(
+        run(&["program", "new", "--lang", lang, project.to_str().unwrap()]).ok().trim_end(),
+        project.to_str().unwrap()
+    );
+    project
+}
+
+#[test]
+fn a_project_begins_with_its_sources_a_test_types_and_the_page_of_its_sdk() {
+    let folder = tempfile::tempdir().unwrap();
+    for (lang, files) in [
+        ("rust", ["src/lib.rs", "tests/counter.rs", "src/types.rs"]),
+        ("ts", ["src/program.ts", "test/counter.test.ts", "src/types.ts"]),
+        ("python", ["program.py", "test_counter.py", "vocabulary.py"]),
+    ] {
+        let project = new(folder.path(), lang);
+        for file in files.into_iter().chain(["mundi.json", "mundi-sdk/README.md"]) {
+            assert!(project.join(file).is_file(), "{lang}: {file}");
+        }
+        run(&["program", "new", "--lang", lang, project.to_str().unwrap()]).failed(3, "is there already");
+    }
+    run(&["program", "new", "--lang", "cobol", "x"]).failed(3, "rust, ts, python");
+    run(&["program", "new", "--lang", "python", "No-Name"]).failed(3, "small letters");
+}
+
+/// A machine on whose path are these programs, each of which says its version, and nothing else.
+fn build_with(folder: &Path, project: &Path, programs: &[(&str, &str)], arguments: &[&str]) -> Done {
+    let bin = tempfile::tempdir_in(folder).unwrap();
+    for (name, version) in programs {
+        let path = bin.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\necho {version}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut build = mundi();
+    build.args(["program", "build"]).arg(project).args(arguments);
+    build.env("PATH", bin.path()).env("XDG_CACHE_HOME", folder.join("cache")).env("HOME", folder);
+    build.output().unwrap().into()
+}
+
+#[test]
+fn what_a_machine_lacks_is_named_with_the_command_that_gets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [rust, ts, python] = LANGUAGES.map(|lang| new(folder.path(), lang));
+    let lacks = |project: &Path, programs: &[(&str, &str)], said: &[&str], not_said: &[&str]| {
+        for arguments in [&[][..], &["--install"]] {
+            let done = build_with(folder.path(), project, programs, arguments);
+            assert_eq!((done.code, &*done.out), (3, ""), "{}", done.err);
+            let said = said.iter().filter(|words| !arguments.contains(&"--install") || !words.contains("npm install"));
+            said.for_each(|words| assert!(done.err.contains(words), "no `{words}` in: {}", done.err));
+            not_said.iter().for_each(|words| assert!(!done.err.contains(words), "`{words}` in: {}", done.err));
+        }
+    };
+    let target = "the standard library of Rust for wasm32-unknown-unknown";
+    lacks(&rust, &[], &["cargo, and ", target, "`rustup target add wasm32-unknown-unknown`", "lld-16"], &[]);
+    lacks(&rust, &[("cargo", "cargo 1.95.0")], &[target, "apt-get install"], &["cargo, and"]);
+    lacks(&ts, &[], &["node 20 or later", "npm", "componentize-js 0.23"], &["here it is"]);
+    lacks(&ts, &[("node", "v18.19.1"), ("npm", "9.2.0")], &["node 20 or later (here it is 18.19.1)"], &["npm comes"]);
+    lacks(&ts, &[("node", "v20.11.1")], &["npm", "componentize-js 0.23"], &["node 20"]);
+    lacks(&python, &[], &["python3", "componentize-py 0.25", "pip install"], &["on the path"]);
+    let old = [("componentize-py", "componentize-py 0.17.2")];
+    lacks(&python, &old, &["componentize-py 0.25 (on the path is 0.17.2)"], &[]);
+    // Without --install nothing is got, and what would get it is said.
+    let done = build_with(folder.path(), &ts, &[("node", "v22.1.0"), ("npm", "10.0.0")], &[]);
+    assert!(done.err.contains("`npm install --prefix") && !done.err.contains("node 20"), "{}", done.err);
+    assert!(!folder.path().join("cache").exists(), "something was got");
+}
+
+#[tokio::test]
+async fn what_is_uploaded_is_compiled_and_runs_or_hears_why_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let upload = |file: &str| at(&server.url, &["program", "upload", file]);
+    let manifest = upload(&file("program.wasm", &adder())).ok();
+    at(&server.url, &["world", "create", "shop", "--manifest", manifest.trim()]).ok();
+    assert_eq!(at(&server.url, &["world", "call", "shop", "add", "2"]).ok(), "2\n");
+    assert_eq!(upload(folder.path().to_str().unwrap()).ok(), manifest, "the folder of a project that was built");
+
+    upload("nowhere").failed(3, "`mundi program build`");
+    let wasi = wat::parse_str(r#"(component (import "wasi:clocks/wall-clock@0.2.0" (instance)))"#).unwrap();
+    upload(&file("wasi.wasm", &wasi)).failed(3, "Rust for wasm32-unknown-unknown");
+    upload(&file("wasi.wasm", &wasi)).failed(3, "wasi:clocks/wall-clock@0.2.0");
+    upload(&file("cut.wasm", &adder()[..1_000])).failed(3, "PROGRAM_REFUSED");
+    upload(&file("script.wasm", b"#!/bin/sh")).failed(3, "no WebAssembly");
+    let huge = fs::File::create(folder.path().join("huge.wasm")).unwrap();
+    huge.set_len(100_000_000).unwrap();
+    upload(folder.path().join("huge.wasm").to_str().unwrap()).failed(3, "100000000 bytes, at most 50331648");
+    assert_eq!(at(&server.url, &["world", "call", "shop", "add", "3"]).ok(), "5\n", "the others do not notice");
+}
+
+#[tokio::test]
+async fn an_upgrade_is_rehearsed_refused_where_it_diverges_and_on_record_when_it_is_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let ask = |arguments: &[&str]| at(&server.url, arguments);
+    let [same, other] = [asker(""), asker("unreachable")].map(|code| {
+        let path = folder.path().join("program.wasm");
+        fs::write(&path, code).unwrap();
+        ask(&["program", "upload", path.to_str().unwrap()]).ok().trim_end().to_owned()
+    });
+    ask(&["world", "create", "shop", "--manifest", &same]).ok();
+    ask(&["world", "send", "shop", "go", "null"]).ok();
+    while !ask(&["effect", "list"]).ok().contains("outside") {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    ask(&["world", "replay", "shop", "--manifest", &same]).ok();
+    let rehearsed = ask(&["world", "replay", "shop", "--manifest", &other]);
+    assert_eq!(rehearsed.code, 9, "{}{}", rehearsed.out, rehearsed.err);
+    assert!(rehearsed.err.contains("first at height 1"), "{}", rehearsed.err);
+    let refused = ask(&["world", "upgrade", "shop", "--manifest", &other]);
+    assert!(refused.code != 0 && refused.err.contains("UPGRADE_DIVERGES"), "{}", refused.err);
+    assert!(refused.err.contains("--force"), "what to do next: {}", refused.err);
+    assert!(!ask(&["--format", "json", "world", "journal", "shop"]).ok().contains("forced"));
+    ask(&["world", "upgrade", "shop", "--manifest", &other, "--force"]).ok();
+    while !ask(&["--format", "json", "world", "journal", "shop"]).ok().contains("\"forced\": true") {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+/// What `docs/programs.md` says, with the compilers that people use.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn a_new_project_is_tested_built_uploaded_and_called_in_every_language() {
+    let named = std::env::var("MUNDI_GUESTS").unwrap_or_else(|_| LANGUAGES.join(","));
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    for lang in named.split(',') {
+        let project = new(folder.path(), lang);
+        let mut build = mundi();
+        build.args(["--format", "json", "program", "build", "--install"]).current_dir(&project);
+        let built: Done = build.output().unwrap().into();
+        let built: serde_json::Value = serde_json::from_str(&built.ok()).unwrap();
+        assert_eq!(built["events"]["add"], serde_json::json!({ "type": "integer" }), "{built}");
+        assert!(
+            built["hash"].as_str().unwrap().starts_with("h_") && built["bytes"].as_u64().unwrap() > 1_000,
+            "{built}"
+        );
+        let manifest = at(&server.url, &["program", "upload", project.to_str().unwrap()]).ok();
+        at(&server.url, &["world", "create", lang, "--manifest", manifest.trim_end()]).ok();
+        for (add, sum) in [("2", "2\n"), ("3", "5\n")] {
+            assert_eq!(at(&server.url, &["world", "call", lang, "add", add]).ok(), sum, "{lang}");
+        }
+        assert_eq!(at(&server.url, &["world", "query", lang, "count"]).ok(), "5\n", "{lang}");
+    }
+}
