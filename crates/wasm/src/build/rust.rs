@@ -9,9 +9,12 @@ use std::{
     process::Command,
 };
 
+/// Its name, and whether it is there.
+type Package = (&'static str, fn() -> bool);
+
 const TARGET: &str = "wasm32-unknown-unknown";
 /// What Debian packages in place of a standard library for the target: a compiler that can build it, and its sources.
-const DEBIAN: [(&str, fn() -> bool); 4] = [
+const DEBIAN: [Package; 4] = [
     ("rustc-web", || Path::new("/usr/bin/rustc").is_file()),
     ("cargo-web", || Path::new("/usr/bin/cargo").is_file()),
     ("rust-web-src", has_sources),
