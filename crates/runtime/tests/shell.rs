@@ -101,7 +101,7 @@ fn dead_letters(rig: &Rig) -> Vec<dead_letter::DeadLetter> {
 }
 
 #[test]
-fn the_guard_has_four_outcomes() {
+fn the_guard_takes_matches_raises_or_refuses_a_marker() {
     let rig = Rig::new(1);
     let boot = |change: fn(&mut ShellConfig)| {
         let (plane, mut config) = (rig.plane.clone(), ShellConfig::new(rig.universe, id(1)));
@@ -113,6 +113,11 @@ fn the_guard_has_four_outcomes() {
     assert_eq!(boot(|_| {}), Err(Code::SchemaMissing));
     assert_eq!(boot(|config| config.bootstrap = true), Ok(SchemaGuarded::Bootstrapped));
     assert_eq!(boot(|_| {}), Ok(SchemaGuarded::Matches));
+    const NEXT: SchemaVersion = SchemaVersion { minor: SchemaVersion::CURRENT.minor + 1, ..SchemaVersion::CURRENT };
+    assert_eq!(boot(|config| config.schema = NEXT), Err(Code::SchemaMismatch), "without leave nothing is raised");
+    let raised = boot(|config| (config.schema, config.bootstrap) = (NEXT, true));
+    assert_eq!(raised, Ok(SchemaGuarded::Raised));
+    assert_eq!(boot(|config| config.bootstrap = true), Err(Code::SchemaMismatch), "what is newer is refused");
     assert_eq!(boot(|config| config.schema = SchemaVersion { major: 9, minor: 9 }), Err(Code::SchemaMismatch));
     let spoiling = rig.clone();
     rig.executor.block_on(async move {

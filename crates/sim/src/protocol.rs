@@ -112,7 +112,7 @@ impl Protocol {
     fn of_journal(written: &Written<'_>) -> Option<Self> {
         Some(match () {
             () if written.puts(Family::Snapshot) || written.puts(Family::Baseline) => Self::CommitSnapshot,
-            () if written.puts(Family::JournalHead) => Self::CommitTurn,
+            () if written.puts(Family::JournalHead) && written.puts(Family::JournalEntry) => Self::CommitTurn,
             () if written.puts(Family::LeaseTerm) => Self::RenewLeases,
             () if written.puts(Family::Segment) => Self::IndexSegment,
             () if written.removes(Family::JournalEntry) => Self::DeleteExported,

@@ -104,13 +104,16 @@ impl Janitor {
             if stopped {
                 return;
             }
-            // The log goes on without a spare; it only has to make one itself.
-            if let Err(error) = shared.log.prepare_spare() {
-                tracing::warn!(%error, "no spare segment of the log could be made");
-            }
             if sealed {
                 let outcome = self.write_files(shared);
                 self.report(outcome, |state| (&mut state.sealed, &mut state.flush_failure));
+            }
+            // The log goes on without a spare, it only has to make one itself. So none is made of the room that files need.
+            let room = shared.tree.require_room(4 * self.memtable_bytes);
+            if room.is_ok()
+                && let Err(error) = shared.log.prepare_spare()
+            {
+                tracing::debug!(%error, "no spare segment of the log could be made");
             }
         }
     }

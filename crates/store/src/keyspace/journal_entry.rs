@@ -202,9 +202,12 @@ pub(crate) async fn read_some<T: Transaction>(
     let page = tx.range(span.read(wanted.min(entries_max)).snapshot()).await?;
     let mut some = Vec::with_capacity(page.items.len());
     for (key, value) in &page.items {
+        if some.last().is_some_and(|record: &StoredRecord| record.height.next() >= until) {
+            break; // what lies above is not asked for, damaged or not
+        }
         let entry = records(universe, world, key, value)?;
-        if entry.first().is_some_and(|record| record.height >= until) {
-            break;
+        if some.is_empty() && entry.first().is_some_and(|record| record.height > from) {
+            break; // the first one is not here, so a segment has it, and more
         }
         some.extend(entry.into_iter().filter(|record| (from..until).contains(&record.height)));
     }

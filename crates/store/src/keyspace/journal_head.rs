@@ -95,7 +95,8 @@ mod tests {
         let (old, new) = (InboxSeq::direct(3, 0), InboxSeq::direct(4, 0));
         pollster::block_on(async {
             let mut tx = Memory::new().begin().await.unwrap();
-            write(&mut tx, universe, world, Position::new(head)).unwrap();
+            let before = [&[0x82, 7, 0x58, 32], &head.chain.as_bytes()[..]].concat(); // as it was without a cursor
+            tx.put(key(universe, world).as_bytes(), before).unwrap();
             assert_eq!(read(&mut tx, universe, world).await.unwrap(), Some(Position { head, cursor: None }));
             tx.put(inbox_cursor::key(universe, world).as_bytes(), inbox_cursor::bytes(old)).unwrap();
             assert_eq!(read(&mut tx, universe, world).await.unwrap(), Some(Position { head, cursor: Some(old) }));

@@ -1,6 +1,7 @@
 //! `u/<u>/schema`: the version of the keyspace that a universe is written in (seed 003, schema-version guard).
 //!
-//! Written once, by the first worker that boots with leave to do so. Eight bytes, in the layout that the seed fixes:
+//! Written by the first worker that boots with leave to do so, and raised by the first of a later minor version, which reads
+//! what the earlier ones wrote. Eight bytes, in the layout that the seed fixes:
 //! the magic `RSV0`, major and minor, little-endian.
 
 use super::{Family, Key, KeyBuilder};
@@ -16,7 +17,12 @@ pub struct SchemaVersion {
 
 impl SchemaVersion {
     /// What this code reads and writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 0 };
+    pub const CURRENT: Self = Self { major: 1, minor: 1 };
+
+    /// Whether code of this version reads what was written in the other one, and only has to say that it writes more.
+    pub fn can_raise(self, found: Self) -> bool {
+        found.major == self.major && found.minor < self.minor
+    }
 
     pub fn to_bytes(self) -> [u8; 8] {
         let mut bytes = [0; 8];

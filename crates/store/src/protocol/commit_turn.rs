@@ -18,6 +18,7 @@ use crate::{
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_pending::{self, EffectItem},
+        inbox_cursor,
         inbox_depth::{self, Depth},
         journal_head::{self, JournalHead, Position},
         lease,
@@ -141,6 +142,9 @@ impl CommitTurn {
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;
         let mut reads = vec![lease::key(universe, world).announced(), journal_head::key(universe, world).announced()];
+        if self.cursor.is_none() {
+            reads.push(inbox_cursor::key(universe, world).announced());
+        }
         if self.ready || self.consumed.is_some_and(|consumed| consumed.direct) {
             reads.push(world_meta::key(universe, world).announced());
         }

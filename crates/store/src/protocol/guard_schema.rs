@@ -1,7 +1,8 @@
 //! Guard the schema version at boot (seed 003).
 //!
-//! Guarantees: a worker runs only on a universe that is written in its own version. Four outcomes: the marker matches;
-//! it is another one, or none at all in its place; it is missing and may not be written; it is missing and is written.
+//! Guarantees: a worker runs only on a universe that is written in its own version. The outcomes: the marker matches; it is of
+//! an earlier minor version, and is raised; it is another one, or none at all in its place; it is missing. Only a worker with
+//! leave to do so writes.
 //! Unknown commit: run again; a marker that is there is compared.
 
 use super::SchemaError;
@@ -16,7 +17,7 @@ use mundi_model::UniverseId;
 pub struct GuardSchema {
     pub universe: UniverseId,
     pub expected: SchemaVersion,
-    /// Write the marker if there is none.
+    /// Write the marker if there is none, or an earlier one.
     pub bootstrap: bool,
 }
 
@@ -24,6 +25,8 @@ pub struct GuardSchema {
 pub enum SchemaGuarded {
     Matches,
     Bootstrapped,
+    /// From now on, workers of the version before refuse to start.
+    Raised,
 }
 
 impl Protocol for GuardSchema {
@@ -45,6 +48,10 @@ impl Protocol for GuardSchema {
         };
         match SchemaVersion::from_bytes(&bytes) {
             Some(found) if found == expected => Ok(SchemaGuarded::Matches),
+            Some(found) if bootstrap && expected.can_raise(found) => {
+                tx.put(key.as_bytes(), expected.to_bytes().to_vec())?;
+                Ok(SchemaGuarded::Raised)
+            }
             found => Err(SchemaError::Mismatch { universe, expected, found }.into()),
         }
     }

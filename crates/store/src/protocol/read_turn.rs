@@ -8,6 +8,7 @@ use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::append,
     keyspace::{
+        inbox_cursor,
         inbox_depth::Depth,
         inbox_entry,
         journal_head::{self, JournalHead, Position},
@@ -74,7 +75,8 @@ impl Protocol for ReadTurn {
             let keys = [lease::key, notify::key, journal_head::key];
             let items =
                 self.cursor_seen.map(|seen| Read::Range(items_read(universe, world, Some(seen), self.items_max)));
-            keys.map(|key| key(universe, world).announced()).into_iter().chain(items)
+            let old = self.cursor_seen.is_none().then(|| inbox_cursor::key(universe, world).announced());
+            keys.map(|key| key(universe, world).announced()).into_iter().chain(items).chain(old)
         });
         self.fence.check(tx).await?;
         let notify = notify::read(tx, universe, world).await?;

@@ -374,9 +374,13 @@ fn a_range_that_is_not_old_enough_is_refused() {
 fn a_gap_in_the_journal_stops_the_export() {
     block_on(async {
         let engine = Memory::new();
-        let world = world(&engine, 100).await;
+        let mut world = HandmadeWorld::create(&engine, UNIVERSE, WORLD).await.unwrap();
+        for count in [42, 8, 50] {
+            world.append(&engine, vec![Payload::Inline(vec![1]); count]).await.unwrap();
+        }
+        world.promote(&engine, world.head).await.unwrap();
         let mut tx = engine.begin().await.unwrap();
-        let key = crate::keyspace::journal_entry::key(UNIVERSE, WORLD, Height::new(42));
+        let key = crate::keyspace::journal_entry::key(UNIVERSE, WORLD, Height::new(49));
         mundi_engine::Transaction::delete(&mut tx, key.as_bytes()).unwrap();
         mundi_engine::Transaction::commit(tx).await.unwrap();
         let objects = Objects::new(Arc::new(InMemory::new()));

@@ -55,12 +55,14 @@ impl HandmadeWorld {
         payloads: impl IntoIterator<Item = Payload>,
     ) -> Result<(), StoreError> {
         let mut tx = engine.begin().await?;
+        let (first, mut records) = (self.head, Vec::new());
         for payload in payloads {
             let body = Body::Custom(Custom { kind: "test".into(), payload });
             let (bytes, chain) = Record { height: self.head, prev: self.chain, body }.seal();
-            journal_entry::write(&mut tx, self.fence.universe, self.fence.world, self.head, &[bytes.into()])?;
+            records.push(Bytes::from(bytes));
             (self.head, self.chain) = (self.head.next(), chain);
         }
+        journal_entry::write(&mut tx, self.fence.universe, self.fence.world, first, &records)?;
         self.write_head(&mut tx)?;
         tx.commit().await?;
         Ok(())
@@ -121,8 +123,11 @@ impl HandmadeWorld {
 
     /// How many records are in the engine.
     pub async fn hot<E: Engine>(&self, engine: &E) -> Result<usize, StoreError> {
-        let span = journal_entry::prefix(self.fence.universe, self.fence.world).span();
-        Ok(engine.begin().await?.range(span.read(10_000)).await?.items.len())
+        let Fence { universe, world, .. } = self.fence;
+        let span = journal_entry::prefix(universe, world).span();
+        let entries = engine.begin().await?.range(span.read(10_000)).await?.items;
+        let records = |(key, value): &(Bytes, Bytes)| Ok(journal_entry::records(universe, world, key, value)?.len());
+        entries.iter().map(records).sum()
     }
 
     fn write_head<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {

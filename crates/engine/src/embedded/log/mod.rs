@@ -187,11 +187,16 @@ impl Log {
         }
     }
 
-    /// A spare that can be opened and has the right size; others are left for the next opening of the folder.
+    /// A spare that can be opened and has the right size. One of another size was left by other settings, and goes.
     fn take_spare(&self) -> Option<(String, Arc<dyn DiskFile>)> {
-        let spare = self.spares.lock().pop()?;
-        let file = self.disk.open(&spare).ok()?;
-        (file.len().ok()? == self.segment_bytes).then_some((spare, file))
+        loop {
+            let spare = self.spares.lock().pop()?;
+            let Ok(file) = self.disk.open(&spare) else { continue };
+            match file.len() {
+                Ok(len) if len == self.segment_bytes => return Some((spare, file)),
+                _ => drop(self.disk.remove(&spare)),
+            }
+        }
     }
 
     /// Makes durable what recovery has read: after a process died, its last frame and the newest names may be
