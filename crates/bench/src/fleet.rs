@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     /// How many processes.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
     processes: Vec<usize>,
-    /// Only this workload: call, send or effect.
+    /// Only this workload: call, send, batch or effect.
     #[arg(long)]
     only: Option<Workload>,
 }

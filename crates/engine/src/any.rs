@@ -43,6 +43,13 @@ impl Engine for AnyEngine {
         }
     }
 
+    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
+        match self {
+            Self::Embedded(engine) => engine.recall(key),
+            Self::Postgres(engine) => engine.recall(key),
+        }
+    }
+
     fn remembers(&self) -> bool {
         match self {
             Self::Embedded(engine) => engine.remembers(),

@@ -39,6 +39,13 @@ pub trait Engine: Clone + Send + Sync + 'static {
         }
     }
 
+    /// What this process remembers of a key, and a version up to which that was its value; `None` if it remembers nothing, as
+    /// engines do that can look as fast. It may be long past: only a commit that depends on the key tells whether it was true.
+    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
+        let _not_remembered = key;
+        None
+    }
+
     /// Whether [`Engine::begin_from_memory`] is anything else than [`Engine::begin`].
     fn remembers(&self) -> bool {
         false

@@ -35,14 +35,14 @@ impl StampedPut {
 const KEYS_READ_USUAL: usize = 8;
 
 /// What a transaction has read and its commit depends on. Ranges are `start..end`.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Reads {
     pub(crate) keys: Vec<Bytes>,
     pub(crate) ranges: Vec<(Bytes, Bytes)>,
 }
 
 /// The writes and reads of a transaction, gathered until commit.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Overlay {
     /// These come after `cleared`: a delete of a range takes out the writes that it covers.
     pub(crate) writes: WriteSet,
@@ -314,7 +314,7 @@ fn check_value(value: &Bytes) -> Result<(), EngineError> {
 }
 
 /// How much a transaction holds.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Size {
     bytes: usize,
     operations: usize,

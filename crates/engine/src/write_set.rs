@@ -13,7 +13,7 @@ const INSERTIONS_MAX: usize = 64;
 /// Room for what most transactions write, so that it is made once.
 const WRITES_USUAL: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum WriteSet {
     /// In order, and how often one was put in between.
     Sorted(Vec<(Bytes, Write)>, usize),

@@ -5,11 +5,16 @@ use crate::{
     program::programs,
     runtime::counted,
 };
-use mundi_model::Value;
+use mundi_model::{
+    Value, WorldId, cbor,
+    record::{InboxItem, Input, Origin, Payload},
+};
+use mundi_runtime::Plane;
 use mundi_server::{
     config::Config,
     node::{ConfiguredEngine, Node, Universe},
 };
+use mundi_store::protocol::NewItem;
 use serde::{Deserialize, Serialize};
 use std::{
     error::Error,
@@ -17,10 +22,11 @@ use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 pub(super) const SCHEMA: &str = "mundi_bench";
+const BATCH_EVENTS: u64 = 100;
 /// Set for the processes that this one starts.
 const PART: &str = "MUNDI_BENCH_PART";
 
@@ -30,12 +36,23 @@ pub(super) enum Workload {
     Call,
     /// An event to a counter, acknowledged when it is durable.
     Send,
+    /// A hundred events to a counter, acknowledged together when they are durable. Counted are events; and the time until the
+    /// last of them is journaled counts, too.
+    Batch,
     /// From an event over an intent, a call and its receipt to the reply.
     Effect,
 }
 
 impl Workload {
-    pub(super) const ALL: [Self; 3] = [Self::Call, Self::Send, Self::Effect];
+    pub(super) const ALL: [Self; 4] = [Self::Call, Self::Send, Self::Batch, Self::Effect];
+
+    /// Events of one operation.
+    const fn events(self) -> u64 {
+        match self {
+            Self::Batch => BATCH_EVENTS,
+            Self::Call | Self::Send | Self::Effect => 1,
+        }
+    }
 }
 
 impl fmt::Display for Workload {
@@ -43,6 +60,7 @@ impl fmt::Display for Workload {
         f.write_str(match self {
             Self::Call => "call",
             Self::Send => "send",
+            Self::Batch => "send of 100",
             Self::Effect => "effect round trip",
         })
     }
@@ -146,13 +164,23 @@ impl Part {
         say("ready")?;
         wait()?;
         let (clients, worlds) = (self.clients, Arc::new(worlds));
-        let done = measure(&runtime, Kind::Tasks, clients, Duration::from_secs(self.seconds), move |client, turn| {
-            let place = (client as u64 + turn * clients as u64) % worlds.len().max(1) as u64;
-            let (universe, world) = (universe.clone(), worlds[usize::try_from(place).unwrap_or(0)]);
-            counted(once(universe, workload, world))
+        let (calling, called) = (universe.clone(), worlds.clone());
+        let time = Duration::from_secs(self.seconds);
+        let done = measure(&runtime, Kind::Tasks, clients, time, move |client, turn| {
+            let place = (client as u64 + turn * clients as u64) % called.len().max(1) as u64;
+            let (universe, world) = (calling.clone(), called[usize::try_from(place).unwrap_or(0)]);
+            async move { counted(once(universe, workload, world)).await * workload.events() }
         });
-        let [p50_us, _, p99_us] = done.latency_us;
-        let done = Done { per_second: done.per_second, p50_ms: p50_us / 1e3, p99_ms: p99_us / 1e3 };
+        let (per_second, [p50_us, _, p99_us]) = (done.per_second, done.latency_us);
+        let per_second = match workload {
+            // What was sent in the time must be taken before it counts.
+            Workload::Batch => {
+                let seconds = time.as_secs_f64();
+                per_second * seconds / (seconds + runtime.block_on(until_taken(&universe, &worlds))?.as_secs_f64())
+            }
+            Workload::Call | Workload::Send | Workload::Effect => per_second,
+        };
+        let done = Done { per_second, p50_ms: p50_us / 1e3, p99_ms: p99_us / 1e3 };
         say(&serde_json::to_string(&done)?)?;
         wait().or(Ok(()))
     }
@@ -169,14 +197,33 @@ impl Part {
 async fn once(
     universe: Arc<Universe<ConfiguredEngine>>,
     workload: Workload,
-    world: mundi_model::WorldId,
+    world: WorldId,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     match workload {
         Workload::Call => drop(universe.call(world, "add", Value::Integer(1.into())).await?),
         Workload::Send => drop(universe.send(world, "add", Value::Integer(1.into())).await?),
+        Workload::Batch => drop(universe.ops().enqueue_batch(world, batch(&universe)).await?),
         Workload::Effect => drop(universe.call(world, "effect", Value::Null).await?),
     }
     Ok(())
+}
+
+fn batch(universe: &Universe<ConfiguredEngine>) -> Vec<NewItem> {
+    let value = Payload::Inline(cbor::encode(&Value::Integer(1.into())));
+    let input = Input::Event { schema: "add".to_owned(), value, key: None };
+    let enqueued_at_ns = universe.plane().now_ns();
+    let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    (0..BATCH_EVENTS)
+        .map(|_| NewItem { item: InboxItem { input: input.clone(), origin: origin.clone() }, dedupe: None })
+        .collect()
+}
+
+/// How long it takes until each world has answered a call, which stands behind all that was sent to it.
+async fn until_taken(universe: &Universe<ConfiguredEngine>, worlds: &[WorldId]) -> Result<Duration, Box<dyn Error>> {
+    let begun = Instant::now();
+    let calls = worlds.iter().map(|world| universe.call(*world, "add", Value::Integer(1.into())));
+    futures_util::future::try_join_all(calls).await?;
+    Ok(begun.elapsed())
 }
 
 #[expect(clippy::print_stdout, reason = "how the processes of one measurement speak")]

@@ -7,14 +7,22 @@ use super::{
 };
 use crate::EngineError;
 use futures_util::future::{Either, select};
-use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     runtime::Handle,
     sync::Notify,
     time,
 };
-use tokio_postgres::{AsyncMessage, Client, Connection, Socket, tls::TlsStream};
+use tokio_postgres::{AsyncMessage, Client, Connection, Notification, Socket, tls::TlsStream};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// As long as a transaction may live: who waits longer for a connection could not use it.
@@ -54,6 +62,15 @@ struct Inner {
     tls: MakeRustlsConnect,
     schema: String,
     handle: Handle,
+    /// The server's process that commits for this one.
+    committer: AtomicI32,
+}
+
+/// Who wants to know of notifications.
+pub(super) struct Hearing {
+    pub(super) heard: Notify,
+    /// Whether it is one that is worth looking after.
+    pub(super) is_news: Box<dyn Fn(&Notification) -> bool + Send + Sync>,
 }
 
 impl Connector {
@@ -65,7 +82,8 @@ impl Connector {
         }
         let target = url::parse(url)?;
         let tls = tls::connector(&target)?;
-        Ok(Self(Arc::new(Inner { target, tls, schema: schema.to_owned(), handle })))
+        let committer = AtomicI32::new(0);
+        Ok(Self(Arc::new(Inner { target, tls, schema: schema.to_owned(), handle, committer })))
     }
 
     pub(super) fn handle(&self) -> &Handle {
@@ -79,6 +97,15 @@ impl Connector {
     /// Where it is, without who and with which password.
     pub(super) fn database(&self) -> String {
         format!("{}/{}", self.0.target.config.get_dbname().unwrap_or_default(), self.0.schema)
+    }
+
+    /// From now on the server's process of this number commits for this one.
+    pub(super) fn commits_by(&self, process: i32) {
+        self.0.committer.store(process, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_own(&self, commit: &Notification) -> bool {
+        self.0.committer.load(Ordering::Relaxed) == commit.process_id()
     }
 
     /// The channel on which commits are announced.
@@ -95,19 +122,19 @@ impl Connector {
     pub(super) async fn connect_hearing(
         &self,
         purpose: Purpose,
-        heard: Option<Arc<Notify>>,
+        hearing: Option<Arc<Hearing>>,
     ) -> Result<Client, EngineError> {
         let connector = self.clone();
         // On the runtime, because the caller may be on another executor.
-        let connecting = self.0.handle.spawn(async move { connector.persist(purpose, heard).await });
+        let connecting = self.0.handle.spawn(async move { connector.persist(purpose, hearing).await });
         connecting.await.map_err(|error| EngineError::failed("connecting", error))?
     }
 
-    async fn persist(&self, purpose: Purpose, heard: Option<Arc<Notify>>) -> Result<Client, EngineError> {
+    async fn persist(&self, purpose: Purpose, hearing: Option<Arc<Hearing>>) -> Result<Client, EngineError> {
         let deadline = time::Instant::now() + PATIENCE;
         let mut pause = PAUSE_MIN;
         loop {
-            let error = match self.once(purpose, heard.clone()).await {
+            let error = match self.once(purpose, hearing.clone()).await {
                 Ok(client) => return Ok(client),
                 Err(error) => error,
             };
@@ -119,9 +146,9 @@ impl Connector {
         }
     }
 
-    async fn once(&self, purpose: Purpose, heard: Option<Arc<Notify>>) -> Result<Client, tokio_postgres::Error> {
+    async fn once(&self, purpose: Purpose, hearing: Option<Arc<Hearing>>) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = self.0.target.config.connect(self.0.tls.clone()).await?;
-        tokio::spawn(drive(connection, heard));
+        tokio::spawn(drive(connection, hearing));
         client.batch_execute(&self.session(purpose)).await?;
         Ok(client)
     }
@@ -151,13 +178,14 @@ impl Connector {
 }
 
 /// Carries a connection until its client is dropped or it breaks.
-async fn drive<T>(mut connection: Connection<Socket, T>, heard: Option<Arc<Notify>>)
+async fn drive<T>(mut connection: Connection<Socket, T>, hearing: Option<Arc<Hearing>>)
 where
     T: TlsStream + AsyncRead + AsyncWrite + Unpin,
 {
+    let is_news = |told: &Notification| hearing.as_ref().is_some_and(|hearing| (hearing.is_news)(told));
     loop {
         match poll_fn(|context| connection.poll_message(context)).await {
-            Some(Ok(AsyncMessage::Notification(_))) => {}
+            Some(Ok(AsyncMessage::Notification(told))) if is_news(&told) => {}
             Some(Ok(_)) => continue,
             Some(Err(error)) => {
                 tracing::debug!(%error, "a connection to the database ended");
@@ -165,12 +193,12 @@ where
             }
             None => break,
         }
-        if let Some(heard) = &heard {
-            heard.notify_one();
+        if let Some(hearing) = &hearing {
+            hearing.heard.notify_one();
         }
     }
-    if let Some(heard) = heard {
+    if let Some(hearing) = hearing {
         drop(connection);
-        heard.notify_one();
+        hearing.heard.notify_one();
     }
 }

@@ -1,14 +1,20 @@
 //! The follower: hears of the commits of other processes, and removes what nobody can ask about any more.
 //!
-//! A notification only says that there is something; what it is stands in `commits`. A look now and then finds what a
+//! A notification only says that there is something, up to which version; what it is stands in `commits`. Those of this process'
+//! own commits, and of what its commits have found already, are passed over. A look now and then finds what a
 //! notification did not tell: a pooler between us and the server swallows them.
 
-use super::{Shared, connect::Purpose, error::refused, writer::news_of};
+use super::{
+    Shared,
+    connect::{Hearing, Purpose},
+    error::refused,
+    writer::news_of,
+};
 use crate::EngineError;
 use mundi_model::limits;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{sync::Notify, time};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Notification, Statement};
 
 /// The look that is taken without having heard anything.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -28,10 +34,15 @@ pub(super) async fn follow(shared: Arc<Shared>) {
     }
 }
 
-async fn listen(shared: &Shared, marks: &mut Marks) -> Result<(), EngineError> {
+async fn listen(shared: &Arc<Shared>, marks: &mut Marks) -> Result<(), EngineError> {
     let failed = |error| refused("listening", error);
-    let heard = Arc::new(Notify::new());
-    let client = shared.connector.connect_hearing(Purpose::Other, Some(heard.clone())).await?;
+    let (connector, history) = (shared.connector.clone(), shared.history.clone());
+    let is_news = move |told: &Notification| {
+        let is_known = || told.payload().parse::<u64>().is_ok_and(|version| version <= history.version());
+        !connector.is_own(told) && !is_known()
+    };
+    let hearing = Arc::new(Hearing { heard: Notify::new(), is_news: Box::new(is_news) });
+    let client = shared.connector.connect_hearing(Purpose::Other, Some(hearing.clone())).await?;
     client.batch_execute(&format!("LISTEN \"{}\"", shared.connector.channel())).await.map_err(failed)?;
     let news = "SELECT version, footprint FROM commits WHERE version > $1 ORDER BY version LIMIT $2";
     let news = client.prepare(news).await.map_err(failed)?;
@@ -42,7 +53,7 @@ async fn listen(shared: &Shared, marks: &mut Marks) -> Result<(), EngineError> {
             let version = i64::try_from(version).unwrap_or(i64::MAX);
             client.execute(&trim, &[&version]).await.map_err(failed)?;
         }
-        let _heard_or_not = time::timeout(LOOK_EVERY, heard.notified()).await;
+        let _heard_or_not = time::timeout(LOOK_EVERY, hearing.heard.notified()).await;
     }
 }
 

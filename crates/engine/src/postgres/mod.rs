@@ -148,8 +148,16 @@ impl Engine for Postgres {
 
     async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
         check_key(key)?;
-        let (found, version) = self.0.shared.peeks.ask(vec![Read::get(key)]).await?;
-        Ok((found.into_iter().next().and_then(Found::value), version))
+        let (history, key) = (&self.0.shared.history, Bytes::copy_from_slice(key));
+        let _open = history.open(); // first: what is written from now on is not forgotten before the answer is remembered
+        let (found, version) = self.0.shared.peeks.ask(vec![Read::Get(key.clone())]).await?;
+        let value = found.into_iter().next().and_then(Found::value);
+        history.remember(&key, value.clone(), version);
+        Ok((value, version))
+    }
+
+    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
+        self.0.shared.history.recall(&Bytes::copy_from_slice(key))
     }
 
     fn remembers(&self) -> bool {

@@ -3,6 +3,9 @@
 //! While a group is under way the next one gathers, so it is as large as the load, and a lone commit waits for nobody of
 //! its own process. Other processes' groups come in between, one at a time; what arrives while a group waits for them joins it, unless
 //! it needs to know what was not asked.
+//!
+//! A process that found nobody else's commit the last time tries to do without asking: lock, writes and commit are one trip, which the
+//! database refuses if someone has come in between. Then the group is begun again in two.
 
 use super::{
     Shared,
@@ -14,6 +17,7 @@ use crate::{
     CommitError, EngineError,
     group::{Answer, Found, Group, refuse_all},
     overlay::{Overlay, Write, added},
+    recent::Writes,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -82,7 +86,9 @@ pub(super) struct Sequencer {
     proposals: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
     writer: Option<Writer>,
-    /// Nobody else has committed since the last group: then counters are what this process left.
+    /// The version of its last commit.
+    own: u64,
+    /// The last group found nobody else's commit: then counters are what this process left, and the next one asks for nothing.
     is_alone: bool,
 }
 
@@ -91,7 +97,7 @@ impl Sequencer {
         let (sender, proposals) = mpsc::channel(PROPOSALS_MAX);
         let bytes = Arc::new(AtomicUsize::new(0));
         let queue = Queue { proposals: sender, bytes: bytes.clone() };
-        (queue, Self { shared, proposals, bytes, writer: None, is_alone: false })
+        (queue, Self { shared, proposals, bytes, writer: None, own: 0, is_alone: false })
     }
 
     /// Runs until the engine is dropped and everything is answered.
@@ -119,6 +125,9 @@ impl Sequencer {
         };
         let mut batch = self.batch(waiting);
         let question = self.question(&batch);
+        if self.is_alone && question.known == self.own && question.is_empty() {
+            return self.commit_at_once(writer, question.known, batch, waiting).await;
+        }
         let locked = match self.shared.connector.within(LOCK_WAIT, writer.lock(&question)).await {
             Some(Ok(locked)) => locked,
             Some(Err(error)) => {
@@ -129,7 +138,7 @@ impl Sequencer {
             None => return self.try_again(batch, waiting, &EngineError::TooOld),
         };
         let newest = locked.news.last().map_or(question.known, |(version, _)| *version);
-        self.is_alone = locked.news.is_empty();
+        self.is_alone = newest == self.own;
         let mut looked_up = LookedUp::new(&question, locked, &self.shared);
         self.join(&mut batch, waiting);
         let version = newest + 1;
@@ -137,7 +146,8 @@ impl Sequencer {
         while !group.is_full() {
             let Some(proposal) = batch.pop_front() else { break };
             if looked_up.knows(&proposal.overlay, &self.shared) {
-                looked_up.sequence(version, proposal, &mut group, &self.shared);
+                let Proposal { overlay, version: read_at, answer, .. } = proposal;
+                looked_up.sequence(version, read_at, overlay, answer, &mut group, &self.shared);
             } else {
                 unknown.push(proposal); // the next group asks
             }
@@ -145,6 +155,87 @@ impl Sequencer {
         batch.extend(unknown);
         batch.into_iter().rev().for_each(|proposal| self.put_back(proposal, waiting));
         self.finish(writer, version, group).await;
+    }
+
+    /// Puts those in order who need to know nothing that is not known, and commits them in one trip.
+    async fn commit_at_once(
+        &mut self,
+        writer: Writer,
+        known: u64,
+        batch: VecDeque<Proposal>,
+        waiting: &mut VecDeque<Proposal>,
+    ) {
+        let (mut attempt, mut looked_up, mut rest) = (Attempt::new(known + 1), LookedUp::default(), VecDeque::new());
+        for proposal in batch {
+            if !attempt.group.is_full() && looked_up.knows(&proposal.overlay, &self.shared) {
+                attempt.add(proposal, &mut looked_up, &self.shared);
+            } else {
+                rest.push_back(proposal);
+            }
+        }
+        rest.into_iter().rev().for_each(|proposal| self.put_back(proposal, waiting));
+        if attempt.kept.is_empty() {
+            self.writer = Some(writer);
+            return refuse_all(attempt.group.callers.conflicts);
+        }
+        let writes = attempt.sorted();
+        match self.shared.connector.within(COMMIT_WAIT, writer.commit_at_once(attempt.version, &writes)).await {
+            Some(Ok(())) => {
+                (self.writer, self.own) = (Some(writer), attempt.version);
+                self.shared.history.advance_own(attempt.version, writes);
+                attempt.group.callers.succeed();
+            }
+            Some(Err(error)) if surely_not_applied(&error) => {
+                self.writer = Some(writer);
+                self.begin_again(attempt, waiting);
+            }
+            Some(Err(_)) | None => {
+                drop(writer);
+                if self.is_undone(attempt.version, &writes).await {
+                    self.begin_again(attempt, waiting);
+                } else {
+                    let silent = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                    let error = EngineError::failed("waiting for the answer to a commit", silent);
+                    attempt.group.callers.fail(&CommitError::Unknown(error));
+                }
+            }
+        }
+    }
+
+    /// Nothing of it was written: the next group asks first.
+    fn begin_again(&mut self, attempt: Attempt, waiting: &mut VecDeque<Proposal>) {
+        self.is_alone = false;
+        let Attempt { group, kept, .. } = attempt;
+        refuse_all(group.callers.conflicts);
+        let answers = group.callers.answers.into_iter().map(|(answer, _)| answer);
+        for ((overlay, version, begun_ms, _open), answer) in kept.into_iter().zip(answers).rev() {
+            self.put_back(Proposal { overlay, version, begun_ms, answer, _open }, waiting);
+        }
+    }
+
+    /// Whether a group whose line broke was not applied, and never will be: it can only be applied as this version, so that is
+    /// looked for on another line, and taken if it is free.
+    async fn is_undone(&mut self, version: u64, writes: &Writes) -> bool {
+        let Ok(writer) = Writer::connect(&self.shared.connector).await else { return false };
+        let question = Question { known: version - 1, ..Question::default() };
+        let locked = self.shared.connector.within(LOCK_WAIT, writer.lock(&question)).await;
+        let Some(Ok(Locked { news, .. })) = locked else { return false };
+        let is_undone = match news.first() {
+            None => matches!(
+                self.shared.connector.within(COMMIT_WAIT, writer.commit(version, &Writes::new())).await,
+                Some(Ok(()))
+            ),
+            // Who wrote the very same keys may be this process.
+            Some((first, others)) => {
+                let differ = !others.iter().map(|(key, _)| key).eq(writes.iter().map(|(key, _)| key));
+                let released = writer.release().await.is_ok();
+                released && *first == version && differ
+            }
+        };
+        if is_undone {
+            self.writer = Some(writer);
+        }
+        is_undone
     }
 
     /// Writes the group, or lets the head go if nothing is left of it.
@@ -160,7 +251,7 @@ impl Sequencer {
         keep_last(&mut writes);
         match self.shared.connector.within(COMMIT_WAIT, writer.commit(version, &writes)).await {
             Some(Ok(())) => {
-                self.writer = Some(writer);
+                (self.writer, self.own) = (Some(writer), version);
                 self.shared.history.advance_own(version, writes);
                 group.callers.succeed();
             }
@@ -263,7 +354,39 @@ impl Sequencer {
     }
 }
 
+/// A group that is tried in one trip, with what it takes to begin it again.
+struct Attempt {
+    version: u64,
+    group: Group,
+    /// Of each that has a place in the group: what it wants, and as of when.
+    kept: Vec<(Overlay, u64, u64, [Option<Open>; 2])>,
+}
+
+impl Attempt {
+    fn new(version: u64) -> Self {
+        Self { version, group: Group::default(), kept: Vec::new() }
+    }
+
+    fn add(&mut self, proposal: Proposal, looked_up: &mut LookedUp, shared: &Shared) {
+        let Proposal { overlay, version, begun_ms, answer, _open } = proposal;
+        let (again, before) = (overlay.clone(), self.group.callers.answers.len());
+        looked_up.sequence(self.version, version, overlay, answer, &mut self.group, shared);
+        if self.group.callers.answers.len() > before {
+            self.kept.push((again, version, begun_ms, _open));
+        }
+    }
+
+    /// What it writes, in order of keys.
+    fn sorted(&mut self) -> Writes {
+        self.group.sort();
+        let mut writes = std::mem::take(&mut self.group.writes);
+        keep_last(&mut writes);
+        writes
+    }
+}
+
 /// The state below a group.
+#[derive(Default)]
 struct LookedUp {
     counters: BTreeMap<Bytes, Option<Bytes>>,
     /// The keys in each range.
@@ -293,13 +416,21 @@ impl LookedUp {
     }
 
     /// Gives a commit its place, or refuses it.
-    fn sequence(&mut self, version: u64, mut proposal: Proposal, group: &mut Group, shared: &Shared) {
-        if !shared.history.allows(&proposal.overlay, proposal.version) || !group.allows(&proposal.overlay) {
-            return group.callers.conflicts.push(proposal.answer);
+    fn sequence(
+        &mut self,
+        version: u64,
+        read_at: u64,
+        mut overlay: Overlay,
+        answer: oneshot::Sender<Answer>,
+        group: &mut Group,
+        shared: &Shared,
+    ) {
+        if !shared.history.allows(&overlay, read_at) || !group.allows(&overlay) {
+            return group.callers.conflicts.push(answer);
         }
-        match self.find(&mut proposal.overlay, group) {
-            Ok(found) => group.add(group.stamp(version), proposal.overlay, found, proposal.answer),
-            Err(error) => drop(proposal.answer.send(Err(error.into()))),
+        match self.find(&mut overlay, group) {
+            Ok(found) => group.add(group.stamp(version), overlay, found, answer),
+            Err(error) => drop(answer.send(Err(error.into()))),
         }
     }
 
@@ -328,7 +459,7 @@ impl LookedUp {
 }
 
 /// Of several writes to a key, in order of keys, the last.
-fn keep_last(writes: &mut crate::recent::Writes) {
+fn keep_last(writes: &mut Writes) {
     writes.reverse();
     writes.dedup_by(|(later, _), (kept, _)| later == kept);
     writes.reverse();

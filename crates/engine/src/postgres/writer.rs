@@ -1,4 +1,4 @@
-//! The connection that commits: a group is two round trips, and between them the head is locked.
+//! The connection that commits: a group is two round trips, and between them the head is locked; or one, if nothing need be asked.
 
 use super::{
     connect::{Connector, Purpose},
@@ -18,7 +18,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 pub(super) struct Writer {
     client: Client,
     statements: Statements,
-    commit: String,
+    channel: String,
 }
 
 struct Statements {
@@ -32,6 +32,7 @@ struct Statements {
     delete: Statement,
     delete_long: Statement,
     note: Statement,
+    note_next: Statement,
 }
 
 /// What a group wants to know before it is put in order.
@@ -45,6 +46,13 @@ pub(super) struct Question {
     pub(super) ranges: Vec<(Bytes, Bytes)>,
 }
 
+impl Question {
+    /// Whether there is nothing to ask but whether anyone has committed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counters.is_empty() && self.ranges.is_empty()
+    }
+}
+
 /// The newest state, of which nothing changes before the group is committed or let go.
 pub(super) struct Locked {
     pub(super) news: Vec<News>,
@@ -53,7 +61,9 @@ pub(super) struct Locked {
     pub(super) ranges: Vec<Vec<Bytes>>,
 }
 
-fn statements() -> [String; 10] {
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+fn statements() -> [String; 11] {
     let long = KEY_BYTES_INDEXED;
     let deleted_max = limits::TRANSACTION_BYTES_MAX;
     let keys_max = limits::TRANSACTION_OPERATIONS_MAX + 1;
@@ -89,6 +99,11 @@ fn statements() -> [String; 10] {
              AND k = ANY($1::bytea[])"
             .to_owned(),
         "INSERT INTO commits (version, footprint) VALUES ($1, $2)".to_owned(),
+        // An error, which takes the whole group back, unless the version before it is the newest.
+        "INSERT INTO commits (version, footprint) SELECT $1::bigint / (
+             (SELECT version FROM commits ORDER BY version DESC LIMIT 1) = $1::bigint - 1 AND EXISTS (SELECT FROM head)
+         )::int, $2"
+            .to_owned(),
     ]
 }
 
@@ -98,15 +113,16 @@ impl Writer {
         let texts = statements();
         let prepared = try_join_all(texts.iter().map(|text| client.prepare(text))).await;
         let prepared = prepared.map_err(|error| refused("preparing to commit", error))?;
-        let Ok([lock, news, values, values_long, range, put, put_long, delete, delete_long, note]) =
-            <[Statement; 10]>::try_from(prepared)
+        let Ok([lock, news, values, values_long, range, put, put_long, delete, delete_long, note, note_next]) =
+            <[Statement; 11]>::try_from(prepared)
         else {
             return Err(EngineError::Closed); // one statement for each text
         };
         let statements =
-            Statements { lock, news, values, values_long, range, put, put_long, delete, delete_long, note };
-        let commit = format!("NOTIFY \"{}\"; COMMIT", connector.channel());
-        Ok(Self { client, statements, commit })
+            Statements { lock, news, values, values_long, range, put, put_long, delete, delete_long, note, note_next };
+        let own = client.query_one("SELECT pg_backend_pid()", &[]).await.and_then(|row| row.try_get(0));
+        connector.commits_by(own.map_err(|error| refused("preparing to commit", error))?);
+        Ok(Self { client, statements, channel: connector.channel() })
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -119,7 +135,7 @@ impl Writer {
         let failed = |error| refused("locking the head", error);
         let statements = &self.statements;
         let known = i64::try_from(question.known).unwrap_or(i64::MAX);
-        let begin = self.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE");
+        let begin = self.client.batch_execute(BEGIN);
         let lock = self.client.query(&statements.lock, &[]);
         let news_parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&known];
         let news = self.client.query(&statements.news, &news_parameters);
@@ -171,8 +187,23 @@ impl Writer {
         self.client.batch_execute("ROLLBACK").await
     }
 
-    /// Writes the group and commits it. An error of a statement makes the COMMIT behind it a rollback.
+    /// Writes the group behind what [`Self::lock`] has found, and commits it. An error of a statement makes the COMMIT behind it
+    /// a rollback.
     pub(super) async fn commit(&self, version: u64, writes: &Writes) -> Result<(), Error> {
+        self.write(&self.statements.note, version, writes).await
+    }
+
+    /// Locks the head, writes and commits, in one round trip. An error of the database if the version before this one is not
+    /// the newest: then nothing is written.
+    pub(super) async fn commit_at_once(&self, version: u64, writes: &Writes) -> Result<(), Error> {
+        let begin = self.client.batch_execute(BEGIN);
+        let lock = self.client.query(&self.statements.lock, &[]);
+        let write = self.write(&self.statements.note_next, version, writes);
+        let (begun, locked, written) = join3(begin, lock, write).await;
+        begun.and(locked.map(drop)).and(written)
+    }
+
+    async fn write(&self, note: &Statement, version: u64, writes: &Writes) -> Result<(), Error> {
         let is_short = |key: &[u8]| key.len() <= KEY_BYTES_INDEXED;
         let (mut puts, mut long_puts) = (Puts::default(), Puts::default());
         let (mut deletes, mut long_deletes) = (Vec::new(), Vec::new());
@@ -187,19 +218,20 @@ impl Writer {
         }
         let statements = &self.statements;
         let footprint = footprint::encode(writes.iter().map(|(key, _)| key));
+        let commit = format!("NOTIFY \"{}\", '{version}'; COMMIT", self.channel);
         let (outcomes, committed) = join(
             join5(
+                self.note(note, version, &footprint),
                 self.put(&statements.put, &puts),
                 self.put(&statements.put_long, &long_puts),
                 self.delete(&statements.delete, &deletes),
                 self.delete(&statements.delete_long, &long_deletes),
-                self.note(version, &footprint),
             ),
-            self.client.batch_execute(&self.commit),
+            self.client.batch_execute(&commit),
         )
         .await;
-        let (put, put_long, delete, delete_long, noted) = outcomes;
-        put.and(put_long).and(delete).and(delete_long).and(noted).and(committed)
+        let (noted, put, put_long, delete, delete_long) = outcomes;
+        noted.and(put).and(put_long).and(delete).and(delete_long).and(committed)
     }
 
     async fn put(&self, statement: &Statement, puts: &Puts<'_>) -> Result<(), Error> {
@@ -216,9 +248,9 @@ impl Writer {
         self.client.execute(statement, &[&keys]).await.map(drop)
     }
 
-    async fn note(&self, version: u64, footprint: &[u8]) -> Result<(), Error> {
+    async fn note(&self, note: &Statement, version: u64, footprint: &[u8]) -> Result<(), Error> {
         let version = i64::try_from(version).unwrap_or(i64::MAX);
-        self.client.execute(&self.statements.note, &[&version, &footprint]).await.map(drop)
+        self.client.execute(note, &[&version, &footprint]).await.map(drop)
     }
 }
 

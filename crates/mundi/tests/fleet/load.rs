@@ -38,10 +38,11 @@ impl Load {
             let made: Value = serde_json::from_str(&made.expect("it is made")).unwrap();
             ids.insert(name, made["world"].as_str().unwrap().parse().unwrap());
         }
-        let start = |client: u64| {
-            let client = Client { name: format!("c{client}"), http: http(), apis: apis.clone(), stop: stop.clone() };
-            let own: Vec<u64> = (0..worlds).collect();
-            tokio::spawn(client.run(own))
+        let start = |number: u64| {
+            let client = Client { name: format!("c{number}"), http: http(), apis: apis.clone(), stop: stop.clone() };
+            // Each begins elsewhere, so that every world is asked for all the time.
+            let first = number * worlds / CLIENTS;
+            tokio::spawn(client.run((first..worlds).chain(0..first).collect()))
         };
         let clients = (0..CLIENTS).map(start).collect();
         Self { apis, stop, clients, ids }

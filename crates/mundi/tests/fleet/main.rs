@@ -69,7 +69,7 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
     let mut apis = [fleet.member("api"), fleet.member("api")];
     let members = workers.iter_mut().chain(&mut adapters).chain([&mut timer]).chain(&mut apis);
     members.for_each(|member| fleet.launch(member));
-    let mut witness = Witness::new(&fleet).await;
+    let mut witness = Witness::new(&fleet, LEASE).await;
     let mut load = Load::start(&apis, worlds).await;
     witness.sees_worlds_on(&workers).await;
 
@@ -116,7 +116,7 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
     let acknowledged = load.stop().await;
     witness.settle(&load.ids, &acknowledged).await;
     apis[0].proves_every_world(worlds);
-    witness.report(LEASE);
+    witness.report();
 }
 
 fn restart(fleet: &Fleet, member: &mut Member) {

@@ -45,6 +45,8 @@ struct Drained {
     cursor: Option<InboxSeq>,
     /// While the counter says this, nothing was enqueued.
     notify: Seen,
+    /// The version that this was seen at; the commit of a turn that was made of it is later.
+    version: u64,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.

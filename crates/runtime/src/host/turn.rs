@@ -20,11 +20,14 @@ use mundi_model::{
     record::{Body, InboxItem, Input, Payload, Reply, Sealed},
 };
 use mundi_store::{
-    Fence, Refused,
+    Fence, Refused, StoreError,
     blob::Blobs,
     journal::Batch,
     keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
-    protocol::{CommitCursor, CommitTurn, Consumed, PeekInbox, ReadAhead, ReadTurn, TurnInput, TurnItem},
+    protocol::{
+        CommitCursor, CommitTurn, CommitUnread, Consumed, InboxError, PeekInbox, ReadAhead, ReadTurn, TurnInput,
+        TurnItem,
+    },
     run_or_tell,
 };
 use std::{collections::BTreeMap, pin::pin};
@@ -113,7 +116,7 @@ impl<P: Plane> WorldHost<P> {
     /// What not every turn needs is a future in a box, so that this one, which is made for every turn, stays small.
     async fn take_turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let items_max = budget.items_max;
-        let mut input = self.read(items_max).await?;
+        let (mut input, is_read) = self.read(items_max).await?;
         if self.world.is_paused() && input.more {
             Box::pin(self.look_ahead(&mut input, items_max)).await?;
         }
@@ -122,12 +125,13 @@ impl<P: Plane> WorldHost<P> {
             tickets = self.take_direct(&mut input, items_max);
         }
         if input.items.is_empty() {
-            self.drained = Some(Drained { cursor: input.cursor, notify: input.notify });
+            let TurnInput { cursor, notify, version, .. } = input;
+            self.drained = Some(Drained { cursor, notify, version });
             return Ok(Progress::Idle);
         }
         let mut arrivals = self.arrivals(&input.items);
         let Self { plane, fence, world, at_hand, recording, .. } = self;
-        let mut budget = budget.of_turn();
+        let (whole, mut budget) = (budget, budget.of_turn());
         if recording.is_some() {
             budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
         }
@@ -171,9 +175,19 @@ impl<P: Plane> WorldHost<P> {
         let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
-        if let Err(Refused { error, perhaps_applied }) = run_or_tell(plane.engine(), &**plane.clock(), &commit).await {
+        let (engine, clock) = (plane.engine(), &**plane.clock());
+        let committed = match is_read {
+            true => run_or_tell(engine, clock, &commit).await.map(drop),
+            false => run_or_tell(engine, clock, &CommitUnread { turn: &commit, notify: &input.notify }).await.map(drop),
+        };
+        if let Err(Refused { error, perhaps_applied }) = committed {
             tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
-            return Err(error.into());
+            if perhaps_applied || !matches!(error, StoreError::Inbox(InboxError::Grown { .. })) {
+                return Err(error.into());
+            }
+            drop(turn); // the world is as it was
+            self.wait_on(input.items.split_off(waiting).into_iter().zip(tickets).collect());
+            return Box::pin(self.take_turn(whole)).await; // with what was enqueued
         }
         if let Some(Consumed { through: new, .. }) = apart {
             Box::pin(plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new })).await?;
@@ -184,7 +198,7 @@ impl<P: Plane> WorldHost<P> {
         let (items, records) = (output.consumed, count);
         let cursor = commit.consumed.map(|consumed| consumed.through).or(input.cursor);
         let drained = !input.more && items >= waiting;
-        self.drained = drained.then_some(Drained { cursor, notify: input.notify });
+        self.drained = drained.then_some(Drained { cursor, notify: input.notify, version: input.version });
         let taken = &input.items[..items];
         note_traces(taken);
         let waited = Waited::of(taken, self.plane.now_ns());
@@ -239,11 +253,16 @@ impl<P: Plane> WorldHost<P> {
         (0u16..).zip(direct).map(place).collect()
     }
 
+    /// Items that the turn did not take are the first ones of the next.
+    fn wait_on(&mut self, items: Vec<(TurnItem, Ticket)>) {
+        let items = items.into_iter().rev();
+        items.for_each(|(TurnItem { item, .. }, ticket)| self.direct.push_front(Direct { item, ticket }));
+    }
+
     /// Tells those whose items were taken, with the reply if there is one; the others wait on.
     fn answer_direct(&mut self, items: Vec<TurnItem>, tickets: Vec<Ticket>, taken: usize, output: &mut TurnOutput) {
         let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
-        let rest = direct.split_off(taken).into_iter().rev();
-        rest.for_each(|(TurnItem { item, .. }, ticket)| self.direct.push_front(Direct { item, ticket }));
+        self.wait_on(direct.split_off(taken));
         let mut waiting: Vec<_> = direct.into_iter().map(|(item, ticket)| (item.seq, Some(ticket))).collect(); // in order
         output.replies.retain(|Reply { to: seq, outcome }| {
             let place = waiting.binary_search_by_key(seq, |(seq, _)| *seq);
@@ -261,25 +280,35 @@ impl<P: Plane> WorldHost<P> {
     }
 
     /// What the turn starts from. If nothing was enqueued since the inbox was drained, one key says so; head and cursor are what
-    /// this host has made them, or the commit will find out.
-    async fn read(&mut self, items_max: usize) -> Result<TurnInput, RuntimeError> {
+    /// this host has made them, or the commit will find out. For items that wait in memory it is enough if the process remembers
+    /// that key: then the inbox is not read, and the commit asks again. (Who was woken without such an item must look: what it was
+    /// woken for may be newer than what is remembered.)
+    async fn read(&mut self, items_max: usize) -> Result<(TurnInput, bool), RuntimeError> {
         let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
         let mut cursor_seen = None;
-        if let Some(Drained { cursor, notify }) = self.drained.take() {
+        if let Some(Drained { cursor, notify, version: seen_at }) = self.drained.take() {
             let peek = PeekInbox { universe: fence.universe, world: fence.world };
+            let head = JournalHead { height: self.world.head(), chain: self.world.chain() };
+            let unread = |version, notify| TurnInput { head, cursor, version, items: Vec::new(), more: false, notify };
+            if !self.direct.is_empty()
+                && self.recording.is_none()
+                && let Some(recalled) = peek.recall(self.plane.engine())
+                && recalled.notify == notify
+                && recalled.version > seen_at
+            {
+                return Ok((unread(recalled.version, notify), false));
+            }
             // Where nobody answers, the read of the whole says so.
             if let Ok(peeked) = peek.run(self.plane.engine()).await
                 && peeked.notify == notify
             {
-                let head = JournalHead { height: self.world.head(), chain: self.world.chain() };
-                let (items, version) = (Vec::new(), peeked.version);
-                return Ok(TurnInput { head, cursor, version, items, more: false, notify });
+                return Ok((unread(peeked.version, notify), true));
             }
             cursor_seen = cursor;
         }
         let input = Box::pin(self.plane.run(&ReadTurn { fence, cursor_seen, items_max, bytes_max })).await?.output;
         self.check_head(&input)?;
-        Ok(input)
+        Ok((input, true))
     }
 
     fn check_head(&self, input: &TurnInput) -> Result<(), RuntimeError> {

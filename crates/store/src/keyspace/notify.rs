@@ -30,6 +30,21 @@ pub(crate) async fn peek<E: Engine>(
     Ok((Seen(value), version))
 }
 
+/// What this process remembers of it: see [`Engine::recall`].
+pub(crate) fn recall<E: Engine>(engine: &E, universe: UniverseId, world: WorldId) -> Option<(Seen, u64)> {
+    let (value, version) = engine.recall(key(universe, world).as_bytes())?;
+    Some((Seen(value), version))
+}
+
+/// As [`read`], for who depends on it.
+pub(crate) async fn depend<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Seen, StoreError> {
+    Ok(Seen(tx.get(key(universe, world).as_bytes()).await?))
+}
+
 pub(crate) fn bump<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<(), StoreError> {
     Ok(tx.add(key(universe, world).as_bytes(), 1)?)
 }

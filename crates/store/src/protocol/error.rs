@@ -71,6 +71,8 @@ pub enum InboxError {
     CursorRegressed { at: Option<InboxSeq>, to: InboxSeq },
     #[error("the cursor stands at {actual:?}, not at {expected:?}: someone else moved it")]
     CursorMoved { expected: Option<InboxSeq>, actual: Option<InboxSeq> },
+    #[error("something was enqueued to {world} since its inbox was read to the end")]
+    Grown { world: WorldId },
 }
 
 impl Coded for InboxError {
@@ -80,7 +82,8 @@ impl Coded for InboxError {
             Self::ItemTooLarge { .. } => Code::InboxItemTooLarge,
             Self::BatchInvalid { .. } => Code::BatchInvalid,
             Self::CursorRegressed { .. } => Code::CursorRegressed,
-            Self::CursorMoved { .. } => Code::CursorMoved,
+            // A turn hears of it, and is made again: nobody else does.
+            Self::CursorMoved { .. } | Self::Grown { .. } => Code::CursorMoved,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! List the worlds of a universe, in pages, by state and by who holds them.
 //!
-//! Guarantees: each page is one consistent moment; worlds come in the order of their ids.
+//! Guarantees: each page is one consistent moment; worlds come in the order of their ids. A page ends where its transaction has
+//! grown too old for more: each world takes a trip to an engine at the other end of a line.
 //! Unknown commit: cannot be; it writes nothing.
 
 use super::page::{Page, Room};
@@ -13,7 +14,7 @@ use crate::{
         world_meta::{self, WorldMeta, WorldState},
     },
 };
-use mundi_engine::{Read, Transaction};
+use mundi_engine::{EngineError, Read, Transaction};
 use mundi_model::{Epoch, UniverseId, WorkerId, WorldId};
 
 #[derive(Debug, Clone, Copy)]
@@ -102,29 +103,45 @@ impl Protocol for ListWorlds {
         if let Some(after) = after {
             span.start = end_of(after);
         }
-        let (mut page, mut room) = (Page::new(), Room::new(items_max));
+        let (mut page, mut room, mut last) = (Page::new(), Room::new(items_max), None);
         loop {
-            // One seek per world: its other keys are skipped, not read.
-            let found = tx.range(span.read(1).snapshot()).await?;
-            let Some((key, _)) = found.items.first() else { return Ok(page) };
-            let world = world_meta::world_of_key(universe, key)?;
-            let rest = Span { start: end_of(world), end: span.end };
-            tx.announce(|| {
-                let keys = [world_meta::key, lease::key, lease_term::key].map(|key| key(universe, world).announced());
-                keys.into_iter().chain([Read::Range(rest.read(1))])
-            });
-            let mut taken = false;
-            if let Some(meta) = world_meta::read(tx, universe, world).await? {
-                let summary = WorldSummary { world, meta, lease: HeldLease::read(tx, universe, world).await? };
-                taken = filter.takes(&summary);
-                page.items.extend(taken.then_some(summary));
-            }
-            room.spend(taken);
+            let found = match first_of(tx, universe, &span).await {
+                Err(StoreError::Engine(EngineError::TooOld)) if last.is_some() => {
+                    page.next = last;
+                    return Ok(page);
+                }
+                found => found?,
+            };
+            let Some((world, summary)) = found else { return Ok(page) };
+            let summary = summary.filter(|found| filter.takes(found));
+            room.spend(summary.is_some());
+            page.items.extend(summary);
             if room.is_spent() {
                 page.next = Some(world);
                 return Ok(page);
             }
-            span = rest;
+            last = Some(world);
+            span.start = end_of(world);
         }
     }
+}
+
+/// The first world of a span, by one seek: its other keys are skipped, not read. Nothing of it is left but keys if it is being
+/// deleted.
+async fn first_of<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    span: &Span,
+) -> Result<Option<(WorldId, Option<WorldSummary>)>, StoreError> {
+    let found = tx.range(span.read(1).snapshot()).await?;
+    let Some((key, _)) = found.items.first() else { return Ok(None) };
+    let world = world_meta::world_of_key(universe, key)?;
+    let rest = Span { start: world_meta::world_prefix(universe, world).span().end, end: span.end.clone() };
+    tx.announce(|| {
+        let keys = [world_meta::key, lease::key, lease_term::key].map(|key| key(universe, world).announced());
+        keys.into_iter().chain([Read::Range(rest.read(1))])
+    });
+    let Some(meta) = world_meta::read(tx, universe, world).await? else { return Ok(Some((world, None))) };
+    let lease = HeldLease::read(tx, universe, world).await?;
+    Ok(Some((world, Some(WorldSummary { world, meta, lease }))))
 }

@@ -29,4 +29,10 @@ impl PeekInbox {
         let (notify, version) = notify::peek(engine, self.universe, self.world).await?;
         Ok(Peeked { notify, version })
     }
+
+    /// What this process remembers of it, for a turn that is committed by [`CommitUnread`](super::CommitUnread).
+    pub fn recall<E: Engine>(&self, engine: &E) -> Option<Peeked> {
+        let (notify, version) = notify::recall(engine, self.universe, self.world)?;
+        Some(Peeked { notify, version })
+    }
 }

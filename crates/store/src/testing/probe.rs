@@ -3,9 +3,11 @@
 //! A test runs a protocol once to count its operations, then once per operation and kind of fault.
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction};
 use parking_lot::Mutex;
 use std::{
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -59,7 +61,11 @@ struct State {
     operation: u64,
     trouble: Option<(u64, Trouble)>,
     dead: bool,
+    remembered: Option<BTreeMap<Bytes, Remembered>>,
 }
+
+/// What was seen of a key that someone peeked at, and the version of the first addition to it since.
+type Remembered = (Option<Bytes>, Option<u64>);
 
 /// An engine around an engine. Clones share their counts and their fate.
 #[derive(Debug, Clone)]
@@ -82,6 +88,12 @@ impl<E> Probe<E> {
     /// A new process, without trouble. Operations count from 0 again.
     pub fn revive(&self) {
         *self.state.lock() = State::default();
+    }
+
+    /// From now on it remembers what was peeked at, and hears of no addition to it before the next peek: as a process whose line is
+    /// slow.
+    pub fn remember(&self) {
+        self.state.lock().remembered = Some(BTreeMap::new());
     }
 
     pub fn counts(&self) -> Counts {
@@ -118,6 +130,7 @@ pub struct ProbeTransaction<T> {
     state: Arc<Mutex<State>>,
     announced: Vec<Read>,
     fetched: Vec<Read>,
+    added: Vec<Bytes>,
 }
 
 impl<T> ProbeTransaction<T> {
@@ -142,8 +155,23 @@ impl<E: Engine> Engine for Probe<E> {
         let trouble = next(&self.state, false)?;
         self.state.lock().counts.begins += 1;
         let inner = self.inner.begin().await?;
-        let (announced, fetched) = (Vec::new(), Vec::new());
-        end(trouble, ProbeTransaction { inner, state: self.state.clone(), announced, fetched })
+        let (announced, fetched, added) = (Vec::new(), Vec::new(), Vec::new());
+        end(trouble, ProbeTransaction { inner, state: self.state.clone(), announced, fetched, added })
+    }
+
+    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
+        let mut tx = self.begin().await?;
+        let (value, version) = (tx.get_snapshot(key).await?, tx.version().await?);
+        if let Some(remembered) = &mut self.state.lock().remembered {
+            remembered.insert(Bytes::copy_from_slice(key), (value.clone(), None));
+        }
+        Ok((value, version))
+    }
+
+    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
+        let (value, added_at) = self.state.lock().remembered.as_ref()?.get(key)?.clone();
+        let newest = || Some(self.inner.peek(key).now_or_never()?.ok()?.1);
+        Some((value, added_at.map(|version| version - 1).or_else(newest)?))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
@@ -204,6 +232,7 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
 
     fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
         self.count(|counts| counts.writes += 1);
+        self.added.push(Bytes::copy_from_slice(key));
         self.inner.add(key, delta)
     }
 
@@ -226,7 +255,14 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
             Some(Trouble::LoseCommit) => return Err(CommitError::Unknown(EngineError::Closed)),
             _ => {}
         }
-        let committed = self.inner.commit().await?;
+        let Self { inner, state, added, .. } = self;
+        let committed = inner.commit().await?;
+        if let (Some(remembered), Some(stamp)) = (&mut state.lock().remembered, committed.stamp()) {
+            let version = stamp.as_bytes().first_chunk().map(|version| u64::from_be_bytes(*version));
+            for key in added {
+                remembered.entry(key).and_modify(|(_, added_at)| *added_at = added_at.or(version));
+            }
+        }
         match trouble {
             Some(Trouble::DieAfter | Trouble::LoseAnswer) => Err(CommitError::Unknown(EngineError::Closed)),
             _ => Ok(committed),

@@ -1,0 +1,45 @@
+//! Commit a turn that has not looked into the inbox, because its process remembers it as drained.
+//!
+//! Guarantees: as `commit_turn`, and nothing was enqueued between the version that was remembered and this commit. So what was
+//! acknowledged before an item was handed to the world stands before it, whoever acknowledged it. If something was
+//! enqueued, nothing is written, and the turn is made again with it.
+//! Unknown commit: as `commit_turn`; a run that was applied is recognized also if the inbox has grown since.
+
+use super::{CommitTurn, InboxError};
+use crate::{
+    Fence, OnUnknown, Protocol, StoreError,
+    journal::append,
+    keyspace::notify::{self, Seen},
+};
+use mundi_engine::Transaction;
+
+#[derive(Debug)]
+pub struct CommitUnread<'a> {
+    pub turn: &'a CommitTurn,
+    /// What the inbox' counter said when it was drained.
+    pub notify: &'a Seen,
+}
+
+impl Protocol for CommitUnread<'_> {
+    type Output = ();
+
+    fn on_unknown(&self) -> OnUnknown {
+        self.turn.on_unknown()
+    }
+
+    fn tries_memory(&self) -> bool {
+        true
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.turn.fence;
+        tx.announce(|| [notify::key(universe, world).announced()]);
+        if notify::depend(tx, universe, world).await? == *self.notify {
+            return self.turn.run(tx).await.map(drop);
+        }
+        if append::position(tx, universe, world).await?.head == self.turn.records.end() {
+            return Ok(()); // applied by a run before this one
+        }
+        Err(InboxError::Grown { world }.into())
+    }
+}
