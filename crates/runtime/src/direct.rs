@@ -11,6 +11,7 @@ use mundi_model::{
     InboxSeq,
     record::{InboxItem, ReplyOutcome},
 };
+use mundi_store::protocol::AnsweredEffect;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -38,6 +39,8 @@ pub(crate) struct Ticket {
     /// By a turn: it stays the turn's until its fate is known.
     is_mine: bool,
     tried: bool,
+    /// The effect that the item is the receipt of.
+    answers: Option<AnsweredEffect>,
 }
 
 /// A sender's wait.
@@ -47,9 +50,9 @@ pub(crate) struct Wait {
 }
 
 impl Direct {
-    pub(crate) fn new(item: InboxItem) -> (Self, Wait) {
+    pub(crate) fn new(item: InboxItem, answers: Option<AnsweredEffect>) -> (Self, Wait) {
         let ((sender, receiver), claimed) = (oneshot::channel(), Arc::new(AtomicBool::new(false)));
-        let ticket = Ticket { sender: Some(sender), claimed: claimed.clone(), is_mine: false, tried: false };
+        let ticket = Ticket { sender: Some(sender), claimed: claimed.clone(), is_mine: false, tried: false, answers };
         (Self { item, ticket }, Wait { receiver, claimed })
     }
 }
@@ -64,6 +67,10 @@ impl Ticket {
     /// Whether the item may be on record from now on.
     pub(crate) fn set_tried(&mut self, tried: bool) {
         self.tried = tried;
+    }
+
+    pub(crate) fn answers(&self) -> Option<AnsweredEffect> {
+        self.answers
     }
 
     pub(crate) fn taken(mut self, taken: Taken) {
@@ -110,7 +117,7 @@ mod tests {
     fn direct() -> (Direct, Wait) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
         let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
-        Direct::new(InboxItem { input, origin })
+        Direct::new(InboxItem { input, origin }, None)
     }
 
     #[test]

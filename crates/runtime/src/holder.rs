@@ -1,10 +1,14 @@
 //! Who in this process holds worlds.
 //!
 //! A world learns what arrived for it from hints that workers watch. Where sender and holder are in one process that is a long
-//! way: the sender leaves the hint alone while there is one, and tells the holder itself.
+//! way: the sender leaves the hint alone while there is one, and tells the holder itself. What a world asks for and what it
+//! is answered need no queue there at all.
 
-use crate::{Plane, worker::WorldWorker};
-use mundi_model::{UniverseId, WorldId};
+use crate::{Plane, hands::Hands, worker::WorldWorker};
+use futures_util::future::BoxFuture;
+use mundi_model::{UniverseId, WorldId, limits, record::InboxItem};
+use mundi_store::protocol::AnsweredEffect;
+use std::{sync::Arc, time::Duration};
 
 /// Tells a holder that the world may have something to do.
 pub type Wake = Box<dyn FnOnce() + Send>;
@@ -12,12 +16,35 @@ pub type Wake = Box<dyn FnOnce() + Send>;
 pub trait Holder: Send + Sync {
     /// How to wake the world, if it is held here as far as anyone knows.
     fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake>;
+
+    /// Hands a receipt to its world, if it is held here. Says whether it is on record; if not, nobody knows what came of it.
+    fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool>;
+
+    /// Lets worlds put their effects into these hands.
+    fn employ(&self, universe: UniverseId, hands: Arc<Hands>);
 }
 
 impl<P: Plane> Holder for WorldWorker<P> {
     fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake> {
         let worker = (self.universe() == universe && self.holds(world)).then(|| self.clone())?;
         Some(Box::new(move || worker.wake(world)))
+    }
+
+    fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            if self.universe() != answered.claim.universe {
+                return false;
+            }
+            let Some(wait) = self.hand(answered.claim.world, receipt, Some(answered)) else { return false };
+            let patience = self.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
+            matches!(wait.taken(patience).await, Ok(Some(_)))
+        })
+    }
+
+    fn employ(&self, universe: UniverseId, hands: Arc<Hands>) {
+        if self.universe() == universe {
+            self.set_hands(hands);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub mod bundle;
 pub mod calls;
 mod direct;
 mod error;
+pub mod hands;
 mod holder;
 pub mod host;
 pub mod lifecycle;

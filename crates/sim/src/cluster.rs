@@ -1,7 +1,7 @@
 //! The nodes of a run, and the roles that they play. All of them run the code that production runs.
 
 use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, stage::Stage};
-use futures_util::future::pending;
+use futures_util::future::{BoxFuture, pending};
 use mundi_adapters::{
     Adapter,
     fabric::FabricAdapter,
@@ -9,10 +9,11 @@ use mundi_adapters::{
 };
 use mundi_engine::Memory;
 use mundi_kernel::Registry;
-use mundi_model::{UniverseId, WorkerId, WorldId};
+use mundi_model::{IntentHash, UniverseId, WorkerId, WorldId, record::InboxItem};
 use mundi_runtime::{
     Holder, Plane, Services, Spawn, Wake,
     calls::Calls,
+    hands::Hands,
     host::{CycleBudget, SnapshotPolicy},
     metrics::Metrics,
     orchestrator::{Orchestrator, OrchestratorConfig},
@@ -24,6 +25,7 @@ use mundi_store::{
     Entropy,
     blobs::{Cas, CasConfig},
     objects::Objects,
+    protocol::AnsweredEffect,
     segments::SegmentStore,
     testing::{self, CountingEntropy, FaultyObjects, Rates},
 };
@@ -65,15 +67,37 @@ pub(crate) struct Ground {
 }
 
 /// World workers by the number of their node, with the universe that they serve. One that crashed takes nothing.
-#[derive(Clone, Default)]
-pub(crate) struct Doors(Arc<Mutex<BTreeMap<u32, Door>>>);
+#[derive(Clone)]
+pub(crate) struct Doors {
+    stage: Stage,
+    workers: Arc<Mutex<BTreeMap<u32, (UniverseId, WorldWorker<SimPlane>)>>>,
+    /// Of the adapter worker that came last.
+    hands: Arc<Mutex<BTreeMap<UniverseId, Arc<Hands>>>>,
+    handed: Arc<Mutex<Handed>>,
+}
 
-type Door = (UniverseId, WorldWorker<SimPlane>);
+/// Answers that adapters handed to worlds past the inbox: by the claim's token and the intent, with the number of the next commit.
+pub(crate) type Handed = BTreeMap<([u8; 16], IntentHash), usize>;
 
 impl Doors {
+    fn open(&self, node: u32, universe: UniverseId, worker: WorldWorker<SimPlane>) {
+        if let Some(hands) = self.hands.lock().get(&universe) {
+            worker.employ(universe, hands.clone());
+        }
+        self.workers.lock().insert(node, (universe, worker));
+    }
+
+    fn new(stage: Stage) -> Self {
+        Self { stage, workers: Arc::default(), hands: Arc::default(), handed: Arc::default() }
+    }
+
+    pub(crate) fn handed(&self) -> Handed {
+        self.handed.lock().clone()
+    }
+
     /// A worker of the universe that holds the world.
     pub(crate) fn of(&self, universe: UniverseId, world: WorldId) -> Option<WorldWorker<SimPlane>> {
-        let doors = self.0.lock();
+        let doors = self.workers.lock();
         let mut workers = doors.values().filter(|(serves, _)| *serves == universe).map(|(_, worker)| worker);
         workers.find(|worker| worker.holds(world)).cloned()
     }
@@ -85,6 +109,23 @@ impl Holder for Doors {
         let worker = self.of(universe, world)?;
         Some(Box::new(move || worker.wake(world)))
     }
+
+    fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
+        let worker = self.of(answered.claim.universe, answered.claim.world);
+        let answer = (answered.claim.token, answered.claim.intent);
+        self.handed.lock().entry(answer).or_insert(self.stage.commits_so_far());
+        Box::pin(async move {
+            match worker {
+                Some(worker) => worker.answer(answered, receipt).await,
+                None => false,
+            }
+        })
+    }
+
+    fn employ(&self, universe: UniverseId, hands: Arc<Hands>) {
+        self.workers.lock().values().for_each(|(_, worker)| worker.employ(universe, hands.clone()));
+        self.hands.lock().insert(universe, hands);
+    }
 }
 
 impl Ground {
@@ -94,11 +135,11 @@ impl Ground {
         let server = stage.executor().node();
         let entropy = Arc::new(CountingEntropy::default());
         Self {
+            doors: Doors::new(stage.clone()),
             stage,
             memory,
             objects: FaultyObjects::in_memory(),
             registry: Arc::new(registry),
-            doors: Doors::default(),
             entropy,
             server,
         }
@@ -177,8 +218,7 @@ impl Slot {
 
     /// The id under which it holds leases and claims: the same in every life.
     pub(crate) fn worker_id(&self) -> WorkerId {
-        const FIRST: Option<WorkerId> = WorkerId::new(1);
-        WorkerId::new(u64::from(self.number) + 1).or(FIRST).unwrap_or_else(|| unreachable!("one is an id"))
+        Author { node: self.number, life: self.lives }.worker()
     }
 
     /// A new life, which knows only what is durable.
@@ -209,7 +249,7 @@ impl Slot {
                 let config = worker_config(&ground.stage, universe, worker);
                 let running = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
                 life.worker = Some(running.clone());
-                ground.doors.0.lock().insert(self.number, (universe, running.clone()));
+                ground.doors.open(self.number, universe, running.clone());
                 life.node.spawn(Box::pin(take_commands(plane, universe, worker, running)));
             }
             Role::Orchestrator => {
@@ -225,7 +265,7 @@ impl Slot {
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
                 let mut fabric = FabricAdapter::new(engine.clone(), blobs.clone(), clock.clone());
                 let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
-                if ground.stage.below(4) > 0 {
+                if ground.stage.below(2) > 0 {
                     let holder: Arc<dyn Holder> = Arc::new(ground.doors.clone());
                     (serving, fabric) = (serving.with_holder(holder.clone()), fabric.with_holder(holder));
                 }

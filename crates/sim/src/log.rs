@@ -2,6 +2,7 @@
 
 use crate::protocol::Protocol;
 use bytes::Bytes;
+use mundi_model::WorkerId;
 use std::fmt;
 
 /// One life of one node. A restart is another author.
@@ -9,6 +10,14 @@ use std::fmt;
 pub(crate) struct Author {
     pub(crate) node: u32,
     pub(crate) life: u32,
+}
+
+impl Author {
+    /// What it calls itself in the store; all lives of a node say the same.
+    pub(crate) fn worker(self) -> WorkerId {
+        const FIRST: Option<WorkerId> = WorkerId::new(1);
+        WorkerId::new(u64::from(self.node) + 1).or(FIRST).unwrap_or_else(|| unreachable!("one is an id"))
+    }
 }
 
 impl fmt::Display for Author {

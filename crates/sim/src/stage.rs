@@ -186,6 +186,10 @@ impl Stage {
         self.0.commits.lock().push(commit);
     }
 
+    pub(crate) fn commits_so_far(&self) -> usize {
+        self.0.commits.lock().len()
+    }
+
     pub(crate) fn commits(&self) -> Vec<Commit> {
         self.0.commits.lock().clone()
     }

@@ -1,10 +1,14 @@
 //! The log, retold world by world: each write to a world as a typed fact, in the order of commits.
 
-use crate::log::{Commit, Write};
+use crate::{
+    log::{Commit, Write},
+    protocol::Protocol,
+};
 use bytes::Bytes;
 use mundi_model::{Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, record};
 use mundi_store::keyspace::{
     Family, Parts,
+    effect_inflight::EffectInflight,
     effect_pending::EffectItem,
     journal_entry::{self, StoredRecord},
     journal_head::{self, Position},
@@ -100,7 +104,8 @@ impl Story {
         let mut story = Self::default();
         for (number, commit) in commits.iter().enumerate() {
             for write in &commit.writes {
-                let told = tell(write).map_err(|why| format!("commit {number} ({}): {why}", commit.protocol))?;
+                let told = tell(commit.protocol, write)
+                    .map_err(|why| format!("commit {number} ({}): {why}", commit.protocol))?;
                 for (place, fact) in told {
                     story.worlds.entry(place).or_default().facts.push((number, fact));
                 }
@@ -123,7 +128,7 @@ impl Story {
     }
 }
 
-fn tell(write: &Write) -> Result<Vec<(Place, Fact)>, String> {
+fn tell(protocol: Protocol, write: &Write) -> Result<Vec<(Place, Fact)>, String> {
     let parts = Parts::of(write.key()).ok_or_else(|| format!("a key of no family: {:?}", write.key()))?;
     let place = parts.world.map(|world| (parts.universe, world));
     let fact = match (write, place) {
@@ -133,7 +138,7 @@ fn tell(write: &Write) -> Result<Vec<(Place, Fact)>, String> {
             return Ok(records.into_iter().map(told).collect());
         }
         (Write::Put(key, value), Some(place)) => of_world(&parts, key, value)?.map(|fact| (place, fact)),
-        (Write::Put(_, value), None) => of_universe(&parts, value)?,
+        (Write::Put(_, value), None) => of_universe(protocol, &parts, value)?,
         (Write::Clear(_, end), Some(place)) if parts.family == Family::JournalEntry => {
             let until = Parts::of(end).map(|end| height(end.rest)).transpose()?;
             let until = until.ok_or("a range of records without an end")?;
@@ -161,7 +166,7 @@ fn of_world(parts: &Parts<'_>, key: &[u8], value: &Bytes) -> Result<Option<Fact>
     }))
 }
 
-fn of_universe(parts: &Parts<'_>, value: &[u8]) -> Result<Option<(Place, Fact)>, String> {
+fn of_universe(protocol: Protocol, parts: &Parts<'_>, value: &[u8]) -> Result<Option<(Place, Fact)>, String> {
     let (world, fact) = match parts.family {
         Family::Segment => {
             let world = parts.rest.first_chunk::<16>().ok_or("a short key")?;
@@ -169,6 +174,11 @@ fn of_universe(parts: &Parts<'_>, value: &[u8]) -> Result<Option<(Place, Fact)>,
         }
         Family::EffectPending => {
             let item: EffectItem = decode(value)?;
+            (item.world, Fact::Effect(item))
+        }
+        // Published into someone's hands.
+        Family::EffectInflight if protocol == Protocol::CommitTurn => {
+            let EffectInflight { item, .. } = decode(value)?;
             (item.world, Fact::Effect(item))
         }
         Family::TimerDue => {

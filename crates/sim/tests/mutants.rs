@@ -4,7 +4,7 @@ use mundi_model::mutants::{Mutant, plant};
 use mundi_sim::{Faults, run_seed};
 
 /// How many seeds a planted bug may survive.
-const SEEDS_MAX: u64 = 60;
+const SEEDS_MAX: u64 = 240;
 
 /// The checker that is proven by each.
 fn meant_for(mutant: Mutant) -> &'static str {

@@ -29,9 +29,9 @@ use mundi_store::{
     protocol::{
         Answer, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor,
         CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish,
-        FinishMail, FireTimers, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail, ReapEffects,
-        ReleaseLease, RenewLeases, Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, compact_inbox,
-        complete_effect, delete_world, expire_dedupe, fabric_send,
+        FinishMail, FireTimers, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail,
+        ReapEffects, ReleaseLease, RenewLeases, Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld,
+        compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, engine_contents, named_event, note_body,
@@ -299,6 +299,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         effects: vec![effect],
         timers: vec![timer],
         receipts: Vec::new(),
+        in_hands: InHands::default(),
         ready: true,
         now_ns: 3,
     }))

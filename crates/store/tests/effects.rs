@@ -18,8 +18,8 @@ use mundi_store::{
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, CommitTurn, Completed, DropDeadLetter, ExtendClaims, FailEffect, Failed,
-        Failure, KindCap, LanesToReap, ListDeadLetters, ReadDeadLetter, ReapEffects, Reaped, Repeat, ReplayDeadLetter,
-        complete_effect, delete_world, expire_dedupe,
+        Failure, InHands, KindCap, LanesToReap, ListDeadLetters, ReadDeadLetter, ReapEffects, Reaped, Repeat,
+        ReplayDeadLetter, complete_effect, delete_world, expire_dedupe,
     },
     testing::{Fixture, Probe, ask, engine_contents, event, receipts},
 };
@@ -101,6 +101,7 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
+        in_hands: InHands::default(),
         ready: false,
         now_ns: store.clock.now_ns(),
     };

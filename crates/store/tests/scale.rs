@@ -8,7 +8,7 @@ use mundi_model::{InboxSeq, WorldId};
 use mundi_store::{
     Fence,
     keyspace::{Shard, ready},
-    protocol::{CommitTurn, Consumed, Drained, ReleaseLease, SettleWorld},
+    protocol::{CommitTurn, Consumed, Drained, InHands, ReleaseLease, SettleWorld},
     testing::{Counts, Fixture, Probe, event, note_body, world_id},
 };
 use parking_lot::Mutex;
@@ -179,6 +179,7 @@ async fn turn(store: &Store, times: &Times, fence: Fence) {
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
+        in_hands: InHands::default(),
         ready: false,
         now_ns: 1,
     };

@@ -12,7 +12,8 @@ use mundi_store::{
     journal::Batch,
     keyspace::{Shard, queue::Queue, timer_due, world_meta},
     protocol::{
-        CommitTurn, FireTimers, Fired, ListDeadLetters, NextTimers, ReplayDeadLetter, delete_world, expire_dedupe,
+        CommitTurn, FireTimers, Fired, InHands, ListDeadLetters, NextTimers, ReplayDeadLetter, delete_world,
+        expire_dedupe,
     },
     testing::{Fixture, Probe, set_timers},
 };
@@ -68,6 +69,7 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
+        in_hands: InHands::default(),
         ready: false,
         now_ns: store.clock.now_ns(),
     };

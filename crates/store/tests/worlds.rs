@@ -17,8 +17,8 @@ use mundi_store::{
         ready, reply, timer_due, world_meta,
     },
     protocol::{
-        AcquireLease, AppendBatch, AssignWorld, CommitTurn, Consumed, Drained, ReleaseLease, RenewLeases, SettleWorld,
-        Settled, WorldCreated, compact_inbox, delete_world, expire_dedupe,
+        AcquireLease, AppendBatch, AssignWorld, CommitTurn, Consumed, Drained, InHands, ReleaseLease, RenewLeases,
+        SettleWorld, Settled, WorldCreated, compact_inbox, delete_world, expire_dedupe,
     },
     testing::{Fixture, Probe, engine_contents, event, named_event, note_body, world_id},
 };
@@ -343,6 +343,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             effects: vec![effect],
             timers: vec![],
             receipts: Vec::new(),
+            in_hands: InHands::default(),
             ready: false,
             now_ns: 1,
         };

@@ -7,10 +7,11 @@
 
 use super::{ride_out, wait};
 use crate::{Adapter, Call, params::invalid, too_large};
+use futures_channel::mpsc;
 use futures_util::{
     FutureExt,
     future::{AbortHandle, Abortable, BoxFuture, Either, FusedFuture, poll_fn, select},
-    stream::{FuturesUnordered, StreamExt},
+    stream::{FusedStream, FuturesUnordered, StreamExt},
 };
 use mundi_engine::Engine;
 use mundi_model::{
@@ -19,6 +20,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Holder,
+    hands::{Hand, Hands, InHand},
     metrics::{Metric, Metrics},
     shell::Report,
     tell,
@@ -32,8 +34,8 @@ use mundi_store::{
         queue_notify::{self, Seen},
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, KindCap,
-        LanesToReap, ReapEffects, Repeat, complete_effect,
+        Answer, AnsweredEffect, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure,
+        KindCap, LanesToReap, ReapEffects, Repeat, complete_effect, receipt_of,
     },
     run,
 };
@@ -63,7 +65,7 @@ impl Default for AdapterWorkerConfig {
     fn default() -> Self {
         Self {
             claim_ttl: Duration::from_secs(30),
-            calls_max: 64,
+            calls_max: 256,
             kind_calls_max: BTreeMap::new(),
             universe_caps: BTreeMap::new(),
         }
@@ -88,7 +90,7 @@ pub struct AdapterWorker<E, B> {
 /// A call that runs.
 struct Running {
     claim: EffectClaim,
-    kind: String,
+    hand: Hand,
     abort: AbortHandle,
 }
 
@@ -105,15 +107,18 @@ struct Empty {
 }
 
 /// What the loop keeps between its rounds.
-#[derive(Default)]
-struct Round<'a> {
+struct Round<'a, E, B> {
+    worker: &'a AdapterWorker<E, B>,
+    hands: Arc<Hands>,
+    /// Effects that worlds of this process put into the hands.
+    given: mpsc::UnboundedReceiver<InHand>,
     calls: FuturesUnordered<BoxFuture<'a, Ended>>,
     running: BTreeMap<QueueSeq, Running>,
     /// The kinds of which nothing was left to claim.
     empty: BTreeMap<&'a str, Empty>,
     /// When claims are to be extended and dead ones reaped.
     upkeep_ns: u64,
-    /// The whole universe has as many calls of some kind as it may, and nobody says when one of another worker ends.
+    /// There is no room for some kind, and nobody says when there is: the whole universe has as many calls as it may.
     capped: bool,
     /// Calls ended while it looked: there may be room that it did not know of.
     ended: bool,
@@ -165,9 +170,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     /// Runs until `stop` completes and what is held is finished. An error means that the engine was closed.
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let mut stop = pin!(stop.fuse());
-        let mut round = Round::default();
+        let kinds = self.adapters.keys().map(|kind| (kind.clone(), self.calls_max(kind)));
+        let (hands, given) = Hands::new(self.worker, nanos(self.config.claim_ttl), kinds);
+        if let Some(holder) = &self.holder {
+            holder.employ(self.universe, hands.clone());
+        }
+        let mut round = Round::new(self, hands, given);
         let mut troubles = 0;
-        while !(stop.is_terminated() && round.calls.is_empty()) {
+        while !(stop.is_terminated() && round.is_over()) {
             match self.turn(&mut round, &mut stop).await {
                 Ok(()) => troubles = 0,
                 Err(error) => ride_out(&*self.clock, error, &mut troubles).await?,
@@ -179,7 +189,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     /// One look, then a sleep during which calls go on.
     async fn turn<'a>(
         &'a self,
-        round: &mut Round<'a>,
+        round: &mut Round<'a, E, B>,
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
         round.ended = false;
@@ -194,8 +204,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         if round.ended {
             return Ok(());
         }
-        let retries = round.empty.iter().filter(|(kind, _)| self.room(&round.running, kind) > 0);
-        let mut until_ns = retries.filter_map(|(_, empty)| empty.retry_ns).fold(round.upkeep_ns, u64::min);
+        let mut until_ns = round.empty.values().filter_map(|empty| empty.retry_ns).fold(round.upkeep_ns, u64::min);
         if round.capped {
             until_ns = until_ns.min(self.clock.now_ns().saturating_add(CAPPED_NAP_NS));
         }
@@ -204,15 +213,19 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         if stop.is_terminated() {
             return self.drain(round, until_ns).await;
         }
-        self.metrics.set(Metric::EffectsInHands, round.running.len() as u64);
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
         round.until_ended_or(woken).await.transpose().map(drop)
     }
 
     /// Told to stop: waits for calls, and for the next upkeep at the latest.
-    async fn drain(&self, round: &mut Round<'_>, until_ns: u64) -> Result<(), StoreError> {
-        let nap = Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns()));
-        round.until_ended_or(self.clock.sleep(nap)).await;
+    async fn drain(&self, round: &mut Round<'_, E, B>, until_ns: u64) -> Result<(), StoreError> {
+        round.hands.close();
+        let mut nap = self.clock.sleep(Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns())));
+        poll_fn(|cx| {
+            round.note_ended(cx);
+            if round.is_over() { Poll::Ready(()) } else { nap.as_mut().poll(cx) }
+        })
+        .await;
         Ok(())
     }
 
@@ -222,24 +235,27 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     /// Claims what there is room for, of every kind that may have something.
-    async fn claim<'a>(&'a self, round: &mut Round<'a>, seen: &[(&'a str, Seen)]) -> Result<(), StoreError> {
+    async fn claim<'a>(&'a self, round: &mut Round<'a, E, B>, seen: &[(&'a str, Seen)]) -> Result<(), StoreError> {
         round.capped = false;
-        for ((kind, adapter), (_, seen)) in self.adapters.iter().zip(seen) {
+        for (kind, seen) in seen {
             let due = |empty: &Empty| empty.retry_ns.is_some_and(|retry_ns| retry_ns <= self.clock.now_ns());
-            if round.empty.get(kind.as_str()).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
+            if round.empty.get(kind).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
                 continue;
             }
-            round.empty.remove(kind.as_str());
+            round.empty.remove(kind);
+            round.hands.set_open(kind, false); // what waits comes first
             loop {
-                let items_max = self.room(&round.running, kind);
-                if items_max == 0 {
+                let hands = round.hands.take(kind, limits::CLAIMS_MAX);
+                if hands.is_empty() {
+                    // A hand that is reserved may get free without a call that ends.
+                    round.capped |= round.running_of(kind) < self.calls_max(kind);
                     break;
                 }
-                let claim = self.claim_of(kind, items_max);
+                let claim = self.claim_of(kind, hands.len());
                 round.put_off = false;
                 let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
-                for claimed in claims.effects {
-                    self.start(round, adapter, claimed);
+                for (effect, hand) in claims.effects.into_iter().zip(hands) {
+                    round.start(InHand { effect, hand });
                 }
                 round.capped |= claims.capped;
                 if claims.capped {
@@ -248,6 +264,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 if !claims.more {
                     if !round.put_off {
                         round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
+                        round.hands.set_open(kind, !self.config.universe_caps.contains_key(*kind));
                     }
                     break;
                 }
@@ -256,11 +273,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(())
     }
 
-    /// How many more calls of a kind may run.
-    fn room(&self, running: &BTreeMap<QueueSeq, Running>, kind: &str) -> usize {
-        let running = running.values().filter(|running| running.kind == kind).count();
-        let calls_max = self.config.kind_calls_max.get(kind).copied().unwrap_or(self.config.calls_max);
-        calls_max.saturating_sub(running)
+    /// How many calls of a kind may run.
+    fn calls_max(&self, kind: &str) -> usize {
+        self.config.kind_calls_max.get(kind).copied().unwrap_or(self.config.calls_max)
     }
 
     fn claim_of(&self, kind: &str, items_max: usize) -> ClaimEffects {
@@ -277,19 +292,6 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             first: Shard::of(&token),
             cap: self.config.universe_caps.get(kind).copied().unwrap_or_default(),
         }
-    }
-
-    fn start<'a>(&'a self, round: &mut Round<'a>, adapter: &'a Arc<dyn Adapter>, claimed: ClaimedEffect) {
-        let seq = claimed.proof.seq;
-        if claimed.claim.attempt == 1 {
-            let age_ns = self.clock.now_ns().saturating_sub(claimed.item.published_at_ns);
-            self.metrics.add(Metric::EffectAgeNs, age_ns);
-            self.metrics.raise(Metric::EffectAgeNsMax, age_ns);
-        }
-        let (abort, registration) = AbortHandle::new_pair();
-        round.running.insert(seq, Running { claim: claimed.proof, kind: claimed.item.kind.clone(), abort });
-        let call = Abortable::new(self.carry_out(adapter, claimed), registration);
-        round.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
     }
 
     /// One attempt, from the claim to the answer. An answer that the store does not take is left to the reaper. Says
@@ -369,8 +371,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         claimed: &ClaimedEffect,
         payload: Vec<u8>,
     ) -> Result<(), StoreError> {
-        let payload = Payload::Inline(payload);
-        let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: adapter.name().to_owned() };
+        let (status, is_small) = (ReceiptStatus::Ok, payload.len() <= limits::PAYLOAD_INLINE_BYTES_MAX);
+        let answer = Answer { status, payload: Payload::Inline(payload), adapter: adapter.name().to_owned() };
+        if let Some(holder) = self.holder.as_deref().filter(|_| is_small) {
+            let receipt = receipt_of(&claimed.item, answer.clone(), self.clock.now_ns());
+            if holder.answer(AnsweredEffect { claim: claimed.proof, status }, receipt).await {
+                return Ok(());
+            }
+        }
         let complete =
             async |told| complete_effect(&self.engine, &*self.clock, &self.blobs, claimed, answer, told).await;
         let completed = tell(self.holder.as_deref(), (self.universe, claimed.proof.world), complete).await?;
@@ -395,7 +403,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 
     /// Extends what is held, drops what is not wanted any more, and reaps what others left.
-    async fn upkeep(&self, round: &mut Round<'_>) -> Result<(), StoreError> {
+    async fn upkeep(&self, round: &mut Round<'_, E, B>) -> Result<(), StoreError> {
         let now_ns = self.clock.now_ns();
         let ttl_ns = nanos(self.config.claim_ttl);
         let claims: Vec<_> = round.running.values().map(|running| running.claim).collect();
@@ -427,7 +435,46 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     }
 }
 
-impl Round<'_> {
+impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
+    fn new(worker: &'a AdapterWorker<E, B>, hands: Arc<Hands>, given: mpsc::UnboundedReceiver<InHand>) -> Self {
+        Self {
+            worker,
+            hands,
+            given,
+            calls: FuturesUnordered::new(),
+            running: BTreeMap::new(),
+            empty: BTreeMap::new(),
+            upkeep_ns: 0,
+            capped: false,
+            ended: false,
+            put_off: false,
+        }
+    }
+
+    /// Whether all that it held is finished, and nothing can arrive any more.
+    fn is_over(&self) -> bool {
+        self.calls.is_empty() && self.given.is_terminated()
+    }
+
+    fn running_of(&self, kind: &str) -> usize {
+        self.running.values().filter(|running| running.hand.kind() == kind).count()
+    }
+
+    fn start(&mut self, InHand { effect, hand }: InHand) {
+        let worker = self.worker;
+        let (seq, claim) = (effect.proof.seq, effect.proof);
+        let Some(adapter) = worker.adapters.get(hand.kind()) else { return };
+        if effect.claim.attempt == 1 {
+            let age_ns = worker.clock.now_ns().saturating_sub(effect.item.published_at_ns);
+            worker.metrics.add(Metric::EffectAgeNs, age_ns);
+            worker.metrics.raise(Metric::EffectAgeNsMax, age_ns);
+        }
+        let (abort, registration) = AbortHandle::new_pair();
+        self.running.insert(seq, Running { claim, hand, abort });
+        let call = Abortable::new(worker.carry_out(adapter, effect), registration);
+        self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
+    }
+
     /// Waits for something while calls go on. The more of them end meanwhile, the more the next claim takes at once.
     async fn during<O>(&mut self, other: impl Future<Output = O>) -> O {
         let mut other = pin!(other);
@@ -444,15 +491,23 @@ impl Round<'_> {
         poll_fn(|cx| if self.note_ended(cx) { Poll::Ready(None) } else { other.as_mut().poll(cx).map(Some) }).await
     }
 
-    /// Lets calls go on; says whether any is over.
+    /// Lets calls go on, and begins those that were given; says whether one is over for which something may wait.
     fn note_ended(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut any = false;
-        while let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) {
-            any = true;
-            self.put_off |= again;
-            if let Some(Running { kind, .. }) = self.running.remove(&seq).filter(|_| again) {
-                self.empty.remove(kind.as_str());
+        let (mut any, held) = (false, self.running.len());
+        loop {
+            while let Poll::Ready(Some(given)) = self.given.poll_next_unpin(cx) {
+                self.start(given);
             }
+            let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) else { break };
+            self.put_off |= again;
+            let Some(Running { hand, .. }) = self.running.remove(&seq) else { continue };
+            if again {
+                self.empty.remove(hand.kind());
+            }
+            any |= self.empty.get(hand.kind()).is_none_or(|empty| empty.retry_ns.is_some());
+        }
+        if self.running.len() != held {
+            self.worker.metrics.set(Metric::EffectsInHands, self.running.len() as u64);
         }
         any
     }

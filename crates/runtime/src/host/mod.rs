@@ -13,13 +13,14 @@ pub use turn::{CycleBudget, Cycled, Progress, Waited};
 use crate::{
     Plane, RuntimeError,
     direct::Direct,
+    hands::Hands,
     objects::{AtHand, with_objects},
     recording::Recording,
 };
 use mundi_kernel::World;
 use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
 use mundi_store::{Fence, keyspace::notify::Seen};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
 const RESIDENT_BYTES_MIN: usize = 16 * 1024;
@@ -37,6 +38,8 @@ pub struct WorldHost<P: Plane> {
     direct: VecDeque<Direct>,
     /// The inbox, when the last turn has left nothing in it.
     drained: Option<Drained>,
+    /// Who of this process carries its effects out.
+    hands: Option<Arc<Hands>>,
 }
 
 /// An inbox without items after its cursor.
@@ -93,6 +96,11 @@ impl<P: Plane> WorldHost<P> {
     /// Hands it items that its next turn takes, behind all that waits in the inbox then.
     pub(crate) fn hand(&mut self, direct: Vec<Direct>) {
         self.direct.extend(direct);
+    }
+
+    /// Its effects go into these hands if they are free.
+    pub(crate) fn employ(&mut self, hands: Option<Arc<Hands>>) {
+        self.hands = hands;
     }
 
     pub fn tail(&self) -> Tail {

@@ -43,7 +43,7 @@ impl<P: Plane> WorldHost<P> {
         let world = replay.finish()?;
         at_hand.trim();
         let recording = world.recording().map(|recording| Recording::new(universe, recording));
-        Ok(Self { plane, fence, world, at_hand, recording, tail, direct: VecDeque::new(), drained: None })
+        Ok(Self { plane, fence, world, at_hand, recording, tail, direct: VecDeque::new(), drained: None, hands: None })
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
     error::NamesMissing,
+    hands::{Hands, Reserved},
     objects::{AtHand, Patience, fetch},
     recording::Answers,
     terms::effect_terms,
@@ -25,12 +26,12 @@ use mundi_store::{
     journal::Batch,
     keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
     protocol::{
-        CommitCursor, CommitTurn, CommitUnread, Consumed, InboxError, PeekInbox, ReadAhead, ReadTurn, TurnInput,
-        TurnItem,
+        CommitCursor, CommitTurn, CommitUnread, Consumed, EffectError, InHands, InboxError, PeekInbox, ReadAhead,
+        ReadTurn, TurnInput, TurnItem,
     },
     run_or_tell,
 };
-use std::{collections::BTreeMap, pin::pin};
+use std::{collections::BTreeMap, pin::pin, sync::Arc};
 use tracing::{Instrument, field::Empty};
 
 /// What a world may do before another one gets its turn (seed 000, section 2).
@@ -130,7 +131,7 @@ impl<P: Plane> WorldHost<P> {
             return Ok(Progress::Idle);
         }
         let mut arrivals = self.arrivals(&input.items);
-        let Self { plane, fence, world, at_hand, recording, .. } = self;
+        let Self { plane, fence, world, at_hand, recording, hands, .. } = self;
         let (whole, mut budget) = (budget, budget.of_turn());
         if recording.is_some() {
             budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
@@ -173,21 +174,32 @@ impl<P: Plane> WorldHost<P> {
         let records = turn.take_records();
         let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
         let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
+        let mut reserved = reserve(plane, hands.as_ref(), &commit);
+        commit.in_hands.claims = reserved.iter().map(|reserved| reserved.as_ref().map(Reserved::claim)).collect();
+        commit.in_hands.answered = tickets[..direct].iter().filter_map(Ticket::answers).collect();
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
         let (engine, clock) = (plane.engine(), &**plane.clock());
         let committed = match is_read {
-            true => run_or_tell(engine, clock, &commit).await.map(drop),
-            false => run_or_tell(engine, clock, &CommitUnread { turn: &commit, notify: &input.notify }).await.map(drop),
+            true => run_or_tell(engine, clock, &commit).await,
+            false => run_or_tell(engine, clock, &CommitUnread { turn: &commit, notify: &input.notify }).await,
         };
-        if let Err(Refused { error, perhaps_applied }) = committed {
-            tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
-            if perhaps_applied || !matches!(error, StoreError::Inbox(InboxError::Grown { .. })) {
-                return Err(error.into());
+        let committed = match committed {
+            Ok(committed) => committed,
+            Err(Refused { error, perhaps_applied }) => {
+                tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
+                let Some(refusal) = Refusal::of(&error).filter(|_| !perhaps_applied) else { return Err(error.into()) };
+                drop(turn); // the world is as it was
+                let direct = input.items.split_off(waiting).into_iter().zip(tickets);
+                self.wait_on(direct.filter(|(_, ticket)| !refusal.is_of(ticket)).collect());
+                return Box::pin(self.take_turn(whole)).await; // with what was enqueued, or without what was not held
             }
-            drop(turn); // the world is as it was
-            self.wait_on(input.items.split_off(waiting).into_iter().zip(tickets).collect());
-            return Box::pin(self.take_turn(whole)).await; // with what was enqueued
+        };
+        if let Some(stamp) = committed.stamp {
+            for index in committed.output.claimed {
+                let (item, reserved) = (&commit.effects[usize::from(index)], reserved[usize::from(index)].take());
+                reserved.into_iter().for_each(|hand| hand.give(fence.universe, (stamp, index), item.clone()));
+            }
         }
         if let Some(Consumed { through: new, .. }) = apart {
             Box::pin(plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new })).await?;
@@ -445,7 +457,38 @@ fn commit<P: Plane>(
     let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);
-    Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, ready: more, now_ns })
+    let in_hands = InHands::default();
+    Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, in_hands, ready: more, now_ns })
+}
+
+/// Hands for the effects of a turn, as far as any are free.
+fn reserve<P: Plane>(plane: &P, hands: Option<&Arc<Hands>>, commit: &CommitTurn) -> Vec<Option<Reserved>> {
+    let Some(hands) = hands else { return Vec::new() };
+    commit.effects.iter().map(|item| hands.reserve(item, commit.now_ns, || plane.random())).collect()
+}
+
+/// Why a turn was refused that can be made again at once.
+enum Refusal {
+    /// Something was enqueued meanwhile.
+    Grown,
+    /// A receipt came from a hand that does not hold its effect any more.
+    NotHeld(IntentHash),
+}
+
+impl Refusal {
+    fn of(error: &StoreError) -> Option<Self> {
+        match error {
+            StoreError::Inbox(InboxError::Grown { .. }) => Some(Self::Grown),
+            StoreError::Effect(EffectError::ClaimLost { intent, .. }) => Some(Self::NotHeld(*intent)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for this item that the turn was refused. Who brought it hears that no turn takes it.
+    fn is_of(&self, ticket: &Ticket) -> bool {
+        let answered = ticket.answers().map(|answered| answered.claim.intent);
+        matches!(self, Self::NotHeld(intent) if answered == Some(*intent))
+    }
 }
 
 /// A turn is told in the trace of every item that it took. As a span it can be part of one only: the first that is recorded.

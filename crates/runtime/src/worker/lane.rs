@@ -85,6 +85,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
         None => Box::pin(open(shared, world)).await?,
     };
     host.hand(direct);
+    host.employ(shared.hands.lock().clone());
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&shared.config.cycle, deliver).await?;
     shared.metrics.add(Metric::Turns, cycled.turns);

@@ -17,11 +17,13 @@ use crate::{
     Plane,
     calls::Calls,
     direct::{Direct, Wait},
+    hands::Hands,
     host::WorldHost,
     metrics::{Metric, Metrics},
     signal::Signal,
 };
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
+use mundi_store::{Clock, protocol::AnsweredEffect};
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
@@ -45,6 +47,8 @@ struct Shared<P: Plane> {
     /// The phase changed, or what is due later, or a world is gone.
     signal: Signal,
     calls: Calls,
+    /// Who of this process carries effects out.
+    hands: Mutex<Option<Arc<Hands>>>,
     metrics: Arc<Metrics>,
 }
 
@@ -74,6 +78,7 @@ impl<P: Plane> WorldWorker<P> {
             work: Signal::default(),
             signal: Signal::default(),
             calls,
+            hands: Mutex::default(),
             metrics,
         });
         let spawner = shared.plane.spawner();
@@ -94,19 +99,27 @@ impl<P: Plane> WorldWorker<P> {
     }
 
     /// Hands an item to a world that it holds; `None` if it does not, or cannot take more.
-    pub(crate) fn hand(&self, world: WorldId, item: &InboxItem) -> Option<Wait> {
+    pub(crate) fn hand(&self, world: WorldId, item: InboxItem, answers: Option<AnsweredEffect>) -> Option<Wait> {
         let (phase, now_ns) = (self.0.phase(), self.0.plane.now_ns());
         let mut table = self.0.table.lock();
         if phase != Phase::Running || !table.takes(world) {
             return None;
         }
-        let (direct, wait) = Direct::new(item.clone());
+        let (direct, wait) = Direct::new(item, answers);
         let woken = table.hand(world, direct, now_ns);
         drop(table);
         if woken {
             self.0.work.notify_one();
         }
         Some(wait)
+    }
+
+    pub(crate) fn set_hands(&self, hands: Arc<Hands>) {
+        *self.0.hands.lock() = Some(hands);
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &**self.0.plane.clock()
     }
 
     pub(crate) fn universe(&self) -> UniverseId {

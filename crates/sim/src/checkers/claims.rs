@@ -1,24 +1,36 @@
-//! Claims: an effect in flight is ended, extended or given back by the life of the node that claimed it, or by anyone
-//! whose clock has passed the claim's deadline.
+//! Claims: an effect in flight is ended, extended or given back by the life of the node that claimed it, by a turn that was handed
+//! the answer to that very claim, or by anyone whose clock has passed the claim's deadline.
 
 use super::Evidence;
-use crate::log::{Author, Write};
+use crate::{
+    log::{Author, Commit, Write},
+    protocol::Protocol,
+};
 use bytes::Bytes;
-use mundi_model::cbor;
+use mundi_model::{WorkerId, cbor};
 use mundi_store::keyspace::{Family, Parts, effect_inflight::EffectInflight};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
+
+/// Who may do something with a claim.
+#[derive(Clone, Copy)]
+enum Holder {
+    Life(Author),
+    /// Its world has put the effect into the hands of a worker, in whichever life.
+    Hands(WorkerId),
+}
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut held: BTreeMap<&Bytes, (Author, [u8; 16], u64)> = BTreeMap::new();
+    let mut held: BTreeMap<&Bytes, (Holder, EffectInflight)> = BTreeMap::new();
     for (number, commit) in evidence.commits.iter().enumerate() {
         for write in &commit.writes {
             let key = write.key();
             if Parts::of(key).is_none_or(|parts| parts.family != Family::EffectInflight) {
                 continue;
             }
-            if let Some((holder, _, deadline_ns)) = held.get(key)
-                && *holder != commit.author
-                && *deadline_ns > commit.clock_ns_max
+            if let Some((holder, inflight)) = held.get(key)
+                && !holder.is(commit.author)
+                && !is_answer(evidence, (number, commit), inflight)
+                && inflight.claim.deadline_ns > commit.clock_ns_max
             {
                 let (protocol, author) = (commit.protocol, commit.author);
                 return Err(format!("{author} ended a claim of {holder} ({protocol}, commit {number})"));
@@ -26,11 +38,39 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
             match write {
                 Write::Put(_, value) => {
                     let inflight: EffectInflight = cbor::decode(value).map_err(|error| error.to_string())?;
-                    held.insert(key, (commit.author, inflight.claim.token, inflight.claim.deadline_ns));
+                    let holder = match commit.protocol {
+                        Protocol::CommitTurn => Holder::Hands(inflight.claim.worker),
+                        _ => Holder::Life(commit.author),
+                    };
+                    held.insert(key, (holder, inflight));
                 }
                 _ => drop(held.remove(key)),
             }
         }
     }
     Ok(())
+}
+
+/// Whether a turn ends the claim that its holder has handed the answer of.
+fn is_answer(evidence: &Evidence, (number, commit): (usize, &Commit), inflight: &EffectInflight) -> bool {
+    let answer = (inflight.claim.token, inflight.item.intent);
+    commit.protocol == Protocol::CommitTurn && evidence.handed.get(&answer).is_some_and(|handed| *handed <= number)
+}
+
+impl Holder {
+    fn is(self, author: Author) -> bool {
+        match self {
+            Self::Life(life) => life == author,
+            Self::Hands(worker) => worker == author.worker(),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Life(author) => author.fmt(f),
+            Self::Hands(worker) => worker.fmt(f),
+        }
+    }
 }

@@ -15,7 +15,7 @@ mod timers;
 mod universes;
 
 use crate::{
-    cluster::{Ground, SimPlane},
+    cluster::{Ground, Handed, SimPlane},
     log::Commit,
     notes::{Notes, Pages},
     run::Failure,
@@ -30,6 +30,7 @@ pub(crate) struct Evidence {
     pub(crate) commits: Vec<Commit>,
     pub(crate) story: Story,
     pub(crate) notes: Pages,
+    pub(crate) handed: Handed,
     /// Whether everything came to its end, so that what is missing now will never come.
     pub(crate) settled: bool,
     /// Everything in the content store.
@@ -69,7 +70,8 @@ impl Evidence {
         let objects = replay::objects(ground, &commits).await.map_err(|what| Failure { checker: "replay", what })?;
         let read_back = replay::read_back(plane, &story).await;
         let registry = ground.registry.clone();
-        Ok(Self { commits, story, notes: notes.pages(), settled, objects, registry, read_back })
+        let handed = ground.doors.handed();
+        Ok(Self { commits, story, notes: notes.pages(), handed, settled, objects, registry, read_back })
     }
 }
 

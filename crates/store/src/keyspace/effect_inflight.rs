@@ -1,6 +1,6 @@
 //! `u/<u>/effects/inflight/<lane>/<seq>`: intents that an adapter works on.
 //!
-//! Written by a claim; removed by an acknowledgement, or by the reaper once the claim ran out, either of which
+//! Written by a claim, or by `commit_turn` for an adapter of the same process; removed by an acknowledgement, or by the reaper once the claim ran out, either of which
 //! compares the claim's token first. Free. The reaper scans it from [`low_water`](super::low_water).
 
 use super::{
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::StoreError;
 use minicbor::{Decode, Encode};
-use mundi_model::UniverseId;
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, cbor};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EffectInflight {
@@ -35,6 +36,17 @@ pub fn from(universe: UniverseId, lane: Lane, mark: Option<QueueSeq>) -> Span {
         Some(mark) => Span { start: key(universe, lane, mark), ..all },
         None => all,
     }
+}
+
+/// Publishes an item that is claimed from the start; its sequence is that of [`effect_pending::publish`](super::effect_pending::publish).
+pub(crate) fn publish<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    index: u16,
+    held: &EffectInflight,
+) -> Result<(), StoreError> {
+    let prefix = prefix(universe, Lane::of(&held.item.kind, held.item.intent));
+    Ok(tx.put_stamped(prefix.as_bytes(), &index.to_be_bytes(), cbor::encode(held))?)
 }
 
 pub fn decode(key: &[u8], bytes: &[u8]) -> Result<EffectInflight, StoreError> {

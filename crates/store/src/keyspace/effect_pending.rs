@@ -1,6 +1,6 @@
 //! `u/<u>/effects/pending/<lane>/<seq>`: intents that wait for an adapter.
 //!
-//! Written by `commit_turn`; moved to [`effect_inflight`](super::effect_inflight) by a claim, and from there to
+//! Written by `commit_turn`, unless somebody has a hand free at once; moved to [`effect_inflight`](super::effect_inflight) by a claim, and from there to
 //! [`effect_retry`](super::effect_retry), never back: what is behind the first item stays empty. Items are immutable.
 //! Scanned from [`low_water`](super::low_water).
 

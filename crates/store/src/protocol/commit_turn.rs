@@ -3,11 +3,16 @@
 //! Guarantees: one fenced transaction checks head and cursor, appends the records, advances both, publishes the
 //! effects and timers that the records announce, withdraws those that they cancel, and stores the replies: all or
 //! nothing. So "appended, but its effects were not published" cannot be seen by anyone, crash or not. An intent that
-//! was published before, in whatever state it is now, is not published again.
+//! was published before, in whatever state it is now, is not published again. An effect for which an adapter of the same
+//! process has a hand free is published as claimed; a receipt that comes from such a hand is taken only while its claim
+//! is held, and ends the effect in the same transaction.
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
-use super::{Enqueue, InboxError, TurnItem, require_live, require_world};
+use super::{
+    EffectClaim, EffectError, Enqueue, InboxError, TurnItem, require_live, require_world,
+    settle_effect::{Held, complete},
+};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{
@@ -17,13 +22,14 @@ use crate::{
     keyspace::{
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
+        effect_inflight::{self, EffectInflight},
         effect_pending::{self, EffectItem},
         inbox_cursor,
         inbox_depth::{self, Depth},
         journal_head::{self, JournalHead, Position},
         lease,
         low_water::{self, LowWater},
-        queue::Queue,
+        queue::{Claim, Queue},
         queue_notify::{self, TIMERS},
         ready::{self, ReadyHint},
         reply::{self, StoredReply},
@@ -36,7 +42,7 @@ use mundi_engine::{Read, Transaction};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, limits,
     mutants::{Mutant, planted},
-    record::Receipt,
+    record::{Receipt, ReceiptStatus},
 };
 use std::collections::BTreeSet;
 
@@ -55,9 +61,26 @@ pub struct CommitTurn {
     pub timers: Vec<TimerItem>,
     /// Receipts that the world gets with this very turn: a fork that is answered from its parent's.
     pub receipts: Vec<Receipt>,
+    pub in_hands: InHands,
     /// The world has more to do even if nothing else comes in.
     pub ready: bool,
     pub now_ns: u64,
+}
+
+/// What the adapters of the same process have to do with a turn.
+#[derive(Debug, Clone, Default)]
+pub struct InHands {
+    /// For each effect the claim under which it is published, if somebody has a hand free for it; the others go into the queue.
+    pub claims: Vec<Option<Claim>>,
+    /// Effects whose receipts the turn took from the hand, and not from the inbox.
+    pub answered: Vec<AnsweredEffect>,
+}
+
+/// An effect whose receipt a turn takes in without that it stood in the inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnsweredEffect {
+    pub claim: EffectClaim,
+    pub status: ReceiptStatus,
 }
 
 /// How far into the inbox a turn got.
@@ -79,10 +102,12 @@ impl Consumed {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnCommitted {
     pub head: JournalHead,
     pub cursor: Option<InboxSeq>,
+    /// Which of the effects are in the hands that were free for them, by their index.
+    pub claimed: Vec<u16>,
 }
 
 impl Protocol for CommitTurn {
@@ -103,7 +128,7 @@ impl Protocol for CommitTurn {
         tx.announce(|| self.reads());
         self.fence.check(tx).await?;
         let after = self.consumed.map(|consumed| consumed.through).or(self.cursor);
-        let committed = TurnCommitted { head: self.records.end(), cursor: after };
+        let mut committed = TurnCommitted { head: self.records.end(), cursor: after, claimed: Vec::new() };
         let before = append::position(tx, universe, world).await?;
         if append::plan(before.head, &self.records)? == Appending::AlreadyThere {
             return Ok(committed);
@@ -118,10 +143,13 @@ impl Protocol for CommitTurn {
                 inbox_depth::subtract(tx, universe, world, consumed.depth)?;
             }
         }
+        for answered in &self.in_hands.answered {
+            answered.settle(tx, self.now_ns).await?;
+        }
         let cursor = self.consumed.map(|consumed| consumed.through).or(before.cursor);
         self.records.write(tx, universe, world)?;
         journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
-        self.publish_effects(tx).await?;
+        committed.claimed = self.publish_effects(tx).await?;
         self.publish_timers(tx).await?;
         self.withdraw(tx).await?;
         self.answer(tx).await?;
@@ -154,6 +182,7 @@ impl CommitTurn {
             reads.push(timer_dedupe::key(universe, world, item.intent).announced());
             reads.push(low_water::key(universe, Queue::Timers, lane).announced());
         }
+        reads.extend(self.in_hands.answered.iter().flat_map(|answered| Held::reads(&answered.claim)));
         for &intent in self.records.cancelled() {
             reads.push(timer_dedupe::key(universe, world, intent).announced());
             reads.push(effect_dedupe::key(universe, world, intent).announced());
@@ -178,19 +207,29 @@ impl CommitTurn {
         }
     }
 
-    pub(super) async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    /// Says which of them are claimed from the start.
+    pub(super) async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<Vec<u16>, StoreError> {
         let Fence { universe, world, .. } = self.fence;
-        let mut kinds = BTreeSet::new();
+        let (mut kinds, mut claimed) = (BTreeSet::new(), Vec::new());
         for (index, item) in (0u16..).zip(&self.effects).filter(|_| !planted(Mutant::PublishApart)) {
             if effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
-            effect_pending::publish(tx, universe, index, item)?;
-            kinds.insert(item.kind.as_str());
+            match self.in_hands.claims.get(usize::from(index)).copied().flatten() {
+                Some(claim) => {
+                    effect_inflight::publish(tx, universe, index, &EffectInflight { claim, item: item.clone() })?;
+                    claimed.push(index);
+                }
+                None => {
+                    effect_pending::publish(tx, universe, index, item)?;
+                    kinds.insert(item.kind.as_str());
+                }
+            }
             let dedupe = EffectDedupe { status: EffectStatus::Pending, at_ns: self.now_ns };
             effect_dedupe::write(tx, universe, world, item.intent, &dedupe)?;
         }
-        kinds.into_iter().try_for_each(|kind| queue_notify::bump(tx, universe, kind))
+        kinds.into_iter().try_for_each(|kind| queue_notify::bump(tx, universe, kind))?;
+        Ok(claimed)
     }
 
     /// The low-water mark is read with a conflict: a scanner that raises it meanwhile would never look at
@@ -251,6 +290,17 @@ impl CommitTurn {
         let expires_at_ns = self.now_ns.saturating_add(limits::DEDUPE_WINDOW_NS);
         let ending = Ending::new(kind, world, Hash::from_bytes(*intent.as_bytes()), expires_at_ns);
         dedupe_bucket::write(tx, universe, &ending)
+    }
+}
+
+impl AnsweredEffect {
+    /// The intent has its receipt with the turn that does this, if the claim is held and the world waits.
+    async fn settle<T: Transaction>(&self, tx: &mut T, now_ns: u64) -> Result<(), StoreError> {
+        let EffectClaim { world, intent, .. } = self.claim;
+        match self.claim.held(tx).await? {
+            Held::Mine(_) => complete(tx, &self.claim, self.status, now_ns, limits::DEDUPE_WINDOW_NS),
+            Held::Withdrawn | Held::Answered | Held::Lost => Err(EffectError::ClaimLost { world, intent }.into()),
+        }
     }
 }
 

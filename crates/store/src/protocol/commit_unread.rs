@@ -5,7 +5,7 @@
 //! enqueued, nothing is written, and the turn is made again with it.
 //! Unknown commit: as `commit_turn`; a run that was applied is recognized also if the inbox has grown since.
 
-use super::{CommitTurn, InboxError};
+use super::{CommitTurn, InboxError, TurnCommitted};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::append,
@@ -21,7 +21,7 @@ pub struct CommitUnread<'a> {
 }
 
 impl Protocol for CommitUnread<'_> {
-    type Output = ();
+    type Output = TurnCommitted;
 
     fn on_unknown(&self) -> OnUnknown {
         self.turn.on_unknown()
@@ -31,15 +31,13 @@ impl Protocol for CommitUnread<'_> {
         true
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnCommitted, StoreError> {
         let Fence { universe, world, .. } = self.turn.fence;
         tx.announce(|| [notify::key(universe, world).announced()]);
-        if notify::depend(tx, universe, world).await? == *self.notify {
-            return self.turn.run(tx).await.map(drop);
+        let is_grown = notify::depend(tx, universe, world).await? != *self.notify;
+        if is_grown && append::position(tx, universe, world).await?.head != self.turn.records.end() {
+            return Err(InboxError::Grown { world }.into());
         }
-        if append::position(tx, universe, world).await?.head == self.turn.records.end() {
-            return Ok(()); // applied by a run before this one
-        }
-        Err(InboxError::Grown { world }.into())
+        self.turn.run(tx).await // which knows if a run before this one was applied
     }
 }

@@ -6,7 +6,7 @@
 //! fails, it is unreachable and is swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use super::{CommitTurn, WorldError, require_live};
+use super::{CommitTurn, InHands, WorldError, require_live};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -210,6 +210,7 @@ impl<B: Blobs> Create<'_, B> {
             effects: effects.clone(),
             timers: timers.clone(),
             receipts: receipts.clone(),
+            in_hands: InHands::default(),
             ready: false,
             now_ns: *now_ns,
         };

@@ -5,7 +5,7 @@
 //! before; if the rest fails, they are found again by the next import or are unreachable and swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use super::{CommitTurn, WorldCreated, WorldError};
+use super::{CommitTurn, InHands, WorldCreated, WorldError};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -168,6 +168,7 @@ impl<B: Blobs> Import<'_, B> {
             effects: effects.clone(),
             timers: timers.clone(),
             receipts: Vec::new(),
+            in_hands: InHands::default(),
             ready: false,
             now_ns: *now_ns,
         };

@@ -69,7 +69,7 @@ pub use claim_effects::{ClaimEffects, ClaimedEffect, Claims, EffectClaim, KindCa
 pub use claim_mail::{ClaimMail, MailClaimed};
 pub use commit_cursor::CommitCursor;
 pub use commit_snapshot::{CommitSnapshot, SnapshotCommitted, commit_snapshot};
-pub use commit_turn::{CommitTurn, Consumed, TurnCommitted};
+pub use commit_turn::{AnsweredEffect, CommitTurn, Consumed, InHands, TurnCommitted};
 pub use commit_unread::CommitUnread;
 pub use compact_inbox::{CompactInbox, Compacted, compact_inbox};
 pub use complete_effect::{Answer, CompleteEffect, Completed, complete_effect};
@@ -116,5 +116,6 @@ pub use release_lease::ReleaseLease;
 pub use renew_leases::{RenewLeases, Renewed};
 pub use segment_export::{BeginExport, DeleteExported, ExportPolicy, IndexSegment, NextExport, PlanExport};
 pub use send_mail::{NewMail, SendMail};
+pub use settle_effect::receipt_of;
 pub use settle_world::{SettleWorld, Settled};
 pub use tokens::{ListTokens, WriteToken};

@@ -3,7 +3,7 @@
 //! All of it happens in the transaction that found the claim to be held: the receipt enters the inbox, the intent is
 //! marked as complete, and the item is gone, together or not at all.
 
-use super::{EffectClaim, Enqueue, NewItem, WorldError};
+use super::{Answer, EffectClaim, Enqueue, NewItem, WorldError};
 use crate::{
     StoreError,
     keyspace::{
@@ -77,14 +77,9 @@ pub(super) struct Terminal {
     pub(super) holder_is_told: bool,
 }
 
-/// Gives the world its receipt. `false` if the world is gone; then the item is dropped.
-pub(super) async fn answer<T: Transaction>(
-    tx: &mut T,
-    claim: &EffectClaim,
-    item: &EffectItem,
-    terminal: Terminal,
-) -> Result<bool, StoreError> {
-    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told } = terminal;
+/// The receipt of an effect, as its world takes it.
+pub fn receipt_of(item: &EffectItem, answer: Answer, now_ns: u64) -> InboxItem {
+    let Answer { status, payload, adapter } = answer;
     let kind = item.kind.clone();
     let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature: None };
     let origin = Origin {
@@ -94,8 +89,19 @@ pub(super) async fn answer<T: Transaction>(
         wants_reply: false,
         sender: None,
     };
-    let item_in = InboxItem { input: Input::Receipt(receipt), origin };
-    let new = NewItem { item: item_in, dedupe: Some(DedupeId::receipt(item.intent)) };
+    InboxItem { input: Input::Receipt(receipt), origin }
+}
+
+/// Gives the world its receipt. `false` if the world is gone; then the item is dropped.
+pub(super) async fn answer<T: Transaction>(
+    tx: &mut T,
+    claim: &EffectClaim,
+    item: &EffectItem,
+    terminal: Terminal,
+) -> Result<bool, StoreError> {
+    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told } = terminal;
+    let receipt = receipt_of(item, Answer { status, payload, adapter }, now_ns);
+    let new = NewItem { item: receipt, dedupe: Some(DedupeId::receipt(item.intent)) };
     let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
     let enqueue = enqueue.beyond_bounds().after(receipts_before).telling(holder_is_told);
     match crate::Protocol::run(&enqueue, tx).await {
@@ -105,12 +111,24 @@ pub(super) async fn answer<T: Transaction>(
         }
         Err(error) => return Err(error),
     }
+    complete(tx, claim, status, now_ns, dedupe_window_ns).map(|()| true)
+}
+
+/// The intent has its receipt: it is remembered for a while, and the item is gone.
+pub(super) fn complete<T: Transaction>(
+    tx: &mut T,
+    claim: &EffectClaim,
+    status: ReceiptStatus,
+    now_ns: u64,
+    dedupe_window_ns: u64,
+) -> Result<(), StoreError> {
+    let EffectClaim { universe, world, intent, .. } = *claim;
     let dedupe = EffectDedupe { status: EffectStatus::Complete(status), at_ns: now_ns };
-    effect_dedupe::write(tx, claim.universe, item.world, item.intent, &dedupe)?;
-    let id = Hash::from_bytes(*item.intent.as_bytes());
-    let ending = Ending::new(DedupeKind::Effect, item.world, id, now_ns.saturating_add(dedupe_window_ns));
-    dedupe_bucket::write(tx, claim.universe, &ending)?;
-    remove(tx, claim).map(|()| true)
+    effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
+    let id = Hash::from_bytes(*intent.as_bytes());
+    let ending = Ending::new(DedupeKind::Effect, world, id, now_ns.saturating_add(dedupe_window_ns));
+    dedupe_bucket::write(tx, universe, &ending)?;
+    remove(tx, claim)
 }
 
 /// Takes the item out of the queue for good.

@@ -9,7 +9,7 @@ use crate::{
         effect_pending::{EffectItem, EffectTerms},
         timer_due::TimerItem,
     },
-    protocol::CommitTurn,
+    protocol::{CommitTurn, InHands},
 };
 use mundi_engine::Engine;
 use mundi_model::{
@@ -126,6 +126,7 @@ impl Turn {
             effects: self.effects,
             timers: self.timers,
             receipts: Vec::new(),
+            in_hands: InHands::default(),
             ready: false,
             now_ns: store.clock.now_ns(),
         };

@@ -1,0 +1,148 @@
+//! Effects that are in someone's hands as soon as they are published.
+//!
+//! An effect waits in a queue until an adapter worker claims it. Where its world runs in the process of an adapter worker that
+//! has a hand free, the turn publishes it as claimed already, and hands it over once that is durable: one commit less, and
+//! no look into the queue. Whatever becomes of the hand-over, the claim is like any other: it runs out if nobody carries
+//! the effect out.
+
+use futures_channel::mpsc;
+use mundi_model::{Stamp, UniverseId, WorkerId};
+use mundi_store::{
+    keyspace::{
+        Lane,
+        effect_pending::EffectItem,
+        queue::{Claim, QueueSeq},
+    },
+    protocol::{ClaimedEffect, EffectClaim},
+};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The hands of an adapter worker.
+pub struct Hands {
+    worker: WorkerId,
+    claim_ttl_ns: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    kinds: BTreeMap<Arc<str>, Kind>,
+    /// Bounded by the hands. `None` once the worker takes nothing more.
+    given: Option<mpsc::UnboundedSender<InHand>>,
+}
+
+struct Kind {
+    free: usize,
+    /// Nothing waits in the queue that would have to come first.
+    open: bool,
+}
+
+/// An effect with the hand that holds it.
+pub struct InHand {
+    pub effect: ClaimedEffect,
+    pub hand: Hand,
+}
+
+/// One effect may be carried out. Dropped, the hand is free again.
+pub struct Hand {
+    hands: Arc<Hands>,
+    kind: Arc<str>,
+}
+
+/// A hand for an effect that is about to be published. The worker does not end while there is one.
+pub(crate) struct Reserved {
+    hand: Hand,
+    claim: Claim,
+    given: mpsc::UnboundedSender<InHand>,
+}
+
+impl Hands {
+    /// So many for each kind, all of them closed; and where the effects arrive. That ends once the hands are closed and none is
+    /// reserved.
+    pub fn new(
+        worker: WorkerId,
+        claim_ttl_ns: u64,
+        kinds: impl IntoIterator<Item = (String, usize)>,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<InHand>) {
+        let (given, arriving) = mpsc::unbounded();
+        let kinds = kinds.into_iter().map(|(kind, free)| (kind.into(), Kind { free, open: false })).collect();
+        let state = Mutex::new(State { kinds, given: Some(given) });
+        (Arc::new(Self { worker, claim_ttl_ns, state }), arriving)
+    }
+
+    /// Takes free hands of a kind, for what waits in the queue.
+    pub fn take(self: &Arc<Self>, kind: &str, max: usize) -> Vec<Hand> {
+        let mut state = self.state.lock();
+        let Some((kind, taken)) = state.take(kind, max) else { return Vec::new() };
+        (0..taken).map(|_| Hand { hands: self.clone(), kind: kind.clone() }).collect()
+    }
+
+    /// Whether effects of a kind may come past the queue.
+    pub fn set_open(&self, kind: &str, open: bool) {
+        if let Some(kind) = self.state.lock().kinds.get_mut(kind) {
+            kind.open = open;
+        }
+    }
+
+    /// Nothing more is taken past the queue.
+    pub fn close(&self) {
+        self.state.lock().given = None;
+    }
+
+    /// A hand for an effect, unless it must go through the queue: because others stand there, or because its rate
+    /// is limited, which is reckoned there.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        item: &EffectItem,
+        now_ns: u64,
+        token: impl FnOnce() -> [u8; 16],
+    ) -> Option<Reserved> {
+        let mut state = self.state.lock();
+        let given = state.given.clone().filter(|given| !given.is_closed() && item.terms.rate.is_none())?;
+        state.kinds.get(item.kind.as_str()).filter(|kind| kind.open)?;
+        let (kind, _) = state.take(&item.kind, 1).filter(|(_, taken)| *taken > 0)?;
+        let deadline_ns = now_ns.saturating_add(self.claim_ttl_ns);
+        let claim = Claim { token: token(), worker: self.worker, deadline_ns, attempt: 1 };
+        Some(Reserved { hand: Hand { hands: self.clone(), kind }, claim, given })
+    }
+}
+
+impl State {
+    fn take(&mut self, kind: &str, max: usize) -> Option<(Arc<str>, usize)> {
+        let name = self.kinds.get_key_value(kind)?.0.clone();
+        let kind = self.kinds.get_mut(kind)?;
+        let taken = kind.free.min(max);
+        kind.free -= taken;
+        Some((name, taken))
+    }
+}
+
+impl Hand {
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        if let Some(kind) = self.hands.state.lock().kinds.get_mut(&self.kind) {
+            kind.free += 1;
+        }
+    }
+}
+
+impl Reserved {
+    pub(crate) fn claim(&self) -> Claim {
+        self.claim
+    }
+
+    /// The effect was published under the claim, with this stamp and index.
+    pub(crate) fn give(self, universe: UniverseId, (stamp, index): (Stamp, u16), item: EffectItem) {
+        let Self { hand, claim, given } = self;
+        let (lane, seq) = (Lane::of(&item.kind, item.intent), QueueSeq::new(stamp, index));
+        let (world, intent) = (item.world, item.intent);
+        let proof = EffectClaim { universe, lane, seq, token: claim.token, world, intent };
+        // If the worker is gone, the claim runs out.
+        let _gone = given.unbounded_send(InHand { effect: ClaimedEffect { proof, claim, item }, hand });
+    }
+}
