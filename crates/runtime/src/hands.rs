@@ -146,3 +146,67 @@ impl Reserved {
         let _gone = given.unbounded_send(InHand { effect: ClaimedEffect { proof, claim, item }, hand });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{FutureExt, StreamExt};
+    use mundi_model::{Height, IntentHash, WorldId, record::Payload};
+    use mundi_store::keyspace::effect_pending::{EffectTerms, RateTerms};
+
+    fn item(kind: &str, rate: Option<RateTerms>) -> EffectItem {
+        EffectItem {
+            world: WorldId::from_bytes([1; 16]),
+            intent: IntentHash::from_bytes([2; 32]),
+            height: Height::new(1),
+            kind: kind.to_owned(),
+            params: Payload::Inline(Vec::new()),
+            label: String::new(),
+            policy_context: None,
+            published_at_ns: 0,
+            trace: None,
+            terms: EffectTerms { rate, ..EffectTerms::default() },
+            correlation_id: None,
+        }
+    }
+
+    fn reserve(hands: &Arc<Hands>, item: &EffectItem) -> Option<Reserved> {
+        hands.reserve(item, 0, || [7; 16])
+    }
+
+    #[test]
+    fn a_hand_is_reserved_only_where_the_queue_has_no_say() {
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
+        let plain = item("a", None);
+        assert!(reserve(&hands, &plain).is_none(), "they are closed");
+        hands.set_open("a", true);
+        assert!(reserve(&hands, &item("b", None)).is_none(), "nobody serves it");
+        let rate = RateTerms { per_second: 1, burst: 1 };
+        assert!(reserve(&hands, &item("a", Some(rate))).is_none(), "its turn is reckoned in the queue");
+        let (one, two) = (reserve(&hands, &plain), reserve(&hands, &plain));
+        assert!(one.is_some() && two.is_some() && reserve(&hands, &plain).is_none());
+        assert!(hands.take("a", 8).is_empty());
+        drop(one);
+        assert_eq!(hands.take("a", 8).len(), 1, "one that is dropped is free again");
+        hands.set_open("a", false);
+        assert!(reserve(&hands, &plain).is_none());
+    }
+
+    #[test]
+    fn who_closes_gets_what_was_reserved_before() {
+        let (hands, mut arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
+        hands.set_open("a", true);
+        let plain = item("a", None);
+        let (given, dropped) = (reserve(&hands, &plain).unwrap(), reserve(&hands, &plain).unwrap());
+        hands.close();
+        assert!(reserve(&hands, &plain).is_none());
+        let claim = given.claim();
+        assert_eq!((claim.deadline_ns, claim.attempt, claim.token), (5, 1, [7; 16]));
+        given.give(UniverseId::from_bytes([3; 16]), (Stamp::new(9, 1), 4), plain.clone());
+        let arrived = arriving.next().now_or_never().unwrap().unwrap();
+        assert_eq!(arrived.effect.proof.seq, QueueSeq::new(Stamp::new(9, 1), 4));
+        assert!(arriving.next().now_or_never().is_none(), "one is reserved still");
+        drop(dropped);
+        assert!(arriving.next().now_or_never().unwrap().is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! Effects of a world that runs beside the adapter worker: in its hands as they are published, answered into the world's own turn.
+
+use crate::rig::{adapter_worker, ask, check, id, ops, with_worlds};
+use futures_util::future::{BoxFuture, poll_fn};
+use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
+use mundi_model::{
+    Value, cbor,
+    record::{Body, Input, ReceiptStatus, Record},
+};
+use mundi_runtime::{
+    Spawn,
+    calls::Calls,
+    metrics::Metrics,
+    ops::Ops,
+    testing::{Node, Rig, TestPlane, call},
+    worker::{WorkerConfig, WorldWorker},
+};
+use mundi_store::{
+    keyspace::effect_place::EffectStage,
+    protocol::{Failure, QueuedEffect},
+    testing::world_id,
+};
+use parking_lot::Mutex;
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+/// Answers once it is let.
+#[derive(Clone, Default)]
+struct Gate(Arc<Mutex<(bool, Vec<Waker>)>>);
+
+impl Gate {
+    fn open(&self) {
+        let mut gate = self.0.lock();
+        gate.0 = true;
+        gate.1.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Adapter for Gate {
+    fn name(&self) -> &str {
+        "gate"
+    }
+
+    fn kinds(&self) -> &[&str] {
+        &["http"]
+    }
+
+    fn call<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
+        Box::pin(poll_fn(|cx| {
+            let mut gate = self.0.lock();
+            if gate.0 {
+                return Poll::Ready(Ok(Value::Null));
+            }
+            gate.1.push(cx.waker().clone());
+            Poll::Pending
+        }))
+    }
+}
+
+struct Beside {
+    rig: Rig,
+    /// The world worker and the adapter worker.
+    node: Node,
+    near: Ops<TestPlane>,
+    gate: Gate,
+}
+
+/// World 1, which is held, beside an adapter worker that looks into an empty queue.
+fn beside(seed: u64, calls_max: usize) -> Beside {
+    let (rig, gate) = (with_worlds(seed, 1), Gate::default());
+    let (node, calls) = (rig.executor.node(), Calls::default());
+    let plane = rig.on(&node);
+    let worlds = WorldWorker::start(
+        plane.clone(),
+        WorkerConfig::new(rig.universe, id(1)),
+        calls.clone(),
+        Arc::new(Metrics::default()),
+    );
+    let near = Ops::new(rig.plane.clone(), rig.universe, calls).beside(worlds.clone());
+    let config =
+        AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), calls_max, ..AdapterWorkerConfig::default() };
+    let adapters = adapter_worker(&plane, rig.universe, id(101), config, plane.entropy.clone())
+        .serve(Arc::new(gate.clone()))
+        .with_holder(Arc::new(worlds));
+    node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
+    let beside = Beside { rig, node, near, gate };
+    beside.tell("add n");
+    beside.rig.executor.run_for(Duration::from_millis(50));
+    beside
+}
+
+impl Beside {
+    fn tell(&self, script: &str) {
+        let (near, item) = (self.near.clone(), call(script).item);
+        self.rig.executor.block_on(async move { near.enqueue_ingress(world_id(1), item, None).await.unwrap() });
+    }
+
+    fn effects(&self) -> Vec<QueuedEffect> {
+        let ops = ops(&self.rig);
+        self.rig
+            .executor
+            .block_on(async move { ops.list_effects(Some(world_id(1)), None, None, 10).await.unwrap().items })
+    }
+
+    fn stages(&self) -> Vec<EffectStage> {
+        let mut stages: Vec<_> = self.effects().iter().map(|effect| effect.place.stage).collect();
+        stages.sort();
+        stages
+    }
+
+    /// How the receipts came in, in the order of the journal: past the inbox or through it.
+    fn receipts(&self) -> Vec<(ReceiptStatus, bool)> {
+        let rig = self.rig.clone();
+        let journal = self.rig.executor.block_on(async move { rig.journal(world_id(1)).await.unwrap() });
+        let receipt = |bytes: &bytes::Bytes| match cbor::decode::<Record>(bytes).unwrap().body {
+            Body::Ingress(ingress) => match ingress.item.input {
+                Input::Receipt(receipt) => Some((receipt.status, ingress.seq.is_direct())),
+                _ => None,
+            },
+            _ => None,
+        };
+        journal.iter().filter_map(receipt).collect()
+    }
+}
+
+#[test]
+fn an_effect_and_its_answer_are_two_commits() {
+    let beside = beside(1, 8);
+    beside.gate.open();
+    let before = beside.rig.plane.engine.counts().commits;
+    beside.tell("emit e");
+    beside.rig.executor.run_for(Duration::from_millis(50));
+    assert_eq!(beside.receipts(), [(ReceiptStatus::Ok, true)]);
+    assert_eq!(beside.rig.plane.engine.counts().commits - before, 2);
+    assert!(beside.effects().is_empty(), "it left nothing behind");
+    assert_eq!(ask(&beside.rig, world_id(1), "receipt/e"), "got");
+    check(&beside.rig, world_id(1));
+}
+
+#[test]
+fn what_finds_no_free_hand_waits_in_the_queue_and_comes_first() {
+    let beside = beside(2, 1);
+    beside.tell("emit a\nemit b\nemit c");
+    assert_eq!(beside.stages(), [EffectStage::Pending, EffectStage::Pending, EffectStage::Claimed]);
+    beside.gate.open();
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    assert_eq!(beside.receipts().len(), 3);
+    beside.tell("emit d");
+    beside.rig.executor.run_for(Duration::from_millis(50));
+    assert_eq!(beside.receipts().last(), Some(&(ReceiptStatus::Ok, true)), "hands are offered again");
+    check(&beside.rig, world_id(1));
+}
+
+#[test]
+fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_nothing_else_is() {
+    let beside = beside(3, 8);
+    beside.tell("emit lost\nemit kept");
+    let (ops, effects) = (ops(&beside.rig), beside.effects());
+    let lost = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place;
+    beside.rig.executor.block_on(async move { assert!(ops.cancel_effect(lost, "enough").await.unwrap()) });
+    // Both calls end before their worker hears of it, and both answers are handed to the world.
+    beside.gate.open();
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    let mut receipts = beside.receipts();
+    receipts.sort_by_key(|(_, is_direct)| *is_direct);
+    assert_eq!(receipts, [(ReceiptStatus::Error, false), (ReceiptStatus::Ok, true)]);
+    check(&beside.rig, world_id(1));
+}
+
+#[test]
+fn an_effect_whose_hands_died_is_carried_out_by_others() {
+    let beside = beside(4, 8);
+    beside.tell("emit e");
+    assert_eq!(beside.stages(), [EffectStage::Claimed]);
+    beside.node.crash();
+    let second = crate::rig::start(&beside.rig, 2);
+    beside.rig.executor.run_for(Duration::from_secs(35));
+    assert_eq!(beside.receipts().len(), 1);
+    check(&beside.rig, world_id(1));
+    drop(second);
+}
+
+#[test]
+fn a_cancelled_effect_is_not_answered_by_the_hand_that_holds_it() {
+    let beside = beside(5, 8);
+    beside.tell("emit e");
+    beside.tell("cancel e");
+    beside.gate.open();
+    beside.rig.executor.run_for(Duration::from_secs(15));
+    assert_eq!(beside.receipts(), []);
+    assert!(beside.effects().is_empty());
+}
