@@ -454,7 +454,15 @@ fn reap_effects() {
         };
         let act = async |store: &Store, _: &()| {
             for lane in Lane::all("a", Shard::new(0).unwrap()) {
-                store.run(&ReapEffects { universe: store.universe, lane, items_max: 10, now_ns: 1_000_000 }).await?;
+                store
+                    .run(&ReapEffects {
+                        universe: store.universe,
+                        lane,
+                        touched: false,
+                        items_max: 10,
+                        now_ns: 1_000_000,
+                    })
+                    .await?;
             }
             Ok(())
         };

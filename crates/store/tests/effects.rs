@@ -75,7 +75,7 @@ async fn reap(store: &Store, kind: &str) -> Reaped {
     let look = LanesToReap { universe, kinds: vec!["other".into(), kind.into()], items_max, now_ns };
     let wanting = store.run(&look).await.unwrap().output;
     for lane in Lane::all(kind, Shard::new(0).unwrap()) {
-        let reaped = store.run(&ReapEffects { universe, lane, items_max, now_ns }).await.unwrap();
+        let reaped = store.run(&ReapEffects { universe, lane, touched: false, items_max, now_ns }).await.unwrap();
         assert!(wanting.contains(&lane) || reaped.stamp.is_none(), "{lane:?} was changed: {reaped:?}");
         let reaped = reaped.output;
         all.retrying += reaped.retrying;

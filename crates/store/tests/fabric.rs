@@ -92,7 +92,15 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
         assert!(!send(&store, from, to.world, "m").await.unwrap().already_enqueued);
         store.clock.advance(Duration::from_secs(1));
         let (universe, lane, now_ns) = (store.universe, first.proof.lane, store.clock.now_ns());
-        assert_eq!(store.run(&ReapEffects { universe, lane, items_max: 9, now_ns }).await.unwrap().output.retrying, 1);
+        assert_eq!(
+            store
+                .run(&ReapEffects { universe, lane, touched: false, items_max: 9, now_ns })
+                .await
+                .unwrap()
+                .output
+                .retrying,
+            1
+        );
         store.clock.advance(Duration::from_secs(1));
         let second = store.run(&claim(2)).await.unwrap().output.effects.remove(0);
         assert!(send(&store, from, to.world, "m").await.unwrap().already_enqueued);

@@ -29,7 +29,7 @@ use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
     keyspace::{
-        Shard,
+        Lane, Shard,
         queue::QueueSeq,
         queue_notify::{self, Seen},
     },
@@ -40,7 +40,7 @@ use mundi_store::{
     run,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
@@ -116,14 +116,17 @@ struct Round<'a, E, B> {
     running: BTreeMap<QueueSeq, Running>,
     /// The kinds of which nothing was left to claim.
     empty: BTreeMap<&'a str, Empty>,
+    /// Where something was held since the last upkeep.
+    touched: BTreeSet<Lane>,
     /// When claims are to be extended and dead ones reaped.
     upkeep_ns: u64,
-    /// There is no room for some kind, and nobody says when there is: the whole universe has as many calls as it may.
+    /// There is no room for some kind, and nobody says when there is: the whole universe has as many calls as it may, or a
+    /// turn has reserved a hand and may not use it.
     capped: bool,
-    /// Calls ended while it looked: there may be room that it did not know of.
+    /// Calls ended while it looked, or the look did not see all: it looks again before it sleeps.
     ended: bool,
-    /// One of them may be tried again: a look that began before does not know when.
-    put_off: bool,
+    /// The kinds of those that may be tried again: a look that began before does not know when.
+    put_off: BTreeSet<String>,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -193,14 +196,21 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         stop: &mut (impl FusedFuture<Output = ()> + Unpin),
     ) -> Result<(), StoreError> {
         round.ended = false;
-        if self.clock.now_ns() >= round.upkeep_ns {
+        // Asked here, too: who always has something to do does not come to the sleep.
+        let is_stopping = stop.is_terminated() || (&mut *stop).now_or_never().is_some();
+        if is_stopping {
+            round.hands.close();
+        }
+        if self.clock.now_ns() >= round.upkeep_ns && !(is_stopping && round.calls.is_empty()) {
             self.upkeep(round).await?;
             round.empty.clear(); // what others put off is not counted
         }
-        let seen = round.during(self.seen()).await?; // before the look: what is queued after it wakes the sleep
-        if !stop.is_terminated() {
-            self.claim(round, &seen).await?;
+        if is_stopping {
+            self.drain(round).await;
+            return Ok(());
         }
+        let seen = round.during(self.seen()).await?; // before the look: what is queued after it wakes the sleep
+        self.claim(round, &seen).await?;
         if round.ended {
             return Ok(());
         }
@@ -210,23 +220,19 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
         let watches =
             seen.into_iter().map(|(kind, seen)| queue_notify::changed(&self.engine, self.universe, kind, seen).boxed());
-        if stop.is_terminated() {
-            return self.drain(round, until_ns).await;
-        }
         let woken = pin!(wait(&*self.clock, watches.collect(), Some(until_ns), stop));
         round.until_ended_or(woken).await.transpose().map(drop)
     }
 
-    /// Told to stop: waits for calls, and for the next upkeep at the latest.
-    async fn drain(&self, round: &mut Round<'_, E, B>, until_ns: u64) -> Result<(), StoreError> {
-        round.hands.close();
-        let mut nap = self.clock.sleep(Duration::from_nanos(until_ns.saturating_sub(self.clock.now_ns())));
+    /// Told to stop: waits until all is finished, or for the next upkeep.
+    async fn drain(&self, round: &mut Round<'_, E, B>) {
+        let nap_ns = round.upkeep_ns.saturating_sub(self.clock.now_ns()).max(CAPPED_NAP_NS);
+        let mut nap = self.clock.sleep(Duration::from_nanos(nap_ns));
         poll_fn(|cx| {
             round.note_ended(cx);
             if round.is_over() { Poll::Ready(()) } else { nap.as_mut().poll(cx) }
         })
         .await;
-        Ok(())
     }
 
     async fn seen(&self) -> Result<Vec<(&str, Seen)>, StoreError> {
@@ -244,30 +250,23 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             }
             round.empty.remove(kind);
             round.hands.set_open(kind, false); // what waits comes first
-            loop {
-                let hands = round.hands.take(kind, limits::CLAIMS_MAX);
-                if hands.is_empty() {
-                    // A hand that is reserved may get free without a call that ends.
-                    round.capped |= round.running_of(kind) < self.calls_max(kind);
-                    break;
-                }
-                let claim = self.claim_of(kind, hands.len());
-                round.put_off = false;
-                let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
-                for (effect, hand) in claims.effects.into_iter().zip(hands) {
-                    round.start(InHand { effect, hand });
-                }
-                round.capped |= claims.capped;
-                if claims.capped {
-                    break;
-                }
-                if !claims.more {
-                    if !round.put_off {
-                        round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
-                        round.hands.set_open(kind, !self.config.universe_caps.contains_key(*kind));
-                    }
-                    break;
-                }
+            let hands = round.hands.take(kind, limits::CLAIMS_MAX);
+            if hands.is_empty() {
+                // A hand that is reserved may get free without a call that ends.
+                round.capped |= round.running_of(kind) < self.calls_max(kind);
+                continue;
+            }
+            let claim = self.claim_of(kind, hands.len());
+            round.put_off.remove(*kind);
+            let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
+            for (effect, hand) in claims.effects.into_iter().zip(hands) {
+                round.start(InHand { effect, hand });
+            }
+            round.capped |= claims.capped;
+            round.ended |= claims.more; // look again at once, but at other kinds and other duties, too
+            if !claims.capped && !claims.more && !round.put_off.contains(*kind) {
+                round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
+                round.hands.set_open(kind, claim.cap == KindCap::default());
             }
         }
         Ok(())
@@ -419,8 +418,11 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let universe = self.universe;
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
         let look = LanesToReap { universe, kinds, items_max, now_ns };
-        for lane in round.during(run(&self.engine, &*self.clock, &look)).await?.output {
-            let reap = ReapEffects { universe, lane, items_max, now_ns };
+        let mut lanes = round.during(run(&self.engine, &*self.clock, &look)).await?.output;
+        let touched = std::mem::take(&mut round.touched);
+        lanes.extend(touched.iter().filter(|lane| !lanes.contains(lane)).copied().collect::<Vec<_>>());
+        for lane in lanes {
+            let reap = ReapEffects { universe, lane, touched: touched.contains(&lane), items_max, now_ns };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             if reaped.retrying + reaped.buried > 0 {
                 self.report.count(|counters| {
@@ -444,16 +446,21 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
             calls: FuturesUnordered::new(),
             running: BTreeMap::new(),
             empty: BTreeMap::new(),
+            touched: BTreeSet::new(),
             upkeep_ns: 0,
             capped: false,
             ended: false,
-            put_off: false,
+            put_off: BTreeSet::new(),
         }
     }
 
     /// Whether all that it held is finished, and nothing can arrive any more.
     fn is_over(&self) -> bool {
         self.calls.is_empty() && self.given.is_terminated()
+    }
+
+    fn note_held(&self) {
+        self.worker.metrics.set(Metric::EffectsInHands, self.running.len() as u64);
     }
 
     fn running_of(&self, kind: &str) -> usize {
@@ -471,6 +478,8 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         }
         let (abort, registration) = AbortHandle::new_pair();
         self.running.insert(seq, Running { claim, hand, abort });
+        self.touched.insert(claim.lane);
+        self.note_held();
         let call = Abortable::new(worker.carry_out(adapter, effect), registration);
         self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
     }
@@ -493,21 +502,19 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
 
     /// Lets calls go on, and begins those that were given; says whether one is over for which something may wait.
     fn note_ended(&mut self, cx: &mut Context<'_>) -> bool {
-        let (mut any, held) = (false, self.running.len());
+        let mut any = false;
         loop {
             while let Poll::Ready(Some(given)) = self.given.poll_next_unpin(cx) {
                 self.start(given);
             }
             let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) else { break };
-            self.put_off |= again;
             let Some(Running { hand, .. }) = self.running.remove(&seq) else { continue };
+            self.note_held();
             if again {
                 self.empty.remove(hand.kind());
+                self.put_off.insert(hand.kind().to_owned());
             }
-            any |= self.empty.get(hand.kind()).is_none_or(|empty| empty.retry_ns.is_some());
-        }
-        if self.running.len() != held {
-            self.worker.metrics.set(Metric::EffectsInHands, self.running.len() as u64);
+            any |= !self.empty.contains_key(hand.kind());
         }
         any
     }

@@ -1,8 +1,9 @@
 //! Effects of a world that runs beside the adapter worker: in its hands as they are published, answered into the world's own turn.
 
-use crate::rig::{adapter_worker, ask, check, id, ops, with_worlds};
+use crate::rig::{adapter_worker, ask, check, count, id, ops, tell, with_worlds};
 use futures_util::future::{BoxFuture, poll_fn};
 use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
+use mundi_engine::Engine;
 use mundi_model::{
     Value, cbor,
     record::{Body, Input, ReceiptStatus, Record},
@@ -16,8 +17,8 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
-    keyspace::effect_place::EffectStage,
-    protocol::{Failure, QueuedEffect},
+    keyspace::{Lane, Shard, effect_place::EffectStage, low_water, queue::Queue},
+    protocol::{Failure, KindCap, QueuedEffect},
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -70,6 +71,10 @@ struct Beside {
 
 /// World 1, which is held, beside an adapter worker that looks into an empty queue.
 fn beside(seed: u64, calls_max: usize) -> Beside {
+    beside_with(seed, AdapterWorkerConfig { calls_max, ..AdapterWorkerConfig::default() })
+}
+
+fn beside_with(seed: u64, config: AdapterWorkerConfig) -> Beside {
     let (rig, gate) = (with_worlds(seed, 1), Gate::default());
     let (node, calls) = (rig.executor.node(), Calls::default());
     let plane = rig.on(&node);
@@ -80,8 +85,7 @@ fn beside(seed: u64, calls_max: usize) -> Beside {
         Arc::new(Metrics::default()),
     );
     let near = Ops::new(rig.plane.clone(), rig.universe, calls).beside(worlds.clone());
-    let config =
-        AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), calls_max, ..AdapterWorkerConfig::default() };
+    let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..config };
     let adapters = adapter_worker(&plane, rig.universe, id(101), config, plane.entropy.clone())
         .serve(Arc::new(gate.clone()))
         .with_holder(Arc::new(worlds));
@@ -155,18 +159,22 @@ fn what_finds_no_free_hand_waits_in_the_queue_and_comes_first() {
 }
 
 #[test]
-fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_nothing_else_is() {
+fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_no_event_is() {
     let beside = beside(3, 8);
     beside.tell("emit lost\nemit kept");
     let (ops, effects) = (ops(&beside.rig), beside.effects());
     let lost = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place;
     beside.rig.executor.block_on(async move { assert!(ops.cancel_effect(lost, "enough").await.unwrap()) });
-    // Both calls end before their worker hears of it, and both answers are handed to the world.
+    // Both calls end before their worker hears of it, and both answers are handed to the world, with an event.
     beside.gate.open();
+    beside.tell("add n");
     beside.rig.executor.run_for(Duration::from_secs(1));
-    let mut receipts = beside.receipts();
-    receipts.sort_by_key(|(_, is_direct)| *is_direct);
-    assert_eq!(receipts, [(ReceiptStatus::Error, false), (ReceiptStatus::Ok, true)]);
+    assert_eq!(count(&beside.rig, world_id(1), "n"), 2);
+    assert_eq!(
+        beside.receipts(),
+        [(ReceiptStatus::Error, false), (ReceiptStatus::Ok, false)],
+        "the other one came after"
+    );
     check(&beside.rig, world_id(1));
 }
 
@@ -192,4 +200,46 @@ fn a_cancelled_effect_is_not_answered_by_the_hand_that_holds_it() {
     beside.rig.executor.run_for(Duration::from_secs(15));
     assert_eq!(beside.receipts(), []);
     assert!(beside.effects().is_empty());
+}
+
+#[test]
+fn a_turn_that_is_made_again_finds_the_hand_that_it_had() {
+    let beside = beside(6, 1);
+    // Its process believes that the inbox is empty when someone else was told that it is not: the first try is refused.
+    beside.rig.plane.engine.remember();
+    tell(&beside.rig, world_id(1), "add n");
+    beside.tell("emit e");
+    assert_eq!(beside.stages(), [EffectStage::Claimed]);
+    assert_eq!(count(&beside.rig, world_id(1), "n"), 2);
+}
+
+#[test]
+fn a_limit_of_this_process_alone_leaves_the_hands_open_and_one_of_the_universe_does_not() {
+    let universe = KindCap { calls_max: Some(8), rate: None };
+    for (cap, stage) in [(KindCap::default(), EffectStage::Claimed), (universe, EffectStage::Pending)] {
+        let universe_caps = [("http".to_owned(), cap)].into();
+        let beside = beside_with(7, AdapterWorkerConfig { universe_caps, ..AdapterWorkerConfig::default() });
+        beside.tell("emit e");
+        assert_eq!(beside.stages(), [stage]);
+    }
+}
+
+/// Else every look for dead claims would walk over all that was ever held.
+#[test]
+fn the_mark_of_the_reaper_follows_what_went_by_hand() {
+    let beside = beside(8, 8);
+    beside.gate.open();
+    beside.tell("emit e");
+    beside.rig.executor.run_for(Duration::from_secs(10));
+    let rig = beside.rig.clone();
+    let marks = beside.rig.executor.block_on(async move {
+        let (mut tx, mut marks) = (rig.plane.engine.begin().await.unwrap(), 0);
+        for shard in Shard::all() {
+            let lane = Lane::new("http", shard);
+            let mark = low_water::read(&mut tx, rig.universe, Queue::EffectClaims, lane).await.unwrap();
+            marks += usize::from(mark.is_some());
+        }
+        marks
+    });
+    assert_eq!(marks, 1, "where one was held");
 }

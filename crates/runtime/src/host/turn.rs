@@ -189,9 +189,9 @@ impl<P: Plane> WorldHost<P> {
             Err(Refused { error, perhaps_applied }) => {
                 tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
                 let Some(refusal) = Refusal::of(&error).filter(|_| !perhaps_applied) else { return Err(error.into()) };
-                drop(turn); // the world is as it was
+                drop((turn, reserved)); // the world is as it was
                 let direct = input.items.split_off(waiting).into_iter().zip(tickets);
-                self.wait_on(direct.filter(|(_, ticket)| !refusal.is_of(ticket)).collect());
+                self.wait_on(direct.filter(|(_, ticket)| !refusal.leaves_out(ticket)).collect());
                 return Box::pin(self.take_turn(whole)).await; // with what was enqueued, or without what was not held
             }
         };
@@ -472,22 +472,22 @@ enum Refusal {
     /// Something was enqueued meanwhile.
     Grown,
     /// A receipt came from a hand that does not hold its effect any more.
-    NotHeld(IntentHash),
+    NotHeld,
 }
 
 impl Refusal {
     fn of(error: &StoreError) -> Option<Self> {
         match error {
             StoreError::Inbox(InboxError::Grown { .. }) => Some(Self::Grown),
-            StoreError::Effect(EffectError::ClaimLost { intent, .. }) => Some(Self::NotHeld(*intent)),
+            StoreError::Effect(EffectError::ClaimLost { .. }) => Some(Self::NotHeld),
             _ => None,
         }
     }
 
-    /// Whether it is for this item that the turn was refused. Who brought it hears that no turn takes it.
-    fn is_of(&self, ticket: &Ticket) -> bool {
-        let answered = ticket.answers().map(|answered| answered.claim.intent);
-        matches!(self, Self::NotHeld(intent) if answered == Some(*intent))
+    /// Whether the turn is made again without this item. Who brought it hears that no turn takes it, and goes another way. All
+    /// receipts do, not only the one: there may be more like it.
+    fn leaves_out(&self, ticket: &Ticket) -> bool {
+        matches!(self, Self::NotHeld) && ticket.answers().is_some()
     }
 }
 

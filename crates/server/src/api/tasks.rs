@@ -165,7 +165,13 @@ async fn claim_now<E: Engine>(
     let mut claimed = Vec::new();
     for kind in kinds {
         for lane in Shard::all().map(|shard| Lane::new(kind, shard)) {
-            let reap = ReapEffects { universe: id, lane, items_max: limits::CLAIMS_MAX, now_ns: plane.now_ns() };
+            let reap = ReapEffects {
+                universe: id,
+                lane,
+                touched: false,
+                items_max: limits::CLAIMS_MAX,
+                now_ns: plane.now_ns(),
+            };
             plane.run(&reap).await?;
         }
         let left = items_max - claimed.len();

@@ -14,13 +14,14 @@ use crate::{
         dead_letter::DeadLetter,
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_inflight::{self, EffectInflight},
+        effect_pending,
         low_water::{self, LowWater},
         queue::{Queue, QueueSeq},
     },
 };
 use bytes::Bytes;
 use mundi_engine::{Read, Transaction};
-use mundi_model::{Code, Coded, UniverseId, cbor, limits};
+use mundi_model::{Code, Coded, Stamp, UniverseId, cbor, limits};
 
 /// Which lanes of some kinds a reaper has something to do in: one look at all of them. Reads only, and without a conflict.
 #[derive(Debug, Clone)]
@@ -76,6 +77,8 @@ impl Protocol for LanesToReap {
 pub struct ReapEffects {
     pub universe: UniverseId,
     pub lane: Lane,
+    /// Claims came and went past the queue, whose mark says nothing of them.
+    pub touched: bool,
     pub items_max: usize,
     pub now_ns: u64,
 }
@@ -103,6 +106,7 @@ impl Protocol for ReapEffects {
         tx.announce(|| marks.map(|queue| low_water::key(universe, queue, lane).announced()));
         let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::EffectClaims, lane).await?);
         let pending = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, lane).await?);
+        let free_to = if self.touched { Some(self.free_to(tx, pending).await?) } else { pending };
         let span = effect_inflight::from(universe, lane, mark);
         let page = tx.range(span.read(self.items_max.min(limits::CLAIMS_MAX)).snapshot()).await?;
         let mut reaped = Reaped::default();
@@ -119,7 +123,7 @@ impl Protocol for ReapEffects {
             }
         }
         let last = page.items.last().filter(|_| page.more).map(|(key, _)| effect_inflight::parse(universe, lane, key));
-        let clear_to = [standing, last.transpose()?, pending].into_iter().flatten().min();
+        let clear_to = [standing, last.transpose()?, free_to].into_iter().flatten().min();
         if let Some(clear_to) = clear_to.filter(|clear_to| mark.is_none_or(|mark| *clear_to > mark)) {
             let below = Span { start: span.start, end: effect_inflight::key(universe, lane, clear_to) };
             low_water::raise(tx, universe, Queue::EffectClaims, lane, &below, &LowWater::Seq(clear_to)).await?;
@@ -129,6 +133,16 @@ impl Protocol for ReapEffects {
 }
 
 impl ReapEffects {
+    /// Up to where nothing will be claimed that was not claimed before: what waits is claimed at its place, and what is published
+    /// later has a larger one.
+    async fn free_to<T: Transaction>(&self, tx: &mut T, pending: Option<QueueSeq>) -> Result<QueueSeq, StoreError> {
+        let waiting = effect_pending::from(self.universe, self.lane, pending).read(1).snapshot();
+        match tx.range(waiting).await?.items.first() {
+            Some((key, _)) => effect_pending::parse(self.universe, self.lane, key),
+            None => Ok(QueueSeq::new(Stamp::new(tx.version().await?, 0), 0)),
+        }
+    }
+
     /// Ends one claim, or says until when it stands.
     async fn reap<T: Transaction>(
         &self,
