@@ -233,3 +233,93 @@ fn a_failed_sync_leaves_the_fate_open_and_the_engine_goes_on_without_the_commit(
     drop(engine);
     assert_eq!(contents(&open(folder.path(), &disk)), after);
 }
+
+/// More than the sequencer puts into the tree by itself: the applier does, while it is synced.
+const LARGE_WRITES: u64 = 40;
+const WRITERS: u64 = 4;
+
+/// Rewrites all keys of a writer with the number of an attempt, and counts it.
+fn commit_large(engine: &Embedded, writer: u64, attempt: u64) -> Result<(), CommitError> {
+    block_on(async {
+        let mut tx = engine.begin().await?;
+        for number in 0..LARGE_WRITES {
+            tx.put(format!("{writer}-{number:02}").as_bytes(), attempt.to_le_bytes().to_vec())?;
+        }
+        tx.add(b"count", 1)?;
+        tx.commit().await.map(|_| ())
+    })
+}
+
+/// The attempt that all keys of a writer are of, if they are all of one; zero before the first.
+fn attempt_of(state: &State, writer: u64) -> Result<u64, String> {
+    let value = |number| state.get(format!("{writer}-{number:02}").as_bytes()).map(|value| &value[..]);
+    let first = value(0);
+    if (1..LARGE_WRITES).any(|number| value(number) != first) {
+        return Err(format!("a commit of writer {writer} is there in part"));
+    }
+    Ok(first.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap())))
+}
+
+/// Commits a few times, and looks after each. Returns the last attempt that was acknowledged, how many were, and the attempts
+/// since whose fate was left open.
+fn write_large(engine: &Embedded, writer: u64) -> Result<(u64, i64, Vec<u64>), String> {
+    let (mut acknowledged, mut count, mut open_ends) = (0, 0, Vec::new());
+    for attempt in 1..=25 {
+        match commit_large(engine, writer, attempt) {
+            Ok(()) => (acknowledged, count, open_ends) = (attempt, count + 1, Vec::new()),
+            Err(CommitError::Unknown(_)) => open_ends.push(attempt),
+            Err(_) => {}
+        }
+        let seen = attempt_of(&contents(engine), writer)?;
+        if seen != acknowledged {
+            return Err(format!("writer {writer} sees attempt {seen} where {acknowledged} was acknowledged"));
+        }
+    }
+    Ok((acknowledged, count, open_ends))
+}
+
+fn story_of_large_groups(seed: u64) -> Result<(), String> {
+    let folder = support::fast_folder();
+    let disk = SimDisk::new(seed);
+    let engine = open(folder.path(), &disk);
+    let mut faults = Dice::new(seed);
+    let one_in = 3 + faults.below(12);
+    disk.set_plan(Box::new(move |_, call| {
+        let fails = matches!(call, Call::Sync | Call::Write) && faults.below(one_in) == 0;
+        fails.then_some(Fault::Error(ErrorKind::Other))
+    }));
+    let ends = std::thread::scope(|scope| {
+        let engine = &engine;
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write_large(engine, writer))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Result<Vec<_>, _>>()
+    })?;
+    let count =
+        |state: &State| state.get(&b"count"[..]).map_or(0, |value| i64::from_le_bytes(value[..].try_into().unwrap()));
+    let acknowledged: i64 = ends.iter().map(|(_, count, _)| count).sum();
+    if count(&contents(&engine)) != acknowledged {
+        return Err("a counter holds what was not acknowledged, or misses what was".to_owned());
+    }
+    disk.set_plan(Box::new(|_, _| None));
+    let disk = disk.crash();
+    drop(engine);
+    let found = contents(&open(folder.path(), &disk));
+    let mut more = 0;
+    for (writer, (acknowledged, _, open_ends)) in (0..).zip(&ends) {
+        let attempt = attempt_of(&found, writer)?;
+        if attempt != *acknowledged && !open_ends.contains(&attempt) {
+            return Err(format!("writer {writer} finds attempt {attempt} where {acknowledged} was acknowledged"));
+        }
+        more += i64::from(attempt != *acknowledged);
+    }
+    if count(&found) != acknowledged + more {
+        return Err("a counter and what it counts do not agree after a crash".to_owned());
+    }
+    Ok(())
+}
+
+#[test]
+fn large_groups_of_many_writers_are_taken_back_whole_when_the_disk_fails() {
+    for seed in 0..support::seeds() / 50 {
+        story_of_large_groups(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}

@@ -5,7 +5,10 @@ use crate::{EngineError, group::Answer, overlay::Overlay};
 use bytes::Bytes;
 use futures_channel::oneshot;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 /// More waiting commits than any machine has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
@@ -14,6 +17,12 @@ const BYTES_MAX: usize = 256 << 20;
 
 /// How often the sequencer lets others go first, as long as that brings more commits.
 const GATHERED_MAX: usize = 16;
+/// How long the others may take, and how much longer for each commit that they bring: several times what they need. A
+/// scheduler may take a whole time slice from who goes last, and give it to strangers.
+const TURN_MAX: Duration = Duration::from_micros(100);
+const TURN_PER_COMMIT: Duration = Duration::from_micros(20);
+/// Groups that are then taken as they are. A slice is a few milliseconds: one in so many groups is little.
+const HURRIED_GROUPS: u32 = 1_024;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
@@ -37,6 +46,32 @@ struct State {
     closed: bool,
     /// How many were taken together the last time.
     last: usize,
+    patience: Patience,
+}
+
+/// Whether it pays to let others go first.
+#[derive(Default)]
+struct Patience {
+    /// For so many groups it does not.
+    hurried_groups: u32,
+}
+
+impl Patience {
+    fn for_a_group(&mut self) -> bool {
+        let patient = self.hurried_groups == 0;
+        self.hurried_groups = self.hurried_groups.saturating_sub(1);
+        patient
+    }
+
+    /// Others went first. Says whether they may once more.
+    fn learn(&mut self, took: Duration, brought: usize) -> bool {
+        let brought = u32::try_from(brought).unwrap_or(u32::MAX);
+        if took > TURN_MAX.saturating_add(TURN_PER_COMMIT.saturating_mul(brought)) {
+            self.hurried_groups = HURRIED_GROUPS;
+            return false;
+        }
+        brought > 0
+    }
 }
 
 impl Queue {
@@ -64,8 +99,8 @@ impl Queue {
 
     /// Takes everything that waits, once something does. `false` when the queue is closed and empty.
     ///
-    /// On a busy machine those who are about to commit stand in line for a processor: they go first, and share the group. On
-    /// an idle one nobody stands there, and who commits alone is not made to wait.
+    /// Those who are about to commit may stand in line for a processor: they go first, and share the group. Where strangers
+    /// stand there instead, nobody does for a while; and who commits alone is not made to wait.
     pub(super) fn take(&self, into: &mut Vec<Proposal>) -> bool {
         let mut state = self.state.lock();
         while state.waiting.is_empty() {
@@ -74,14 +109,7 @@ impl Queue {
             }
             self.filled.wait(&mut state);
         }
-        let alone = state.last <= 1 && state.waiting.len() == 1;
-        for _ in 0..if alone { 0 } else { GATHERED_MAX } {
-            let before = state.waiting.len();
-            MutexGuard::unlocked(&mut state, thread::yield_now);
-            if state.waiting.len() == before {
-                break;
-            }
-        }
+        gather(&mut state);
         state.last = state.waiting.len();
         std::mem::swap(&mut state.waiting, into);
         state.bytes = 0;
@@ -100,5 +128,49 @@ impl Queue {
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.filled.notify_all();
+    }
+}
+
+/// Lets others go first, as long as that brings more commits.
+fn gather(state: &mut MutexGuard<'_, State>) {
+    let alone = state.last <= 1 && state.waiting.len() == 1;
+    if alone || !state.patience.for_a_group() {
+        return;
+    }
+    for _ in 0..GATHERED_MAX {
+        let before = state.waiting.len();
+        #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides how large a group is")]
+        let begun = Instant::now();
+        MutexGuard::unlocked(state, thread::yield_now);
+        let brought = state.waiting.len().saturating_sub(before);
+        if !state.patience.learn(begun.elapsed(), brought) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_go_first_as_long_as_they_bring_commits() {
+        let mut patience = Patience::default();
+        assert!(patience.for_a_group() && patience.learn(TURN_MAX, 1));
+        assert!(!patience.learn(TURN_MAX, 0) && patience.for_a_group());
+        let many = TURN_PER_COMMIT * 500;
+        assert!(patience.learn(many, 500), "they had much to do");
+        assert!(patience.for_a_group());
+    }
+
+    #[test]
+    fn groups_are_taken_as_they_are_for_a_while_where_strangers_take_the_turn() {
+        let slice = Duration::from_millis(3);
+        for brought in [0, 2] {
+            let mut patience = Patience::default();
+            assert!(patience.for_a_group() && !patience.learn(slice, brought));
+            assert!((0..HURRIED_GROUPS).all(|_| !patience.for_a_group()));
+            assert!(patience.for_a_group(), "then it tries again");
+        }
     }
 }
