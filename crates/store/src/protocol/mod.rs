@@ -66,7 +66,7 @@ pub use append_batch::AppendBatch;
 pub use archive_world::ArchiveWorld;
 pub use assign_world::AssignWorld;
 pub use claim_effects::{ClaimEffects, ClaimedEffect, Claims, EffectClaim, KindCap};
-pub use claim_mail::{ClaimMail, MailClaimed};
+pub use claim_mail::{ClaimMail, ClaimedMail, MailClaimed};
 pub use commit_cursor::CommitCursor;
 pub use commit_snapshot::{CommitSnapshot, SnapshotCommitted, commit_snapshot};
 pub use commit_turn::{CommitTurn, Consumed, TurnCommitted};
