@@ -109,7 +109,7 @@ pub use place_world::{Over, PlaceWorld, Placed};
 pub use queue_depths::{Depths, QueueDepths};
 pub use read_ahead::{Ahead, ReadAhead};
 pub use read_lineage::{Branch, ReadLineage, WorldLineage};
-pub use read_ready::{ReadReady, ReadyPage};
+pub use read_ready::{IsReady, ReadReady, ReadyPage};
 pub use read_turn::{ReadTurn, TurnInput, TurnItem};
 pub use reap_effects::{LanesToReap, ReapEffects, Reaped};
 pub use release_lease::ReleaseLease;
