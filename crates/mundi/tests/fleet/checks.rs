@@ -4,7 +4,7 @@ use crate::{
     load::Acknowledged,
     member::{Fleet, Member},
 };
-use mundi_engine::Engine;
+use mundi_engine::{Engine, EngineError, Read, Transaction};
 use mundi_kernel::{
     MemoryObjects,
     intents::{self, TimerSet},
@@ -20,7 +20,15 @@ use mundi_server::{
     node::{ConfiguredEngine, Node, NodeConfig, Universe},
     programs::Programs,
 };
-use mundi_store::{Fence, journal::History, keyspace::ready, protocol::WorldDescription};
+use mundi_store::{
+    Fence,
+    journal::History,
+    keyspace::{
+        lease::{self, Lease},
+        ready,
+    },
+    protocol::WorldDescription,
+};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -64,39 +72,43 @@ impl Witness {
     }
 
     /// Waits until worlds have come to each of them: before that, a death proves nothing.
-    pub(crate) async fn sees_worlds_on(&self, workers: &[Member]) {
+    pub(crate) async fn sees_worlds_on(&self, workers: &[Member], ids: &BTreeMap<String, WorldId>) {
         for worker in workers {
-            while self.held_by(worker).await.is_empty() {
+            while self.held_by(worker, ids).await.is_empty() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 
-    pub(crate) async fn sees_the_death_of(&mut self, worker: &Member) {
-        let held = self.held_by(worker).await;
+    pub(crate) async fn sees_the_death_of(&mut self, worker: &Member, ids: &BTreeMap<String, WorldId>) {
+        let held = self.held_by(worker, ids).await;
         eprintln!("{} it held {} worlds", self.age(), held.len());
         self.deaths.push((now_ns(), held));
     }
 
     /// Also while the database is away, or the machine too busy to answer in time.
-    async fn held_by(&self, worker: &Member) -> Vec<WorldId> {
-        let (mut held, mut after) = (Vec::new(), None);
+    async fn held_by(&self, worker: &Member, ids: &BTreeMap<String, WorldId>) -> Vec<WorldId> {
         loop {
-            match self.universe.ops().list_leases(WorkerId::new(worker.worker), after, 1_000).await {
-                Ok(page) => {
-                    held.extend(page.items.into_iter().map(|(world, _)| world));
-                    after = page.next;
-                }
-                Err(error) => {
-                    eprintln!("the witness looks again: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+            match self.leases_of(worker, ids).await {
+                Ok(held) => return held,
+                Err(error) => eprintln!("the witness looks again: {error}"),
             }
-            if after.is_none() {
-                return held;
-            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+
+    /// All at once: a list that takes seconds would tell of worlds that have moved meanwhile.
+    async fn leases_of(&self, worker: &Member, ids: &BTreeMap<String, WorldId>) -> Result<Vec<WorldId>, EngineError> {
+        let mut tx = self.node.plane().engine.begin().await?;
+        let key = |world: &WorldId| lease::key(self.universe.id(), *world);
+        tx.announce(|| ids.values().map(|world| Read::get(key(world).as_bytes())));
+        let mut held = Vec::new();
+        for world in ids.values() {
+            let lease = tx.get_snapshot(key(world).as_bytes()).await?;
+            let holder = lease.and_then(|bytes| cbor::decode::<Lease>(&bytes).unwrap().holder);
+            held.extend((holder == WorkerId::new(worker.worker)).then_some(*world));
+        }
+        Ok(held)
     }
 
     /// Waits until all is taken in, world by world, then holds the journals against what clients were told.

@@ -71,7 +71,7 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
     members.for_each(|member| fleet.launch(member));
     let mut witness = Witness::new(&fleet, LEASE).await;
     let mut load = Load::start(&apis, worlds).await;
-    witness.sees_worlds_on(&workers).await;
+    witness.sees_worlds_on(&workers, &load.ids).await;
 
     let (end, mut round) = (Instant::now() + Duration::from_secs(seconds), 0);
     while Instant::now() < end || round < TROUBLES.len() {
@@ -80,7 +80,7 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
         match trouble {
             Trouble::KillAWorldWorker => {
                 let one = &mut workers[round % 3];
-                witness.sees_the_death_of(one).await;
+                witness.sees_the_death_of(one, &load.ids).await;
                 one.kill();
                 fleet.launch(one);
             }
