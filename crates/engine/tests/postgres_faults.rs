@@ -21,7 +21,7 @@ use std::{
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -54,7 +54,7 @@ async fn two_engines() -> (Proxy, Postgres, Postgres) {
 
 /// The message by which a commit group ends.
 fn ends_a_group(message: &[u8]) -> bool {
-    message.windows(8).any(|window| window == b"; COMMIT")
+    message.windows(7).any(|window| window == b"COMMIT\0")
 }
 
 /// Does this to the first group that ends, and nothing afterwards.
@@ -96,6 +96,8 @@ async fn a_group_of_one_trip_whose_line_is_cut_is_applied_once_or_its_fate_is_un
     let (proxy, behind, beside) = two_engines().await;
     let (mut acknowledged, mut unknown) = (0, 0);
     for round in 0..12 {
+        // By then it has heard of what it lost the round before. Heard of in between, it would make it ask once more.
+        tokio::time::sleep(Duration::from_millis(200)).await;
         for _ in 0..3 {
             count(&behind).await.unwrap(); // from the third on it is alone
             acknowledged += 1;
@@ -111,6 +113,29 @@ async fn a_group_of_one_trip_whose_line_is_cut_is_applied_once_or_its_fate_is_un
         assert!((acknowledged..=acknowledged + unknown).contains(&counted), "{counted}: {acknowledged}, {unknown}");
         (acknowledged, unknown) = (counted, 0); // an unknown one was applied by now, or never will be
     }
+}
+
+/// Once the group that was refused left its session in a transaction that had failed: the next one found it of no use, and each time
+/// that someone else had committed a new connection was made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_not_alone_any_more_commits_on_the_line_that_it_has() {
+    let (proxy, behind, beside) = two_engines().await;
+    put(&behind, "first").await.unwrap();
+    let lines = Arc::new(AtomicUsize::new(0));
+    let (counting, asks_for_itself) = (lines.clone(), b"pg_backend_pid");
+    proxy.decide(move |message| {
+        let made = message.windows(asks_for_itself.len()).filter(|window| window == asks_for_itself).count();
+        counting.fetch_add(made, Ordering::SeqCst);
+        Act::Pass
+    });
+    for _ in 0..10 {
+        for _ in 0..3 {
+            put(&behind, "own").await.unwrap(); // from the third on it is alone
+        }
+        put(&beside, "other").await.unwrap();
+        put(&behind, "refused at first").await.unwrap();
+    }
+    assert_eq!(lines.load(Ordering::SeqCst), 0, "connections were made although none was lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

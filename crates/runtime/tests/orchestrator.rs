@@ -33,10 +33,15 @@ fn id(n: u64) -> WorkerId {
 
 /// A worker with its shell, as a process has them.
 fn start(rig: &Rig, n: u64) -> Running {
+    start_with(rig, n, |_| {})
+}
+
+fn start_with(rig: &Rig, n: u64, change: impl FnOnce(&mut WorkerConfig)) -> Running {
     let node = rig.executor.node();
     let plane = rig.on(&node);
-    let config =
+    let mut config =
         WorkerConfig { idle_release_ns: u64::MAX, takes_unassigned: false, ..WorkerConfig::new(rig.universe, id(n)) };
+    change(&mut config);
     let worker = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
     let handler = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
     let config = ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(n)) };
@@ -100,6 +105,54 @@ fn worlds_follow_their_workers_come_and_go() {
     let turns: u64 =
         [&first, &second, &third].iter().map(|running| running.worker.metrics().get(Metric::TurnItems)).sum();
     assert_eq!(turns, 240, "every event was taken once");
+}
+
+/// Once an orchestrator looked every five seconds, whatever the term of a lease.
+#[test]
+fn worlds_of_a_worker_that_died_run_elsewhere_as_soon_as_its_lease_has_run_out() {
+    for died_after_ms in (0..5_000).step_by(250) {
+        let rig = rig_with(60);
+        let quick = |config: &mut WorkerConfig| {
+            (config.lease_ttl_ns, config.renew_every_ns) = (3_000_000_000, 750_000_000);
+        };
+        let (first, second) = (start_with(&rig, 1, quick), start_with(&rig, 2, quick));
+        let _orchestrator = orchestrate(&rig);
+        send_to_all(&rig, 60);
+        rig.executor.run_for(SECOND * 10 + Duration::from_millis(died_after_ms));
+        first.node.crash();
+        send_to_all(&rig, 60);
+        rig.executor.run_for(Duration::from_millis(3_100));
+        assert_eq!(load(&[&second]), [60], "{died_after_ms}");
+    }
+}
+
+/// Once the look ended there, each time: worlds that come behind it in the order of ids waited for as long as it was in the archive.
+#[test]
+fn an_archived_world_whose_worker_died_keeps_no_other_one_from_its_place() {
+    let rig = rig_with(20);
+    let first = start(&rig, 1);
+    let _orchestrator = orchestrate(&rig);
+    send_to_all(&rig, 20);
+    rig.executor.run_for(SECOND * 10);
+    assert_eq!(load(&[&first]), [20]);
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let archived = (0..20).map(world_id).min().unwrap();
+    let archiving = ops.clone();
+    rig.executor.block_on(async move { archiving.world_archive(archived).await.unwrap() });
+    first.node.crash();
+    let second = start(&rig, 2);
+    let sending = rig.clone();
+    rig.executor.block_on(async move {
+        for world in (0..20).map(world_id).filter(|world| *world != archived) {
+            sending.send(world, vec![script_event("add n")]).await.unwrap();
+        }
+    });
+    rig.executor.run_for(SECOND * 30);
+    assert_eq!(load(&[&second]), [19], "all that may run");
+    rig.executor.block_on(async move { ops.world_unarchive(archived).await.unwrap() });
+    send_to_all(&rig, 20);
+    rig.executor.run_for(SECOND * 10);
+    assert_eq!(load(&[&second]), [20]);
 }
 
 #[test]

@@ -26,7 +26,9 @@ use mundi_store::{
         schema_version,
         schema_version::SchemaVersion,
     },
-    protocol::{ClaimMail, Finish, FinishMail, MailClaimed, MailFinished, NewMail, SchemaGuarded, SendMail},
+    protocol::{
+        ClaimMail, ClaimedMail, Finish, FinishMail, MailClaimed, MailFinished, NewMail, SchemaGuarded, SendMail,
+    },
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -197,6 +199,12 @@ fn a_timer_fires_at_its_time_and_the_shell_sleeps_until_then() {
     assert_eq!(*done.lock(), ["now", "later"]);
 }
 
+fn only(claimed: MailClaimed) -> ClaimedMail {
+    let MailClaimed::Messages(mut messages) = claimed else { panic!("nothing to claim") };
+    assert_eq!(messages.len(), 1);
+    messages.remove(0)
+}
+
 /// Once claim and acknowledge took a worker id and no attempt token, and removed before they checked.
 #[test]
 fn a_slow_worker_cannot_finish_what_was_claimed_again() {
@@ -207,13 +215,13 @@ fn a_slow_worker_cannot_finish_what_was_claimed_again() {
         let (plane, universe, worker) = (&acting.plane, acting.universe, id(1));
         let claim = async |token: u8| {
             let now_ns = plane.now_ns();
-            let claim = ClaimMail { universe, worker, token: [token; 16], now_ns, ttl_ns: 1_000 };
+            let claim = ClaimMail { universe, worker, token: [token; 16], now_ns, ttl_ns: 1_000, items_max: 1 };
             plane.run(&claim).await.unwrap().output
         };
-        let MailClaimed::Message { place, claim: slow, .. } = claim(1).await else { panic!("nothing to claim") };
+        let ClaimedMail { place, claim: slow, .. } = only(claim(1).await);
         assert!(matches!(claim(2).await, MailClaimed::Nothing { next_ns: Some(_), .. }), "busy even to its own worker");
         plane.clock.sleep(SECOND).await;
-        let MailClaimed::Message { claim: quick, .. } = claim(3).await else { panic!("nothing to claim") };
+        let quick = only(claim(3).await).claim;
         assert_eq!((slow.attempt, quick.attempt), (1, 2));
         let finish = async |claim, how| {
             plane.run(&FinishMail { universe, worker, place, claim, how }).await.map(|done| done.output)
@@ -223,6 +231,30 @@ fn a_slow_worker_cannot_finish_what_was_claimed_again() {
         }
         assert_eq!(finish(quick, Finish::Acknowledge).await.unwrap(), MailFinished::Now);
         assert_eq!(finish(quick, Finish::Acknowledge).await.unwrap(), MailFinished::Before);
+    });
+}
+
+#[test]
+fn several_messages_are_claimed_together_the_urgent_ones_before_the_others() {
+    let rig = Rig::new(1);
+    send(&rig, &[(0, "a"), (0, "b"), (0, "c")]);
+    let mut urgent = Frame::command(id(1), b"first".to_vec(), b"first".to_vec());
+    urgent.flags.high_priority = true;
+    send_mail(&rig, vec![urgent.to_mail(0).unwrap()]);
+    let acting = rig.clone();
+    rig.executor.block_on(async move {
+        let (universe, worker) = (acting.universe, id(1));
+        for expected in [&["first"][..], &["a", "b"], &["c"], &[]] {
+            let claim = ClaimMail { universe, worker, token: [1; 16], now_ns: 1_000, ttl_ns: 1_000, items_max: 2 };
+            let claimed = match acting.plane.run(&claim).await.unwrap().output {
+                MailClaimed::Messages(messages) => messages,
+                MailClaimed::Nothing { .. } => Vec::new(),
+            };
+            let text = |mail: &ClaimedMail| {
+                String::from_utf8(Frame::decode_for(worker, &mail.frame).unwrap().payload).unwrap()
+            };
+            assert_eq!(claimed.iter().map(text).collect::<Vec<_>>(), expected);
+        }
     });
 }
 
@@ -236,9 +268,9 @@ fn a_mailbox_that_ran_empty_does_not_start_over() {
         let acting = rig.clone();
         places.push(rig.executor.block_on(async move {
             let (universe, worker) = (acting.universe, id(1));
-            let claim = ClaimMail { universe, worker, token: [n; 16], now_ns: 1, ttl_ns: 1 };
+            let claim = ClaimMail { universe, worker, token: [n; 16], now_ns: 1, ttl_ns: 1, items_max: 1 };
             let claimed = acting.plane.run(&claim).await.unwrap().output;
-            let MailClaimed::Message { place, claim, .. } = claimed else { panic!("nothing to claim") };
+            let ClaimedMail { place, claim, .. } = only(claimed);
             let how = Finish::Acknowledge;
             acting.plane.run(&FinishMail { universe, worker, place, claim, how }).await.unwrap();
             place.seq

@@ -17,7 +17,7 @@ use mundi_store::{
     Clock,
     keyspace::{Shard, assignment::Assignment, lease, ready},
     protocol::AssignWorld,
-    testing::{Rng, world_id},
+    testing::{Rng, Trouble, world_id},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -229,6 +229,82 @@ fn a_crashed_worker_is_succeeded_when_its_leases_run_out() {
         (0..5).for_each(|world| assert_eq!(taken_of(&rig, world), 20, "seed {seed}"));
         assert_eq!(second.worker.metrics().get(Metric::WorldFailures), 0);
     }
+}
+
+/// The database was away for longer than a lease lives, and back before anyone else was given the worlds. A worker with few lanes had
+/// items waiting: those worlds were forgotten, and their hints, which had been seen, called nobody.
+#[test]
+fn what_waited_when_all_leases_were_lost_is_taken_as_soon_as_the_database_is_back() {
+    for seed in 0..10 {
+        let rig = rig_with(seed, 20);
+        let running = start_with(&rig, 1, |config| {
+            (config.lanes, config.lease_ttl_ns, config.renew_every_ns) = (1, 3_000_000_000, 750_000_000);
+            config.rescan_ns = u64::MAX;
+        });
+        (0..20).for_each(|world| send(&rig, world, 1));
+        rig.executor.run_for(SECOND);
+        (0..20).for_each(|world| send(&rig, world, 1));
+        for _ in 0..40 {
+            rig.executor.poll_one(); // the scout has seen them, and the only lane is at work
+        }
+        rig.plane.engine.arm(0, Trouble::DieBefore);
+        rig.executor.run_for(SECOND * 10);
+        assert_eq!(running.worker.worlds(), [], "all leases are lost");
+        rig.plane.engine.revive();
+        rig.executor.run_for(SECOND * 4);
+        (0..20).for_each(|world| assert_eq!(taken_of(&rig, world), 2, "seed {seed}, world {world}"));
+    }
+}
+
+/// A hint that calls nobody, as that of a world whose lease became free silently, in a shard that nobody else writes to.
+#[test]
+fn busy_shards_do_not_put_off_the_look_at_a_quiet_one() {
+    let rig = rig_with(1, 40);
+    let quiet = (1..40).find(|n| ready::shard(world_id(*n)) != ready::shard(world_id(0))).unwrap();
+    send(&rig, quiet, 1);
+    let key = ready::key(rig.universe, ready::PRIORITY_NORMAL, world_id(quiet));
+    let (removing, hint) = (rig.clone(), key.clone());
+    let value = rig.executor.block_on(async move {
+        let mut tx = removing.plane.engine.begin().await.unwrap();
+        let value = tx.get(hint.as_bytes()).await.unwrap().unwrap();
+        tx.delete(hint.as_bytes()).unwrap();
+        tx.commit().await.unwrap();
+        value
+    });
+    let _running = start(&rig, 1);
+    rig.executor.run_for(SECOND);
+    let writing = rig.clone();
+    rig.executor.block_on(async move {
+        let mut tx = writing.plane.engine.begin().await.unwrap();
+        tx.put(key.as_bytes(), value).unwrap();
+        tx.commit().await.unwrap();
+    });
+    for _ in 0..40 {
+        send(&rig, 0, 1);
+        rig.executor.run_for(SECOND);
+    }
+    assert_eq!(taken_of_unleased(&rig, quiet), 1);
+}
+
+/// Once it tried for each lease again and again, for as long as it lived.
+#[test]
+fn a_worker_does_not_try_for_worlds_that_have_nothing_to_do() {
+    let rig = rig_with(5, 30);
+    let holder = start_with(&rig, 1, |config| config.idle_release_ns = u64::MAX);
+    (0..30).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    let other = start(&rig, 2);
+    (0..30).for_each(|world| send(&rig, world, 1)); // the other one hears of all of them
+    rig.executor.run_for(SECOND * 25);
+    let begins = rig.plane.engine.counts().begins;
+    rig.executor.run_for(SECOND * 100);
+    let begins = rig.plane.engine.counts().begins - begins;
+    assert!(begins < 100, "two heartbeats and one renewal every five seconds, not {begins} transactions");
+    assert_eq!((holder.worker.worlds().len(), other.worker.worlds().len()), (30, 0));
+    holder.node.crash();
+    (0..30).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND * 21);
+    assert_eq!(other.worker.worlds().len(), 30, "what has something to do is taken when its lease has run out");
 }
 
 /// Once acquire ignored the pin.

@@ -486,7 +486,7 @@ fn worker() -> WorkerId {
 }
 
 fn claim_mail(store: &Store, now_ns: u64) -> ClaimMail {
-    ClaimMail { universe: store.universe, worker: worker(), token: [7; 16], now_ns, ttl_ns: 1_000 }
+    ClaimMail { universe: store.universe, worker: worker(), token: [7; 16], now_ns, ttl_ns: 1_000, items_max: 1 }
 }
 
 /// Messages with names are sent once, whatever happens to the sender.
@@ -508,8 +508,8 @@ fn claim_a_message_and_raise_its_mark() {
 async fn claimed_mail(store: &Store) -> (MailPlace, Claim) {
     store.run(&mail(store)).await.unwrap();
     let claimed = store.run(&claim_mail(store, 10)).await.unwrap().output;
-    let MailClaimed::Message { place, claim, .. } = claimed else { panic!("nothing to claim") };
-    (place, claim)
+    let MailClaimed::Messages(messages) = claimed else { panic!("nothing to claim") };
+    (messages[0].place, messages[0].claim)
 }
 
 #[test]

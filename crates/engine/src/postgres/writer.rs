@@ -188,7 +188,7 @@ impl Writer {
     }
 
     /// Writes the group behind what [`Self::lock`] has found, and commits it. An error of a statement makes the COMMIT behind it
-    /// a rollback.
+    /// a rollback, after which the session is as before.
     pub(super) async fn commit(&self, version: u64, writes: &Writes) -> Result<(), Error> {
         self.write(&self.statements.note, version, writes).await
     }
@@ -218,8 +218,10 @@ impl Writer {
         }
         let statements = &self.statements;
         let footprint = footprint::encode(writes.iter().map(|(key, _)| key));
-        let commit = format!("NOTIFY \"{}\", '{version}'; COMMIT", self.channel);
-        let (outcomes, committed) = join(
+        let notify = format!("NOTIFY \"{}\", '{version}'", self.channel);
+        // COMMIT is a message of its own: behind another statement in the same one it would not be reached after an error, and
+        // the session would stay in a transaction that has failed.
+        let (outcomes, notified, committed) = join3(
             join5(
                 self.note(note, version, &footprint),
                 self.put(&statements.put, &puts),
@@ -227,11 +229,12 @@ impl Writer {
                 self.delete(&statements.delete, &deletes),
                 self.delete(&statements.delete_long, &long_deletes),
             ),
-            self.client.batch_execute(&commit),
+            self.client.batch_execute(&notify),
+            self.client.batch_execute("COMMIT"),
         )
         .await;
         let (noted, put, put_long, delete, delete_long) = outcomes;
-        noted.and(put).and(put_long).and(delete).and(delete_long).and(committed)
+        noted.and(put).and(put_long).and(delete).and(delete_long).and(notified).and(committed)
     }
 
     async fn put(&self, statement: &Statement, puts: &Puts<'_>) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use crate::{
     load::Acknowledged,
     member::{Fleet, Member},
 };
+use mundi_engine::{Engine, EngineError, Read, Transaction};
 use mundi_kernel::{
     MemoryObjects,
     intents::{self, TimerSet},
@@ -19,7 +20,15 @@ use mundi_server::{
     node::{ConfiguredEngine, Node, NodeConfig, Universe},
     programs::Programs,
 };
-use mundi_store::{Fence, journal::History};
+use mundi_store::{
+    Fence,
+    journal::History,
+    keyspace::{
+        lease::{self, Lease},
+        ready,
+    },
+    protocol::WorldDescription,
+};
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -63,77 +72,111 @@ impl Witness {
     }
 
     /// Waits until worlds have come to each of them: before that, a death proves nothing.
-    pub(crate) async fn sees_worlds_on(&self, workers: &[Member]) {
+    pub(crate) async fn sees_worlds_on(&self, workers: &[Member], ids: &BTreeMap<String, WorldId>) {
         for worker in workers {
-            while self.held_by(worker).await.is_empty() {
+            while self.held_by(worker, ids).await.is_empty() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
 
-    pub(crate) async fn sees_the_death_of(&mut self, worker: &Member) {
-        let held = self.held_by(worker).await;
+    pub(crate) async fn sees_the_death_of(&mut self, worker: &Member, ids: &BTreeMap<String, WorldId>) {
+        let held = self.held_by(worker, ids).await;
+        eprintln!("{} it held {} worlds", self.age(), held.len());
         self.deaths.push((now_ns(), held));
     }
 
     /// Also while the database is away, or the machine too busy to answer in time.
-    async fn held_by(&self, worker: &Member) -> Vec<WorldId> {
-        let (mut held, mut after) = (Vec::new(), None);
+    async fn held_by(&self, worker: &Member, ids: &BTreeMap<String, WorldId>) -> Vec<WorldId> {
         loop {
-            match self.universe.ops().list_leases(WorkerId::new(worker.worker), after, 1_000).await {
-                Ok(page) => {
-                    held.extend(page.items.into_iter().map(|(world, _)| world));
-                    after = page.next;
-                }
-                Err(error) => {
-                    eprintln!("the witness looks again: {error}");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+            match self.leases_of(worker, ids).await {
+                Ok(held) => return held,
+                Err(error) => eprintln!("the witness looks again: {error}"),
             }
-            if after.is_none() {
-                return held;
-            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Waits until all is taken in, then holds the journals against what clients were told.
+    /// All at once: a list that takes seconds would tell of worlds that have moved meanwhile.
+    async fn leases_of(&self, worker: &Member, ids: &BTreeMap<String, WorldId>) -> Result<Vec<WorldId>, EngineError> {
+        let mut tx = self.node.plane().engine.begin().await?;
+        let key = |world: &WorldId| lease::key(self.universe.id(), *world);
+        tx.announce(|| ids.values().map(|world| Read::get(key(world).as_bytes())));
+        let mut held = Vec::new();
+        for world in ids.values() {
+            let lease = tx.get_snapshot(key(world).as_bytes()).await?;
+            let holder = lease.and_then(|bytes| cbor::decode::<Lease>(&bytes).unwrap().holder);
+            held.extend((holder == WorkerId::new(worker.worker)).then_some(*world));
+        }
+        Ok(held)
+    }
+
+    /// Waits until all is taken in, world by world, then holds the journals against what clients were told.
     pub(crate) async fn settle(&mut self, ids: &BTreeMap<String, WorldId>, acknowledged: &Acknowledged) {
-        let looked = tokio::time::timeout(SETTLED, async {
-            loop {
-                match self.look(ids, acknowledged).await {
-                    Ok(()) => return,
-                    Err(Open::NotYet(why)) => {
-                        eprintln!("{why}");
-                        tokio::time::sleep(Duration::from_secs(2)).await;
-                    }
-                    Err(Open::Wrong(story)) => panic!("{story}"),
-                }
+        let waited = tokio::time::timeout(SETTLED, async {
+            for (name, world) in ids {
+                self.until_settled(async || self.journal(name, *world, acknowledged).await.map(drop)).await;
             }
         });
-        if looked.await.is_err() {
-            panic!("it does not settle: {:?}", self.look(ids, acknowledged).await);
+        assert!(waited.await.is_ok(), "it does not settle");
+        eprintln!("{} all is taken in", self.age());
+        for (name, world) in ids {
+            self.until_settled(async || self.replays(name, *world).await).await;
+            let journal = match self.journal(name, *world, acknowledged).await {
+                Ok(journal) => journal,
+                Err(open) => panic!("it was settled: {open:?}"),
+            };
+            self.events += journal.puts.len();
+            for (died_ns, _) in self.deaths.iter().filter(|(_, held)| held.contains(world)) {
+                self.gaps_ns.extend(journal.gap_ns(*died_ns, died_ns + self.lease_ns));
+            }
         }
     }
 
-    async fn look(&mut self, ids: &BTreeMap<String, WorldId>, acknowledged: &Acknowledged) -> Result<(), Open> {
-        let (mut gaps_ns, mut events) = (Vec::new(), 0);
-        for (name, world) in ids {
-            let world = *world;
-            let records = self.records(world).await;
-            let journal = Journal::read(&records);
-            let told = acknowledged.iter().filter(|((of, _), _)| of == name);
-            journal.holds_what_was_told(name, told.map(|((_, client), counts)| (client, *counts)))?;
-            journal.answers_every_intent_once(name)?;
-            journal.goes_by_one_clock(name, self.began_ns, now_ns())?;
-            self.replays(name, world, &records).await?;
-            events += journal.puts.len();
-            for (died_ns, _) in self.deaths.iter().filter(|(_, held)| held.contains(&world)) {
-                gaps_ns.extend(journal.gap_ns(*died_ns, died_ns + self.lease_ns));
+    async fn until_settled(&self, look: impl AsyncFn() -> Result<(), Open>) {
+        loop {
+            match look().await {
+                Ok(()) => return,
+                Err(Open::NotYet(why)) => {
+                    eprintln!("{} {why}", self.age());
+                    tokio::time::sleep(Duration::from_secs(2)).await;
+                }
+                Err(Open::Wrong(story)) => panic!("{story}"),
             }
         }
-        (self.gaps_ns, self.events) = (gaps_ns, events);
-        Ok(())
+    }
+
+    /// A journal that holds all that it must.
+    async fn journal(&self, name: &str, world: WorldId, acknowledged: &Acknowledged) -> Result<Journal, Open> {
+        let journal = Journal::read(&self.records(world).await);
+        let told = acknowledged.iter().filter(|((of, _), _)| of == name);
+        let told = journal.holds_what_was_told(name, told.map(|((_, client), counts)| (client, *counts)));
+        match told.and_then(|()| journal.answers_every_intent_once(name)) {
+            Err(Open::NotYet(why)) => return Err(Open::NotYet(format!("{why}; {}", self.stands(world).await))),
+            other => other?,
+        }
+        journal.goes_by_one_clock(name, self.began_ns, now_ns())?;
+        Ok(journal)
+    }
+
+    /// How long it lasts by now.
+    pub(crate) fn age(&self) -> String {
+        format!("{:>6.1} s", (now_ns() - self.began_ns) as f64 / 1e9)
+    }
+
+    /// Who should have gone on with a world, and whether anyone could know that it waits.
+    async fn stands(&self, world: WorldId) -> String {
+        let described = self.universe.ops().describe_world(world).await;
+        let Ok(WorldDescription { lease, assignment, inbox, cursor, .. }) = described else {
+            return format!("{described:?}");
+        };
+        let left_ms = lease.map(|lease| (i128::from(lease.expires_at_ns) - i128::from(now_ns())) / 1_000_000);
+        let hint = ready::key(self.universe.id(), ready::PRIORITY_NORMAL, world);
+        let hinted = self.node.plane().engine.peek(hint.as_bytes()).await.map(|(hint, _)| hint.is_some());
+        format!(
+            "{} wait behind {cursor:?}; {lease:?}, {left_ms:?} ms left; {assignment:?}; hint {hinted:?}",
+            inbox.items
+        )
     }
 
     async fn records(&self, world: WorldId) -> Vec<Vec<u8>> {
@@ -144,7 +187,8 @@ impl Witness {
     }
 
     /// From its first record on it comes to the same outcomes, byte for byte, and where a restored host stands.
-    async fn replays(&self, name: &str, world: WorldId, records: &[Vec<u8>]) -> Result<(), Open> {
+    async fn replays(&self, name: &str, world: WorldId) -> Result<(), Open> {
+        let records = self.records(world).await;
         let mut objects = MemoryObjects::new();
         for program in self.node.programs().values() {
             objects.put(program.manifest.clone());

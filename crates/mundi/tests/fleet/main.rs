@@ -71,16 +71,16 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
     members.for_each(|member| fleet.launch(member));
     let mut witness = Witness::new(&fleet, LEASE).await;
     let mut load = Load::start(&apis, worlds).await;
-    witness.sees_worlds_on(&workers).await;
+    witness.sees_worlds_on(&workers, &load.ids).await;
 
     let (end, mut round) = (Instant::now() + Duration::from_secs(seconds), 0);
     while Instant::now() < end || round < TROUBLES.len() {
         let (trouble, one) = (TROUBLES[round % TROUBLES.len()], round / TROUBLES.len() % 2);
-        eprintln!("{trouble:?}");
+        eprintln!("{} {trouble:?}", witness.age());
         match trouble {
             Trouble::KillAWorldWorker => {
                 let one = &mut workers[round % 3];
-                witness.sees_the_death_of(one).await;
+                witness.sees_the_death_of(one, &load.ids).await;
                 one.kill();
                 fleet.launch(one);
             }
@@ -113,8 +113,11 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
         tokio::time::sleep(Duration::from_millis(700)).await;
         round += 1;
     }
+    eprintln!("{} enough", witness.age());
     let acknowledged = load.stop().await;
+    eprintln!("{} all clients have stopped", witness.age());
     witness.settle(&load.ids, &acknowledged).await;
+    eprintln!("{} settled", witness.age());
     apis[0].proves_every_world(worlds);
     witness.report();
 }

@@ -11,10 +11,15 @@ use crate::{
     Plane, RuntimeError,
     shell::{Command, command_frame},
 };
-use futures_util::future::{Either, select};
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+    stream,
+};
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_store::{
+    StoreError,
     keyspace::{
         Shard,
         queue_notify::{self, Seen, WORKERS},
@@ -25,6 +30,10 @@ use std::{pin::pin, time::Duration};
 
 /// Items per page.
 const PAGE_ITEMS: usize = 1_000;
+/// The pause after a look that failed: worlds wait that nobody may take.
+const RETRY_NS: u64 = 500_000_000;
+/// Worlds that are placed at the same time: all worlds of a worker that died wait for it.
+const PLACED_AT_ONCE_MAX: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
 pub struct OrchestratorConfig {
@@ -57,10 +66,11 @@ impl<P: Plane> Orchestrator<P> {
         plane.spawner().spawn(Box::pin(async move {
             loop {
                 let seen = self.workers_seen().await;
-                if let Err(error) = self.tick().await {
+                let next_ns = self.tick().await.unwrap_or_else(|error| {
                     tracing::warn!(%error, "worlds could not be placed");
-                }
-                self.wait(seen).await;
+                    Some(self.plane.now_ns().saturating_add(RETRY_NS))
+                });
+                self.wait(seen, next_ns).await;
             }
         }));
     }
@@ -70,10 +80,11 @@ impl<P: Plane> Orchestrator<P> {
         queue_notify::read(&mut tx, self.config.universe, WORKERS).await.ok()
     }
 
-    /// Until a worker comes, drains or goes, or it is time to look anyway.
-    async fn wait(&self, seen: Option<Seen>) {
+    /// Until a worker comes, drains or goes, or has not been heard of for too long; or it is time to look anyway.
+    async fn wait(&self, seen: Option<Seen>, next_ns: Option<u64>) {
         let (engine, universe) = (self.plane.engine(), self.config.universe);
-        let interval = self.plane.clock().sleep(Duration::from_nanos(self.config.interval_ns));
+        let left_ns = next_ns.map_or(u64::MAX, |next_ns| next_ns.saturating_sub(self.plane.now_ns()));
+        let interval = self.plane.clock().sleep(Duration::from_nanos(left_ns.min(self.config.interval_ns)));
         let Some(seen) = seen else { return interval.await };
         let changed = pin!(queue_notify::changed(engine, universe, WORKERS, seen));
         if let Either::Left((Err(_), interval)) = select(changed, interval).await {
@@ -81,14 +92,22 @@ impl<P: Plane> Orchestrator<P> {
         }
     }
 
-    /// Looks once, and acts; says how many worlds were placed.
-    pub async fn tick(&self) -> Result<usize, RuntimeError> {
+    /// Looks once, and acts; says when the next worker that lives is gone, unless it is heard of before.
+    ///
+    /// A world that cannot be placed keeps no other one from its place.
+    async fn tick(&self) -> Result<Option<u64>, RuntimeError> {
         let sight = self.look().await?;
-        let mut placed = 0;
-        for moved in plan(&sight, self.plane.now_ns(), self.config.rebalances_max) {
-            placed += usize::from(self.place(moved).await? == Placed::Now);
+        let now_ns = self.plane.now_ns();
+        let moves = plan(&sight, now_ns, self.config.rebalances_max);
+        let mut placing = stream::iter(moves).map(|moved| self.place(moved)).buffer_unordered(PLACED_AT_ONCE_MAX);
+        let mut failed = None;
+        while let Some(placed) = placing.next().await {
+            failed = failed.or(placed.err());
         }
-        Ok(placed)
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(sight.next_expiry_ns(now_ns)),
+        }
     }
 
     async fn look(&self) -> Result<Sight, RuntimeError> {
@@ -111,14 +130,22 @@ impl<P: Plane> Orchestrator<P> {
     }
 
     /// The assignment and the word to both workers are one transaction: a revocation is never lost.
-    async fn place(&self, moved: Move) -> Result<Placed, RuntimeError> {
+    async fn place(&self, moved: Move) -> Result<(), RuntimeError> {
         let Move { world, from, to } = moved;
         let frame = |worker: WorkerId, command| Some((worker, command_frame(&self.plane, worker, command)?));
         let revoked = from.as_ref().and_then(|from| frame(from.desired?, Command::Revoke(world)));
         let assigned = to.desired.and_then(|worker| frame(worker, Command::Assign(world)));
         let mail = revoked.into_iter().chain(assigned).collect();
-        tracing::info!(%world, to = ?to.desired, reason = to.reason, "a world is placed");
         let place = PlaceWorld { universe: self.config.universe, world, over: Over::Seen(from), to, mail };
-        Ok(self.plane.run(&place).await?.output)
+        match self.plane.run(&place).await {
+            Ok(done) if done.output == Placed::Now => {
+                tracing::info!(%world, to = ?place.to.desired, reason = place.to.reason, "a world is placed");
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            // It has an assignment, and needs no place as long as nobody may acquire it.
+            Err(StoreError::World(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -15,6 +15,13 @@ pub struct Sight {
     pub unplaced: Vec<WorldId>,
 }
 
+impl Sight {
+    /// When the first of those that live is gone, if nothing more is heard of it.
+    pub(super) fn next_expiry_ns(&self, now_ns: u64) -> Option<u64> {
+        self.workers.values().map(|record| record.expires_at_ns).filter(|expires_at_ns| *expires_at_ns > now_ns).min()
+    }
+}
+
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {

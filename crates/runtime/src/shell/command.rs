@@ -65,6 +65,9 @@ pub struct WorkerCommands<P: Plane> {
 }
 
 impl<P: Plane> Handler for WorkerCommands<P> {
+    /// Each is a word to a worker in this process; those about all worlds of one that died come together.
+    const MESSAGES_AT_ONCE: usize = 64;
+
     async fn handle(&self, frame: &Frame) -> Result<(), Failed> {
         let invalid = |reason: String| Failed { code: Code::CommandInvalid, reason };
         if frame.kind != FrameKind::Command {

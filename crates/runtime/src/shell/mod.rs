@@ -27,6 +27,10 @@ use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 /// What a role does with a message.
 pub trait Handler: Send + Sync + 'static {
+    /// How many messages are claimed together. More than one only for who is done with each in no time: all claims run out at the
+    /// same moment.
+    const MESSAGES_AT_ONCE: usize = 1;
+
     /// Must bear to be called twice for one message: a claim may run out while it works.
     fn handle(&self, frame: &Frame) -> impl Future<Output = Result<(), Failed>> + Send;
 }
@@ -204,12 +208,15 @@ impl<P: Plane, H: Handler> Shell<P, H> {
                 token: self.plane.random(),
                 now_ns: self.plane.now_ns(),
                 ttl_ns: claim_ttl_ms.saturating_mul(1_000_000),
+                items_max: H::MESSAGES_AT_ONCE.min(batch_max - steps),
             };
             match self.plane.run(&claim).await?.output {
-                MailClaimed::Message { place, frame, claim } => self.step(place, &frame, claim).await?,
+                MailClaimed::Messages(messages) => {
+                    steps += messages.len();
+                    self.steps(&messages).await?;
+                }
                 MailClaimed::Nothing { next_ns, seen } => return Ok(Ticked { steps, idle: Some((next_ns, seen)) }),
             }
-            steps += 1;
         }
         Ok(Ticked { steps, idle: None })
     }

@@ -1,12 +1,13 @@
-//! One step: a claimed message is run, and then acknowledged, requeued or dead-lettered.
+//! Steps: claimed messages are run, and then acknowledged, requeued or dead-lettered.
 
 use super::{Frame, Handler, LogEvent, LogKind, ReplayEvent, ReplayKind, Shell};
 use crate::{Plane, RuntimeError};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use mundi_model::{Code, Coded, Kind};
 use mundi_store::{
     keyspace::{mailbox::MailPlace, queue::Claim},
-    protocol::{Finish, FinishMail},
+    protocol::{ClaimedMail, Finish, FinishMail},
 };
 use std::time::Duration;
 
@@ -30,7 +31,17 @@ impl Failed {
 }
 
 impl<P: Plane, H: Handler> Shell<P, H> {
-    pub(super) async fn step(&self, place: MailPlace, frame: &Bytes, claim: Claim) -> Result<(), RuntimeError> {
+    /// Runs messages that were claimed together one after the other, in their order, and finishes them together.
+    pub(super) async fn steps(&self, messages: &[ClaimedMail]) -> Result<(), RuntimeError> {
+        let mut finishing = Vec::with_capacity(messages.len());
+        for ClaimedMail { place, frame, claim } in messages {
+            let how = self.step(*place, frame, *claim).await;
+            finishing.push(self.finish(*place, frame, *claim, how));
+        }
+        join_all(finishing).await.into_iter().collect()
+    }
+
+    async fn step(&self, place: MailPlace, frame: &Bytes, claim: Claim) -> Finish {
         self.record(ReplayKind::Attempt, place, None, frame);
         let started_ns = self.plane.now_ns();
         let result = match Frame::decode_for(self.config.worker, frame) {
@@ -47,11 +58,10 @@ impl<P: Plane, H: Handler> Shell<P, H> {
                 Err(failed) => counters.failed(failed.code, failed.is_retryable()),
             }
         });
-        let how = match result {
+        match result {
             Ok(()) => Finish::Acknowledge,
             Err(failed) => self.dispose(place, claim, failed),
-        };
-        self.finish(place, frame, claim, how).await
+        }
     }
 
     /// What becomes of a message that failed.

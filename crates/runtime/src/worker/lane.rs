@@ -19,7 +19,7 @@ use mundi_store::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
     },
-    protocol::{AcquireLease, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
+    protocol::{AcquireLease, IsReady, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
 use std::{pin::pin, sync::Arc};
@@ -55,7 +55,11 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     shared.metrics.add(Metric::CycleNs, now_ns.saturating_sub(started_ns));
     shared.metrics.raise(Metric::CycleNsMax, now_ns.saturating_sub(started_ns));
     match result {
-        Ok((host, after)) => {
+        Ok(None) => {
+            shared.table.lock().forget(world, None);
+            shared.signal.notify();
+        }
+        Ok(Some((host, after))) => {
             let bytes = host.resident_bytes();
             let mut table = shared.table.lock();
             let first_to_settle = matches!(after, After::More | After::Active) && !table.has_unsettled();
@@ -76,12 +80,13 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     }
 }
 
-/// One cycle of a world that is held, or can be. What not every cycle does is a future in a box, so that this one, which is
-/// made for every cycle, stays small.
-async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(Host<P>, After), RuntimeError> {
+/// One cycle of a world that is held, or can be; `None` if it was tried for in vain before, and has nothing to do any more. What not
+/// every cycle does is a future in a box, so that this one, which is made for every cycle, stays small.
+async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Option<(Host<P>, After)>, RuntimeError> {
     let Job { world, wish, direct, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
+        None if job.is_doubtful && !Box::pin(is_ready(shared, world)).await? => return Ok(None),
         None => Box::pin(open(shared, world)).await?,
     };
     host.hand(direct);
@@ -107,17 +112,23 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<(H
     if cycled.more {
         let depth = Box::pin(depth(shared, host.fence())).await?;
         shared.metrics.raise(Metric::InboxDepthMax, depth.items);
-        return Ok((host, After::More));
+        return Ok(Some((host, After::More)));
     }
     if cycled.turns > 0 {
-        return Ok((host, After::Active));
+        return Ok(Some((host, After::Active)));
     }
     if shared.plane.now_ns().saturating_sub(active_at_ns) < shared.config.settle_after_ns {
-        return Ok((host, After::Resting));
+        return Ok(Some((host, After::Resting)));
     }
     Box::pin(shared.plane.run(&SettleWorld { fence: host.fence() })).await?;
     // What waits for a paused world is no work; its resume will come with a hint of its own.
-    Ok((host, After::Settled))
+    Ok(Some((host, After::Settled)))
+}
+
+/// Whether a world still has a hint. Without this question a worker would try for every world that it has ever heard of, again and
+/// again, for as long as another one holds it.
+async fn is_ready<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<bool, RuntimeError> {
+    Ok(shared.plane.run(&IsReady { universe: shared.config.universe, world }).await?.output)
 }
 
 async fn depth<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<Depth, RuntimeError> {

@@ -25,6 +25,7 @@ type Watches = FuturesUnordered<BoxFuture<'static, Shard>>;
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     let mut changed: Vec<Shard> = Shard::all().collect();
     let mut watches = Watches::new();
+    let mut rescan_at_ns = rescan_at_ns(&shared);
     while shared.phase() == Phase::Running {
         let version = shared.signal.version();
         match scan(&shared, &changed).await {
@@ -35,8 +36,20 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
                 continue;
             }
         }
-        changed = wait(&shared, &mut watches, version).await;
+        changed = match wait(&shared, &mut watches, version, rescan_at_ns).await {
+            Some(changed) => changed,
+            None => {
+                watches.clear();
+                rescan_at_ns = self::rescan_at_ns(&shared);
+                Shard::all().collect()
+            }
+        };
     }
+}
+
+/// A moment, not a pause: shards that are busy must not put off the look at one that is quiet.
+fn rescan_at_ns<P: Plane>(shared: &Shared<P>) -> u64 {
+    shared.plane.now_ns().saturating_add(shared.config.rescan_ns)
 }
 
 /// Wakes every world of these shards that has a hint. Gives what each shard's counter said before.
@@ -74,9 +87,15 @@ fn watch<P: Plane>(shared: &Shared<P>, shard: Shard, seen: ready_notify::Seen) -
     changed.map(move |_or_failed| shard).boxed() // a look says what went wrong
 }
 
-/// Until shards change, the worker ends, or it is time to look at all of them anyway.
-async fn wait<P: Plane>(shared: &Shared<P>, watches: &mut Watches, mut version: u64) -> Vec<Shard> {
-    let rescan = shared.plane.clock().sleep(Duration::from_nanos(shared.config.rescan_ns));
+/// Until shards change, the worker ends, or it is time to look at all of them anyway: `None`.
+async fn wait<P: Plane>(
+    shared: &Shared<P>,
+    watches: &mut Watches,
+    mut version: u64,
+    rescan_at_ns: u64,
+) -> Option<Vec<Shard>> {
+    let left_ns = rescan_at_ns.saturating_sub(shared.plane.now_ns()).min(shared.config.rescan_ns);
+    let rescan = shared.plane.clock().sleep(Duration::from_nanos(left_ns));
     let mut woken = select(watches.next(), rescan);
     let first = loop {
         match select(woken, shared.signal.changed(version)).await {
@@ -86,16 +105,12 @@ async fn wait<P: Plane>(shared: &Shared<P>, watches: &mut Watches, mut version: 
         }
         version = shared.signal.version(); // first: what changes after the look wakes it
         if shared.phase() != Phase::Running {
-            return Vec::new();
+            return Some(Vec::new());
         }
     };
-    let Some(first) = first else {
-        watches.clear();
-        return Shard::all().collect();
-    };
-    let mut changed = vec![first];
+    let mut changed = vec![first?];
     while let Some(Some(next)) = watches.next().now_or_never() {
         changed.push(next);
     }
-    changed
+    Some(changed)
 }

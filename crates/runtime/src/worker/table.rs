@@ -42,6 +42,8 @@ struct Slot<H> {
     priority: u8,
     /// It is to be given back as soon as it is not running.
     release: bool,
+    /// It could not be had before, or not be kept, and nobody asked for it since: perhaps it has nothing to do any more.
+    is_doubtful: bool,
     wish: Wish,
     /// Items for its next cycle. Dropped, they go through the inbox.
     direct: Vec<Direct>,
@@ -82,6 +84,8 @@ pub(crate) struct Job<H> {
     /// `None` for a world that is not in memory.
     pub(crate) host: Option<H>,
     pub(crate) release: bool,
+    /// Whether it has something to do is to be asked first.
+    pub(crate) is_doubtful: bool,
     pub(crate) wish: Wish,
     pub(crate) direct: Vec<Direct>,
     /// When it last did something.
@@ -121,6 +125,7 @@ impl<H> Table<H> {
             state: State::Idle,
             priority: PRIORITY_NORMAL,
             release: false,
+            is_doubtful: false,
             wish: Wish::default(),
             direct: Vec::new(),
             used_at_ns: now_ns,
@@ -161,6 +166,9 @@ impl<H> Table<H> {
     pub(crate) fn insist(&mut self, world: WorldId, now_ns: u64) -> bool {
         if let Some(later) = self.later.get_mut(&world) {
             later.at_ns = now_ns;
+        }
+        if let Some(slot) = self.slots.get_mut(&world) {
+            slot.is_doubtful = false;
         }
         self.wake(world, now_ns)
     }
@@ -221,7 +229,8 @@ impl<H> Table<H> {
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
             let (host, wish, direct) = (slot.host.take(), mem::take(&mut slot.wish), mem::take(&mut slot.direct));
-            return Some(Job { world, host, release: slot.release, wish, direct, active_at_ns: slot.active_at_ns });
+            let Slot { release, is_doubtful, active_at_ns, .. } = *slot;
+            return Some(Job { world, host, release, is_doubtful, wish, direct, active_at_ns });
         }
     }
 
@@ -245,9 +254,10 @@ impl<H> Table<H> {
         let Some(slot) = self.slots.get_mut(&world) else { return Err(host) };
         let State::Running { again, lost } = slot.state else { return Err(host) };
         if lost {
-            self.forget(world, again.then_some(now_ns));
+            self.forget(world, Some(now_ns)); // perhaps nobody else may have it, and it has more to do
             return Err(host);
         }
+        slot.is_doubtful = false;
         self.bytes = self.bytes - slot.bytes + bytes;
         (slot.host, slot.bytes, slot.used_at_ns, slot.state) = (Some(host), bytes, now_ns, State::Idle);
         match after {
@@ -290,7 +300,8 @@ impl<H> Table<H> {
         self.later.get(&world).map_or(0, |later| later.failures)
     }
 
-    /// The lease was lost: what is in memory goes at once, or as soon as its lane is done.
+    /// The lease was lost: what is in memory goes at once, or as soon as its lane is done. It is looked at once more: if it is
+    /// still meant for this worker nobody else takes it, and its hint was seen already.
     pub(crate) fn lose(&mut self, fence: Fence) -> bool {
         let world = fence.world;
         let Some(slot) = self.slots.get_mut(&world) else { return false };
@@ -302,7 +313,7 @@ impl<H> Table<H> {
             State::Idle | State::Queued => {
                 let priority = slot.priority;
                 self.unqueue(priority, world);
-                self.remove(world);
+                self.forget(world, Some(0));
             }
         }
         true
@@ -324,7 +335,7 @@ impl<H> Table<H> {
         }
     }
 
-    /// Wakes what was put off until now.
+    /// Wakes what was put off until now; whether it still has something to do is in doubt.
     pub(crate) fn wake_later(&mut self, now_ns: u64) -> bool {
         let due: Vec<WorldId> =
             self.later.iter().filter(|(_, later)| later.at_ns <= now_ns).map(|(world, _)| *world).collect();
@@ -332,6 +343,7 @@ impl<H> Table<H> {
         for world in due {
             if !self.slots.contains_key(&world) {
                 woken |= self.wake(world, now_ns);
+                self.slots.entry(world).and_modify(|slot| slot.is_doubtful = true);
             }
         }
         woken
@@ -502,6 +514,22 @@ mod tests {
         assert!(table.lose(fence(world, 3)));
         assert_eq!(table.put_back(world, 7, 1, After::Settled, 0), Err(7));
         assert!(table.is_empty());
+    }
+
+    /// Once it was forgotten: its hint had been seen, and so nobody looked again before the next one came.
+    #[test]
+    fn a_world_that_waits_or_runs_when_its_lease_is_lost_is_looked_at_again() {
+        let (mut table, world) = (Table::<u8>::default(), world_id(1));
+        resident(&mut table, world, 1, 0);
+        assert!(table.wake(world, 1), "something arrived");
+        assert!(table.lose(fence(world, 1)) && table.next().is_none());
+        assert!(table.next_later_ns().is_some() && table.wake_later(2));
+        assert!(table.next().unwrap().is_doubtful, "perhaps someone else has it");
+        table.leased(fence(world, 2), 2);
+        assert!(table.lose(fence(world, 2)));
+        assert_eq!(table.put_back(world, 7, 1, After::More, 3), Err(7));
+        assert!(table.wake_later(3) && !table.insist(world, 3), "it waits already");
+        assert!(!table.next().unwrap().is_doubtful, "someone asked for it");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
         assignment::{self, Assignment},
         lease::{self, Lease},
         lease_term::{self, LeaseTerm},
+        world_meta,
     },
 };
 use mundi_engine::Transaction;
@@ -35,6 +36,8 @@ impl Protocol for AcquireLease {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Fence, StoreError> {
         let Self { universe, world, worker, now_ns, ttl_ns } = *self;
+        let keys = [world_meta::key, assignment::key, lease::key, lease_term::key];
+        tx.announce(|| keys.map(|key| key(universe, world).announced()));
         require_live(tx, universe, world).await?;
         let assigned = assignment::read(tx, universe, world).await?;
         let lease = lease::read(tx, universe, world).await?;

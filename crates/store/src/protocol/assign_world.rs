@@ -33,11 +33,34 @@ impl Protocol for AssignWorld {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Self { universe, world, assignment } = self;
-        let meta = require_live(tx, *universe, *world).await?;
-        let before = assignment::read(tx, *universe, *world).await?;
+        let (meta, before) = read(tx, *universe, *world).await?;
         if before.as_ref() == Some(assignment) {
             return Ok(());
         }
+        self.write(tx, meta, before).await
+    }
+}
+
+/// What an assignment depends on.
+pub(super) async fn read<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<(WorldMeta, Option<Assignment>), StoreError> {
+    tx.announce(|| [world_meta::key, assignment::key].map(|key| key(universe, world).announced()));
+    let meta = require_live(tx, universe, world).await?;
+    Ok((meta, assignment::read(tx, universe, world).await?))
+}
+
+impl AssignWorld {
+    /// Instead of what was [`read`].
+    pub(super) async fn write<T: Transaction>(
+        &self,
+        tx: &mut T,
+        meta: WorldMeta,
+        before: Option<Assignment>,
+    ) -> Result<(), StoreError> {
+        let Self { universe, world, assignment } = self;
         if let Some(worker) = before.and_then(|before| before.desired) {
             assigned_world::remove(tx, *universe, worker, *world)?;
         }

@@ -1,4 +1,4 @@
-//! Claim the next message of a mailbox (seed 003, inbox loop and due timers).
+//! Claim the next messages of a mailbox (seed 003, inbox loop and due timers).
 //!
 //! Guarantees: a message is worked on under one claim at a time. A claim that has not run out is busy even to its own
 //! worker, because two threads of it may ask; one that has run out is taken over under a new token, so whoever held it
@@ -19,11 +19,13 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{Read, Transaction};
 use mundi_model::{UniverseId, WorkerId};
 
 /// How many messages that cannot be claimed now are passed over.
 const LOOK_ITEMS: usize = 256;
+/// Messages that are asked about in one trip.
+const LOOK_AHEAD: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimMail {
@@ -32,20 +34,24 @@ pub struct ClaimMail {
     pub token: [u8; 16],
     pub now_ns: u64,
     pub ttl_ns: u64,
+    /// So many at most, under one token and until the same deadline.
+    pub items_max: usize,
+}
+
+/// A message, and the right to finish it.
+#[derive(Debug, Clone)]
+pub struct ClaimedMail {
+    pub place: MailPlace,
+    pub frame: Bytes,
+    pub claim: Claim,
 }
 
 #[derive(Debug, Clone)]
 pub enum MailClaimed {
-    Message {
-        place: MailPlace,
-        frame: Bytes,
-        claim: Claim,
-    },
+    /// At least one, in the order of their places; all of one class.
+    Messages(Vec<ClaimedMail>),
     /// Nothing can be claimed before this time, unless something is sent.
-    Nothing {
-        next_ns: Option<u64>,
-        seen: mailbox::Seen,
-    },
+    Nothing { next_ns: Option<u64>, seen: mailbox::Seen },
 }
 
 impl Protocol for ClaimMail {
@@ -57,15 +63,19 @@ impl Protocol for ClaimMail {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailClaimed, StoreError> {
         let Self { universe, worker, now_ns, .. } = *self;
+        tx.announce(|| MailClass::ALL.map(|class| mail_mark::key(universe, worker, class).announced()));
         let seen = mailbox::seen(tx, universe, worker).await?;
         let mut next_ns: Option<u64> = None;
         for class in MailClass::ALL {
             let mark = mail_mark::read_snapshot(tx, universe, worker, class).await?.map(MailPlace::from);
             let page = tx.range(mailbox::of_class(universe, worker, class, mark).read(LOOK_ITEMS).snapshot()).await?;
-            let mut first = None;
-            for (key, frame) in page.items {
-                let place = mailbox::parse(universe, worker, &key)?;
+            let (mut first, mut claimed) = (None, Vec::new());
+            for (index, (key, frame)) in page.items.iter().enumerate() {
+                let place = mailbox::parse(universe, worker, key)?;
                 first = first.or(Some(place));
+                if index % LOOK_AHEAD == 0 {
+                    self.announce(tx, &page.items[index..])?;
+                }
                 let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
                 let free_at_ns = free_at_ns(place, attempt.as_ref());
                 if free_at_ns > now_ns {
@@ -76,10 +86,16 @@ impl Protocol for ClaimMail {
                     continue;
                 }
                 // The page was read without a conflict: whether the message is still there is asked with one.
-                if tx.get(&key).await?.is_some() {
-                    self.raise(tx, class, mark, first).await?;
-                    return self.claim(tx, place, frame, attempt);
+                if tx.get(key).await?.is_some() {
+                    claimed.push(self.claim(tx, place, frame.clone(), attempt)?);
+                    if claimed.len() >= self.items_max {
+                        break;
+                    }
                 }
+            }
+            if !claimed.is_empty() {
+                self.raise(tx, class, mark, first).await?;
+                return Ok(MailClaimed::Messages(claimed));
             }
         }
         Ok(MailClaimed::Nothing { next_ns, seen })
@@ -87,6 +103,18 @@ impl Protocol for ClaimMail {
 }
 
 impl ClaimMail {
+    /// What is asked about the messages that will be looked at, if all of them are free.
+    fn announce<T: Transaction>(&self, tx: &mut T, page: &[(Bytes, Bytes)]) -> Result<(), StoreError> {
+        let Self { universe, worker, items_max, .. } = *self;
+        let mut reads = Vec::new();
+        for (key, _) in page.iter().take(items_max.min(LOOK_AHEAD)) {
+            let place = mailbox::parse(universe, worker, key)?;
+            reads.extend([mail_attempt::key(universe, worker, place.seq).announced(), Read::Get(key.clone())]);
+        }
+        tx.announce(|| reads);
+        Ok(())
+    }
+
     /// Remembers that nothing lies below the first message that was seen.
     async fn raise<T: Transaction>(
         &self,
@@ -117,13 +145,13 @@ impl ClaimMail {
         place: MailPlace,
         frame: Bytes,
         before: Option<MailAttempt>,
-    ) -> Result<MailClaimed, StoreError> {
-        let Self { universe, worker, token, now_ns, ttl_ns } = *self;
+    ) -> Result<ClaimedMail, StoreError> {
+        let Self { universe, worker, token, now_ns, ttl_ns, .. } = *self;
         let attempt = before.map_or(0, |before| before.claim.attempt).saturating_add(1);
         let claim = Claim { token, worker, deadline_ns: now_ns.saturating_add(ttl_ns), attempt };
         let written = MailAttempt { claim, open: true, not_before_ns: 0 };
         mail_attempt::write(tx, universe, worker, place.seq, &written)?;
-        Ok(MailClaimed::Message { place, frame, claim })
+        Ok(ClaimedMail { place, frame, claim })
     }
 }
 

@@ -50,6 +50,7 @@ impl Protocol for FinishMail {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailFinished, StoreError> {
         let Self { universe, worker, place, .. } = *self;
         let key = mailbox::key(universe, worker, place);
+        tx.announce(|| [mail_attempt::key(universe, worker, place.seq).announced()]);
         let Some(frame) = tx.get(key.as_bytes()).await? else { return Ok(MailFinished::Before) };
         let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
         let attempt = attempt.filter(|attempt| attempt.claim.token == self.claim.token);

@@ -5,13 +5,10 @@
 //! lost: its message is there if the assignment is.
 //! Unknown commit: run again; an assignment that is there already was placed, and its messages with it.
 
-use super::{AssignWorld, require_live};
+use super::{AssignWorld, assign_world};
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::{
-        assignment::{self, Assignment},
-        mailbox,
-    },
+    keyspace::{assignment::Assignment, mailbox},
 };
 use bytes::Bytes;
 use mundi_engine::Transaction;
@@ -53,15 +50,15 @@ impl Protocol for PlaceWorld {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Placed, StoreError> {
         let Self { universe, world, over, to, mail } = self;
-        require_live(tx, *universe, *world).await?;
-        let actual = assignment::read(tx, *universe, *world).await?;
+        let (meta, actual) = assign_world::read(tx, *universe, *world).await?;
         if actual.as_ref() == Some(to) {
             return Ok(Placed::Before);
         }
         if matches!(over, Over::Seen(seen) if *seen != actual) {
             return Ok(Placed::Late);
         }
-        AssignWorld { universe: *universe, world: *world, assignment: to.clone() }.run(tx).await?;
+        let assign = AssignWorld { universe: *universe, world: *world, assignment: to.clone() };
+        assign.write(tx, meta, actual).await?;
         for (index, (worker, frame)) in (0u16..).zip(mail) {
             mailbox::write(tx, *universe, *worker, (mailbox::AT_ONCE_NS, index), frame.clone())?;
             mailbox::bump(tx, *universe, *worker)?;

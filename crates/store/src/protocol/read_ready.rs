@@ -4,9 +4,10 @@
 //! conflict: hints are only hints.
 //! Unknown commit: cannot be; it writes nothing.
 
+use super::require_world;
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::{Shard, ready, ready_notify},
+    keyspace::{Shard, ready, ready_notify, world_meta},
 };
 use mundi_engine::{Read, Transaction};
 use mundi_model::{UniverseId, WorldId, limits};
@@ -28,6 +29,29 @@ pub struct ReadyPage {
     /// By priority, smaller first.
     pub worlds: Vec<(u8, WorldId)>,
     pub more: bool,
+}
+
+/// Whether one world has something to do.
+#[derive(Debug, Clone, Copy)]
+pub struct IsReady {
+    pub universe: UniverseId,
+    pub world: WorldId,
+}
+
+impl Protocol for IsReady {
+    type Output = bool;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let Self { universe, world } = *self;
+        let usual = ready::key(universe, ready::PRIORITY_NORMAL, world);
+        tx.announce(|| [world_meta::key(universe, world), usual].map(|key| key.announced()));
+        let priority = require_world(tx, universe, world).await?.ready_priority();
+        Ok(tx.get_snapshot(ready::key(universe, priority, world).as_bytes()).await?.is_some())
+    }
 }
 
 impl Protocol for ReadReady {
