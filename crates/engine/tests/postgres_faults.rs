@@ -144,6 +144,7 @@ async fn a_line_that_is_cut_before_the_commit_costs_nothing() {
     put(&behind, "before").await.unwrap();
     for round in 0..5 {
         proxy.cut();
+        tokio::time::sleep(Duration::from_millis(50)).await; // until it is: cut in the middle of the commit, its fate is unknown
         let key = format!("round {round}");
         // Surely not applied, or applied: never unknown, because nothing was under way.
         let fate = put(&behind, &key).await;
