@@ -70,11 +70,13 @@ pub(crate) struct Ground {
 #[derive(Clone)]
 pub(crate) struct Doors {
     stage: Stage,
-    workers: Arc<Mutex<BTreeMap<u32, (UniverseId, WorldWorker<SimPlane>)>>>,
+    workers: Arc<Mutex<BTreeMap<u32, Door>>>,
     /// Of the adapter worker that came last.
     hands: Arc<Mutex<BTreeMap<UniverseId, Arc<Hands>>>>,
     handed: Arc<Mutex<Handed>>,
 }
+
+type Door = (UniverseId, WorldWorker<SimPlane>);
 
 /// Answers that adapters handed to worlds past the inbox: by the claim's token and the intent, with the number of the next commit.
 pub(crate) type Handed = BTreeMap<([u8; 16], IntentHash), usize>;
