@@ -25,6 +25,9 @@ pub struct Hands {
     state: Mutex<State>,
 }
 
+/// The hands that worlds of a process put their effects into. Clones are the same ones.
+pub(crate) type Employed = Arc<Mutex<Option<Arc<Hands>>>>;
+
 struct State {
     kinds: BTreeMap<Arc<str>, Kind>,
     /// Bounded by the hands. `None` once the worker takes nothing more.

@@ -6,9 +6,9 @@
 
 use crate::{Plane, hands::Hands, worker::WorldWorker};
 use futures_util::future::BoxFuture;
-use mundi_model::{UniverseId, WorldId, limits, record::InboxItem};
+use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use mundi_store::protocol::AnsweredEffect;
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 /// Tells a holder that the world may have something to do.
 pub type Wake = Box<dyn FnOnce() + Send>;
@@ -32,12 +32,8 @@ impl<P: Plane> Holder for WorldWorker<P> {
 
     fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
         Box::pin(async move {
-            if self.universe() != answered.claim.universe {
-                return false;
-            }
-            let Some(wait) = self.hand(answered.claim.world, receipt, Some(answered)) else { return false };
-            let patience = self.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
-            matches!(wait.taken(patience).await, Ok(Some(_)))
+            self.universe() == answered.claim.universe
+                && matches!(self.hand(answered.claim.world, || receipt, Some(answered)).await, Ok(Some(_)))
         })
     }
 

@@ -418,9 +418,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let universe = self.universe;
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
         let look = LanesToReap { universe, kinds, items_max, now_ns };
-        let mut lanes = round.during(run(&self.engine, &*self.clock, &look)).await?.output;
+        let wanting = round.during(run(&self.engine, &*self.clock, &look)).await?.output;
         let touched = std::mem::take(&mut round.touched);
-        lanes.extend(touched.iter().filter(|lane| !lanes.contains(lane)).copied().collect::<Vec<_>>());
+        let lanes: BTreeSet<Lane> = wanting.into_iter().chain(touched.iter().copied()).collect();
         for lane in lanes {
             let reap = ReapEffects { universe, lane, touched: touched.contains(&lane), items_max, now_ns };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;

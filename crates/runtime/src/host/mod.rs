@@ -13,14 +13,14 @@ pub use turn::{CycleBudget, Cycled, Progress, Waited};
 use crate::{
     Plane, RuntimeError,
     direct::Direct,
-    hands::Hands,
+    hands::Employed,
     objects::{AtHand, with_objects},
     recording::Recording,
 };
 use mundi_kernel::World;
 use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
 use mundi_store::{Fence, keyspace::notify::Seen};
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
 const RESIDENT_BYTES_MIN: usize = 16 * 1024;
@@ -39,7 +39,7 @@ pub struct WorldHost<P: Plane> {
     /// The inbox, when the last turn has left nothing in it.
     drained: Option<Drained>,
     /// Who of this process carries its effects out.
-    hands: Option<Arc<Hands>>,
+    hands: Employed,
 }
 
 /// An inbox without items after its cursor.
@@ -99,7 +99,7 @@ impl<P: Plane> WorldHost<P> {
     }
 
     /// Its effects go into these hands if they are free.
-    pub(crate) fn employ(&mut self, hands: Option<Arc<Hands>>) {
+    pub(crate) fn employ(&mut self, hands: Employed) {
         self.hands = hands;
     }
 

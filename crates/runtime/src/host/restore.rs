@@ -3,6 +3,7 @@
 use super::{Tail, WorldHost};
 use crate::{
     Plane, RuntimeError,
+    hands::Employed,
     objects::{AtHand, with_objects},
     recording::Recording,
     snapshots::KernelSnapshots,
@@ -43,7 +44,17 @@ impl<P: Plane> WorldHost<P> {
         let world = replay.finish()?;
         at_hand.trim();
         let recording = world.recording().map(|recording| Recording::new(universe, recording));
-        Ok(Self { plane, fence, world, at_hand, recording, tail, direct: VecDeque::new(), drained: None, hands: None })
+        Ok(Self {
+            plane,
+            fence,
+            world,
+            at_hand,
+            recording,
+            tail,
+            direct: VecDeque::new(),
+            drained: None,
+            hands: Employed::default(),
+        })
     }
 }
 

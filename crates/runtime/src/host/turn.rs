@@ -5,7 +5,7 @@ use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
     error::NamesMissing,
-    hands::{Hands, Reserved},
+    hands::{Employed, Reserved},
     objects::{AtHand, Patience, fetch},
     recording::Answers,
     terms::effect_terms,
@@ -31,7 +31,7 @@ use mundi_store::{
     },
     run_or_tell,
 };
-use std::{collections::BTreeMap, pin::pin, sync::Arc};
+use std::{collections::BTreeMap, pin::pin};
 use tracing::{Instrument, field::Empty};
 
 /// What a world may do before another one gets its turn (seed 000, section 2).
@@ -174,7 +174,7 @@ impl<P: Plane> WorldHost<P> {
         let records = turn.take_records();
         let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
         let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
-        let mut reserved = reserve(plane, hands.as_ref(), &commit);
+        let reserved = reserve(plane, hands, &commit);
         commit.in_hands.claims = reserved.iter().map(|reserved| reserved.as_ref().map(Reserved::claim)).collect();
         commit.in_hands.answered = tickets[..direct].iter().filter_map(Ticket::answers).collect();
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
@@ -196,9 +196,10 @@ impl<P: Plane> WorldHost<P> {
             }
         };
         if let Some(stamp) = committed.stamp {
-            for index in committed.output.claimed {
-                let (item, reserved) = (&commit.effects[usize::from(index)], reserved[usize::from(index)].take());
-                reserved.into_iter().for_each(|hand| hand.give(fence.universe, (stamp, index), item.clone()));
+            for (index, (item, hand)) in (0u16..).zip(commit.effects.into_iter().zip(reserved)) {
+                if let Some(hand) = hand.filter(|_| committed.output.claimed.binary_search(&index).is_ok()) {
+                    hand.give(fence.universe, (stamp, index), item);
+                }
             }
         }
         if let Some(Consumed { through: new, .. }) = apart {
@@ -462,8 +463,11 @@ fn commit<P: Plane>(
 }
 
 /// Hands for the effects of a turn, as far as any are free.
-fn reserve<P: Plane>(plane: &P, hands: Option<&Arc<Hands>>, commit: &CommitTurn) -> Vec<Option<Reserved>> {
-    let Some(hands) = hands else { return Vec::new() };
+fn reserve<P: Plane>(plane: &P, hands: &Employed, commit: &CommitTurn) -> Vec<Option<Reserved>> {
+    if commit.effects.is_empty() {
+        return Vec::new();
+    }
+    let Some(hands) = hands.lock().clone() else { return Vec::new() };
     commit.effects.iter().map(|item| hands.reserve(item, commit.now_ns, || plane.random())).collect()
 }
 

@@ -81,9 +81,7 @@ impl<P: Plane> Ops<P> {
             return Ok(Err(item));
         };
         self.trace(&mut item);
-        let Some(wait) = worker.hand(world, item.clone(), None) else { return Ok(Err(item)) };
-        let patience = self.plane.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
-        let taken = wait.taken(patience).await.map_err(StoreError::Commit)?;
+        let taken = worker.hand(world, || item.clone(), None).await.map_err(StoreError::Commit)?;
         Ok(taken.ok_or(item))
     }
 

@@ -90,7 +90,6 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
         None => Box::pin(open(shared, world)).await?,
     };
     host.hand(direct);
-    host.employ(shared.hands.lock().clone());
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&shared.config.cycle, deliver).await?;
     shared.metrics.add(Metric::Turns, cycled.turns);
@@ -179,7 +178,8 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
     shared.metrics.add(Metric::LeasesAcquired, 1);
     shared.table.lock().leased(fence, now_ns);
     shared.note_residents();
-    let host = WorldHost::restore(shared.plane.clone(), fence).await?;
+    let mut host = WorldHost::restore(shared.plane.clone(), fence).await?;
+    host.employ(shared.hands.clone());
     shared.metrics.add(Metric::Restores, 1);
     shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
     Ok(Box::new(host))

@@ -16,18 +16,22 @@ pub use table::Wish;
 use crate::{
     Plane,
     calls::Calls,
-    direct::{Direct, Wait},
-    hands::Hands,
+    direct::{Direct, Taken, Wait},
+    hands::{Employed, Hands},
     host::WorldHost,
     metrics::{Metric, Metrics},
     signal::Signal,
 };
-use mundi_model::{UniverseId, WorldId, record::InboxItem};
-use mundi_store::{Clock, protocol::AnsweredEffect};
+use mundi_engine::CommitError;
+use mundi_model::{UniverseId, WorldId, limits, record::InboxItem};
+use mundi_store::protocol::AnsweredEffect;
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 use table::Table;
 
@@ -47,8 +51,7 @@ struct Shared<P: Plane> {
     /// The phase changed, or what is due later, or a world is gone.
     signal: Signal,
     calls: Calls,
-    /// Who of this process carries effects out.
-    hands: Mutex<Option<Arc<Hands>>>,
+    hands: Employed,
     metrics: Arc<Metrics>,
 }
 
@@ -78,7 +81,7 @@ impl<P: Plane> WorldWorker<P> {
             work: Signal::default(),
             signal: Signal::default(),
             calls,
-            hands: Mutex::default(),
+            hands: Employed::default(),
             metrics,
         });
         let spawner = shared.plane.spawner();
@@ -98,14 +101,32 @@ impl<P: Plane> WorldWorker<P> {
         }
     }
 
-    /// Hands an item to a world that it holds; `None` if it does not, or cannot take more.
-    pub(crate) fn hand(&self, world: WorldId, item: InboxItem, answers: Option<AnsweredEffect>) -> Option<Wait> {
+    /// Hands an item to a world that it holds, and waits until it is on record; `None` if no turn takes it. An item that is a
+    /// receipt ends its effect.
+    pub(crate) async fn hand(
+        &self,
+        world: WorldId,
+        item: impl FnOnce() -> InboxItem,
+        answers: Option<AnsweredEffect>,
+    ) -> Result<Option<Taken>, CommitError> {
+        let Some(wait) = self.put_before(world, item, answers) else { return Ok(None) };
+        let patience = self.0.plane.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
+        wait.taken(patience).await
+    }
+
+    /// `None` if it does not hold the world, or the world cannot take more.
+    fn put_before(
+        &self,
+        world: WorldId,
+        item: impl FnOnce() -> InboxItem,
+        answers: Option<AnsweredEffect>,
+    ) -> Option<Wait> {
         let (phase, now_ns) = (self.0.phase(), self.0.plane.now_ns());
         let mut table = self.0.table.lock();
         if phase != Phase::Running || !table.takes(world) {
             return None;
         }
-        let (direct, wait) = Direct::new(item, answers);
+        let (direct, wait) = Direct::new(item(), answers);
         let woken = table.hand(world, direct, now_ns);
         drop(table);
         if woken {
@@ -116,10 +137,6 @@ impl<P: Plane> WorldWorker<P> {
 
     pub(crate) fn set_hands(&self, hands: Arc<Hands>) {
         *self.0.hands.lock() = Some(hands);
-    }
-
-    pub(crate) fn clock(&self) -> &dyn Clock {
-        &**self.0.plane.clock()
     }
 
     pub(crate) fn universe(&self) -> UniverseId {

@@ -43,10 +43,16 @@ pub(crate) fn publish<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     index: u16,
-    held: &EffectInflight,
+    claim: &Claim,
+    item: &EffectItem,
 ) -> Result<(), StoreError> {
-    let prefix = prefix(universe, Lane::of(&held.item.kind, held.item.intent));
-    Ok(tx.put_stamped(prefix.as_bytes(), &index.to_be_bytes(), cbor::encode(held))?)
+    let prefix = prefix(universe, Lane::of(&item.kind, item.intent));
+    Ok(tx.put_stamped(prefix.as_bytes(), &index.to_be_bytes(), encode(claim, item))?)
+}
+
+/// As an [`EffectInflight`] of both.
+fn encode(claim: &Claim, item: &EffectItem) -> Vec<u8> {
+    cbor::encode(&(claim, item))
 }
 
 pub fn decode(key: &[u8], bytes: &[u8]) -> Result<EffectInflight, StoreError> {
@@ -75,6 +81,11 @@ mod tests {
         fn keys_sort_by_sequence(a in queue_seqs(), b in queue_seqs()) {
             let (universe, lane) = (laws::universe(), Lane::new("k", Shard::of(b"x")));
             laws::keys_are_ordered((a, b), |seq| key(universe, lane, *seq), |key| parse(universe, lane, key))?;
+        }
+
+        #[test]
+        fn claim_and_item_are_encoded_as_the_value_is(claim in claims(), item in items()) {
+            prop_assert_eq!(encode(&claim, &item), cbor::encode(&EffectInflight { claim, item }));
         }
 
         #[test]

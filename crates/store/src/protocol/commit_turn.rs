@@ -22,7 +22,7 @@ use crate::{
     keyspace::{
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
-        effect_inflight::{self, EffectInflight},
+        effect_inflight,
         effect_pending::{self, EffectItem},
         inbox_cursor,
         inbox_depth::{self, Depth},
@@ -106,7 +106,7 @@ impl Consumed {
 pub struct TurnCommitted {
     pub head: JournalHead,
     pub cursor: Option<InboxSeq>,
-    /// Which of the effects are in the hands that were free for them, by their index.
+    /// Which of the effects are in the hands that were free for them, by their index, in order.
     pub claimed: Vec<u16>,
 }
 
@@ -217,7 +217,7 @@ impl CommitTurn {
             }
             match self.in_hands.claims.get(usize::from(index)).copied().flatten() {
                 Some(claim) => {
-                    effect_inflight::publish(tx, universe, index, &EffectInflight { claim, item: item.clone() })?;
+                    effect_inflight::publish(tx, universe, index, &claim, item)?;
                     claimed.push(index);
                 }
                 None => {
