@@ -1,6 +1,6 @@
 //! Effects of a world that runs beside the adapter worker: in its hands as they are published, answered into the world's own turn.
 
-use crate::rig::{adapter_worker, ask, check, count, id, ops, tell, with_worlds};
+use crate::rig::{adapter_worker, ask, check, count, id, ops, with_worlds};
 use futures_util::future::{BoxFuture, poll_fn};
 use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
 use mundi_engine::Engine;
@@ -17,7 +17,10 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
-    keyspace::{Lane, Shard, effect_place::EffectStage, low_water, queue::Queue},
+    keyspace::{
+        Lane, Shard, effect_dedupe, effect_dedupe::EffectStatus, effect_pending::EffectItem, effect_place::EffectStage,
+        low_water, queue::Queue,
+    },
     protocol::{Failure, KindCap, QueuedEffect},
     testing::world_id,
 };
@@ -195,22 +198,35 @@ fn an_effect_whose_hands_died_is_carried_out_by_others() {
 fn a_cancelled_effect_is_not_answered_by_the_hand_that_holds_it() {
     let beside = beside(5, 8);
     beside.tell("emit e");
+    let EffectItem { world, intent, .. } = beside.effects().remove(0).item;
     beside.tell("cancel e");
     beside.gate.open();
     beside.rig.executor.run_for(Duration::from_secs(15));
     assert_eq!(beside.receipts(), []);
     assert!(beside.effects().is_empty());
+    let rig = beside.rig.clone();
+    let dedupe = beside.rig.executor.block_on(async move {
+        let mut tx = rig.plane.engine.begin().await.unwrap();
+        effect_dedupe::read(&mut tx, rig.universe, world, intent).await.unwrap()
+    });
+    assert_eq!(dedupe.map(|dedupe| dedupe.status), Some(EffectStatus::Cancelled));
 }
 
 #[test]
 fn a_turn_that_is_made_again_finds_the_hand_that_it_had() {
-    let beside = beside(6, 1);
-    // Its process believes that the inbox is empty when someone else was told that it is not: the first try is refused.
-    beside.rig.plane.engine.remember();
-    tell(&beside.rig, world_id(1), "add n");
-    beside.tell("emit e");
-    assert_eq!(beside.stages(), [EffectStage::Claimed]);
-    assert_eq!(count(&beside.rig, world_id(1), "n"), 2);
+    for seed in 0..20 {
+        let beside = beside(seed, 1);
+        beside.rig.plane.engine.remember();
+        beside.tell("add n");
+        // Its process believes that the inbox is empty when someone else was told that it is not: the first try is refused.
+        let (near, far) = (beside.near.clone(), ops(&beside.rig));
+        beside.rig.executor.block_on(async move {
+            far.enqueue_ingress(world_id(1), call("add n").item, None).await.unwrap();
+            near.enqueue_ingress(world_id(1), call("emit e").item, None).await.unwrap();
+        });
+        assert_eq!(beside.stages(), [EffectStage::Claimed]);
+        assert_eq!(count(&beside.rig, world_id(1), "n"), 3);
+    }
 }
 
 #[test]
