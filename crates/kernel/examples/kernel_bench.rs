@@ -278,7 +278,7 @@ fn arrive(number: u64, input: Input) -> Arrival {
     let seq = InboxSeq::new(Stamp::new(number + 1, 0), 0);
     let mut entropy = [0; 16];
     entropy[..8].copy_from_slice(&number.to_be_bytes());
-    Arrival { seq, item: Arrived::Item(InboxItem { input, origin }), now_ns: number * 1_000, entropy }
+    Arrival { seq, item: Arrived::Item(Arc::new(InboxItem { input, origin })), now_ns: number * 1_000, entropy }
 }
 
 /// Takes the items turn by turn, and returns the journal.

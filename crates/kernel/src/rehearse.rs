@@ -240,6 +240,9 @@ impl Followed {
     fn of(state: &State, outcome: &Outcome) -> Self {
         let cells = state.cells.written_since(outcome.cells);
         let cells = cells.map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_vec)));
-        Self { outputs: outcome.outputs.iter().map(essence).collect(), cells: cells.collect() }
+        Self {
+            outputs: outcome.outputs.iter().map(|output| essence(output).into_owned()).collect(),
+            cells: cells.collect(),
+        }
     }
 }

@@ -19,7 +19,10 @@ use mundi_model::{
     Code, Hash, Height, cbor, limits,
     record::{Body, Ingress, Input, ManifestChange, ReceiptStatus, Reply, ReplyOutcome, StepFailed},
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// What a program is told in place of a receipt that its manifest's schema forbids. A fixed text: that
 /// of the schema library may change, and a program may keep what it reads.
@@ -186,14 +189,15 @@ pub(crate) fn bounded(reason: &str) -> String {
 }
 
 /// An output without the sentence for people, which may change with the compiler or a library.
-pub(crate) fn essence(output: &Body) -> Body {
-    match output {
+pub(crate) fn essence(output: &Body) -> Cow<'_, Body> {
+    let essence = match output {
         Body::StepFailed(failed) => Body::StepFailed(StepFailed { reason: String::new(), ..failed.clone() }),
         Body::Reply(Reply { to, outcome: ReplyOutcome::Failed(code, _) }) => {
             Body::Reply(Reply { to: *to, outcome: ReplyOutcome::Failed(code.clone(), String::new()) })
         }
-        other => other.clone(),
-    }
+        other => return Cow::Borrowed(other),
+    };
+    Cow::Owned(essence)
 }
 
 /// The running hash over outcomes: the one before, the cells written (what they hold after the step),
@@ -220,9 +224,6 @@ fn encode_outcome(state: &State, outcome: &Outcome, bytes: &mut Vec<u8>) {
     }
     e.array(outcome.outputs.len() as u64).expect("encoding into memory");
     for output in &outcome.outputs {
-        match output {
-            Body::StepFailed(_) | Body::Reply(_) => cbor::encode_into(&essence(output), bytes),
-            output => cbor::encode_into(output, bytes),
-        }
+        cbor::encode_into(&*essence(output), bytes);
     }
 }

@@ -15,6 +15,7 @@ use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
     record::{Body, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
 };
+use std::sync::Arc;
 
 /// An inbox item as it reaches a turn, with what is stamped on its record.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ pub struct Arrival {
 
 #[derive(Debug, Clone)]
 pub enum Arrived {
-    Item(InboxItem),
+    Item(Arc<InboxItem>),
     /// The host could not make an item of it, or not load what it refers to: it will be rejected.
     Unusable {
         item: Hash,
@@ -42,13 +43,13 @@ impl Arrived {
     /// An item from its stored bytes, whatever they are.
     pub fn read(bytes: &[u8]) -> Self {
         match cbor::decode(bytes) {
-            Ok(item) => Self::Item(item),
+            Ok(item) => Self::Item(Arc::new(item)),
             Err(error) => Self::Unusable { item: Hash::of(bytes), code: error.code(), reason: error.to_string() },
         }
     }
 
     fn is_control(&self) -> bool {
-        matches!(self, Self::Item(InboxItem { input: Input::Control { .. }, .. }))
+        matches!(self, Self::Item(item) if matches!(item.input, Input::Control { .. }))
     }
 }
 
@@ -267,7 +268,7 @@ impl<'w> Turn<'w> {
             Ok(prepared) => prepared,
             Err(AdmitError::Load(error)) => return Err(error.into()),
             Err(AdmitError::Rejected(rejection)) => {
-                let hash = Hash::of(&cbor::encode(item));
+                let hash = Hash::of(&cbor::encode(&**item));
                 self.reject(arrival.seq, hash, item.origin.wants_reply, &rejection);
                 return Ok(());
             }
@@ -279,7 +280,7 @@ impl<'w> Turn<'w> {
             manifest: state.active.manifest.hash,
         };
         let height = state.position.height;
-        let ingress = Ingress { stamps, seq: arrival.seq, item: item.clone() };
+        let ingress = Ingress { stamps, seq: arrival.seq, item: InboxItem::clone(item) };
         let sealed = self.world.state.append(Body::Ingress(ingress));
         if let Body::Ingress(ingress) = &sealed.record().body {
             self.world.state.pass(arrival.seq);

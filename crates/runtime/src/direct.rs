@@ -19,7 +19,7 @@ use std::sync::{
 
 /// An item on its way, and who waits for it.
 pub(crate) struct Direct {
-    pub(crate) item: InboxItem,
+    pub(crate) item: Arc<InboxItem>,
     pub(crate) ticket: Ticket,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Wait {
 }
 
 impl Direct {
-    pub(crate) fn new(item: InboxItem, answers: Option<AnsweredEffect>) -> (Self, Wait) {
+    pub(crate) fn new(item: Arc<InboxItem>, answers: Option<AnsweredEffect>) -> (Self, Wait) {
         let ((sender, receiver), claimed) = (oneshot::channel(), Arc::new(AtomicBool::new(false)));
         let ticket = Ticket { sender: Some(sender), claimed: claimed.clone(), is_mine: false, tried: false, answers };
         (Self { item, ticket }, Wait { receiver, claimed })
@@ -117,7 +117,7 @@ mod tests {
     fn direct() -> (Direct, Wait) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
         let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
-        Direct::new(InboxItem { input, origin }, None)
+        Direct::new(Arc::new(InboxItem { input, origin }), None)
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl<P: Plane> Holder for WorldWorker<P> {
     fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             self.universe() == answered.claim.universe
-                && matches!(self.hand(answered.claim.world, || receipt, Some(answered)).await, Ok(Some(_)))
+                && matches!(self.hand(answered.claim.world, &Arc::new(receipt), Some(answered)).await, Ok(Some(_)))
         })
     }
 

@@ -111,12 +111,12 @@ fn every_effect_is_answered_once_whoever_fails_or_dies() {
 async fn delivered(store: &Store, fence: Fence) -> Vec<IntentHash> {
     let read = mundi_store::protocol::ReadTurn { fence, cursor_seen: None, items_max: 4_000, bytes_max: 2_000_000 };
     let items = store.run(&read).await.unwrap().output.items;
-    let intent = |input| match input {
+    let intent = |input: &Input| match input {
         Input::Receipt(receipt) => Some(receipt.intent),
-        Input::TimerFired { timer, .. } => Some(timer),
+        Input::TimerFired { timer, .. } => Some(*timer),
         _ => None,
     };
-    items.into_iter().filter_map(|item| intent(item.item.input)).collect()
+    items.iter().filter_map(|item| intent(&item.item.input)).collect()
 }
 
 #[test]

@@ -52,11 +52,11 @@ async fn next(store: &Store) -> Option<u64> {
 /// The timers that fired into a world's inbox, in order.
 async fn firings<E: Engine>(store: &Store<E>, fence: Fence) -> Vec<IntentHash> {
     let items = store.read_turn(fence).await.unwrap().items;
-    let timer = |input| match input {
-        Input::TimerFired { timer, .. } => Some(timer),
+    let timer = |input: &Input| match input {
+        Input::TimerFired { timer, .. } => Some(*timer),
         _ => None,
     };
-    items.into_iter().filter_map(|item| timer(item.item.input)).collect()
+    items.iter().filter_map(|item| timer(&item.item.input)).collect()
 }
 
 async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {

@@ -108,7 +108,7 @@ fn arrival(number: u64) -> Arrival {
     let value = Payload::Inline(cbor::encode(&Value::Integer(1.into())));
     let input = Input::Event { schema: "add".to_owned(), value, key: None };
     let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
-    let item = Arrived::Item(InboxItem { input, origin });
+    let item = Arrived::Item(Arc::new(InboxItem { input, origin }));
     Arrival { seq: InboxSeq::new(Stamp::new(number, 0), 0), item, now_ns: number, entropy: [0; 16] }
 }
 

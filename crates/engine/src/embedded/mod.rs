@@ -40,6 +40,7 @@ use janitor::Janitor;
 use log::Log;
 use mundi_model::limits;
 use queue::Queue;
+use rustix::time::{ClockId, clock_gettime};
 use sequencer::Sequencer;
 use snapshots::{Snapshot, Snapshots};
 use std::{
@@ -47,7 +48,6 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
-    time::Instant,
 };
 pub use transaction::EmbeddedTransaction;
 use tree::Tree;
@@ -86,14 +86,17 @@ impl Default for Options {
     }
 }
 
-/// Milliseconds since now.
+/// Milliseconds since some moment. An engine is at the edge; its clock ages transactions and nothing else. It is asked with every
+/// read, so it is the one that only the kernel's ticks move.
 pub(crate) fn monotonic_clock_ms() -> ClockMs {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an engine is at the edge; its clock ages transactions and nothing else"
-    )]
-    let start = Instant::now();
-    Arc::new(move || u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    #[cfg(target_os = "linux")]
+    const CLOCK: ClockId = ClockId::MonotonicCoarse;
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    Arc::new(|| {
+        let now = clock_gettime(CLOCK);
+        u64::try_from(now.tv_sec * 1_000 + now.tv_nsec / 1_000_000).unwrap_or(0)
+    })
 }
 
 /// The engine that users run. Cheap to clone; the folder closes when the last clone and the last

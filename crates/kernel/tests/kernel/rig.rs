@@ -192,7 +192,7 @@ impl Rig {
         self.next_seq += 1;
         let mut entropy = [0; 16];
         entropy[8..].copy_from_slice(&self.next_seq.to_be_bytes());
-        Arrival { seq, item: Arrived::Item(InboxItem { input, origin }), now_ns: self.now_ns, entropy }
+        Arrival { seq, item: Arrived::Item(Arc::new(InboxItem { input, origin })), now_ns: self.now_ns, entropy }
     }
 
     pub(crate) fn try_turn(&mut self, arrivals: &[Arrival]) -> Result<TurnOutput, TurnError> {

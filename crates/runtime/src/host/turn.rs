@@ -205,8 +205,8 @@ impl<P: Plane> WorldHost<P> {
         if let Some(Consumed { through: new, .. }) = apart {
             Box::pin(plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new })).await?;
         }
-        let mut output = turn.keep();
-        self.tail.grow(count as u64, bytes, self.plane.now_ns());
+        let (mut output, now_ns) = (turn.keep(), self.plane.now_ns());
+        self.tail.grow(count as u64, bytes, now_ns);
         self.at_hand.trim();
         let (items, records) = (output.consumed, count);
         let cursor = commit.consumed.map(|consumed| consumed.through).or(input.cursor);
@@ -214,7 +214,7 @@ impl<P: Plane> WorldHost<P> {
         self.drained = drained.then_some(Drained { cursor, notify: input.notify, version: input.version });
         let taken = &input.items[..items];
         note_traces(taken);
-        let waited = Waited::of(taken, self.plane.now_ns());
+        let waited = Waited::of(taken, now_ns);
         if !tickets.is_empty() {
             self.answer_direct(input.items.split_off(waiting), tickets, direct, &mut output);
         }
@@ -277,16 +277,13 @@ impl<P: Plane> WorldHost<P> {
         let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
         self.wait_on(direct.split_off(taken));
         let mut waiting: Vec<_> = direct.into_iter().map(|(item, ticket)| (item.seq, Some(ticket))).collect(); // in order
-        output.replies.retain(|Reply { to: seq, outcome }| {
-            let place = waiting.binary_search_by_key(seq, |(seq, _)| *seq);
+        for reply in std::mem::take(&mut output.replies) {
+            let place = waiting.binary_search_by_key(&reply.to, |(seq, _)| *seq);
             match place.ok().and_then(|place| waiting[place].1.take()) {
-                Some(ticket) => {
-                    ticket.taken(Taken { seq: *seq, reply: Some(outcome.clone()) });
-                    false
-                }
-                None => true,
+                Some(ticket) => ticket.taken(Taken { seq: reply.to, reply: Some(reply.outcome) }),
+                None => output.replies.push(reply),
             }
-        });
+        }
         for (seq, ticket) in waiting {
             ticket.into_iter().for_each(|ticket| ticket.taken(Taken { seq, reply: None }));
         }
@@ -424,7 +421,7 @@ fn refers_to(item: &InboxItem, hash: Hash) -> bool {
 
 fn unusable(arrived: &Arrived, missing: Hash) -> Arrived {
     let item = match arrived {
-        Arrived::Item(item) => Hash::of(&cbor::encode(item)),
+        Arrived::Item(item) => Hash::of(&cbor::encode(&**item)),
         Arrived::Unusable { item, .. } => *item,
     };
     let reason = format!("it refers to {missing}, which is not in the content store");

@@ -81,8 +81,9 @@ impl<P: Plane> Ops<P> {
             return Ok(Err(item));
         };
         self.trace(&mut item);
-        let taken = worker.hand(world, || item.clone(), None).await.map_err(StoreError::Commit)?;
-        Ok(taken.ok_or(item))
+        let item = Arc::new(item);
+        let taken = worker.hand(world, &item, None).await.map_err(StoreError::Commit)?;
+        Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
     }
 
     async fn enqueue_one(

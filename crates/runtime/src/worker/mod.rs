@@ -106,7 +106,7 @@ impl<P: Plane> WorldWorker<P> {
     pub(crate) async fn hand(
         &self,
         world: WorldId,
-        item: impl FnOnce() -> InboxItem,
+        item: &Arc<InboxItem>,
         answers: Option<AnsweredEffect>,
     ) -> Result<Option<Taken>, CommitError> {
         let Some(wait) = self.put_before(world, item, answers) else { return Ok(None) };
@@ -115,18 +115,13 @@ impl<P: Plane> WorldWorker<P> {
     }
 
     /// `None` if it does not hold the world, or the world cannot take more.
-    fn put_before(
-        &self,
-        world: WorldId,
-        item: impl FnOnce() -> InboxItem,
-        answers: Option<AnsweredEffect>,
-    ) -> Option<Wait> {
+    fn put_before(&self, world: WorldId, item: &Arc<InboxItem>, answers: Option<AnsweredEffect>) -> Option<Wait> {
         let (phase, now_ns) = (self.0.phase(), self.0.plane.now_ns());
         let mut table = self.0.table.lock();
         if phase != Phase::Running || !table.takes(world) {
             return None;
         }
-        let (direct, wait) = Direct::new(item(), answers);
+        let (direct, wait) = Direct::new(item.clone(), answers);
         let woken = table.hand(world, direct, now_ns);
         drop(table);
         if woken {

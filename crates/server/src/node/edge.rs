@@ -2,6 +2,7 @@
 
 use mundi_runtime::{Spawn, Task};
 use mundi_store::{Clock, Entropy};
+use parking_lot::Mutex;
 use std::{
     pin::Pin,
     sync::atomic::{AtomicI64, Ordering},
@@ -72,13 +73,29 @@ impl Clock for FleetClock {
     }
 }
 
-/// The operating system's random numbers.
-pub struct SystemEntropy;
+/// The operating system's random numbers, some of them fetched ahead: each turn wants a few.
+#[derive(Default)]
+pub struct SystemEntropy {
+    ahead: Mutex<Vec<u8>>,
+}
+
+const ENTROPY_BYTES_AHEAD: usize = 1_024;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) {
-        #[expect(clippy::expect_used, reason = "a machine without randomness can name nothing; there is no going on")]
-        getrandom::fill(bytes).expect("the operating system gives random numbers");
+        let mut ahead = self.ahead.lock();
+        if ahead.len() < bytes.len() {
+            ahead.resize(ENTROPY_BYTES_AHEAD.max(bytes.len()), 0);
+            #[expect(
+                clippy::expect_used,
+                reason = "a machine without randomness can name nothing; there is no going on"
+            )]
+            getrandom::fill(&mut ahead).expect("the operating system gives random numbers");
+        }
+        let left = ahead.len() - bytes.len();
+        bytes.copy_from_slice(&ahead[left..]);
+        ahead[left..].fill(0); // nobody reads them a second time
+        ahead.truncate(left);
     }
 }
 

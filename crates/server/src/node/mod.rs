@@ -111,7 +111,7 @@ impl<E: Engine> Node<E> {
         programs: Programs,
         config: NodeConfig,
     ) -> Result<Self, NodeError> {
-        let entropy = Arc::new(SystemEntropy);
+        let entropy = Arc::new(SystemEntropy::default());
         let (tasks, stop) = edge::tasks();
         let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), CasConfig::default());
         let plane = Services {
@@ -271,7 +271,7 @@ fn universe_id(mut random: [u8; UniverseId::LEN]) -> UniverseId {
 
 fn random_worker() -> WorkerId {
     let mut bytes = [0; 8];
-    SystemEntropy.fill(&mut bytes);
+    SystemEntropy::default().fill(&mut bytes);
     let number = u64::from_be_bytes(bytes) >> 2; // the upper ones are reserved for mailboxes that no process owns
     WorkerId::new(number.max(2)).unwrap_or(Delayed::WORKER)
 }

@@ -19,6 +19,7 @@ use mundi_model::{
     Hash,
     record::{Body, Ingress, Stamps},
 };
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
 pub struct DrainInbox {
@@ -73,7 +74,7 @@ impl Protocol for DrainInbox {
 fn plan(drain: &DrainInbox, manifest: Hash, items: Vec<TurnItem>) -> impl Iterator<Item = Body> {
     let (now_ns, seed) = (drain.now_ns, drain.seed);
     items.into_iter().map(move |TurnItem { seq, item, .. }| {
-        let mut entropy = [0; 16];
+        let (mut entropy, item) = ([0; 16], Arc::unwrap_or_clone(item));
         let hash = Hash::of_parts([&seed[..], seq.as_bytes()]);
         entropy.copy_from_slice(&hash.as_bytes()[..16]);
         Body::Ingress(Ingress { stamps: Stamps { now_ns, logical_now_ns: now_ns, entropy, manifest }, seq, item })

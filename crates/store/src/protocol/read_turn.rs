@@ -19,6 +19,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{RangeRead, Read, Transaction};
 use mundi_model::{InboxSeq, UniverseId, WorldId, limits, record::InboxItem};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
 pub struct ReadTurn {
@@ -46,14 +47,14 @@ pub struct TurnInput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnItem {
     pub seq: InboxSeq,
-    pub item: InboxItem,
+    pub item: Arc<InboxItem>,
     /// What it weighs in the inbox; nothing if it never stood there.
     pub depth: Depth,
 }
 
 impl TurnItem {
     /// An item for a turn that has read the inbox to its end at `version`: see [`InboxSeq::direct`].
-    pub fn direct(version: u64, index: u16, item: InboxItem) -> Self {
+    pub fn direct(version: u64, index: u16, item: Arc<InboxItem>) -> Self {
         Self { seq: InboxSeq::direct(version, index), item, depth: Depth::default() }
     }
 
@@ -105,7 +106,7 @@ pub(super) async fn items_after<T: Transaction>(
     let decode = |(key, bytes): &(Bytes, Bytes)| {
         let item = inbox_entry::decode(key, bytes)?;
         let depth = Depth::of(&item, bytes.len());
-        Ok(TurnItem { seq: inbox_entry::parse(universe, world, key)?, item, depth })
+        Ok(TurnItem { seq: inbox_entry::parse(universe, world, key)?, item: Arc::new(item), depth })
     };
     let more = page.more || fitting < page.items.len();
     let items = page.items[..fitting].iter().map(decode).collect::<Result<_, StoreError>>()?;

@@ -74,11 +74,11 @@ pub async fn set_timers<E: Engine, B: Blobs>(
 /// The receipts that wait in a world's inbox, in order.
 pub async fn receipts<E: Engine, B: Blobs>(store: &Fixture<E, B>, fence: Fence) -> Result<Vec<Receipt>, StoreError> {
     let items = store.read_turn(fence).await?.items;
-    let receipt = |input| match input {
-        Input::Receipt(receipt) => Some(receipt),
+    let receipt = |input: &Input| match input {
+        Input::Receipt(receipt) => Some(receipt.clone()),
         _ => None,
     };
-    Ok(items.into_iter().filter_map(|item| receipt(item.item.input)).collect())
+    Ok(items.iter().filter_map(|item| receipt(&item.item.input)).collect())
 }
 
 struct Turn {

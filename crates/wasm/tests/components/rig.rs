@@ -81,7 +81,7 @@ impl Rig {
         let number = self.next;
         let origin =
             Origin { enqueued_at_ns: number, correlation_id: None, trace: None, wants_reply: true, sender: None };
-        let item = Arrived::Item(InboxItem { input, origin });
+        let item = Arrived::Item(Arc::new(InboxItem { input, origin }));
         let mut entropy = [7; 16];
         entropy[..8].copy_from_slice(&number.to_be_bytes());
         let seq = InboxSeq::new(Stamp::new(number, 0), 0);

@@ -162,6 +162,6 @@ impl Dice {
 /// Something that differs from run to run.
 fn drawn() -> u64 {
     let mut bytes = [0; 8];
-    SystemEntropy.fill(&mut bytes);
+    SystemEntropy::default().fill(&mut bytes);
     u64::from_le_bytes(bytes)
 }
