@@ -35,7 +35,7 @@
 //!
 //! let input = Input::Event { schema: "add".into(), value: Payload::Inline(vec![0xf6]), key: None };
 //! let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
-//! let item = Arrived::Item(Arc::new(InboxItem { input, origin }));
+//! let item = Arrived::Item(std::sync::Arc::new(InboxItem { input, origin }));
 //! let arrival = Arrival { seq: InboxSeq::new(Stamp::new(1, 0), 0), item, now_ns: 1, entropy: [0; 16] };
 //! let turn = world.turn(&objects, &[arrival], TurnBudget::default())?;
 //! // Here the host commits `turn.output()`: store its objects, then one fenced transaction.

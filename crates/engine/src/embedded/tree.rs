@@ -8,7 +8,8 @@ use super::{log::frame, snapshots::Snapshot};
 use crate::{EngineError, recent::Writes};
 use bytes::Bytes;
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, Config, Guard, InternalValue, SequenceNumberCounter, ValueType, compaction::Leveled,
+    AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, InternalValue, SequenceNumberCounter, ValueType,
+    compaction::Leveled, config::CompressionPolicy,
 };
 use parking_lot::Mutex;
 use std::{
@@ -17,9 +18,11 @@ use std::{
     sync::Arc,
 };
 
-/// Files of this size, and four of them in the first level: what is new is merged with little that is old. With files of 64 MiB
+/// Files of this size, and eight of them in the first level: what is new is merged with little that is old. With files of 64 MiB
 /// it was merged with up to 256 MiB, and a call wrote a third more.
 const TABLE_BYTES: u64 = 8 << 20;
+/// Memory tables that were written wait until there are so many, and are merged together. Who scans looks into each of them.
+const UNMERGED_MAX: u8 = 8;
 
 /// Under this key the tree keeps the version of the log up to which it is complete. Layers cannot reach it.
 const APPLIED_KEY: &[u8] = b"\xffapplied";
@@ -50,7 +53,8 @@ impl Tree {
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Self, EngineError> {
         let seqno = SequenceNumberCounter::default();
         let config = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
-            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)));
+            .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
+            .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4));
         let tree = guarded(path, || config.open())?;
         seqno.set(tree.get_highest_persisted_seqno().unwrap_or(0) + 1);
         let mut opened = Self {
@@ -228,7 +232,7 @@ impl Tree {
 
     /// Merges files, if there is reason to.
     pub(super) fn compact(&self, oldest_seqno: u64) -> Result<(), EngineError> {
-        let strategy = Leveled::default().with_table_target_size(TABLE_BYTES);
+        let strategy = Leveled::default().with_table_target_size(TABLE_BYTES).with_l0_threshold(UNMERGED_MAX);
         self.tree.compact(Arc::new(strategy), oldest_seqno).map_err(|error| tree_error(&self.path, error))
     }
 
