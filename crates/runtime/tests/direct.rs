@@ -97,6 +97,26 @@ fn a_call_beside_the_worker_is_one_commit_and_its_reply_can_be_had_again() {
 }
 
 #[test]
+fn what_a_world_at_rest_allows_is_not_asked_of_the_journal_and_what_it_refuses_is() {
+    let held = held(2);
+    let Input::Event { schema, value: Payload::Inline(value), .. } = call("add n").item.input else { panic!() };
+    let asked = |ops: &Ops<TestPlane>, schema: &str| {
+        let (ops, schema, value) = (ops.clone(), schema.to_owned(), value.clone());
+        let before = held.rig.plane.engine.counts();
+        let outcome = held
+            .rig
+            .executor
+            .block_on(async move { ops.check_events(world_id(0), [(schema.as_str(), value.as_slice())]).await });
+        (outcome.map_err(|error| error.code()), held.rig.plane.engine.counts().ranges - before.ranges)
+    };
+    assert_eq!(asked(&held.near, &schema), (Ok(()), 0));
+    assert_eq!(asked(&held.far, &schema), (Ok(()), 1));
+    let refused = Err(Code::EventInvalid);
+    assert_eq!(asked(&held.near, "unheard-of"), (refused, 1), "a newer manifest may know it");
+    assert_eq!(asked(&held.far, "unheard-of"), (refused, 1));
+}
+
+#[test]
 fn both_ways_in_keep_one_order() {
     for seed in 0..80 {
         let held = held(seed);

@@ -321,6 +321,7 @@ async fn fork_of(path: &Path, mib: u64, forks: usize) -> Result<Vec<f64>, Box<dy
     while universe.ops().list_snapshots(world, None, 1).await?.items.first().is_none_or(|note| note.height < head) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    rustix::fs::sync(); // else a disk that is still busy with the state would be measured
     let mut millis = Vec::new();
     for _ in 0..forks {
         let (child, now_ns) = (WorldId::from_bytes(universe.plane().random()), universe.plane().now_ns());

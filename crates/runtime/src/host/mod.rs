@@ -17,10 +17,10 @@ use crate::{
     objects::{AtHand, with_objects},
     recording::Recording,
 };
-use mundi_kernel::World;
+use mundi_kernel::{World, manifest::CompiledManifest};
 use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
 use mundi_store::{Fence, keyspace::notify::Seen};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
 const RESIDENT_BYTES_MIN: usize = 16 * 1024;
@@ -101,6 +101,10 @@ impl<P: Plane> WorldHost<P> {
     /// Its effects go into these hands if they are free.
     pub(crate) fn employ(&mut self, hands: Employed) {
         self.hands = hands;
+    }
+
+    pub(crate) fn manifest(&self) -> &Arc<CompiledManifest> {
+        self.world.manifest()
     }
 
     pub fn tail(&self) -> Tail {

@@ -23,6 +23,7 @@ use crate::{
     signal::Signal,
 };
 use mundi_engine::CommitError;
+use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{UniverseId, WorldId, limits, record::InboxItem};
 use mundi_store::protocol::AnsweredEffect;
 use parking_lot::Mutex;
@@ -128,6 +129,11 @@ impl<P: Plane> WorldWorker<P> {
             self.0.work.notify_one();
         }
         Some(wait)
+    }
+
+    /// What a world that it has in memory goes by, unless that may be changing right now.
+    pub(crate) fn manifest(&self, world: WorldId) -> Option<Arc<CompiledManifest>> {
+        self.0.table.lock().at_rest(world).map(|host| host.manifest().clone())
     }
 
     pub(crate) fn set_hands(&self, hands: Arc<Hands>) {

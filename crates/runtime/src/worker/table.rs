@@ -188,6 +188,11 @@ impl<H> Table<H> {
         self.slots.get(&world).is_some_and(takes)
     }
 
+    /// A world that is in memory and does not run.
+    pub(crate) fn at_rest(&self, world: WorldId) -> Option<&H> {
+        self.slots.get(&world)?.host.as_ref()
+    }
+
     /// Hands an item to a world that [takes](Self::takes) one; says whether that woke it.
     pub(crate) fn hand(&mut self, world: WorldId, direct: Direct, now_ns: u64) -> bool {
         let Some(slot) = self.slots.get_mut(&world) else { return false };
