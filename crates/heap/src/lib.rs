@@ -71,12 +71,15 @@ mod tests {
                 unsafe {
                     let block = if size % 2 == 0 { Heap.alloc(layout) } else { Heap.alloc_zeroed(layout) };
                     assert!(size % 2 == 0 || (0..size).all(|at| *block.add(at) == 0));
+                    assert_eq!(block.align_offset(align), 0, "{size} bytes, aligned to {align}");
                     block.write_bytes(0xa5, size);
-                    let (larger, size) = (Heap.realloc(block, layout, size * 3), size * 3);
-                    assert!((0..size / 3).all(|at| *larger.add(at) == 0xa5));
-                    larger.write_bytes(0x5a, size);
-                    assert_eq!(larger.align_offset(align), 0, "{size} bytes, aligned to {align}");
-                    blocks.push((larger, Layout::from_size_align(size, align).unwrap()));
+                    // Grown, and shrunk to less than its alignment at times.
+                    let new = if size % 5 == 0 { size.div_ceil(9) } else { size * 3 };
+                    let block = Heap.realloc(block, layout, new);
+                    assert_eq!(block.align_offset(align), 0, "{size} and then {new} bytes, aligned to {align}");
+                    assert!((0..size.min(new)).all(|at| *block.add(at) == 0xa5));
+                    block.write_bytes(0x5a, new);
+                    blocks.push((block, Layout::from_size_align(new, align).unwrap()));
                 }
                 // Some are released, so that others come from where they were.
                 if size % 3 == 0 {

@@ -152,7 +152,7 @@ impl Janitor {
     }
 
     fn merge_once(&self, shared: &Shared) -> Result<(), EngineError> {
-        shared.tree.require_room(4 * self.memtable_bytes)?;
+        shared.tree.require_room(shared.tree.merged_bytes_max().max(4 * self.memtable_bytes))?;
         let shape = shared.tree.shape();
         shared.tree.compact(shared.oldest_snapshot().seqno)?;
         shared.snapshots.publish_if_unchanged(&shared.tree);

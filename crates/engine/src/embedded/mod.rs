@@ -86,14 +86,14 @@ impl Default for Options {
     }
 }
 
-/// Milliseconds since some moment. An engine is at the edge; its clock ages transactions and nothing else. It is asked with every
-/// read, so it is the one that only the kernel's ticks move.
+/// Milliseconds since some moment. It is asked with every read, so it is the clock that only the kernel's ticks move.
 pub(crate) fn monotonic_clock_ms() -> ClockMs {
     #[cfg(target_os = "linux")]
     const CLOCK: ClockId = ClockId::MonotonicCoarse;
     #[cfg(not(target_os = "linux"))]
     const CLOCK: ClockId = ClockId::Monotonic;
     Arc::new(|| {
+        #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; its clock ages transactions only")]
         let now = clock_gettime(CLOCK);
         u64::try_from(now.tv_sec * 1_000 + now.tv_nsec / 1_000_000).unwrap_or(0)
     })

@@ -199,6 +199,11 @@ impl Tree {
         Ok(())
     }
 
+    /// About what a merge writes at most before it can let go of anything: the first level, and what is merged into it.
+    pub(super) fn merged_bytes_max(&self) -> u64 {
+        self.tree.disk_space().min(2 * u64::from(UNMERGED_MAX) * TABLE_BYTES)
+    }
+
     pub(super) fn memtable_bytes(&self) -> u64 {
         self.tree.active_memtable().size()
     }

@@ -37,6 +37,7 @@ async fn a_world_is_created_once_listed_described_and_deleted() {
     server.post(&format!("{W}/a/call/add"), &json!(1)).await.ok(200);
     server.delete(&format!("{W}/a")).await.ok(204);
     server.post(&format!("{W}/a/send/add"), &json!(1)).await.refused(404, "WORLD_DELETED");
+    server.post(&format!("{W}/a/send/add?delay=1s"), &json!(1)).await.refused(404, "WORLD_DELETED");
 }
 
 #[tokio::test]

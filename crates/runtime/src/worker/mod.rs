@@ -133,7 +133,8 @@ impl<P: Plane> WorldWorker<P> {
 
     /// What a world that it has in memory goes by, unless that may be changing right now.
     pub(crate) fn manifest(&self, world: WorldId) -> Option<Arc<CompiledManifest>> {
-        self.0.table.lock().at_rest(world).map(|host| host.manifest().clone())
+        let table = (self.0.phase() == Phase::Running).then(|| self.0.table.lock())?;
+        table.at_rest(world).map(|host| host.manifest().clone())
     }
 
     pub(crate) fn set_hands(&self, hands: Arc<Hands>) {

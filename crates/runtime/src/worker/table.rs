@@ -188,9 +188,9 @@ impl<H> Table<H> {
         self.slots.get(&world).is_some_and(takes)
     }
 
-    /// A world that is in memory and does not run.
+    /// A world that is in memory, stays, and does not run.
     pub(crate) fn at_rest(&self, world: WorldId) -> Option<&H> {
-        self.slots.get(&world)?.host.as_ref()
+        self.slots.get(&world).filter(|slot| !slot.release)?.host.as_ref()
     }
 
     /// Hands an item to a world that [takes](Self::takes) one; says whether that woke it.

@@ -4,6 +4,7 @@
 //! a process that dies between the enqueue and the acknowledgement enqueues nothing twice.
 
 use minicbor::{Decode, Encode};
+use mundi_engine::Engine;
 use mundi_model::{Code, Hash, UniverseId, WorkerId, WorldId, cbor, hex, limits, record::InboxItem};
 use mundi_runtime::{
     Plane, RuntimeError,
@@ -11,7 +12,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::inbox_dedupe::DedupeId,
-    protocol::{InboxError, NewItem, NewMail, SendMail, enqueue},
+    protocol::{InboxError, NewItem, NewMail, SendMail, enqueue, require_live},
 };
 
 /// An item for a world, for later.
@@ -33,8 +34,9 @@ impl Delayed {
         None => panic!("it is not zero"),
     };
 
-    /// Puts it into the mailbox. When this returns it is durable.
+    /// Puts it into the mailbox, if the world is there: nobody looks for it again before it is due. When this returns it is durable.
     pub async fn send<P: Plane>(&self, plane: &P, universe: UniverseId, due_ns: u64) -> Result<(), RuntimeError> {
+        require_live(&mut plane.engine().begin().await?, universe, self.world).await?;
         let payload = cbor::encode(self);
         let (len, max) = (payload.len(), limits::INBOX_ITEM_BYTES_MAX);
         if len > max {

@@ -85,12 +85,13 @@ impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         let mut ahead = self.ahead.lock();
         if ahead.len() < bytes.len() {
-            ahead.resize(ENTROPY_BYTES_AHEAD.max(bytes.len()), 0);
+            let mut fresh = vec![0; ENTROPY_BYTES_AHEAD.max(bytes.len())];
             #[expect(
                 clippy::expect_used,
                 reason = "a machine without randomness can name nothing; there is no going on"
             )]
-            getrandom::fill(&mut ahead).expect("the operating system gives random numbers");
+            getrandom::fill(&mut fresh).expect("the operating system gives random numbers");
+            *ahead = fresh;
         }
         let left = ahead.len() - bytes.len();
         bytes.copy_from_slice(&ahead[left..]);
