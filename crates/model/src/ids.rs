@@ -326,6 +326,48 @@ impl FromStr for InboxSeq {
 serde_as_text!(InboxSeq);
 cbor_as_bytes!(InboxSeq, 12);
 
+/// A call: where its reply is to be had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CallId {
+    pub seq: InboxSeq,
+    /// The height of the reply, if its maker got it from the very turn that took the call: then the journal alone has it.
+    pub replied_at: Option<Height>,
+}
+
+impl From<InboxSeq> for CallId {
+    fn from(seq: InboxSeq) -> Self {
+        Self { seq, replied_at: None }
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.replied_at {
+            Some(height) => write!(f, "{}.{height}", self.seq),
+            None => fmt::Display::fmt(&self.seq, f),
+        }
+    }
+}
+
+impl fmt::Debug for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        let (seq, height) = text.split_once('.').map_or((text, None), |(seq, height)| (seq, Some(height)));
+        let invalid = || ParseIdError::new("call", "`s_` and 24 hex digits, perhaps with a dot and a height", text);
+        // As it is written: no sign, no zero before it.
+        let written = |text: &str| text.parse::<u64>().ok().filter(|number| number.to_string() == text);
+        let replied_at = height.map(|height| written(height).map(Height::new).ok_or_else(invalid)).transpose()?;
+        Ok(Self { seq: seq.parse().map_err(|_| invalid())?, replied_at })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,6 +414,16 @@ mod tests {
             }
             if let Ok(seq) = text.parse::<InboxSeq>() {
                 prop_assert_eq!(seq.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn calls_survive_their_text_and_have_one(seq: [u8; 12], height: Option<u64>, noise in "[+.0-9]{0,3}") {
+            let call = CallId { seq: InboxSeq::from_bytes(seq), replied_at: height.map(Height::new) };
+            prop_assert_eq!(call.to_string().parse::<CallId>().unwrap(), call);
+            let noisy = format!("{}{noise}", call.seq);
+            if let Ok(other) = noisy.parse::<CallId>() {
+                prop_assert_eq!(other.to_string(), noisy);
             }
         }
 

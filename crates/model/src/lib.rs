@@ -19,6 +19,6 @@ mod value;
 
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
-pub use ids::{Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
+pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
 pub use text::{ParseIdError, hex, parse_hex};
 pub use value::Value;

@@ -1,16 +1,17 @@
 //! Calls: who waits for the reply to which inbox item.
 //!
 //! A reply is durable before anyone hears of it. A caller in the process that ran the turn gets it from there; every
-//! other one, and one that comes back later, finds it under the reply's key.
+//! other one, and one that comes back later, finds it under the reply's key, or in the journal at the height that its
+//! call names.
 
-use crate::{Plane, RuntimeError};
+use crate::{Plane, RuntimeError, recording::decode};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use mundi_model::{
-    InboxSeq, UniverseId, WorldId,
-    record::{Reply, ReplyOutcome},
+    CallId, Height, InboxSeq, UniverseId, WorldId,
+    record::{Body, Reply, ReplyOutcome},
 };
-use mundi_store::keyspace::reply;
+use mundi_store::{journal::History, keyspace::reply};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
@@ -68,9 +69,14 @@ impl Calls {
         plane: &P,
         universe: UniverseId,
         world: WorldId,
-        call: InboxSeq,
+        CallId { seq: call, replied_at }: CallId,
         timeout: Duration,
     ) -> Result<ReplyOutcome, RuntimeError> {
+        if let Some(height) = replied_at
+            && let Some(outcome) = on_record(plane, universe, world, (call, height)).await?
+        {
+            return Ok(outcome);
+        }
         let answer = pin!(self.wait(plane, universe, world, call));
         match select(answer, plane.clock().sleep(timeout)).await {
             Either::Left((answer, _)) => answer,
@@ -101,5 +107,20 @@ impl Calls {
                 return Ok(stored.outcome);
             }
         }
+    }
+}
+
+/// The reply that stands at this height, if it is the one to this call.
+async fn on_record<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    world: WorldId,
+    (call, height): (InboxSeq, Height),
+) -> Result<Option<ReplyOutcome>, RuntimeError> {
+    let history = History::open(plane.engine(), plane.segments().clone(), universe, world, height).await?;
+    let page = history.until(height.next()).pages_of(1).next_page().await?.unwrap_or_default();
+    match page.first().map(|record| decode(world, record)).transpose()? {
+        Some(Body::Reply(Reply { to, outcome })) if to == call => Ok(Some(outcome)),
+        _ => Ok(None),
     }
 }

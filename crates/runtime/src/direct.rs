@@ -8,7 +8,7 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use mundi_engine::{CommitError, EngineError};
 use mundi_model::{
-    InboxSeq,
+    Height, InboxSeq,
     record::{InboxItem, ReplyOutcome},
 };
 use mundi_store::protocol::AnsweredEffect;
@@ -27,8 +27,19 @@ pub(crate) struct Direct {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) seq: InboxSeq,
-    /// The reply to it, if it was given in the same turn.
-    pub(crate) reply: Option<ReplyOutcome>,
+    /// The reply to it, if it was given in the same turn, and the height where it stands.
+    pub(crate) reply: Option<(Height, ReplyOutcome)>,
+}
+
+/// Who waits for an item, and for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// That it is on record is all.
+    Event,
+    /// A reply that the same turn gives is taken from it, and so stored nowhere but in the journal.
+    Call,
+    /// The item is the receipt of this effect.
+    Receipt(AnsweredEffect),
 }
 
 /// The other end of a sender's wait. Dropped, it says that no turn took the item; or, once a turn has tried to commit
@@ -39,8 +50,7 @@ pub(crate) struct Ticket {
     /// By a turn: it stays the turn's until its fate is known.
     is_mine: bool,
     tried: bool,
-    /// The effect that the item is the receipt of.
-    answers: Option<AnsweredEffect>,
+    from: Sender,
 }
 
 /// A sender's wait.
@@ -50,9 +60,9 @@ pub(crate) struct Wait {
 }
 
 impl Direct {
-    pub(crate) fn new(item: Arc<InboxItem>, answers: Option<AnsweredEffect>) -> (Self, Wait) {
+    pub(crate) fn new(item: Arc<InboxItem>, from: Sender) -> (Self, Wait) {
         let ((sender, receiver), claimed) = (oneshot::channel(), Arc::new(AtomicBool::new(false)));
-        let ticket = Ticket { sender: Some(sender), claimed: claimed.clone(), is_mine: false, tried: false, answers };
+        let ticket = Ticket { sender: Some(sender), claimed: claimed.clone(), is_mine: false, tried: false, from };
         (Self { item, ticket }, Wait { receiver, claimed })
     }
 }
@@ -70,7 +80,14 @@ impl Ticket {
     }
 
     pub(crate) fn answers(&self) -> Option<AnsweredEffect> {
-        self.answers
+        match self.from {
+            Sender::Receipt(answered) => Some(answered),
+            Sender::Event | Sender::Call => None,
+        }
+    }
+
+    pub(crate) fn is_call(&self) -> bool {
+        self.from == Sender::Call
     }
 
     pub(crate) fn taken(mut self, taken: Taken) {
@@ -117,7 +134,7 @@ mod tests {
     fn direct() -> (Direct, Wait) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
         let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
-        Direct::new(Arc::new(InboxItem { input, origin }), None)
+        Direct::new(Arc::new(InboxItem { input, origin }), Sender::Event)
     }
 
     #[test]

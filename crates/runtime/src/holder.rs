@@ -4,7 +4,7 @@
 //! way: the sender leaves the hint alone while there is one, and tells the holder itself. What a world asks for and what it
 //! is answered need no queue there at all.
 
-use crate::{Plane, hands::Hands, worker::WorldWorker};
+use crate::{Plane, direct::Sender, hands::Hands, worker::WorldWorker};
 use futures_util::future::BoxFuture;
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use mundi_store::protocol::AnsweredEffect;
@@ -33,7 +33,10 @@ impl<P: Plane> Holder for WorldWorker<P> {
     fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             self.universe() == answered.claim.universe
-                && matches!(self.hand(answered.claim.world, &Arc::new(receipt), Some(answered)).await, Ok(Some(_)))
+                && matches!(
+                    self.hand(answered.claim.world, &Arc::new(receipt), Sender::Receipt(answered)).await,
+                    Ok(Some(_))
+                )
         })
     }
 

@@ -167,7 +167,7 @@ async fn open<P: Plane>(
     Ok(History::open(plane.engine(), plane.segments().clone(), universe, world, from).await?)
 }
 
-fn decode(world: WorldId, record: &StoredRecord) -> Result<Body, RuntimeError> {
+pub(crate) fn decode(world: WorldId, record: &StoredRecord) -> Result<Body, RuntimeError> {
     let height = record.height;
     let damaged = |cause: String| JournalError::RecordDamaged { world, height, cause };
     Ok(record.decode().map_err(|error| damaged(error.to_string()))?.body)

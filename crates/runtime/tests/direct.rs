@@ -4,7 +4,7 @@
 
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{
-    Code, Coded, InboxSeq, WorkerId,
+    CallId, Code, Coded, Height, InboxSeq, Kind, WorkerId,
     record::{Body, Input, Payload, Record, ReplyOutcome},
 };
 use mundi_runtime::{
@@ -16,7 +16,7 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
-    keyspace::inbox_entry,
+    keyspace::{inbox_entry, reply},
     testing::{Trouble, world_id},
 };
 use std::{sync::Arc, time::Duration};
@@ -73,6 +73,17 @@ impl Held {
     }
 }
 
+impl Held {
+    fn stores_reply(&self, call: InboxSeq) -> bool {
+        let rig = self.rig.clone();
+        let read = async move {
+            let mut tx = rig.plane.engine.begin().await.unwrap();
+            reply::read(&mut tx, rig.universe, world_id(0), call).await.unwrap().is_some()
+        };
+        self.rig.executor.block_on(read)
+    }
+}
+
 fn text(outcome: ReplyOutcome) -> Vec<u8> {
     let ReplyOutcome::Ok(Payload::Inline(bytes)) = outcome else { panic!("{outcome:?}") };
     bytes
@@ -83,17 +94,48 @@ fn a_call_beside_the_worker_is_one_commit_and_its_reply_can_be_had_again() {
     let held = held(1);
     let (entries, near) = (held.inbox_entries(), held.near.clone());
     let commits = held.rig.plane.engine.counts().commits;
-    let (seq, reply) = held
+    let (call, reply) = held
         .rig
         .executor
         .block_on(async move { near.begin_call(world_id(0), call("reply hello").item, None).await.unwrap() });
     assert_eq!(text(reply.expect("the turn that took it has replied")), b"hello");
     assert_eq!(held.rig.plane.engine.counts().commits - commits, 1);
-    assert!(seq.is_direct());
+    assert!(call.seq.is_direct() && call.replied_at.is_some());
     assert_eq!(held.inbox_entries(), entries, "it never stood in the inbox");
     let far = held.far.clone();
-    let again = held.rig.executor.block_on(async move { far.reply(world_id(0), seq, WAIT).await.unwrap() });
+    let again = held.rig.executor.block_on(async move { far.reply(world_id(0), call, WAIT).await.unwrap() });
     assert_eq!(text(again), b"hello");
+    assert!(!held.stores_reply(call.seq), "the journal has it");
+}
+
+#[test]
+fn a_name_of_a_call_that_does_not_fit_its_height_is_no_reply() {
+    let held = held(3);
+    let (near, far) = (held.near.clone(), held.far.clone());
+    held.rig.executor.block_on(async move {
+        let (first, _) = near.begin_call(world_id(0), call("reply one").item, None).await.unwrap();
+        let (second, _) = near.begin_call(world_id(0), call("reply two").item, None).await.unwrap();
+        let mixed = CallId { replied_at: first.replied_at, ..second };
+        let beside = CallId { replied_at: first.replied_at.map(Height::next), ..first };
+        for wrong in [mixed, beside, CallId::from(first.seq)] {
+            let refused = far.reply(world_id(0), wrong, Duration::from_millis(10)).await.unwrap_err();
+            assert_eq!(refused.code(), Code::CallTimeout, "{wrong}");
+        }
+        let beyond = CallId { replied_at: Some(Height::new(1_000)), ..first };
+        assert_eq!(far.reply(world_id(0), beyond, WAIT).await.unwrap_err().code().kind(), Kind::Invalid);
+    });
+}
+
+#[test]
+fn who_only_sends_finds_the_reply_under_its_place() {
+    let held = held(4);
+    let (near, far) = (held.near.clone(), held.far.clone());
+    let seq = held.rig.executor.block_on(async move {
+        let sent = near.enqueue_ingress(world_id(0), call("reply hello").item, None).await.unwrap();
+        assert_eq!(text(far.reply(world_id(0), sent.seq.into(), WAIT).await.unwrap()), b"hello");
+        sent.seq
+    });
+    assert!(seq.is_direct() && held.stores_reply(seq));
 }
 
 #[test]

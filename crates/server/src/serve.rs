@@ -1,13 +1,10 @@
 //! Sockets: HTTP/1.1 with or without TLS, and the limits that keep slow and many clients from holding the server.
 
 use crate::config::TlsConfig;
-pub use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use axum::response::Response;
+use hyper::{Request, body::Incoming, server::conn::http1, service::Service};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -37,6 +34,21 @@ impl Default for ServeLimits {
     }
 }
 
+/// Who answers the requests of a socket.
+pub trait App:
+    Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
+{
+}
+
+impl<A> App for A where
+    A: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// A socket that is served until it is told to stop.
 pub struct Server {
     address: SocketAddr,
@@ -49,7 +61,7 @@ impl Server {
     /// Binds and begins to serve; when this returns, clients can connect.
     pub async fn start(
         address: SocketAddr,
-        router: Router,
+        app: impl App,
         tls: Option<TlsAcceptor>,
         limits: ServeLimits,
     ) -> io::Result<Self> {
@@ -58,7 +70,7 @@ impl Server {
         let connections_max = u32::try_from(limits.connections_max).unwrap_or(u32::MAX).max(1);
         let connections = Arc::new(Semaphore::new(connections_max as usize));
         let stop = watch::Sender::new(false);
-        let accepting = accept(listener, router, tls, limits, connections.clone(), stop.subscribe());
+        let accepting = accept(listener, app, tls, limits, connections.clone(), stop.subscribe());
         tokio::spawn(accepting);
         Ok(Self { address, stop, connections, connections_max })
     }
@@ -76,7 +88,7 @@ impl Server {
 
 async fn accept(
     listener: TcpListener,
-    router: Router,
+    app: impl App,
     tls: Option<TlsAcceptor>,
     limits: ServeLimits,
     connections: Arc<Semaphore>,
@@ -97,9 +109,9 @@ async fn accept(
                 continue;
             }
         };
-        let (router, tls, limits, stop) = (router.clone(), tls.clone(), limits.clone(), stop.clone());
+        let (app, tls, limits, stop) = (app.clone(), tls.clone(), limits.clone(), stop.clone());
         tokio::spawn(async move {
-            serve(stream, router, tls, &limits, stop).await;
+            serve(stream, app, tls, &limits, stop).await;
             drop(permit);
         });
     }
@@ -107,31 +119,31 @@ async fn accept(
 
 async fn serve(
     stream: TcpStream,
-    router: Router,
+    app: impl App,
     tls: Option<TlsAcceptor>,
     limits: &ServeLimits,
     stop: watch::Receiver<bool>,
 ) {
     let _best_effort = stream.set_nodelay(true);
     match tls {
-        None => talk(stream, router, limits, stop).await,
+        None => talk(stream, app, limits, stop).await,
         Some(tls) => match tokio::time::timeout(limits.head_timeout, tls.accept(stream)).await {
-            Ok(Ok(stream)) => talk(stream, router, limits, stop).await,
+            Ok(Ok(stream)) => talk(stream, app, limits, stop).await,
             Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
             Err(_) => tracing::debug!("a handshake took too long"),
         },
     }
 }
 
-async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
-    router: Router,
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    app: impl App,
     limits: &ServeLimits,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = http.serve_connection(TokioIo::new(stream), app);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

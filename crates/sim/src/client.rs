@@ -9,7 +9,7 @@ use crate::{
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
-    Code, Coded, Hash, Height, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
+    Code, Coded, Hash, Height, InboxSeq, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
     record::{EffectPolicy, InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
@@ -142,6 +142,18 @@ impl Client {
     }
 
     async fn send_once(&self, world: WorldId, id: &str, script: &str, named: bool) -> Fate {
+        let key = named.then(|| format!("key {id}"));
+        let (ops, item) = (self.ops_near(world), self.item(script, false));
+        self.noted(world, id, async { Ok(ops.enqueue_ingress(world, item, key.as_deref()).await?.seq) }).await
+    }
+
+    /// Writes down what is sent, and what came of it.
+    async fn noted(
+        &self,
+        world: WorldId,
+        id: &str,
+        sending: impl Future<Output = Result<InboxSeq, RuntimeError>>,
+    ) -> Fate {
         let universe = self.setting.universe;
         let began = self.stage.tick();
         // Written down before: who crashes does not know.
@@ -150,10 +162,8 @@ impl Client {
             pages.sent.push(sent);
             pages.sent.len() - 1
         });
-        let key = named.then(|| format!("key {id}"));
-        let placed = self.ops_near(world).enqueue_ingress(world, self.item(script, false), key.as_deref()).await;
-        let fate = match placed {
-            Ok(placed) => Fate::Acknowledged(placed.seq),
+        let fate = match sending.await {
+            Ok(seq) => Fate::Acknowledged(seq),
             Err(error) => fate_of(&error),
         };
         let ended = self.stage.tick();
@@ -170,15 +180,32 @@ impl Client {
         InboxItem { input, origin }
     }
 
-    /// Calls, and waits for the answer for a while.
+    /// Calls, and waits for the answer for a while. One that comes with the call is asked for again.
     async fn call(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
         let script = format!("# {id}\nadd n\nreply {id}");
-        let Fate::Acknowledged(seq) = self.send_once(world, id, &script, true).await else { return Ok(()) };
-        let answer = self.ops().reply(world, seq, Duration::from_secs(4)).await?;
-        if let ReplyOutcome::Ok(Payload::Inline(bytes)) = answer {
-            self.notes.write(|pages| pages.answers.insert(id.to_owned(), bytes));
-        }
+        let key = (self.stage.below(2) == 0).then(|| format!("key {id}"));
+        let (ops, item, mut made) = (self.ops_near(world), self.item(&script, true), None);
+        let calling = async {
+            let (call, reply) = ops.begin_call(world, item, key.as_deref()).await?;
+            made = Some((call, reply));
+            Ok(call.seq)
+        };
+        self.noted(world, id, calling).await;
+        let Some((call, given)) = made else { return Ok(()) };
+        given.into_iter().for_each(|given| self.note_answer(id, given));
+        self.note_answer(id, self.ops().reply(world, call, Duration::from_secs(4)).await?);
         Ok(())
+    }
+
+    /// A wrong answer stays on the page, whatever comes after it.
+    fn note_answer(&self, id: &str, answer: ReplyOutcome) {
+        let ReplyOutcome::Ok(Payload::Inline(bytes)) = answer else { return };
+        self.notes.write(|pages| {
+            let noted = pages.answers.entry(id.to_owned()).or_insert_with(|| bytes.clone());
+            if *noted == id.as_bytes() {
+                *noted = bytes;
+            }
+        });
     }
 
     fn new_world(&self, id: &str) -> WorldId {

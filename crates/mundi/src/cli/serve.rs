@@ -10,7 +10,7 @@ use mundi_server::{
     config::Config,
     node::{ConfiguredEngine, Node, Role},
     programs::Programs,
-    serve::{Router, Server, tls},
+    serve::{App, Server, tls},
 };
 use std::{net::SocketAddr, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -90,9 +90,9 @@ async fn start(config: &Config, api: &Api<ConfiguredEngine>) -> Outcome<Server> 
     serve(config, config.api.bind, router(api.clone())).await
 }
 
-async fn serve(config: &Config, bind: SocketAddr, router: Router) -> Outcome<Server> {
+async fn serve(config: &Config, bind: SocketAddr, app: impl App) -> Outcome<Server> {
     let tls = tls(&config.api.tls).map_err(|error| Failed::new(Code::ConfigInvalid, error))?;
-    let started = Server::start(bind, router, tls, config.serve_limits()).await;
+    let started = Server::start(bind, app, tls, config.serve_limits()).await;
     started.map_err(|error| Failed::new(Code::ConfigInvalid, format!("{bind} cannot be served: {error}")))
 }
 

@@ -177,6 +177,8 @@ impl<P: Plane> WorldHost<P> {
         let reserved = reserve(plane, hands, &commit);
         commit.in_hands.claims = reserved.iter().map(|reserved| reserved.as_ref().map(Reserved::claim)).collect();
         commit.in_hands.answered = tickets[..direct].iter().filter_map(Ticket::answers).collect();
+        let handed = input.items[waiting..].iter().zip(&tickets[..direct]);
+        commit.in_hands.calls = handed.filter(|(_, ticket)| ticket.is_call()).map(|(item, _)| item.seq).collect();
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
         let (engine, clock) = (plane.engine(), &**plane.clock());
@@ -216,7 +218,8 @@ impl<P: Plane> WorldHost<P> {
         note_traces(taken);
         let waited = Waited::of(taken, now_ns);
         if !tickets.is_empty() {
-            self.answer_direct(input.items.split_off(waiting), tickets, direct, &mut output);
+            let heights = commit.records.replies().iter().map(|(height, _)| *height);
+            self.answer_direct(input.items.split_off(waiting), tickets, direct, (&mut output.replies, heights));
         }
         let more = more || !self.direct.is_empty();
         Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
@@ -273,15 +276,21 @@ impl<P: Plane> WorldHost<P> {
     }
 
     /// Tells those whose items were taken, with the reply if there is one; the others wait on.
-    fn answer_direct(&mut self, items: Vec<TurnItem>, tickets: Vec<Ticket>, taken: usize, output: &mut TurnOutput) {
+    fn answer_direct(
+        &mut self,
+        items: Vec<TurnItem>,
+        tickets: Vec<Ticket>,
+        taken: usize,
+        (replies, heights): (&mut Vec<Reply>, impl Iterator<Item = Height>),
+    ) {
         let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
         self.wait_on(direct.split_off(taken));
         let mut waiting: Vec<_> = direct.into_iter().map(|(item, ticket)| (item.seq, Some(ticket))).collect(); // in order
-        for reply in std::mem::take(&mut output.replies) {
+        for (reply, height) in std::mem::take(replies).into_iter().zip(heights) {
             let place = waiting.binary_search_by_key(&reply.to, |(seq, _)| *seq);
             match place.ok().and_then(|place| waiting[place].1.take()) {
-                Some(ticket) => ticket.taken(Taken { seq: reply.to, reply: Some(reply.outcome) }),
-                None => output.replies.push(reply),
+                Some(ticket) => ticket.taken(Taken { seq: reply.to, reply: Some((height, reply.outcome)) }),
+                None => replies.push(reply),
             }
         }
         for (seq, ticket) in waiting {

@@ -3,7 +3,7 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
-    direct::Taken,
+    direct::{Sender, Taken},
     holder::{Holder, tell},
     objects::{AtHand, with_objects},
     trace::TraceContext,
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
-    Hash, Height, InboxSeq, WorldId, limits,
+    CallId, Hash, Height, WorldId, limits,
     record::{InboxItem, Input, Payload, ReplyOutcome},
 };
 use mundi_store::{
@@ -67,7 +67,7 @@ impl<P: Plane> Ops<P> {
         item: InboxItem,
         idempotency_key: Option<&str>,
     ) -> Result<Enqueued, RuntimeError> {
-        let Taken { seq, .. } = match self.hand(world, item, idempotency_key).await? {
+        let Taken { seq, .. } = match self.hand(world, item, idempotency_key, Sender::Event).await? {
             Ok(taken) => taken,
             Err(item) => return Box::pin(self.enqueue_one(world, item, idempotency_key)).await,
         };
@@ -81,13 +81,14 @@ impl<P: Plane> Ops<P> {
         world: WorldId,
         mut item: InboxItem,
         idempotency_key: Option<&str>,
+        from: Sender,
     ) -> Result<Result<Taken, InboxItem>, RuntimeError> {
         let Some(worker) = self.worker.as_ref().filter(|_| idempotency_key.is_none() && is_small_event(&item)) else {
             return Ok(Err(item));
         };
         self.trace(&mut item);
         let item = Arc::new(item);
-        let taken = worker.hand(world, &item, None).await.map_err(StoreError::Commit)?;
+        let taken = worker.hand(world, &item, from).await.map_err(StoreError::Commit)?;
         Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
     }
 
@@ -142,21 +143,24 @@ impl<P: Plane> Ops<P> {
         }
     }
 
-    /// Makes a call: its place, under which the reply is found, and the reply if it is there already.
+    /// Makes a call: its name, under which the reply is found, and the reply if it is there already.
     pub async fn begin_call(
         &self,
         world: WorldId,
         item: InboxItem,
         idempotency_key: Option<&str>,
-    ) -> Result<(InboxSeq, Option<ReplyOutcome>), RuntimeError> {
-        match self.hand(world, item, idempotency_key).await? {
-            Ok(Taken { seq, reply }) => Ok((seq, reply)),
-            Err(item) => Ok((Box::pin(self.enqueue_one(world, item, idempotency_key)).await?.seq, None)),
+    ) -> Result<(CallId, Option<ReplyOutcome>), RuntimeError> {
+        match self.hand(world, item, idempotency_key, Sender::Call).await? {
+            Ok(Taken { seq, reply }) => {
+                let (replied_at, reply) = reply.unzip();
+                Ok((CallId { seq, replied_at }, reply))
+            }
+            Err(item) => Ok((Box::pin(self.enqueue_one(world, item, idempotency_key)).await?.seq.into(), None)),
         }
     }
 
     /// The reply to a call that was made before.
-    pub async fn reply(&self, world: WorldId, call: InboxSeq, timeout: Duration) -> Result<ReplyOutcome, RuntimeError> {
+    pub async fn reply(&self, world: WorldId, call: CallId, timeout: Duration) -> Result<ReplyOutcome, RuntimeError> {
         Box::pin(self.calls.reply(&self.plane, self.universe, world, call, timeout)).await
     }
 }

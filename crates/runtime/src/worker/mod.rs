@@ -16,7 +16,7 @@ pub use table::Wish;
 use crate::{
     Plane,
     calls::Calls,
-    direct::{Direct, Taken, Wait},
+    direct::{Direct, Sender, Taken, Wait},
     hands::{Employed, Hands},
     host::WorldHost,
     metrics::{Metric, Metrics},
@@ -25,7 +25,6 @@ use crate::{
 use mundi_engine::CommitError;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{UniverseId, WorldId, limits, record::InboxItem};
-use mundi_store::protocol::AnsweredEffect;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -102,27 +101,27 @@ impl<P: Plane> WorldWorker<P> {
         }
     }
 
-    /// Hands an item to a world that it holds, and waits until it is on record; `None` if no turn takes it. An item that is a
-    /// receipt ends its effect.
+    /// Hands an item to a world that it holds, and waits until it is on record; `None` if no turn takes it. A receipt ends its
+    /// effect.
     pub(crate) async fn hand(
         &self,
         world: WorldId,
         item: &Arc<InboxItem>,
-        answers: Option<AnsweredEffect>,
+        from: Sender,
     ) -> Result<Option<Taken>, CommitError> {
-        let Some(wait) = self.put_before(world, item, answers) else { return Ok(None) };
+        let Some(wait) = self.put_before(world, item, from) else { return Ok(None) };
         let patience = self.0.plane.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
         wait.taken(patience).await
     }
 
     /// `None` if it does not hold the world, or the world cannot take more.
-    fn put_before(&self, world: WorldId, item: &Arc<InboxItem>, answers: Option<AnsweredEffect>) -> Option<Wait> {
+    fn put_before(&self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Wait> {
         let (phase, now_ns) = (self.0.phase(), self.0.plane.now_ns());
         let mut table = self.0.table.lock();
         if phase != Phase::Running || !table.takes(world) {
             return None;
         }
-        let (direct, wait) = Direct::new(item.clone(), answers);
+        let (direct, wait) = Direct::new(item.clone(), from);
         let woken = table.hand(world, direct, now_ns);
         drop(table);
         if woken {

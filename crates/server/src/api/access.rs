@@ -44,6 +44,20 @@ pub fn names_of(verbs: u32) -> Vec<String> {
 impl Access {
     const EVERYTHING: Self = Self { universe: None, verbs: READ | SEND | ADMIN | WORK };
 
+    /// By the token that a request shows, or by where it comes from.
+    pub(crate) async fn decide<E: Engine>(api: &Api<E>, headers: &HeaderMap) -> Result<Self, Problem> {
+        if let Some(given) = headers.get(header::AUTHORIZATION) {
+            let token = given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
+            let access = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
+            return access.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"));
+        }
+        if api.access.tokens_required {
+            return Err(Problem::new(Code::TokenMissing, "send `Authorization: Bearer TOKEN`"));
+        }
+        check_origin(headers, &api.access.hosts_allowed)?;
+        Ok(Self::EVERYTHING)
+    }
+
     /// `universe` is `None` if there is none of that name: who is bound to another one is told the same.
     pub(crate) fn require(self, verb: u32, universe: Option<UniverseId>) -> Result<(), Problem> {
         self.require_verb(verb)?;
@@ -113,21 +127,8 @@ impl<E: Engine> FromRequestParts<Api<E>> for Access {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        decide(api, &parts.headers).await
+        Self::decide(api, &parts.headers).await
     }
-}
-
-async fn decide<E: Engine>(api: &Api<E>, headers: &HeaderMap) -> Result<Access, Problem> {
-    if let Some(given) = headers.get(header::AUTHORIZATION) {
-        let token = given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
-        let access = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
-        return access.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"));
-    }
-    if api.access.tokens_required {
-        return Err(Problem::new(Code::TokenMissing, "send `Authorization: Bearer TOKEN`"));
-    }
-    check_origin(headers, &api.access.hosts_allowed)?;
-    Ok(Access::EVERYTHING)
 }
 
 /// A page of another site can make a browser send requests here, by a name that resolves to this machine or across

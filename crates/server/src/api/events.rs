@@ -13,7 +13,7 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, InboxSeq, WorldId, limits,
+    CallId, Code, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::Plane;
@@ -47,7 +47,7 @@ impl From<Enqueued> for Sent {
     }
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendParams {
@@ -58,7 +58,7 @@ pub(super) struct SendParams {
     key: Option<String>,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WaitParams {
@@ -169,11 +169,21 @@ pub(super) async fn send<E: Engine>(
     Of { universe, world, .. }: Of<E, SEND>,
     Name(event): Name,
     Params(params): Params<SendParams>,
+    given: Given,
+) -> Result<Response, Problem> {
+    make_send(&universe, world, event, params, given).await
+}
+
+pub(super) async fn make_send<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    event: String,
+    params: SendParams,
     Given { cbor, headers }: Given,
 ) -> Result<Response, Problem> {
     let incoming = Incoming::new(&headers, event, cbor, params.key)?;
     let delay = params.delay.as_deref().map(duration).transpose()?;
-    let sent = take(&universe, world, incoming, delay).await?;
+    let sent = take(universe, world, incoming, delay).await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
@@ -207,9 +217,20 @@ pub(super) async fn call<E: Engine>(
     Of { api, universe, world }: Of<E, SEND>,
     Name(event): Name,
     Params(params): Params<WaitParams>,
+    given: Given,
+) -> Result<Response, Problem> {
+    make_call(&api, &universe, world, event, &params, given).await
+}
+
+pub(super) async fn make_call<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    world: WorldId,
+    event: String,
+    params: &WaitParams,
     Given { cbor, headers }: Given,
 ) -> Result<Response, Problem> {
-    let timeout = params.timeout(&api)?;
+    let timeout = params.timeout(api)?;
     let incoming = Incoming::new(&headers, event, cbor, None)?;
     incoming.check()?;
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
@@ -217,7 +238,7 @@ pub(super) async fn call<E: Engine>(
         (call, Some(outcome)) => (call, outcome),
         (call, None) => (call, universe.ops().reply(world, call, timeout).await?),
     };
-    answer(&universe, call, outcome, &headers).await
+    answer(universe, call, outcome, &headers).await
 }
 
 /// The reply to a call that was made before.
@@ -239,7 +260,7 @@ pub(super) async fn reply<E: Engine>(
 
 async fn answer<E: Engine>(
     universe: &Universe<E>,
-    call: InboxSeq,
+    call: CallId,
     outcome: ReplyOutcome,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
@@ -247,7 +268,7 @@ async fn answer<E: Engine>(
         ReplyOutcome::Ok(payload) => payload,
         ReplyOutcome::Failed(code, reason) => {
             let code = Code::from_name(&code).unwrap_or(Code::ProgramFailed);
-            return Err(Problem { call: Some(call), ..Problem::new(code, reason) });
+            return Err(Problem { call: Some(call.seq), ..Problem::new(code, reason) });
         }
     };
     let bytes = match payload {

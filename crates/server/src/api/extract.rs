@@ -4,17 +4,15 @@
 use super::{Api, Problem, access::Access};
 use crate::node::Universe;
 use axum::{
-    body::Body,
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Body as _;
 use mundi_engine::Engine;
 use mundi_model::{Code, Hash, Value, WorldId, cbor, limits};
 use serde::de::DeserializeOwned;
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 /// What a token may allow. Their bits are persisted in tokens.
 pub(crate) const READ: u32 = 1;
@@ -47,14 +45,13 @@ pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
 }
 
 /// Access first, existence second: who may not see a universe does not learn whether it is there.
-async fn enter<E: Engine>(
+pub(crate) async fn enter<E: Engine>(
     api: &Api<E>,
-    parts: &mut Parts,
-    params: &RawPathParams,
+    headers: &HeaderMap,
+    name: &str,
     verb: u32,
 ) -> Result<Arc<Universe<E>>, Problem> {
-    let access = Access::from_request_parts(parts, api).await?;
-    let name = param(params, "universe");
+    let access = Access::decide(api, headers).await?;
     let universe = api.node.universe(name);
     let id = universe.as_ref().map(|universe| universe.id());
     access.require(verb, id)?;
@@ -66,7 +63,8 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        Ok(Self { universe: enter(api, parts, &params, VERB).await?, api: api.clone() })
+        let universe = enter(api, &parts.headers, param(&params, "universe"), VERB).await?;
+        Ok(Self { universe, api: api.clone() })
     }
 }
 
@@ -75,7 +73,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let universe = enter(api, parts, &params, VERB).await?;
+        let universe = enter(api, &parts.headers, param(&params, "universe"), VERB).await?;
         let world = world_of(&universe, param(&params, "world"))?;
         Ok(Self { universe, world, api: api.clone() })
     }
@@ -112,12 +110,15 @@ impl<E: Engine> FromRequestParts<Api<E>> for Name {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let last = params.iter().last().map_or("", |(_, value)| value);
-        if last.is_empty() || last.len() > limits::CELL_KEY_BYTES_MAX {
-            return Err(Problem::invalid("the last part of the address is empty or too long"));
-        }
-        Ok(Self(last.to_owned()))
+        name(params.iter().last().map_or("", |(_, value)| value)).map(Self)
     }
+}
+
+pub(crate) fn name(last: &str) -> Result<String, Problem> {
+    if last.is_empty() || last.len() > limits::CELL_KEY_BYTES_MAX {
+        return Err(Problem::invalid("the last part of the address is empty or too long"));
+    }
+    Ok(last.to_owned())
 }
 
 impl Name {
@@ -161,7 +162,10 @@ impl<E: Engine> FromRequest<Api<E>> for Program {
     }
 }
 
-async fn whole(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Problem> {
+async fn whole<B>(body: B, max: usize, timeout: Duration) -> Result<Bytes, Problem>
+where
+    B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
+{
     let large = || Problem::new(Code::RequestTooLarge, format!("a body has at most {max} bytes here"));
     if body.size_hint().lower() > DISCARDED_BYTES_MAX {
         return Err(large());
@@ -178,7 +182,10 @@ async fn whole(body: Body, max: usize, timeout: Duration) -> Result<Bytes, Probl
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
 /// The bytes of a body; `None` if there are more.
-async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+async fn collect<B>(mut body: B, max: usize) -> Result<Option<Bytes>, B::Error>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
     let (mut bytes, mut first, mut len) = (Vec::new(), Bytes::new(), 0u64);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
@@ -225,8 +232,18 @@ impl<E: Engine> FromRequest<Api<E>> for Given {
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
+        Self::of(parts.headers, body, api).await
+    }
+}
+
+impl Given {
+    pub(crate) async fn of<E, B>(headers: HeaderMap, body: B, api: &Api<E>) -> Result<Self, Problem>
+    where
+        E: Engine,
+        B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
+    {
         let body = whole(body, api.limits.body_bytes_max, api.limits.body_timeout).await?;
-        Ok(Self { cbor: canonical(&parts.headers, &body)?, headers: parts.headers })
+        Ok(Self { cbor: canonical(&headers, &body)?, headers })
     }
 }
 

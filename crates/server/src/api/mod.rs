@@ -7,6 +7,7 @@ mod dead_letters;
 mod effects;
 mod events;
 mod extract;
+mod front;
 mod health;
 mod journal;
 mod json;
@@ -25,6 +26,7 @@ mod workers;
 mod worlds;
 
 pub use access::{NewToken, names_of, verbs_of};
+pub use front::Front;
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};

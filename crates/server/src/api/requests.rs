@@ -41,10 +41,10 @@ const BOUNDS_US: [u64; 12] =
 
 /// The requests of a process, by route.
 #[derive(Debug, Default)]
-pub(super) struct Requests(Mutex<BTreeMap<Box<str>, Route>>);
+pub(super) struct Requests(Mutex<BTreeMap<Box<str>, Answers>>);
 
 #[derive(Debug, Default)]
-struct Route {
+struct Answers {
     answers: BTreeMap<(&'static str, u16), u64>,
     times: BTreeMap<&'static str, Times>,
 }
@@ -60,7 +60,7 @@ impl Requests {
     fn answered(&self, method: &'static str, route: &str, status: u16, took_us: u64) {
         let mut routes = self.0.lock();
         if !routes.contains_key(route) {
-            routes.insert(route.into(), Route::default());
+            routes.insert(route.into(), Answers::default());
         }
         let Some(route) = routes.get_mut(route) else { return };
         *route.answers.entry((method, status)).or_default() += 1;
@@ -108,28 +108,36 @@ fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Times) {
 }
 
 /// A request that is being answered. Dropped without an answer, its client is gone.
-struct UnderWay<E: Engine> {
+pub(super) struct UnderWay<E: Engine> {
     api: Api<E>,
     method: &'static str,
-    route: Option<MatchedPath>,
+    route: Route,
     since: Instant,
     status: u16,
 }
 
 impl<E: Engine> UnderWay<E> {
-    fn begin(api: Api<E>, request: &Request) -> Self {
+    pub(super) fn begin(api: Api<E>, method: &Method, route: Route) -> Self {
         api.node.metrics().add(Metric::HttpInFlight, 1);
-        let route = request.extensions().get().cloned();
-        Self { api, method: known(request.method()), route, since: Instant::now(), status: GONE }
+        Self { api, method: known(method), route, since: Instant::now(), status: GONE }
     }
 
-    fn answered(&mut self, status: StatusCode) {
+    pub(super) fn answered(&mut self, status: StatusCode) {
         self.status = status.as_u16();
     }
 
     fn route(&self) -> &str {
-        self.route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str)
+        match &self.route {
+            Route::Known(route) => route,
+            Route::Matched(route) => route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str),
+        }
     }
+}
+
+/// Which route a request took.
+pub(super) enum Route {
+    Known(&'static str),
+    Matched(Option<MatchedPath>),
 }
 
 impl<E: Engine> Drop for UnderWay<E> {
@@ -193,7 +201,8 @@ where
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        let mut under_way = UnderWay::begin(self.api.clone(), &request);
+        let mut under_way =
+            UnderWay::begin(self.api.clone(), request.method(), Route::Matched(request.extensions().get().cloned()));
         let span = match &self.api.sampler {
             Some(sampler) => enter_trace(&mut request, &under_way, &**sampler, self.api.node.plane().random()),
             None => Span::none(),

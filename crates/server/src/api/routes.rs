@@ -1,15 +1,15 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Problem, blobs, bundles, dead_letters, effects, events, health, journal, programs, requests::Watch, snapshots,
-    state, tasks, timers, tokens, universes, verify, workers, worlds,
+    Api, Front, Problem, blobs, bundles, dead_letters, effects, events, health, journal, programs, requests::Watch,
+    snapshots, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Json, Router,
     http::{Method, Uri},
-    response::IntoResponse,
     routing::{delete, get, post, put},
 };
+use hyper_util::service::TowerToHyperService;
 use mundi_engine::Engine;
 use mundi_model::Code;
 use utoipa::{
@@ -123,7 +123,7 @@ fn complete(path: &str, operation: &mut Operation) {
 }
 
 /// All addresses. Each stands with its whole path: routers within routers cost every request more than its handler does.
-pub fn router<E: Engine>(api: Api<E>) -> Router {
+pub fn router<E: Engine>(api: Api<E>) -> Front<E> {
     let router = Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>))
@@ -132,16 +132,16 @@ pub fn router<E: Engine>(api: Api<E>) -> Router {
         .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>));
-    watched(of_world(in_universe(router)), api)
+    Front::new(api.clone(), watched(of_world(in_universe(router)), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
-pub fn health_router<E: Engine>(api: Api<E>) -> Router {
+pub fn health_router<E: Engine>(api: Api<E>) -> TowerToHyperService<Router> {
     let router = Router::new()
         .route("/metrics", get(health::metrics::<E>))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>));
-    watched(router, api)
+    TowerToHyperService::new(watched(router, api))
 }
 
 fn watched<E: Engine>(router: Router<Api<E>>, api: Api<E>) -> Router {
@@ -206,6 +206,6 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/assignment"), put(workers::assign::<E>).delete(workers::unassign::<E>))
 }
 
-async fn nothing_here(method: Method, uri: Uri) -> impl IntoResponse {
+pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {
     Problem::new(Code::RouteNotFound, format!("nothing is served at {method} {}", uri.path()))
 }

@@ -144,7 +144,8 @@ impl Batch {
         &self.cancelled
     }
 
-    pub(crate) fn replies(&self) -> &[(Height, Reply)] {
+    /// The answers that it gives, and where.
+    pub fn replies(&self) -> &[(Height, Reply)] {
         &self.replies
     }
 

@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/replies/<seq>`: the answer to the call that stands at this place of the inbox.
 //!
-//! Written by `commit_turn`; removed by `compact_inbox` together with the call, so the grace period is also
+//! Written by `commit_turn`, unless the caller hears of it from the turn itself (then only the journal has it); removed by `compact_inbox` together with the call, so the grace period is also
 //! how long a caller may come back for its answer. Immutable: a call is answered once.
 
 use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get, put};

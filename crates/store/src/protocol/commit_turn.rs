@@ -67,13 +67,15 @@ pub struct CommitTurn {
     pub now_ns: u64,
 }
 
-/// What the adapters of the same process have to do with a turn.
+/// What others in the same process have to do with a turn.
 #[derive(Debug, Clone, Default)]
 pub struct InHands {
     /// For each effect the claim under which it is published, if somebody has a hand free for it; the others go into the queue.
     pub claims: Vec<Option<Claim>>,
     /// Effects whose receipts the turn took from the hand, and not from the inbox.
     pub answered: Vec<AnsweredEffect>,
+    /// Calls whose makers wait for the turn itself, in order: a reply that it gives them is on record, and stored nowhere else.
+    pub calls: Vec<InboxSeq>,
 }
 
 /// An effect whose receipt a turn takes in without that it stood in the inbox.
@@ -154,6 +156,9 @@ impl Protocol for CommitTurn {
         self.withdraw(tx).await?;
         self.answer(tx).await?;
         for (height, answer) in self.records.replies() {
+            if self.in_hands.calls.binary_search(&answer.to).is_ok() {
+                continue;
+            }
             let stored = StoredReply { outcome: answer.outcome.clone(), height: *height };
             reply::write(tx, universe, world, answer.to, &stored)?;
         }
