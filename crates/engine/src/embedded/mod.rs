@@ -19,6 +19,7 @@ pub mod disk;
 mod folder;
 mod hot;
 mod janitor;
+mod load;
 mod log;
 mod passage;
 mod queue;

@@ -1,6 +1,6 @@
 //! Commits on their way to the sequencer.
 
-use super::snapshots::OpenSnapshot;
+use super::{load::Load, snapshots::OpenSnapshot};
 use crate::{EngineError, group::Answer, overlay::Overlay};
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -23,6 +23,13 @@ const TURN_MAX: Duration = Duration::from_micros(100);
 const TURN_PER_COMMIT: Duration = Duration::from_micros(20);
 /// Groups that are then taken as they are. A slice is a few milliseconds: one in so many groups is little.
 const HURRIED_GROUPS: u32 = 1_024;
+
+/// While the processors are busy, a group may wait for so many commits ...
+const WANTED: usize = 32;
+/// ... as long as others come within so long ...
+const PAUSE: Duration = Duration::from_micros(50);
+/// ... and not more often than this.
+const PAUSES_MAX: usize = 16;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
@@ -47,6 +54,7 @@ struct State {
     /// How many were taken together the last time.
     last: usize,
     patience: Patience,
+    load: Load,
 }
 
 /// Whether it pays to let others go first.
@@ -89,9 +97,9 @@ impl Queue {
         }
         state.bytes = bytes;
         state.waiting.push(proposal);
-        let was_empty = state.waiting.len() == 1;
+        let awaited = [1, WANTED].contains(&state.waiting.len());
         drop(state);
-        if was_empty {
+        if awaited {
             self.filled.notify_one();
         }
         Ok(())
@@ -100,7 +108,8 @@ impl Queue {
     /// Takes everything that waits, once something does. `false` when the queue is closed and empty.
     ///
     /// Those who are about to commit may stand in line for a processor: they go first, and share the group. Where strangers
-    /// stand there instead, nobody does for a while; and who commits alone is not made to wait.
+    /// stand there instead, nobody does for a while; and who commits alone is not made to wait. When the process has all
+    /// processors busy, a group waits for company.
     pub(super) fn take(&self, into: &mut Vec<Proposal>) -> bool {
         let mut state = self.state.lock();
         while state.waiting.is_empty() {
@@ -109,11 +118,31 @@ impl Queue {
             }
             self.filled.wait(&mut state);
         }
-        gather(&mut state);
+        self.gather(&mut state);
         state.last = state.waiting.len();
         std::mem::swap(&mut state.waiting, into);
         state.bytes = 0;
         true
+    }
+
+    /// Makes the group larger where that costs nobody anything.
+    fn gather(&self, state: &mut MutexGuard<'_, State>) {
+        if state.last <= 1 && state.waiting.len() == 1 {
+            return; // someone is alone
+        }
+        if !state.load.is_busy() {
+            return let_others_go_first(state);
+        }
+        for _ in 0..PAUSES_MAX {
+            let before = state.waiting.len();
+            if before >= WANTED || state.closed {
+                return;
+            }
+            self.filled.wait_for(state, PAUSE);
+            if state.waiting.len() == before {
+                return;
+            }
+        }
     }
 
     /// Closes, and lets go of what waits: their commits are answered as unknown.
@@ -131,10 +160,9 @@ impl Queue {
     }
 }
 
-/// Lets others go first, as long as that brings more commits.
-fn gather(state: &mut MutexGuard<'_, State>) {
-    let alone = state.last <= 1 && state.waiting.len() == 1;
-    if alone || !state.patience.for_a_group() {
+/// As long as that brings more commits.
+fn let_others_go_first(state: &mut MutexGuard<'_, State>) {
+    if !state.patience.for_a_group() {
         return;
     }
     for _ in 0..GATHERED_MAX {
