@@ -280,8 +280,7 @@ impl Engine for Embedded {
     type Transaction = EmbeddedTransaction;
 
     async fn begin(&self) -> Result<EmbeddedTransaction, EngineError> {
-        let now_ms = (self.0.shared.clock_ms)();
-        Ok(EmbeddedTransaction::new(self.clone(), self.0.shared.snapshots.open(now_ms)))
+        Ok(EmbeddedTransaction::new(self.clone()))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
