@@ -106,6 +106,7 @@ impl Passage {
         shared.watermark.note(self.version);
         shared.janitor.note_commit();
         shared.hot.show(self.version, &self.writes);
+        shared.ranges.show(self.version, &self.writes);
         shared.snapshots.publish(shared.tree.show(self.version));
         shared.watches.wake(self.writes.iter().map(|(key, _)| key));
         callers.succeed();

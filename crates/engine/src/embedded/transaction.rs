@@ -6,6 +6,7 @@
 use super::{
     Embedded, Shared,
     queue::Proposal,
+    ranges,
     snapshots::{OpenSnapshot, Snapshot},
 };
 use crate::{CommitError, Committed, EngineError, Page, RangeRead, Transaction, overlay::Overlay};
@@ -82,9 +83,14 @@ impl Transaction for EmbeddedTransaction {
 
     async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
         self.check_age()?;
-        let seqno = self.at().seqno;
-        let tree = &self.engine.0.shared.tree;
-        self.overlay.range(&read, tree.range(&read.start, &read.end, read.reverse, seqno))
+        let at = self.at();
+        let shared = &self.engine.0.shared;
+        let short = !Overlay::is_empty_range(&read)? && !read.reverse && read.limit <= ranges::LIMIT_MAX;
+        if short && !self.overlay.touches(&read) {
+            let items = shared.range(&read, at)?;
+            return self.overlay.range(&read, items.into_iter().map(Ok));
+        }
+        self.overlay.range(&read, shared.tree.range(&read.start, &read.end, read.reverse, at.seqno))
     }
 
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
