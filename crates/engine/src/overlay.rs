@@ -147,6 +147,12 @@ impl Overlay {
         Ok(read.start >= read.end)
     }
 
+    /// Whether what it finds in a range may be another thing than what the snapshot holds there.
+    pub(crate) fn touches(&self, read: &RangeRead) -> bool {
+        !self.cleared.is_empty()
+            || !self.writes.is_empty() && self.writes.range(&read.start, &read.end, false).next().is_some()
+    }
+
     /// A read of one key, of which `base` gives the snapshot's value.
     pub(crate) fn get(
         &mut self,

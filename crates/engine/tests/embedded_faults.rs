@@ -234,15 +234,24 @@ fn a_failed_sync_leaves_the_fate_open_and_the_engine_goes_on_without_the_commit(
     assert_eq!(contents(&open(folder.path(), &disk)), after);
 }
 
-/// More than the sequencer puts into the tree by itself: the applier does, while it is synced.
-const LARGE_WRITES: u64 = 40;
-const WRITERS: u64 = 4;
+/// Who writes at a time, and how much.
+#[derive(Clone, Copy)]
+struct Crowd {
+    writers: u64,
+    writes: u64,
+    attempts: u64,
+}
+
+/// More writes than the sequencer puts into the tree by itself: the applier does, while they are synced.
+const LARGE: Crowd = Crowd { writers: 4, writes: 40, attempts: 25 };
+/// More commits waiting than it takes to leave the answers of one group to the applier, too.
+const MANY: Crowd = Crowd { writers: 80, writes: 2, attempts: 4 };
 
 /// Rewrites all keys of a writer with the number of an attempt, and counts it.
-fn commit_large(engine: &Embedded, writer: u64, attempt: u64) -> Result<(), CommitError> {
+fn commit_large(engine: &Embedded, writes: u64, writer: u64, attempt: u64) -> Result<(), CommitError> {
     block_on(async {
         let mut tx = engine.begin().await?;
-        for number in 0..LARGE_WRITES {
+        for number in 0..writes {
             tx.put(format!("{writer}-{number:02}").as_bytes(), attempt.to_le_bytes().to_vec())?;
         }
         tx.add(b"count", 1)?;
@@ -251,10 +260,10 @@ fn commit_large(engine: &Embedded, writer: u64, attempt: u64) -> Result<(), Comm
 }
 
 /// The attempt that all keys of a writer are of, if they are all of one; zero before the first.
-fn attempt_of(state: &State, writer: u64) -> Result<u64, String> {
+fn attempt_of(state: &State, writes: u64, writer: u64) -> Result<u64, String> {
     let value = |number| state.get(format!("{writer}-{number:02}").as_bytes()).map(|value| &value[..]);
     let first = value(0);
-    if (1..LARGE_WRITES).any(|number| value(number) != first) {
+    if (1..writes).any(|number| value(number) != first) {
         return Err(format!("a commit of writer {writer} is there in part"));
     }
     Ok(first.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap())))
@@ -262,15 +271,15 @@ fn attempt_of(state: &State, writer: u64) -> Result<u64, String> {
 
 /// Commits a few times, and looks after each. Returns the last attempt that was acknowledged, how many were, and the attempts
 /// since whose fate was left open.
-fn write_large(engine: &Embedded, writer: u64) -> Result<(u64, i64, Vec<u64>), String> {
+fn write_large(engine: &Embedded, crowd: Crowd, writer: u64) -> Result<(u64, i64, Vec<u64>), String> {
     let (mut acknowledged, mut count, mut open_ends) = (0, 0, Vec::new());
-    for attempt in 1..=25 {
-        match commit_large(engine, writer, attempt) {
+    for attempt in 1..=crowd.attempts {
+        match commit_large(engine, crowd.writes, writer, attempt) {
             Ok(()) => (acknowledged, count, open_ends) = (attempt, count + 1, Vec::new()),
             Err(CommitError::Unknown(_)) => open_ends.push(attempt),
             Err(_) => {}
         }
-        let seen = attempt_of(&contents(engine), writer)?;
+        let seen = attempt_of(&contents(engine), crowd.writes, writer)?;
         if seen != acknowledged {
             return Err(format!("writer {writer} sees attempt {seen} where {acknowledged} was acknowledged"));
         }
@@ -278,7 +287,7 @@ fn write_large(engine: &Embedded, writer: u64) -> Result<(u64, i64, Vec<u64>), S
     Ok((acknowledged, count, open_ends))
 }
 
-fn story_of_large_groups(seed: u64) -> Result<(), String> {
+fn story_of_a_crowd(seed: u64, crowd: Crowd) -> Result<(), String> {
     let folder = support::fast_folder();
     let disk = SimDisk::new(seed);
     let engine = open(folder.path(), &disk);
@@ -290,7 +299,8 @@ fn story_of_large_groups(seed: u64) -> Result<(), String> {
     }));
     let ends = std::thread::scope(|scope| {
         let engine = &engine;
-        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write_large(engine, writer))).collect();
+        let writers = (0..crowd.writers).map(|writer| scope.spawn(move || write_large(engine, crowd, writer)));
+        let writers: Vec<_> = writers.collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Result<Vec<_>, _>>()
     })?;
     let count =
@@ -305,7 +315,7 @@ fn story_of_large_groups(seed: u64) -> Result<(), String> {
     let found = contents(&open(folder.path(), &disk));
     let mut more = 0;
     for (writer, (acknowledged, _, open_ends)) in (0..).zip(&ends) {
-        let attempt = attempt_of(&found, writer)?;
+        let attempt = attempt_of(&found, crowd.writes, writer)?;
         if attempt != *acknowledged && !open_ends.contains(&attempt) {
             return Err(format!("writer {writer} finds attempt {attempt} where {acknowledged} was acknowledged"));
         }
@@ -320,6 +330,13 @@ fn story_of_large_groups(seed: u64) -> Result<(), String> {
 #[test]
 fn large_groups_of_many_writers_are_taken_back_whole_when_the_disk_fails() {
     for seed in 0..support::seeds() / 50 {
-        story_of_large_groups(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        story_of_a_crowd(seed, LARGE).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+#[test]
+fn many_writers_see_what_was_acknowledged_and_nothing_else_when_the_disk_fails() {
+    for seed in 0..support::seeds() / 100 {
+        story_of_a_crowd(seed, MANY).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
 }

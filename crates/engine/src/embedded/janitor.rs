@@ -62,12 +62,8 @@ impl Janitor {
 
     /// Waits while the files lag too far behind. If they cannot be written at all, says why.
     pub(super) fn wait_for_room(&self, tree: &Tree) -> Result<(), EngineError> {
-        let lags = || tree.sealed_memtables() >= SEALED_MEMTABLES_MAX || tree.unsorted_runs() >= UNSORTED_RUNS_MAX;
-        if !lags() {
-            return Ok(());
-        }
         let mut state = self.state.lock();
-        while lags() {
+        while lags(tree) {
             if let Some(error) = state.flush_failure.as_ref().or(state.merge_failure.as_ref()) {
                 return Err(error.clone());
             }
@@ -179,6 +175,11 @@ impl Janitor {
             self.done.wait_for(&mut state, PAUSE);
         }
     }
+}
+
+/// Whether the files are too far behind for another group.
+pub(super) fn lags(tree: &Tree) -> bool {
+    tree.sealed_memtables() >= SEALED_MEMTABLES_MAX || tree.unsorted_runs() >= UNSORTED_RUNS_MAX
 }
 
 /// Gives this thread a smaller share of a busy processor. Merging may lag: commits wait for it before it lags too far. Writing

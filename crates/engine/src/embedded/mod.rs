@@ -23,6 +23,7 @@ mod load;
 mod log;
 mod passage;
 mod queue;
+mod ranges;
 mod sequencer;
 pub mod sim_disk;
 mod snapshots;
@@ -30,7 +31,7 @@ mod transaction;
 mod tree;
 mod watermark;
 
-use crate::{Engine, EngineError, memory::ClockMs, watch::Watches};
+use crate::{Engine, EngineError, RangeRead, memory::ClockMs, watch::Watches};
 pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
@@ -41,6 +42,7 @@ use janitor::Janitor;
 use log::Log;
 use mundi_model::limits;
 use queue::Queue;
+use ranges::Ranges;
 use rustix::time::{ClockId, clock_gettime};
 use sequencer::Sequencer;
 use snapshots::{Snapshot, Snapshots};
@@ -112,6 +114,7 @@ struct Shared {
     watermark: Watermark,
     tree: Tree,
     hot: Hot,
+    ranges: Ranges,
     snapshots: Snapshots,
     watches: Watches,
     janitor: Janitor,
@@ -203,6 +206,7 @@ impl Embedded {
             watermark,
             snapshots: Snapshots::new(tree.newest()),
             hot: Hot::new(tree.newest().version),
+            ranges: Ranges::new(tree.newest().version),
             tree,
             watches: Watches::default(),
             janitor: Janitor::new(options.memtable_bytes),
@@ -269,6 +273,20 @@ impl Shared {
         Ok(found)
     }
 
+    /// The first items of a short range, upwards, in a state.
+    fn range(&self, read: &RangeRead, at: Snapshot) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+        let ahead = match self.ranges.get(read, at.version) {
+            Ok(known) => return Ok(known),
+            Err(ahead) => ahead,
+        };
+        let wanted = read.limit + ahead;
+        let found = self.tree.range(&read.start, &read.end, false, at.seqno).take(wanted);
+        let mut items = found.collect::<Result<Vec<_>, _>>()?;
+        self.ranges.keep(read, at.version, &items, items.len() < wanted);
+        items.truncate(read.limit);
+        Ok(items)
+    }
+
     /// The oldest state that a transaction may still read. One that is too old to be allowed to read, with
     /// as much time again for a read that is under way, no longer counts.
     fn oldest_snapshot(&self) -> Snapshot {
@@ -281,8 +299,7 @@ impl Engine for Embedded {
     type Transaction = EmbeddedTransaction;
 
     async fn begin(&self) -> Result<EmbeddedTransaction, EngineError> {
-        let now_ms = (self.0.shared.clock_ms)();
-        Ok(EmbeddedTransaction::new(self.clone(), self.0.shared.snapshots.open(now_ms)))
+        Ok(EmbeddedTransaction::new(self.clone()))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {

@@ -18,7 +18,8 @@ use std::sync::{Arc, mpsc};
 
 /// What the applier is given, in order.
 pub(super) enum Work {
-    Group(Arc<Passage>),
+    /// To be staged, after the group before it is shown if nobody has done that yet.
+    Group(Arc<Passage>, Option<Durable>),
     /// Commits that lost a race against a group that was given before.
     Refuse(Vec<oneshot::Sender<Answer>>),
 }
@@ -28,6 +29,15 @@ pub(super) struct Passage {
     writes: Writes,
     state: Mutex<State>,
     staged: Condvar,
+}
+
+/// A group that is on disk, and those who are to be told.
+pub(super) struct Durable(pub(super) Arc<Passage>, pub(super) Callers);
+
+impl Durable {
+    pub(super) fn settle(self, shared: &Shared) {
+        self.0.settle(shared, self.1);
+    }
 }
 
 #[derive(Default)]
@@ -41,7 +51,12 @@ struct State {
 pub(super) fn apply(shared: &Shared, work: &mpsc::Receiver<Work>) {
     while let Ok(work) = work.recv() {
         match work {
-            Work::Group(passage) => passage.stage(shared),
+            Work::Group(passage, before) => {
+                if let Some(durable) = before {
+                    durable.settle(shared);
+                }
+                passage.stage(shared);
+            }
             Work::Refuse(conflicts) => refuse_all(conflicts),
         }
     }
@@ -67,7 +82,7 @@ impl Passage {
     }
 
     /// It is on disk.
-    pub(super) fn settle(&self, shared: &Shared, callers: Callers) {
+    fn settle(&self, shared: &Shared, callers: Callers) {
         let mut state = self.state.lock();
         if state.staged {
             drop(state);
@@ -91,6 +106,7 @@ impl Passage {
         shared.watermark.note(self.version);
         shared.janitor.note_commit();
         shared.hot.show(self.version, &self.writes);
+        shared.ranges.show(self.version, &self.writes);
         shared.snapshots.publish(shared.tree.show(self.version));
         shared.watches.wake(self.writes.iter().map(|(key, _)| key));
         callers.succeed();

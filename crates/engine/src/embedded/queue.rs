@@ -33,7 +33,8 @@ const PAUSES_MAX: usize = 16;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
-    pub(super) snapshot: OpenSnapshot,
+    /// What it has read at; `None` if it depends on nothing.
+    pub(super) snapshot: Option<OpenSnapshot>,
     pub(super) overlay: Overlay,
     /// The keys that its deleted ranges hold in its snapshot.
     pub(super) cleared_keys: Vec<Bytes>,
@@ -82,7 +83,19 @@ impl Patience {
     }
 }
 
+impl Proposal {
+    /// The version that it has read at. What depends on nothing is as if it had read the last of all.
+    pub(super) fn version(&self) -> u64 {
+        self.snapshot.as_ref().map_or(u64::MAX, |snapshot| snapshot.at().version)
+    }
+}
+
 impl Queue {
+    /// How many commits wait.
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
     pub(super) fn push(&self, proposal: Proposal) -> Result<(), EngineError> {
         let mut state = self.state.lock();
         if state.closed {

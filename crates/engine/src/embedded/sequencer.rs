@@ -3,12 +3,13 @@
 //! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
 //! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
 //! with the load, and a lone commit never waits for company. While a frame is synced, the applier puts it
-//! into the tree; see `passage.rs`.
+//! into the tree; see `passage.rs`. Where many wait by then, it first answers those of the frame before: waking
+//! them takes as long as a quarter of a sync, in which the disk would have nothing to do.
 
 use super::{
-    Shared,
+    Shared, janitor,
     log::frame::{FrameBuilder, FramePlace},
-    passage::{Passage, Work},
+    passage::{Durable, Passage, Work},
     queue::Proposal,
 };
 use crate::{
@@ -33,19 +34,21 @@ pub(super) struct Sequencer {
     shared: Arc<Shared>,
     applier: mpsc::SyncSender<Work>,
     recent: RecentWrites,
+    /// The last group, if the applier is to answer it when it gets the next one. Only while there is a next one.
+    unanswered: Option<Durable>,
 }
 
 impl Sequencer {
     pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Work>) -> Self {
         let recent = RecentWrites::new(shared.snapshots.newest().version);
-        Self { shared, applier, recent }
+        Self { shared, applier, recent, unanswered: None }
     }
 
     /// Runs until the queue is closed.
     pub(super) fn run(mut self) {
         let mut waiting = Vec::new();
         while self.shared.queue.take(&mut waiting) {
-            let refused = self.shared.janitor.wait_for_room(&self.shared.tree).err();
+            let refused = self.wait_for_room().err();
             let mut proposals = waiting.drain(..);
             while proposals.len() > 0 {
                 match &refused {
@@ -56,30 +59,60 @@ impl Sequencer {
         }
     }
 
+    fn wait_for_room(&mut self) -> Result<(), EngineError> {
+        if !janitor::lags(&self.shared.tree) {
+            return Ok(());
+        }
+        self.answer_last(); // this may take long
+        self.shared.janitor.wait_for_room(&self.shared.tree)
+    }
+
+    fn answer_last(&mut self) {
+        if let Some(durable) = self.unanswered.take() {
+            durable.settle(&self.shared);
+        }
+    }
+
+    /// Whether readers see everything before a version.
+    fn all_shown(&self, version: u64) -> bool {
+        self.shared.snapshots.newest().version + 1 == version
+    }
+
     fn commit_group(&mut self, proposals: &mut impl Iterator<Item = Proposal>) {
         let applied = self.shared.snapshots.newest().version;
         self.recent.tidy(self.shared.oldest_snapshot().version, applied);
         let version = self.shared.log.next_version();
         let mut group = self.sequence(version, proposals);
         if group.callers.answers.is_empty() {
-            return self.refuse_in_order(applied + 1 == version, group.callers.conflicts);
+            self.answer_last();
+            return self.refuse_in_order(version, group.callers.conflicts);
         }
         group.sort(); // in order of keys the tree takes them faster
         let prepared = match self.shared.log.prepare(|place| encode(&group, place)) {
             Ok(prepared) => prepared,
-            Err(error) => return group.callers.fail(&error.into()),
+            Err(error) => {
+                self.answer_last();
+                return group.callers.fail(&error.into());
+            }
         };
         let passage = Arc::new(Passage::new(version, &prepared.frame));
-        if group.writes.len() <= STAGED_HERE_MAX && applied + 1 == version {
+        let few = group.writes.len() <= STAGED_HERE_MAX;
+        if few {
+            self.answer_last();
+        }
+        if few && self.all_shown(version) {
             passage.stage(&self.shared);
-        } else if self.applier.send(Work::Group(passage.clone())).is_err() {
+        } else if self.applier.send(Work::Group(passage.clone(), self.unanswered.take())).is_err() {
             self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
             return group.callers.fail(&EngineError::Closed.into());
         }
         match self.shared.log.append(prepared) {
             Ok(()) => {
                 self.recent.note(version, group.writes);
-                passage.settle(&self.shared, group.callers);
+                self.unanswered = Some(Durable(passage, group.callers));
+                if self.shared.queue.len() <= STAGED_HERE_MAX {
+                    self.answer_last();
+                }
             }
             Err(error) => {
                 if passage.take_back(&self.shared).is_err() {
@@ -90,8 +123,8 @@ impl Sequencer {
         }
     }
 
-    fn refuse_in_order(&self, all_shown: bool, conflicts: Vec<oneshot::Sender<Answer>>) {
-        if all_shown {
+    fn refuse_in_order(&self, version: u64, conflicts: Vec<oneshot::Sender<Answer>>) {
+        if self.all_shown(version) {
             refuse_all(conflicts);
         } else if self.applier.send(Work::Refuse(conflicts)).is_err() {
             self.shared.queue.abandon();
@@ -103,7 +136,7 @@ impl Sequencer {
         let mut group = Group::default();
         while !group.is_full() {
             let Some(proposal) = proposals.next() else { break };
-            let allowed = self.recent.allow(&proposal.overlay, proposal.snapshot.at().version);
+            let allowed = self.recent.allow(&proposal.overlay, proposal.version());
             if !allowed || !group.allows(&proposal.overlay) {
                 group.callers.conflicts.push(proposal.answer);
                 continue;
@@ -123,7 +156,7 @@ impl Sequencer {
     /// What only the sequencer knows of a commit. First of all, because it can fail.
     fn look_up(&self, proposal: &Proposal, group: &mut Group) -> Result<Found, EngineError> {
         let mut found = Found::default();
-        let (mut bytes, snapshot) = (0, proposal.snapshot.at().version);
+        let (mut bytes, snapshot) = (0, proposal.version());
         for (start, end) in &proposal.overlay.cleared {
             let since = self.recent.written_after(snapshot, start, end);
             let written: BTreeSet<&Bytes> = since.chain(group.written(start, end)).collect();

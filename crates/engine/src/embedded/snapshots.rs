@@ -72,10 +72,6 @@ impl OpenSnapshot {
     pub(super) fn at(&self) -> Snapshot {
         self.snapshot
     }
-
-    pub(super) fn begun_ms(&self) -> u64 {
-        self.begun_ms
-    }
 }
 
 impl Drop for OpenSnapshot {

@@ -3,7 +3,12 @@
 //! Reads are answered on the caller's thread, from memory or from a block of a file. The locks that they
 //! take are held for moments, never across a read of a file.
 
-use super::{Embedded, Shared, queue::Proposal, snapshots::OpenSnapshot};
+use super::{
+    Embedded, Shared,
+    queue::Proposal,
+    ranges,
+    snapshots::{OpenSnapshot, Snapshot},
+};
 use crate::{CommitError, Committed, EngineError, Page, RangeRead, Transaction, overlay::Overlay};
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -11,13 +16,16 @@ use mundi_model::limits;
 
 pub struct EmbeddedTransaction {
     engine: Embedded,
-    snapshot: OpenSnapshot,
+    begun_ms: u64,
+    /// Opened by the first read: a transaction that only writes needs none, and takes no lock for it.
+    snapshot: Option<OpenSnapshot>,
     overlay: Overlay,
 }
 
 impl EmbeddedTransaction {
-    pub(super) fn new(engine: Embedded, snapshot: OpenSnapshot) -> Self {
-        Self { engine, snapshot, overlay: Overlay::default() }
+    pub(super) fn new(engine: Embedded) -> Self {
+        let begun_ms = (engine.0.shared.clock_ms)();
+        Self { engine, begun_ms, snapshot: None, overlay: Overlay::default() }
     }
 
     fn shared(&self) -> &Shared {
@@ -25,19 +33,29 @@ impl EmbeddedTransaction {
     }
 
     fn check_age(&self) -> Result<(), EngineError> {
-        let age_ms = (self.shared().clock_ms)().saturating_sub(self.snapshot.begun_ms());
+        let age_ms = (self.shared().clock_ms)().saturating_sub(self.begun_ms);
         if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
+    }
+
+    /// The state that it reads.
+    fn at(&mut self) -> Snapshot {
+        let (snapshots, begun_ms) = (&self.engine.0.shared.snapshots, self.begun_ms);
+        self.snapshot.get_or_insert_with(|| snapshots.open(begun_ms)).at()
     }
 
     fn read(&mut self, key: &[u8], depends: bool) -> Result<Option<Bytes>, EngineError> {
         self.check_age()?;
-        let (shared, at) = (&self.engine.0.shared, self.snapshot.at());
+        let at = self.at();
+        let shared = &self.engine.0.shared;
         self.overlay.get(key, depends, |key| shared.get(key, at))
     }
 
     /// The keys that the deleted ranges hold in the snapshot. What was added since, the sequencer knows.
     fn cleared_keys(&mut self) -> Result<Vec<Bytes>, EngineError> {
-        let seqno = self.snapshot.at().seqno;
+        if self.overlay.cleared.is_empty() {
+            return Ok(Vec::new());
+        }
+        let seqno = self.at().seqno;
         let mut keys = Vec::new();
         for (start, end) in &self.overlay.cleared.clone() {
             for item in self.engine.0.shared.tree.range(start, end, false, seqno) {
@@ -52,7 +70,7 @@ impl EmbeddedTransaction {
 
 impl Transaction for EmbeddedTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
-        Ok(self.snapshot.at().version)
+        Ok(self.at().version)
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -65,8 +83,14 @@ impl Transaction for EmbeddedTransaction {
 
     async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
         self.check_age()?;
-        let (tree, seqno) = (&self.engine.0.shared.tree, self.snapshot.at().seqno);
-        self.overlay.range(&read, tree.range(&read.start, &read.end, read.reverse, seqno))
+        let at = self.at();
+        let shared = &self.engine.0.shared;
+        let short = !Overlay::is_empty_range(&read)? && !read.reverse && read.limit <= ranges::LIMIT_MAX;
+        if short && !self.overlay.touches(&read) {
+            let items = shared.range(&read, at)?;
+            return self.overlay.range(&read, items.into_iter().map(Ok));
+        }
+        self.overlay.range(&read, shared.tree.range(&read.start, &read.end, read.reverse, at.seqno))
     }
 
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
@@ -98,7 +122,7 @@ impl Transaction for EmbeddedTransaction {
         }
         let cleared_keys = self.cleared_keys()?;
         let (answer, answered) = oneshot::channel();
-        let Self { engine, snapshot, overlay } = self;
+        let Self { engine, snapshot, overlay, .. } = self;
         engine.0.shared.queue.push(Proposal { snapshot, overlay, cleared_keys, answer })?;
         // The sequencer always answers; it only goes without when its thread has died.
         answered.await.unwrap_or(Err(CommitError::Unknown(EngineError::Closed)))
