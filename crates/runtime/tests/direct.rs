@@ -83,11 +83,12 @@ fn a_call_beside_the_worker_is_one_commit_and_its_reply_can_be_had_again() {
     let held = held(1);
     let (entries, near) = (held.inbox_entries(), held.near.clone());
     let commits = held.rig.plane.engine.counts().commits;
-    let (seq, reply) = held
+    let begun = held
         .rig
         .executor
         .block_on(async move { near.begin_call(world_id(0), call("reply hello").item, None).await.unwrap() });
-    assert_eq!(text(reply.expect("the turn that took it has replied")), b"hello");
+    let seq = begun.call;
+    assert_eq!(text(begun.reply.expect("the turn that took it has replied")), b"hello");
     assert_eq!(held.rig.plane.engine.counts().commits - commits, 1);
     assert!(seq.is_direct());
     assert_eq!(held.inbox_entries(), entries, "it never stood in the inbox");
