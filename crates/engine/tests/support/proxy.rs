@@ -88,7 +88,7 @@ impl Proxy {
                 // Read on, and forgotten: closed with something unread, the line would take from the client what the server has said last.
                 Act::Hold => {
                     while let Ok(1..) = from.read(&mut buffer).await {}
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
                 Act::CutAfter => {
                     mute.store(true, Ordering::SeqCst);
