@@ -64,6 +64,13 @@ impl Engine for AnyEngine {
         }
     }
 
+    async fn begin_announced(&self) -> Result<AnyTransaction, EngineError> {
+        match self {
+            Self::Embedded(_) => self.begin().await,
+            Self::Postgres(engine) => engine.begin_announced().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
+        }
+    }
+
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         match self {
             Self::Embedded(engine) => Either::Left(engine.watch(key, seen)),
@@ -94,6 +101,10 @@ impl Transaction for AnyTransaction {
 
     fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
         on_any!(self, tx => tx.announce(reads));
+    }
+
+    fn expect(&mut self, prefix: &[u8]) {
+        on_any!(self, tx => tx.expect(prefix));
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {

@@ -61,6 +61,13 @@ pub trait Engine: Clone + Send + Sync + 'static {
         self.begin()
     }
 
+    /// A transaction of the newest acknowledged state that announces all its reads before the first of them, so that many such
+    /// transactions can read in one trip. It is as good as any other, also if it writes nothing; but a read that was not announced
+    /// may fail with [`EngineError::TooOld`]: then it is run again by [`Engine::begin`].
+    fn begin_announced(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send {
+        self.begin()
+    }
+
     /// Completes once the value under `key` differs from `seen`, at once if it does already.
     ///
     /// A change is never missed as long as it lasts: a value that changes and changes back may go
@@ -90,6 +97,12 @@ pub trait Transaction: Send + 'static {
     /// [`ANNOUNCED_READS_MAX`](mundi_model::limits::ANNOUNCED_READS_MAX) of them and pass over the rest.
     fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
         let _not_asked = reads;
+    }
+
+    /// Says that this process will soon read what the transaction writes under keys that begin so. A hint, as
+    /// [`Transaction::announce`]: an engine at the other end of a line keeps it at hand.
+    fn expect(&mut self, prefix: &[u8]) {
+        let _not_kept = prefix;
     }
 
     /// The value under a key. A commit conflicts if another transaction has changed it since.

@@ -30,6 +30,9 @@ pub(crate) struct Group {
     places: Option<BTreeMap<Bytes, usize>>,
     pub(crate) bytes: usize,
     pub(crate) callers: Callers,
+    /// The prefixes of what is soon read, as its commits say.
+    #[cfg(feature = "postgres")]
+    pub(crate) expected: Vec<Bytes>,
 }
 
 /// What the engine found out for one commit.
@@ -106,6 +109,8 @@ impl Group {
         for put in overlay.stamped {
             self.write(put.key(stamp), Some(put.value));
         }
+        #[cfg(feature = "postgres")]
+        self.expected.extend(overlay.expected);
         self.callers.answers.push((answer, stamp));
     }
 
@@ -125,6 +130,8 @@ impl Group {
     pub(crate) fn sort(&mut self) {
         self.places = None;
         self.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        #[cfg(feature = "postgres")]
+        self.expected.sort();
     }
 }
 

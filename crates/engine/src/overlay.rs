@@ -49,6 +49,9 @@ pub(crate) struct Overlay {
     pub(crate) cleared: Vec<(Bytes, Bytes)>,
     pub(crate) stamped: Vec<StampedPut>,
     pub(crate) reads: Reads,
+    /// What it writes under these prefixes is soon read.
+    #[cfg(feature = "postgres")]
+    pub(crate) expected: Vec<Bytes>,
     size: Size,
 }
 

@@ -11,7 +11,7 @@ use mundi_engine::{
         testing::{fresh_schema, shared},
     },
 };
-use mundi_model::Stamp;
+use mundi_model::{Code, Coded, Stamp};
 
 async fn processes<const N: usize>() -> [Postgres; N] {
     let options = Options { schema: fresh_schema(), ..Options::default() };
@@ -121,6 +121,57 @@ async fn what_is_read_together_with_others_conflicts_as_if_it_had_been_read_alon
         tidy.delete_range(b"a", b"n").unwrap();
         tidy.commit().await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_announces_all_reads_the_newest_state_of_one_moment_and_nothing_else() {
+    let [one, other] = processes::<2>().await;
+    assert!(increment(&one, "key").await, "now this process remembers it");
+    for round in 2..20u64 {
+        let mut tx = other.begin().await.unwrap();
+        tx.put(b"key", round.to_le_bytes().to_vec()).unwrap();
+        tx.put(b"pair", round.to_le_bytes().to_vec()).unwrap();
+        let stamp = tx.commit().await.unwrap().stamp().unwrap();
+        let mut tx = one.begin_announced().await.unwrap();
+        tx.announce(|| [Read::get(b"key"), Read::get(b"pair")]);
+        assert_eq!(number(tx.get(b"key").await.unwrap().as_ref()), round, "it was acknowledged");
+        assert!(Stamp::new(tx.version().await.unwrap(), u16::MAX) >= stamp);
+        put(&other, &["elsewhere"]).await;
+        assert_eq!(number(tx.get(b"pair").await.unwrap().as_ref()), round);
+        let more = tx.get(b"not announced").await.unwrap_err();
+        assert_eq!(more.code(), Code::TransactionTooOld, "{more}");
+        if round % 2 == 0 {
+            put(&other, &["pair"]).await;
+        }
+        tx.put(b"depends", "1").unwrap();
+        let committed = tx.commit().await;
+        assert_eq!(matches!(committed, Err(CommitError::Conflict)), round % 2 == 0, "{committed:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_process_expects_to_read_it_remembers_as_it_wrote_it() {
+    let [one, other] = processes::<2>().await;
+    let mut tx = one.begin().await.unwrap();
+    tx.expect(b"claim/");
+    tx.expect(b"state");
+    tx.put_stamped(b"claim/", b"!", "held").unwrap();
+    tx.put(b"state", "open").unwrap();
+    tx.put(b"stat", "nobody asks").unwrap();
+    let stamp = tx.commit().await.unwrap().stamp().unwrap();
+    let claim = [b"claim/", &stamp.as_bytes()[..], b"!"].concat();
+    let recalled = |key: &[u8]| one.recall(key).map(|(value, _)| value);
+    assert_eq!(recalled(&claim), Some(Some(Bytes::from_static(b"held"))));
+    assert_eq!(recalled(b"state"), Some(Some(Bytes::from_static(b"open"))));
+    assert_eq!(recalled(b"stat"), None);
+    // Taken away by another process: what is remembered does not commit.
+    let mut tx = one.begin_from_memory().await.unwrap();
+    assert!(tx.get(&claim).await.unwrap().is_some());
+    let mut taken = other.begin().await.unwrap();
+    taken.delete(&claim).unwrap();
+    taken.commit().await.unwrap();
+    tx.put(b"state", "answered").unwrap();
+    assert!(matches!(tx.commit().await, Err(CommitError::Conflict)));
 }
 
 async fn put(engine: &Postgres, keys: &[&str]) {

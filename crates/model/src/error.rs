@@ -128,6 +128,7 @@ codes! {
     LeaseFenced = "LEASE_FENCED", Fenced, "The lease under which a world was written is not held any more.";
     LeaseHeld = "LEASE_HELD", Conflict, "Another worker holds the world's lease, and it has not run out.";
     LeaseAssignedElsewhere = "LEASE_ASSIGNED_ELSEWHERE", Conflict, "The world is assigned to another worker.";
+    WorldElsewhere = "WORLD_ELSEWHERE", Conflict, "A request was handed on to a process that does not hold its world.";
     HeadAdvanced = "HEAD_ADVANCED", Conflict, "A journal has grown since its head was read.";
     ChainInvalid = "CHAIN_INVALID", Invalid, "Records do not continue the journal: a height or a predecessor's hash is wrong.";
     RecordTooLarge = "RECORD_TOO_LARGE", Invalid, "A record has more bytes than one key may hold.";

@@ -3,19 +3,34 @@
 //! A reply is durable before anyone hears of it. A caller in the process that ran the turn gets it from there; every
 //! other one, and one that comes back later, finds it under the reply's key, or in the journal at the height that its
 //! call names.
+//!
+//! Who has just had its call taken by a world of this process need not look for the reply first: it is handed to him, also if it
+//! came before he waited for it. Only if that takes long does he look, because the world may have moved.
 
 use crate::{Plane, RuntimeError, recording::decode};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use mundi_model::{
     CallId, Height, InboxSeq, UniverseId, WorldId,
-    record::{Body, Reply, ReplyOutcome},
+    record::{Body, Payload, Reply, ReplyOutcome},
 };
 use mundi_store::{journal::History, keyspace::reply};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 type Key = (WorldId, InboxSeq, u64);
+
+/// Replies that nobody waited for yet: more than the turns of a moment give.
+const EARLY_MAX: usize = 256;
+/// Larger ones are looked for.
+const EARLY_BYTES_MAX: usize = 4_096;
+/// How long a reply of a world that was here may be waited for without a look: a fraction of what a move takes.
+const LOOK_AFTER: Duration = Duration::from_millis(200);
 
 /// The callers that wait in this process. Clones share them.
 #[derive(Clone, Default)]
@@ -25,6 +40,8 @@ pub struct Calls(Arc<Mutex<Waiting>>);
 struct Waiting {
     next: u64,
     by_call: BTreeMap<Key, oneshot::Sender<ReplyOutcome>>,
+    /// The last ones for which nobody waited.
+    early: VecDeque<(WorldId, InboxSeq, ReplyOutcome)>,
 }
 
 /// Gives the place back when the caller goes away.
@@ -39,6 +56,21 @@ impl Drop for Place {
     }
 }
 
+fn is_small(outcome: &ReplyOutcome) -> bool {
+    match outcome {
+        ReplyOutcome::Ok(Payload::Inline(bytes)) => bytes.len() <= EARLY_BYTES_MAX,
+        ReplyOutcome::Ok(Payload::Blob(..)) => true,
+        ReplyOutcome::Failed(_, reason) => reason.len() <= EARLY_BYTES_MAX,
+    }
+}
+
+impl Waiting {
+    fn take_early(&mut self, world: WorldId, call: InboxSeq) -> Option<ReplyOutcome> {
+        let place = self.early.iter().position(|(of, to, _)| (*of, *to) == (world, call))?;
+        self.early.remove(place).map(|(_, _, outcome)| outcome)
+    }
+}
+
 impl Calls {
     /// Hands the replies of a committed turn to those who wait; says to how many.
     pub fn deliver(&self, world: WorldId, replies: Vec<Reply>) -> u64 {
@@ -47,6 +79,11 @@ impl Calls {
             let mut waiting = self.0.lock();
             let keys: Vec<Key> =
                 waiting.by_call.range((world, to, 0)..=(world, to, u64::MAX)).map(|(key, _)| *key).collect();
+            if keys.is_empty() && is_small(&outcome) {
+                waiting.early.truncate(EARLY_MAX - 1);
+                waiting.early.push_front((world, to, outcome));
+                continue;
+            }
             for sender in keys.iter().filter_map(|key| waiting.by_call.remove(key)) {
                 delivered += u64::from(sender.send(outcome.clone()).is_ok());
             }
@@ -63,13 +100,14 @@ impl Calls {
         (Place { calls: self.clone(), key }, receiver)
     }
 
-    /// The reply to a call, once there is one. Whoever was interrupted may ask again.
+    /// The reply to a call, once there is one. Whoever was interrupted may ask again. `is_taken_here` if the world has just taken the
+    /// call, in this process.
     pub async fn reply<P: Plane>(
         &self,
         plane: &P,
         universe: UniverseId,
-        world: WorldId,
-        CallId { seq: call, replied_at }: CallId,
+        (world, CallId { seq: call, replied_at }): (WorldId, CallId),
+        is_taken_here: bool,
         timeout: Duration,
     ) -> Result<ReplyOutcome, RuntimeError> {
         if let Some(height) = replied_at
@@ -77,13 +115,32 @@ impl Calls {
         {
             return Ok(outcome);
         }
-        let answer = pin!(self.wait(plane, universe, world, call));
+        let answer = pin!(async {
+            let handed = if is_taken_here { self.handed(plane, world, call).await } else { None };
+            match handed {
+                Some(outcome) => Ok(outcome),
+                None => self.wait(plane, universe, world, call).await,
+            }
+        });
         match select(answer, plane.clock().sleep(timeout)).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => {
                 let waited_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 Err(RuntimeError::CallTimeout { world, call, waited_ms })
             }
+        }
+    }
+
+    /// What a turn of this process hands over, or has handed over a moment ago.
+    async fn handed<P: Plane>(&self, plane: &P, world: WorldId, call: InboxSeq) -> Option<ReplyOutcome> {
+        let (_place, receiver) = self.place(world, call); // first: what comes after the look finds it
+        let early = self.0.lock().take_early(world, call);
+        if early.is_some() {
+            return early;
+        }
+        match select(receiver, plane.clock().sleep(LOOK_AFTER)).await {
+            Either::Left((outcome, _)) => outcome.ok(),
+            Either::Right(_) => None,
         }
     }
 

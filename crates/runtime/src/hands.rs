@@ -36,8 +36,28 @@ struct State {
 
 struct Kind {
     free: usize,
-    /// Nothing waits in the queue that would have to come first.
-    open: bool,
+    max: usize,
+    offer: Offer,
+}
+
+/// Which hands of a kind worlds may put effects into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// None: all must stand in the queue.
+    None,
+    /// As long as more than half of them are free: something waits in the queue, and must find some.
+    Surplus,
+    All,
+}
+
+impl Kind {
+    fn is_offered(&self) -> bool {
+        match self.offer {
+            Offer::None => false,
+            Offer::Surplus => self.free > self.max / 2,
+            Offer::All => true,
+        }
+    }
 }
 
 /// An effect with the hand that holds it.
@@ -60,7 +80,7 @@ pub(crate) struct Reserved {
 }
 
 impl Hands {
-    /// So many for each kind, all of them closed; and where the effects arrive. That ends once the hands are closed and none is
+    /// So many for each kind, none of them offered; and where the effects arrive. That ends once the hands are closed and none is
     /// reserved.
     pub fn new(
         worker: WorkerId,
@@ -68,7 +88,8 @@ impl Hands {
         kinds: impl IntoIterator<Item = (String, usize)>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<InHand>) {
         let (given, arriving) = mpsc::unbounded();
-        let kinds = kinds.into_iter().map(|(kind, free)| (kind.into(), Kind { free, open: false })).collect();
+        let kinds =
+            kinds.into_iter().map(|(kind, free)| (kind.into(), Kind { free, max: free, offer: Offer::None })).collect();
         let state = Mutex::new(State { kinds, given: Some(given) });
         (Arc::new(Self { worker, claim_ttl_ns, state }), arriving)
     }
@@ -81,9 +102,9 @@ impl Hands {
     }
 
     /// Whether effects of a kind may come past the queue.
-    pub fn set_open(&self, kind: &str, open: bool) {
+    pub fn offer(&self, kind: &str, offer: Offer) {
         if let Some(kind) = self.state.lock().kinds.get_mut(kind) {
-            kind.open = open;
+            kind.offer = offer;
         }
     }
 
@@ -92,7 +113,7 @@ impl Hands {
         self.state.lock().given = None;
     }
 
-    /// A hand for an effect, unless it must go through the queue: because others stand there, or because its rate
+    /// A hand for an effect, unless it must go through the queue: because others stand there and need the hands, or because its rate
     /// is limited, which is reckoned there.
     pub(crate) fn reserve(
         self: &Arc<Self>,
@@ -102,7 +123,7 @@ impl Hands {
     ) -> Option<Reserved> {
         let mut state = self.state.lock();
         let given = state.given.clone().filter(|given| !given.is_closed() && item.terms.rate.is_none())?;
-        state.kinds.get(item.kind.as_str()).filter(|kind| kind.open)?;
+        state.kinds.get(item.kind.as_str()).filter(|kind| kind.is_offered())?;
         let (kind, _) = state.take(&item.kind, 1).filter(|(_, taken)| *taken > 0)?;
         let deadline_ns = now_ns.saturating_add(self.claim_ttl_ns);
         let claim = Claim { token: token(), worker: self.worker, deadline_ns, attempt: 1 };
@@ -181,8 +202,8 @@ mod tests {
     fn a_hand_is_reserved_only_where_the_queue_has_no_say() {
         let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
         let plain = item("a", None);
-        assert!(reserve(&hands, &plain).is_none(), "they are closed");
-        hands.set_open("a", true);
+        assert!(reserve(&hands, &plain).is_none(), "they are not offered");
+        hands.offer("a", Offer::All);
         assert!(reserve(&hands, &item("b", None)).is_none(), "nobody serves it");
         let rate = RateTerms { per_second: 1, burst: 1 };
         assert!(reserve(&hands, &item("a", Some(rate))).is_none(), "its turn is reckoned in the queue");
@@ -191,14 +212,24 @@ mod tests {
         assert!(hands.take("a", 8).is_empty());
         drop(one);
         assert_eq!(hands.take("a", 8).len(), 1, "one that is dropped is free again");
-        hands.set_open("a", false);
+        hands.offer("a", Offer::None);
         assert!(reserve(&hands, &plain).is_none());
+    }
+
+    #[test]
+    fn half_of_the_hands_are_for_what_waits() {
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 4)]);
+        hands.offer("a", Offer::Surplus);
+        let plain = item("a", None);
+        let taken = [reserve(&hands, &plain), reserve(&hands, &plain), reserve(&hands, &plain)];
+        assert_eq!(taken.iter().flatten().count(), 2);
+        assert_eq!(hands.take("a", 8).len(), 2);
     }
 
     #[test]
     fn who_closes_gets_what_was_reserved_before() {
         let (hands, mut arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
-        hands.set_open("a", true);
+        hands.offer("a", Offer::All);
         let plain = item("a", None);
         let (given, dropped) = (reserve(&hands, &plain).unwrap(), reserve(&hands, &plain).unwrap());
         hands.close();

@@ -63,6 +63,7 @@ metrics! {
     TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
     TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";
     DeadLetters = "mundi_dead_letters_total", "letters", "Items that a queue gave up on.";
+    HandedOn = "mundi_calls_handed_on_total", "calls", "Calls that were answered by another process, which holds their world.";
     HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
 }
 

@@ -94,11 +94,12 @@ fn a_call_beside_the_worker_is_one_commit_and_its_reply_can_be_had_again() {
     let held = held(1);
     let (entries, near) = (held.inbox_entries(), held.near.clone());
     let commits = held.rig.plane.engine.counts().commits;
-    let (call, reply) = held
+    let begun = held
         .rig
         .executor
         .block_on(async move { near.begin_call(world_id(0), call("reply hello").item, None).await.unwrap() });
-    assert_eq!(text(reply.expect("the turn that took it has replied")), b"hello");
+    let call = begun.call;
+    assert_eq!(text(begun.reply.expect("the turn that took it has replied")), b"hello");
     assert_eq!(held.rig.plane.engine.counts().commits - commits, 1);
     assert!(call.seq.is_direct() && call.replied_at.is_some());
     assert_eq!(held.inbox_entries(), entries, "it never stood in the inbox");
@@ -113,8 +114,8 @@ fn a_name_of_a_call_that_does_not_fit_its_height_is_no_reply() {
     let held = held(3);
     let (near, far) = (held.near.clone(), held.far.clone());
     held.rig.executor.block_on(async move {
-        let (first, _) = near.begin_call(world_id(0), call("reply one").item, None).await.unwrap();
-        let (second, _) = near.begin_call(world_id(0), call("reply two").item, None).await.unwrap();
+        let first = near.begin_call(world_id(0), call("reply one").item, None).await.unwrap().call;
+        let second = near.begin_call(world_id(0), call("reply two").item, None).await.unwrap().call;
         let mixed = CallId { replied_at: first.replied_at, ..second };
         let beside = CallId { replied_at: first.replied_at.map(Height::next), ..first };
         for wrong in [mixed, beside, CallId::from(first.seq)] {

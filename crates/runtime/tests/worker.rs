@@ -139,11 +139,12 @@ fn a_caller_gets_the_reply_of_the_turn_and_may_come_back_for_it() {
     let (asking, calls, world) = (rig.clone(), running.calls.clone(), world_id(0));
     let answer = rig.executor.block_on(async move {
         let place = asking.enqueue(world, vec![call("reply hello")]).await.unwrap()[0].seq.into();
-        let first = calls.reply(&asking.plane, asking.universe, world, place, SECOND).await.unwrap();
-        let again = Calls::default().reply(&asking.plane, asking.universe, world, place, SECOND).await.unwrap();
+        let first = calls.reply(&asking.plane, asking.universe, (world, place), false, SECOND).await.unwrap();
+        let again =
+            Calls::default().reply(&asking.plane, asking.universe, (world, place), false, SECOND).await.unwrap();
         assert_eq!(first, again);
         let silent = asking.enqueue(world, vec![call("add n")]).await.unwrap()[0].seq.into();
-        let timeout = calls.reply(&asking.plane, asking.universe, world, silent, SECOND).await.unwrap_err();
+        let timeout = calls.reply(&asking.plane, asking.universe, (world, silent), false, SECOND).await.unwrap_err();
         assert_eq!(mundi_model::Coded::code(&timeout), mundi_model::Code::CallTimeout);
         first
     });

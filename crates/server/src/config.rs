@@ -118,6 +118,10 @@ pub struct KindSection {
 #[serde(deny_unknown_fields, default)]
 pub struct ApiConfig {
     pub bind: SocketAddr,
+    /// Where the other processes of a fleet reach this API, such as `http://10.0.0.7:7600`: they hand requests on for worlds that this process
+    /// holds. A port of 0 stands for the one that was bound. If absent, `bind`, unless that is loopback, no address in particular, or served
+    /// with TLS: then they are told nothing.
+    pub advertise: Option<String>,
     /// A further address that serves `/livez`, `/readyz` and `/metrics` alone, with or without the role `api`.
     pub health_bind: Option<SocketAddr>,
     /// `None` asks for tokens unless the address is loopback.
@@ -249,6 +253,7 @@ impl Default for ApiConfig {
         let (api, serve) = (ApiLimits::default(), ServeLimits::default());
         Self {
             bind: SocketAddr::from(([127, 0, 0, 1], 7600)),
+            advertise: None,
             health_bind: None,
             tokens_required: None,
             hosts_allowed: Vec::new(),
@@ -337,6 +342,9 @@ impl Config {
         if config.api.tls.certificates.is_some() != config.api.tls.key.is_some() {
             return Err(ConfigError::new("api.tls", "needs both `certificates` and `key`"));
         }
+        if let Some(address) = &config.api.advertise {
+            advertised(address, 0).map_err(|cause| ConfigError::new("api.advertise", cause))?;
+        }
         for (kind, section) in &config.effects.kinds {
             section.check().map_err(|cause| ConfigError::new(format!("effects.kinds.{kind:?}"), cause))?;
         }
@@ -410,6 +418,16 @@ impl Config {
         })
     }
 
+    /// Where the others of a fleet reach the API that was bound to this address, if they do.
+    pub fn advertised(&self, bound: SocketAddr) -> Option<String> {
+        let (ip, is_plain) = (bound.ip(), self.api.tls.key.is_none());
+        match &self.api.advertise {
+            _ if !self.engine.is_shared() => None,
+            Some(address) => advertised(address, bound.port()).ok(),
+            None => (is_plain && !ip.is_loopback() && !ip.is_unspecified()).then(|| format!("http://{bound}")),
+        }
+    }
+
     /// Who may do what at this address.
     pub fn access(&self, bind: SocketAddr) -> AccessPolicy {
         let tokens_required = self.api.tokens_required.unwrap_or(!bind.ip().is_loopback());
@@ -431,6 +449,19 @@ impl Config {
             head_bytes_max: self.api.head_bytes_max,
         }
     }
+}
+
+/// The address with the port that was bound, if it leaves that open.
+fn advertised(address: &str, bound: u16) -> Result<String, &'static str> {
+    let invalid = "expected `http://` or `https://` and a host";
+    let mut url = reqwest::Url::parse(address).map_err(|_| invalid)?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(invalid);
+    }
+    if url.port() == Some(0) {
+        url.set_port(Some(bound)).map_err(|()| invalid)?;
+    }
+    Ok(url.into())
 }
 
 /// One layer alone must make sense: so an error names where it comes from.
@@ -572,6 +603,28 @@ mod tests {
             assert!(refused.contains("llm.chat"), "{wrong}: {refused}");
         }
         assert!(Config::load(None, env(&[("MUNDI_EFFECTS__CALLS_MAX", "0")]), &[]).is_err());
+    }
+
+    #[test]
+    fn an_address_is_told_to_others_only_if_they_can_use_it() {
+        let told = |bind: &str, advertise: Option<&str>| {
+            let fleet = [("MUNDI_ENGINE__URL", "postgres://h/db"), ("MUNDI_OBJECTS__URL", "s3://bucket")];
+            let own = advertise.map(|address| ("MUNDI_API__ADVERTISE", address));
+            let vars: Vec<_> = fleet.into_iter().chain([("MUNDI_API__BIND", bind)]).chain(own).collect();
+            Config::load(None, env(&vars), &[]).map(|config| config.advertised(config.api.bind))
+        };
+        assert_eq!(told("10.0.0.7:7600", None).unwrap().as_deref(), Some("http://10.0.0.7:7600"));
+        assert_eq!(told("0.0.0.0:7600", None).unwrap(), None, "they need to be told");
+        assert_eq!(told("127.0.0.1:7600", None).unwrap(), None, "it would be their own");
+        let behind = told("0.0.0.0:7600", Some("https://one.fleet:443/mundi")).unwrap();
+        assert_eq!(behind.as_deref(), Some("https://one.fleet/mundi"));
+        assert_eq!(told("127.0.0.1:7", Some("http://127.0.0.1:0")).unwrap().as_deref(), Some("http://127.0.0.1:7/"));
+        for wrong in ["one.fleet:7600", "ftp://one.fleet", "http://"] {
+            assert!(told("0.0.0.0:7600", Some(wrong)).is_err(), "{wrong}");
+        }
+        let alone = env(&[("MUNDI_API__ADVERTISE", "http://one.fleet")]);
+        let alone = Config::load(None, alone, &[]).unwrap();
+        assert_eq!(alone.advertised(alone.api.bind), None, "a folder belongs to one process");
     }
 
     #[test]

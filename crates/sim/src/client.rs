@@ -180,20 +180,22 @@ impl Client {
         InboxItem { input, origin }
     }
 
-    /// Calls, and waits for the answer for a while. One that comes with the call is asked for again.
+    /// Calls, and waits for the answer for a while; then asks for it again.
     async fn call(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
         let script = format!("# {id}\nadd n\nreply {id}");
         let key = (self.stage.below(2) == 0).then(|| format!("key {id}"));
         let (ops, item, mut made) = (self.ops_near(world), self.item(&script, true), None);
         let calling = async {
-            let (call, reply) = ops.begin_call(world, item, key.as_deref()).await?;
-            made = Some((call, reply));
-            Ok(call.seq)
+            let begun = ops.begin_call(world, item, key.as_deref()).await?;
+            let seq = begun.call.seq;
+            made = Some(begun);
+            Ok(seq)
         };
         self.noted(world, id, calling).await;
-        let Some((call, given)) = made else { return Ok(()) };
-        given.into_iter().for_each(|given| self.note_answer(id, given));
-        self.note_answer(id, self.ops().reply(world, call, Duration::from_secs(4)).await?);
+        let Some(begun) = made else { return Ok(()) };
+        let (call, patience) = (begun.call, Duration::from_secs(4));
+        self.note_answer(id, ops.finish_call(world, begun, patience).await?);
+        self.note_answer(id, self.ops().reply(world, call, patience).await?);
         Ok(())
     }
 

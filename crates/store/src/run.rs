@@ -29,6 +29,12 @@ pub trait Protocol: Sync {
         false
     }
 
+    /// Whether it announces all that it reads, as a rule: then it is tried as one of many that read in one trip
+    /// ([`Engine::begin_announced`]).
+    fn announces_all(&self) -> bool {
+        false
+    }
+
     fn run<T: Transaction>(&self, tx: &mut T) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
@@ -86,7 +92,11 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
         }
     }
     loop {
-        let error = match once(engine.begin(), protocol).await {
+        let ran = match attempt == 1 && protocol.announces_all() {
+            true => once(engine.begin_announced(), protocol).await,
+            false => once(engine.begin(), protocol).await,
+        };
+        let error = match ran {
             Ok(done) => return Ok(done),
             Err(error) => error,
         };

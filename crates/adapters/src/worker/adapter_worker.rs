@@ -20,7 +20,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Holder,
-    hands::{Hand, Hands, InHand},
+    hands::{Hand, Hands, InHand, Offer},
     metrics::{Metric, Metrics},
     shell::Report,
     tell,
@@ -90,7 +90,7 @@ pub struct AdapterWorker<E, B> {
 /// A call that runs.
 struct Running {
     claim: EffectClaim,
-    hand: Hand,
+    kind: String,
     abort: AbortHandle,
 }
 
@@ -249,7 +249,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 continue;
             }
             round.empty.remove(kind);
-            round.hands.set_open(kind, false); // what waits comes first
+            let is_capped = self.config.universe_caps.get(*kind).is_some_and(|cap| *cap != KindCap::default());
+            round.hands.offer(kind, if is_capped { Offer::None } else { Offer::Surplus }); // what waits must find some
             let hands = round.hands.take(kind, limits::CLAIMS_MAX);
             if hands.is_empty() {
                 // A hand that is reserved may get free without a call that ends.
@@ -266,7 +267,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             round.ended |= claims.more; // look again at once, but at other kinds and other duties, too
             if !claims.capped && !claims.more && !round.put_off.contains(*kind) {
                 round.empty.insert(kind, Empty { seen: seen.clone(), retry_ns: claims.next_retry_ns });
-                round.hands.set_open(kind, claim.cap == KindCap::default());
+                round.hands.offer(kind, if is_capped { Offer::None } else { Offer::All });
             }
         }
         Ok(())
@@ -302,9 +303,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         attempt = claimed.claim.attempt,
         trace = claimed.item.trace,
     ))]
-    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect) -> bool {
+    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, hand: Hand) -> bool {
         let started_ns = self.clock.now_ns();
         let attempted = self.attempt(adapter, &claimed).await;
+        drop(hand); // the call is over: the next one may begin while its answer is made durable
         let took_ns = self.clock.now_ns().saturating_sub(started_ns);
         let latency_ms = took_ns / 1_000_000;
         self.metrics.add(Metric::EffectAttempts, 1);
@@ -464,7 +466,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
     }
 
     fn running_of(&self, kind: &str) -> usize {
-        self.running.values().filter(|running| running.hand.kind() == kind).count()
+        self.running.values().filter(|running| running.kind == kind).count()
     }
 
     fn start(&mut self, InHand { effect, hand }: InHand) {
@@ -477,10 +479,10 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
             worker.metrics.raise(Metric::EffectAgeNsMax, age_ns);
         }
         let (abort, registration) = AbortHandle::new_pair();
-        self.running.insert(seq, Running { claim, hand, abort });
+        self.running.insert(seq, Running { claim, kind: hand.kind().to_owned(), abort });
         self.touched.insert(claim.lane);
         self.note_held();
-        let call = Abortable::new(worker.carry_out(adapter, effect), registration);
+        let call = Abortable::new(worker.carry_out(adapter, effect, hand), registration);
         self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
     }
 
@@ -508,13 +510,13 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
                 self.start(given);
             }
             let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) else { break };
-            let Some(Running { hand, .. }) = self.running.remove(&seq) else { continue };
+            let Some(Running { kind, .. }) = self.running.remove(&seq) else { continue };
             self.note_held();
             if again {
-                self.empty.remove(hand.kind());
-                self.put_off.insert(hand.kind().to_owned());
+                self.empty.remove(kind.as_str());
+                self.put_off.insert(kind.clone());
             }
-            any |= !self.empty.contains_key(hand.kind());
+            any |= !self.empty.contains_key(kind.as_str());
         }
         any
     }

@@ -11,8 +11,10 @@ use mundi_model::{
 };
 use mundi_runtime::Plane;
 use mundi_server::{
+    api::{AccessPolicy, Api, ApiLimits, router},
     config::Config,
     node::{ConfiguredEngine, Node, Universe},
+    serve::{ServeLimits, Server},
 };
 use mundi_store::protocol::NewItem;
 use serde::{Deserialize, Serialize};
@@ -154,6 +156,7 @@ impl Part {
     pub(super) fn run(self, database: &str) -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let node = runtime.block_on(self.open(database))?;
+        let _api = runtime.block_on(advertise(&node))?;
         let universe = node.universe("default").ok_or("the default universe is missing")?;
         let (program, workload) =
             if self.workload == Workload::Effect { ("bench", Workload::Effect) } else { ("counter", self.workload) };
@@ -192,6 +195,14 @@ impl Part {
         let config = Config::load(None, settings, &[])?;
         Ok(Node::open_configured(&config, programs()).await?)
     }
+}
+
+/// Serves the API where the other processes find it: they hand on what is for worlds of this one.
+async fn advertise(node: &Node<ConfiguredEngine>) -> Result<Server, Box<dyn Error>> {
+    let router = router(Api::new(node.clone(), ApiLimits::default(), AccessPolicy::default()));
+    let server = Server::start(([127, 0, 0, 1], 0).into(), router, None, ServeLimits::default()).await?;
+    node.advertise(&format!("http://{}", server.address()));
+    Ok(server)
 }
 
 async fn once(

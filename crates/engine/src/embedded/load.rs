@@ -28,8 +28,8 @@ impl Default for Load {
 }
 
 impl Load {
+    #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides how large a group is")]
     pub(super) fn is_busy(&mut self) -> bool {
-        #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides how large a group is")]
         let now = Instant::now();
         if self.last.is_none_or(|(since, _)| now.duration_since(since) >= LOOK) {
             let used = clock_gettime(ClockId::ProcessCPUTime);

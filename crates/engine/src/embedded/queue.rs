@@ -25,11 +25,11 @@ const TURN_PER_COMMIT: Duration = Duration::from_micros(20);
 const HURRIED_GROUPS: u32 = 1_024;
 
 /// While the processors are busy, a group may wait for so many commits ...
-const WANTED: usize = 32;
+const WANTED: usize = 16;
 /// ... as long as others come within so long ...
 const PAUSE: Duration = Duration::from_micros(50);
 /// ... and not more often than this.
-const PAUSES_MAX: usize = 16;
+const PAUSES_MAX: usize = 8;
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {

@@ -92,13 +92,18 @@ impl History {
         self.take_in(&mut self.0.state.lock(), news);
     }
 
-    /// Takes in what this process has written itself: the values are known, and those that are asked for stay at hand.
-    pub(super) fn advance_own(&self, version: u64, mut writes: Writes) {
+    /// Takes in what this process has written itself: the values are known, and those that are asked for, or are `expected` to be
+    /// by their prefixes, which are in order, stay at hand.
+    pub(super) fn advance_own(&self, version: u64, mut writes: Writes, expected: &[Bytes]) {
+        let is_expected = |key: &Bytes| {
+            let below = expected.partition_point(|prefix| prefix <= key);
+            below > 0 && key.starts_with(&expected[below - 1])
+        };
         let mut state = self.0.state.lock();
         let mut known = Vec::new();
         for (key, value) in &mut writes {
             let value = value.take();
-            if state.remembered.contains(key) {
+            if state.remembered.contains(key) || is_expected(key) {
                 known.push((key.clone(), value));
             }
         }
@@ -192,13 +197,13 @@ mod tests {
         let _open = history.open();
         history.remember(&key, value("read"), 4);
         assert_eq!(history.recall(&key), Some((value("read"), 4)));
-        history.advance_own(5, vec![(key.clone(), value("own"))]);
+        history.advance_own(5, vec![(key.clone(), value("own"))], &[]);
         assert_eq!(history.recall(&key), Some((value("own"), 5)));
         history.advance([wrote(6, "a")]);
         assert_eq!(history.recall(&key), None);
         history.remember(&key, value("old"), 5);
         assert_eq!(history.recall(&key), None, "it was read before it changed");
-        history.advance_own(6, vec![(key.clone(), value("late"))]);
+        history.advance_own(6, vec![(key.clone(), value("late"))], &[]);
         assert_eq!(history.recall(&key), None, "what is known already brings nothing back");
         history.remember(&key, value("new"), 6);
         history.advance([wrote(9, "elsewhere")]);

@@ -168,6 +168,10 @@ impl Engine for Postgres {
         Ok(PostgresTransaction::from_memory(self.clone()))
     }
 
+    async fn begin_announced(&self) -> Result<PostgresTransaction, EngineError> {
+        Ok(PostgresTransaction::announced(self.clone()))
+    }
+
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         let (shared, key) = (self.0.shared.clone(), Bytes::copy_from_slice(key));
         async move {

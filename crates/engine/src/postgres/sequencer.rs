@@ -182,7 +182,7 @@ impl Sequencer {
         match self.shared.connector.within(COMMIT_WAIT, writer.commit_at_once(attempt.version, &writes)).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), attempt.version);
-                self.shared.history.advance_own(attempt.version, writes);
+                self.shared.history.advance_own(attempt.version, writes, &attempt.group.expected);
                 attempt.group.callers.succeed();
             }
             Some(Err(error)) if surely_not_applied(&error) => {
@@ -252,7 +252,7 @@ impl Sequencer {
         match self.shared.connector.within(COMMIT_WAIT, writer.commit(version, &writes)).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), version);
-                self.shared.history.advance_own(version, writes);
+                self.shared.history.advance_own(version, writes, &group.expected);
                 group.callers.succeed();
             }
             Some(Err(error)) => {

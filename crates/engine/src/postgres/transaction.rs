@@ -43,6 +43,13 @@ enum Memory {
         version: u64,
         _open: Open,
     },
+    /// All that it reads is announced: it is fetched at once, from a snapshot that others share.
+    Announced,
+    /// It was.
+    Fetched {
+        version: u64,
+        _open: Open,
+    },
 }
 
 enum Snapshot {
@@ -68,6 +75,10 @@ impl PostgresTransaction {
         Self { memory: Memory::Allowed, ..Self::new(engine) }
     }
 
+    pub(super) fn announced(engine: Postgres) -> Self {
+        Self { memory: Memory::Announced, ..Self::new(engine) }
+    }
+
     fn shared(&self) -> &Shared {
         &self.engine.0.shared
     }
@@ -82,7 +93,8 @@ impl PostgresTransaction {
         self.pass_over_remembered();
         let reads = self.announced.with(read);
         let found = match (&self.memory, &self.snapshot) {
-            (Memory::Allowed | Memory::Used { .. }, Snapshot::None) => self.gather(&reads).await?,
+            (Memory::Fetched { .. }, _) => return Err(EngineError::TooOld),
+            (Memory::Allowed | Memory::Used { .. } | Memory::Announced, Snapshot::None) => self.gather(&reads).await?,
             _ => self.ask(&reads).await?,
         };
         let mut found = found.into_iter();
@@ -99,6 +111,7 @@ impl PostgresTransaction {
         let (found, version) = shared.connector.within(READ_WAIT, asking).await.unwrap_or(Err(EngineError::TooOld))?;
         self.memory = match std::mem::replace(&mut self.memory, Memory::Unused) {
             Memory::Used { version: before, _open } => Memory::Used { version: before.min(version), _open },
+            Memory::Announced | Memory::Fetched { .. } => Memory::Fetched { version, _open: open },
             Memory::Unused | Memory::Allowed => Memory::Used { version, _open: open },
         };
         Ok(found)
@@ -106,7 +119,7 @@ impl PostgresTransaction {
 
     /// What this process will answer by itself is not asked for.
     fn pass_over_remembered(&mut self) {
-        if !matches!(self.memory, Memory::Unused) {
+        if matches!(self.memory, Memory::Allowed | Memory::Used { .. }) {
             let history = &self.engine.0.shared.history;
             self.announced.retain(|read| !matches!(read, Read::Get(key) if history.recall(key).is_some()));
         }
@@ -183,7 +196,7 @@ impl PostgresTransaction {
     fn recall(&mut self, key: &Bytes) -> Option<Option<Bytes>> {
         let history = &self.engine.0.shared.history;
         match &self.memory {
-            Memory::Unused => None,
+            Memory::Unused | Memory::Announced | Memory::Fetched { .. } => None,
             Memory::Used { .. } => history.recall(key).map(|(value, _)| value),
             Memory::Allowed => {
                 let open = history.open(); // first: from now on nothing is forgotten that it may conflict with
@@ -197,8 +210,9 @@ impl PostgresTransaction {
     fn remember(&self, key: &Bytes, value: Option<&Bytes>) {
         let version = match (&self.memory, &self.snapshot) {
             (Memory::Unused, _) => return,
-            (_, Snapshot::Taken { version, .. }) | (Memory::Used { version, .. }, _) => *version,
-            (Memory::Allowed, _) => return,
+            (_, Snapshot::Taken { version, .. })
+            | (Memory::Used { version, .. } | Memory::Fetched { version, .. }, _) => *version,
+            (Memory::Allowed | Memory::Announced, _) => return,
         };
         self.shared().history.remember(key, value.cloned(), version);
     }
@@ -229,6 +243,12 @@ impl PostgresTransaction {
 
 impl Transaction for PostgresTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
+        if matches!(self.memory, Memory::Announced) {
+            self.fetch(Read::get(&[0])).await?; // any key: a read takes all along
+        }
+        if let Memory::Fetched { version, .. } = self.memory {
+            return Ok(version);
+        }
         if matches!(self.snapshot, Snapshot::None) {
             self.ask(&[Read::get(&[0])]).await?; // any key: a read takes the snapshot
         }
@@ -240,6 +260,10 @@ impl Transaction for PostgresTransaction {
 
     fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
         self.announced.add(reads());
+    }
+
+    fn expect(&mut self, prefix: &[u8]) {
+        self.overlay.expected.push(Bytes::copy_from_slice(prefix));
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -294,8 +318,10 @@ impl Transaction for PostgresTransaction {
             Snapshot::Lost => return Err(CommitError::Conflict),
         };
         let (version, remembered) = match memory {
-            Memory::Used { version: remembered, _open: open } => (version.min(remembered), Some(open)),
-            Memory::Unused | Memory::Allowed => (version, None),
+            Memory::Used { version: other, _open: open } | Memory::Fetched { version: other, _open: open } => {
+                (version.min(other), Some(open))
+            }
+            Memory::Unused | Memory::Allowed | Memory::Announced => (version, None),
         };
         let open = [open, remembered];
         let (answer, answered) = oneshot::channel();

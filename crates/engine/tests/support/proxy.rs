@@ -85,7 +85,11 @@ impl Proxy {
             match decide(&buffer[..count]) {
                 Act::Pass => {}
                 Act::CutBefore => return,
-                Act::Hold => std::future::pending().await,
+                // Read on, and forgotten: closed with something unread, the line would take from the client what the server has said last.
+                Act::Hold => {
+                    while let Ok(1..) = from.read(&mut buffer).await {}
+                    std::future::pending::<()>().await;
+                }
                 Act::CutAfter => {
                     mute.store(true, Ordering::SeqCst);
                     let _sent = to.write_all(&buffer[..count]).await;

@@ -38,6 +38,9 @@ pub(super) async fn run(config: &Config) -> Outcome {
             } else {
                 eprintln!("mundi: data in {}", config.data.folder.display());
             }
+            if let Some(address) = config.advertised(server.address()) {
+                node.advertise(&address);
+            }
             eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
         }
         None => eprintln!("mundi: running without an API"),

@@ -55,6 +55,7 @@ impl Fleet {
             ("MUNDI_NODE__WORKER", member.worker.to_string()),
             ("MUNDI_NODE__LEASE_TTL_MS", self.lease.as_millis().to_string()),
             ("MUNDI_NODE__CLOCK_SKEW_MS", member.skew_ms.to_string()),
+            ("MUNDI_API__ADVERTISE", "http://127.0.0.1:0".to_owned()),
             ("MUNDI_LOG", std::env::var("MUNDI_LOG").unwrap_or_else(|_| "error".to_owned())),
         ];
         let mut child = command.envs(settings).stderr(Stdio::piped()).spawn().unwrap();

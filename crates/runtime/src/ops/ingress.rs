@@ -22,6 +22,17 @@ use mundi_store::{
 };
 use std::{sync::Arc, time::Duration};
 
+/// A call that was made.
+#[derive(Debug)]
+pub struct BegunCall {
+    /// Under this the reply is found.
+    pub call: CallId,
+    /// If it is there already.
+    pub reply: Option<ReplyOutcome>,
+    /// The world took it in this process.
+    is_taken_here: bool,
+}
+
 impl<P: Plane> Ops<P> {
     /// Whether a world's manifest takes these events, so that their sender hears of it at once. The world checks again.
     pub async fn check_events<'v>(
@@ -137,31 +148,46 @@ impl<P: Plane> Ops<P> {
         timeout: Duration,
     ) -> Result<ReplyOutcome, RuntimeError> {
         item.origin.wants_reply = true;
-        match self.begin_call(world, item, idempotency_key).await? {
-            (_, Some(reply)) => Ok(reply),
-            (call, None) => self.reply(world, call, timeout).await,
+        let begun = self.begin_call(world, item, idempotency_key).await?;
+        self.finish_call(world, begun, timeout).await
+    }
+
+    /// The reply to a call that was just made.
+    pub async fn finish_call(
+        &self,
+        world: WorldId,
+        BegunCall { call, reply, is_taken_here }: BegunCall,
+        timeout: Duration,
+    ) -> Result<ReplyOutcome, RuntimeError> {
+        let Self { plane, universe, calls, .. } = self;
+        match reply {
+            Some(reply) => Ok(reply),
+            None => Box::pin(calls.reply(plane, *universe, (world, call), is_taken_here, timeout)).await,
         }
     }
 
-    /// Makes a call: its name, under which the reply is found, and the reply if it is there already.
+    /// Makes a call.
     pub async fn begin_call(
         &self,
         world: WorldId,
         item: InboxItem,
         idempotency_key: Option<&str>,
-    ) -> Result<(CallId, Option<ReplyOutcome>), RuntimeError> {
+    ) -> Result<BegunCall, RuntimeError> {
         match self.hand(world, item, idempotency_key, Sender::Call).await? {
             Ok(Taken { seq, reply }) => {
                 let (replied_at, reply) = reply.unzip();
-                Ok((CallId { seq, replied_at }, reply))
+                Ok(BegunCall { call: CallId { seq, replied_at }, reply, is_taken_here: true })
             }
-            Err(item) => Ok((Box::pin(self.enqueue_one(world, item, idempotency_key)).await?.seq.into(), None)),
+            Err(item) => {
+                let call = Box::pin(self.enqueue_one(world, item, idempotency_key)).await?.seq.into();
+                Ok(BegunCall { call, reply: None, is_taken_here: false })
+            }
         }
     }
 
     /// The reply to a call that was made before.
     pub async fn reply(&self, world: WorldId, call: CallId, timeout: Duration) -> Result<ReplyOutcome, RuntimeError> {
-        Box::pin(self.calls.reply(&self.plane, self.universe, world, call, timeout)).await
+        Box::pin(self.calls.reply(&self.plane, self.universe, (world, call), false, timeout)).await
     }
 }
 

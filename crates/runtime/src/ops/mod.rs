@@ -17,6 +17,7 @@ mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
+pub use ingress::BegunCall;
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use snapshots::Upkeep;
 pub use verify::WorldProof;

@@ -18,12 +18,13 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     let started_at_ns = shared.plane.now_ns();
     let mut renew_at_ns = started_at_ns.saturating_add(shared.config.renew_every_ns);
     heartbeat(&shared, started_at_ns).await;
-    let mut phase = Phase::Running;
+    let (mut phase, mut has_address) = (Phase::Running, false);
     loop {
         let seen = shared.signal.version();
         let now_ns = shared.plane.now_ns();
-        if now_ns >= renew_at_ns || phase != shared.phase() {
-            phase = shared.phase();
+        let is_reached = shared.address.lock().is_some();
+        if now_ns >= renew_at_ns || phase != shared.phase() || has_address != is_reached {
+            (phase, has_address) = (shared.phase(), is_reached);
             heartbeat(&shared, started_at_ns).await;
             if phase == Phase::Over {
                 shared.said_goodbye.store(true, Ordering::Release);
@@ -62,7 +63,7 @@ async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
         worlds_max,
         draining: shared.phase() == Phase::Draining,
         schema_version: u32::from(SchemaVersion::CURRENT.major),
-        address: None,
+        address: shared.address.lock().clone(),
     };
     let record = (shared.phase() != Phase::Over).then_some(record);
     if let Err(error) = shared.plane.run(&Heartbeat { universe, worker, record }).await {

@@ -46,6 +46,8 @@ struct Shared<P: Plane> {
     phase: Mutex<Phase>,
     /// The last heartbeat was written: nobody counts on this worker any more.
     said_goodbye: AtomicBool,
+    /// Where other processes reach this one, if they do.
+    address: Mutex<Option<String>>,
     /// A world waits for a lane.
     work: Signal,
     /// The phase changed, or what is due later, or a world is gone.
@@ -78,6 +80,7 @@ impl<P: Plane> WorldWorker<P> {
             table: Mutex::default(),
             phase: Mutex::new(Phase::Running),
             said_goodbye: AtomicBool::new(false),
+            address: Mutex::default(),
             work: Signal::default(),
             signal: Signal::default(),
             calls,
@@ -147,6 +150,12 @@ impl<P: Plane> WorldWorker<P> {
     /// Whether it holds the world's lease, as far as it knows.
     pub fn holds(&self, world: WorldId) -> bool {
         self.0.phase() == Phase::Running && self.0.table.lock().holds(world)
+    }
+
+    /// Lets other processes know where this one is reached.
+    pub fn set_address(&self, address: String) {
+        *self.0.address.lock() = Some(address);
+        self.0.signal.notify();
     }
 
     /// The world's next cycle takes a snapshot or exports segments.

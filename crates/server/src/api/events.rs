@@ -5,7 +5,7 @@ use super::{
     extract::{Given, Name, Of, Params, READ, SEND, Whole, duration, is, text_header, value_of_json},
     json,
 };
-use crate::node::{Delayed, Universe};
+use crate::node::{Answered, Asked, Delayed, HANDED_ON, Universe};
 use axum::{
     Json,
     http::{HeaderMap, HeaderName, StatusCode, header},
@@ -233,12 +233,38 @@ pub(super) async fn make_call<E: Engine>(
     let timeout = params.timeout(api)?;
     let incoming = Incoming::new(&headers, event, cbor, None)?;
     incoming.check()?;
+    let asked = Asked { event: &incoming.event, cbor: &incoming.value, headers: &headers, timeout };
+    if let Some(answer) = hand_on(api, universe, world, &asked).await? {
+        return Ok(answer);
+    }
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
-    let (call, outcome) = match universe.ops().begin_call(world, item, key.as_deref()).await? {
-        (call, Some(outcome)) => (call, outcome),
-        (call, None) => (call, universe.ops().reply(world, call, timeout).await?),
-    };
+    let begun = universe.ops().begin_call(world, item, key.as_deref()).await?;
+    let call = begun.call;
+    let outcome = universe.ops().finish_call(world, begun, timeout).await?;
     answer(universe, call, outcome, &headers).await
+}
+
+/// The answer of the process that holds the world, if it is another one and can be asked. What was handed on to this one is for it, or for
+/// nobody here.
+async fn hand_on<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    world: WorldId,
+    asked: &Asked<'_>,
+) -> Result<Option<Response>, Problem> {
+    if let Some(meant) = asked.headers.get(HANDED_ON) {
+        let is_meant = meant.as_bytes() == api.node.worker().to_string().as_bytes() && universe.holds(world);
+        let elsewhere = || Problem::new(Code::WorldElsewhere, format!("{world} is not held here"));
+        return if is_meant { Ok(None) } else { Err(elsewhere()) };
+    }
+    let Some(Answered { status, headers, body }) = universe.hand_on(world, asked).await? else { return Ok(None) };
+    let mut answer = (status, body).into_response();
+    for name in [header::CONTENT_TYPE, header::RETRY_AFTER, CALL] {
+        if let Some(value) = headers.get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    Ok(Some(answer))
 }
 
 /// The reply to a call that was made before.

@@ -65,6 +65,7 @@ fn status(code: Code) -> StatusCode {
         Code::TokenDenied | Code::OriginDenied => StatusCode::FORBIDDEN,
         Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
         Code::CallTimeout => StatusCode::GATEWAY_TIMEOUT,
+        Code::WorldElsewhere => StatusCode::MISDIRECTED_REQUEST,
         Code::RequestTooLarge
         | Code::InboxItemTooLarge
         | Code::BlobTooLarge

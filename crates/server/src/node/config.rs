@@ -49,6 +49,8 @@ pub struct NodeConfig {
     /// How long a world that rests keeps its hint. Other processes find it there and try for its lease in vain; who is alone may
     /// keep it longer, and writes it less often.
     pub settle_after: Duration,
+    /// Requests for worlds that other processes hold are handed on to them: for an engine that several share.
+    pub hands_on: bool,
 }
 
 /// The universe that is there without being asked for.
@@ -70,6 +72,7 @@ impl Default for NodeConfig {
             drain_timeout: Duration::from_secs(30),
             lease_ttl: Duration::from_secs(20),
             settle_after: Duration::from_millis(250),
+            hands_on: false,
         }
     }
 }

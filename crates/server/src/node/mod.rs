@@ -21,6 +21,7 @@ mod config;
 mod delayed;
 mod edge;
 mod error;
+mod hand_on;
 mod open;
 mod roles;
 mod universe;
@@ -30,6 +31,7 @@ pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
 pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
+pub(crate) use hand_on::{Answered, Asked, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
@@ -37,6 +39,7 @@ pub use universe::Universe;
 
 use crate::programs::{NamedProgram, Programs};
 use edge::StopTasks;
+use hand_on::HandOn;
 use mundi_engine::{Embedded, Engine};
 use mundi_model::{UniverseId, WorkerId, limits};
 use mundi_runtime::{Plane, Services, metrics::Metrics};
@@ -67,6 +70,10 @@ struct Shared<E: Engine> {
     /// By name, and by id as text.
     universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
     metrics: Arc<Metrics>,
+    /// There if others may hold worlds.
+    hand_on: Option<Arc<HandOn<E>>>,
+    /// Where others reach this process.
+    address: RwLock<Option<String>>,
     /// Held while a universe is opened, so that each is opened once; taken out when the node stops.
     stop: tokio::sync::Mutex<Option<StopTasks>>,
     /// Takes nothing new; what runs goes on.
@@ -123,11 +130,15 @@ impl<E: Engine> Node<E> {
             registry: Arc::new(programs.registry),
             spawner: Arc::new(tasks),
         };
+        let (worker, metrics) = (config.worker.unwrap_or_else(random_worker), Arc::<Metrics>::default());
+        let hand_on = config.hands_on.then(|| Arc::new(HandOn::new(plane.clone(), worker, metrics.clone())));
         let shared = Shared {
-            worker: config.worker.unwrap_or_else(random_worker),
+            worker,
             named: programs.named,
             universes: RwLock::default(),
-            metrics: Arc::default(),
+            metrics,
+            hand_on,
+            address: RwLock::default(),
             stop: tokio::sync::Mutex::new(Some(stop)),
             leaving: tokio::sync::watch::Sender::new(false),
             draining: tokio::sync::watch::Sender::new(false),
@@ -179,6 +190,13 @@ impl<E: Engine> Node<E> {
         self.0.leaving.send_replace(true);
     }
 
+    /// Lets the other processes of a fleet know where the API of this one is reached, as `http://…` or `https://…`: they hand requests on for
+    /// worlds that it holds.
+    pub fn advertise(&self, address: &str) {
+        *self.0.address.write() = Some(address.to_owned());
+        self.universes().iter().for_each(|universe| universe.advertise(address));
+    }
+
     /// A universe, by its name or by its id.
     pub fn universe(&self, name: &str) -> Option<Arc<Universe<E>>> {
         self.0.universes.read().get(name).cloned()
@@ -212,6 +230,10 @@ impl<E: Engine> Node<E> {
         let mut known = self.0.universes.write();
         known.insert(name.to_owned(), universe.clone());
         known.insert(id.to_string(), universe.clone());
+        drop(known);
+        if let Some(address) = self.0.address.read().as_deref() {
+            universe.advertise(address);
+        }
         Ok(universe)
     }
 

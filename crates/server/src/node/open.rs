@@ -45,7 +45,7 @@ impl Node<ConfiguredEngine> {
         let own = if shared { None } else { WorkerId::new(1) };
         let settle_after = if shared { node.settle_after } else { SETTLE_AFTER_ALONE };
         let spool = node.spool.clone().or_else(|| Some(config.data.folder.join("spool")));
-        let node = NodeConfig { worker: node.worker.or(own), spool, settle_after, ..node };
+        let node = NodeConfig { worker: node.worker.or(own), spool, settle_after, hands_on: shared, ..node };
         let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
         set_right(&clock, &engine).await?;
         let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;

@@ -1,6 +1,7 @@
 //! A universe that this node serves.
 
-use super::{Delayed, Node, NodeError, NodePlane, roles::Roles};
+use super::{Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, roles::Roles};
+use axum::http::{HeaderMap, HeaderValue, header};
 use mundi_engine::Engine;
 use mundi_model::{
     Hash, UniverseId, Value, WorldId, cbor,
@@ -12,7 +13,7 @@ use mundi_store::{
     keyspace::schema_version::SchemaVersion,
     protocol::{Enqueued, GuardSchema},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long [`Universe::call`] waits for its reply.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,6 +26,7 @@ pub struct Universe<E: Engine> {
     /// The manifests that have a name.
     manifests: BTreeMap<String, Hash>,
     roles: Roles<NodePlane<E>>,
+    hand_on: Option<Arc<HandOn<E>>>,
 }
 
 impl<E: Engine> Universe<E> {
@@ -45,7 +47,7 @@ impl<E: Engine> Universe<E> {
             Some(worker) => ops.beside(worker.clone()),
             None => ops,
         };
-        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles })
+        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles, hand_on: node.0.hand_on.clone() })
     }
 
     pub fn name(&self) -> &str {
@@ -81,6 +83,41 @@ impl<E: Engine> Universe<E> {
         self.roles.drain().await;
     }
 
+    pub(super) fn advertise(&self, address: &str) {
+        if let Some(worlds) = self.roles.worlds() {
+            worlds.set_address(address.to_owned());
+        }
+    }
+
+    /// Whether a world is held by this process, as far as it knows.
+    pub(crate) fn holds(&self, world: WorldId) -> bool {
+        self.roles.worlds().is_some_and(|worlds| worlds.holds(world))
+    }
+
+    /// The answer of another process, if that holds the world and can be asked; else the request is this one's.
+    pub(crate) async fn hand_on(&self, world: WorldId, asked: &Asked<'_>) -> Result<Option<Answered>, NodeError> {
+        match &self.hand_on {
+            Some(hand_on) if !self.holds(world) => Ok(Box::pin(hand_on.ask(self.id, world, asked)).await?),
+            _ => Ok(None),
+        }
+    }
+
+    /// The same for who has no request of its own.
+    async fn ask(&self, world: WorldId, event: &str, value: &Value) -> Result<Option<Value>, NodeError> {
+        if self.hand_on.is_none() || self.holds(world) {
+            return Ok(None);
+        }
+        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/cbor"))]);
+        let asked = Asked { event, cbor: &cbor::encode(value), headers: &headers, timeout: CALL_TIMEOUT };
+        let Some(answered) = self.hand_on(world, &asked).await? else { return Ok(None) };
+        if answered.status.is_success() {
+            return self.value(Payload::Inline(answered.body.to_vec())).await.map(Some);
+        }
+        let told = serde_json::from_slice(&answered.body).unwrap_or(serde_json::Value::Null);
+        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+        Err(NodeError::CallFailed { code: text("code"), reason: text("detail") })
+    }
+
     /// A new world that runs the program of this name.
     pub async fn create(&self, program: &str) -> Result<WorldId, NodeError> {
         let manifest = self.manifests.get(program).ok_or_else(|| NodeError::ProgramUnknown(program.to_owned()))?;
@@ -110,6 +147,9 @@ impl<E: Engine> Universe<E> {
 
     /// Sends an event and waits for the reply.
     pub async fn call(&self, world: WorldId, event: &str, value: Value) -> Result<Value, NodeError> {
+        if let Some(reply) = self.ask(world, event, &value).await? {
+            return Ok(reply);
+        }
         match self.ops.call(world, self.event(event, &value), None, CALL_TIMEOUT).await? {
             ReplyOutcome::Ok(payload) => self.value(payload).await,
             ReplyOutcome::Failed(code, reason) => Err(NodeError::CallFailed { code, reason }),

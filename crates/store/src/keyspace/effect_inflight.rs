@@ -47,6 +47,7 @@ pub(crate) fn publish<T: Transaction>(
     item: &EffectItem,
 ) -> Result<(), StoreError> {
     let prefix = prefix(universe, Lane::of(&item.kind, item.intent));
+    tx.expect(prefix.as_bytes()); // whoever answers it, in this process, asks whether the claim is held
     Ok(tx.put_stamped(prefix.as_bytes(), &index.to_be_bytes(), encode(claim, item))?)
 }
 

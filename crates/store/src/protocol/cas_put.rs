@@ -44,7 +44,12 @@ impl Protocol for CasLookup {
         OnUnknown::RunAgain
     }
 
+    fn announces_all(&self) -> bool {
+        true
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Known, StoreError> {
+        tx.announce(|| [cas_meta::key, cas_doomed::key].map(|key| key(self.universe, self.hash).announced()));
         if let Some(meta) = cas_meta::read(tx, self.universe, self.hash).await? {
             return Ok(Known::Stored(meta));
         }
@@ -77,6 +82,10 @@ impl Protocol for CasPut<'_> {
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
+    }
+
+    fn announces_all(&self) -> bool {
+        true
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Outcome, StoreError> {

@@ -3,7 +3,8 @@
 //! Guarantees: one fenced transaction checks head and cursor, appends the records, advances both, publishes the
 //! effects and timers that the records announce, withdraws those that they cancel, and stores the replies: all or
 //! nothing. So "appended, but its effects were not published" cannot be seen by anyone, crash or not. An intent that
-//! was published before, in whatever state it is now, is not published again. An effect for which an adapter of the same
+//! was published before, in whatever state it is now, is not published again: the hash of one that the records announce covers the world and
+//! a height that nobody has written yet, so only what was inherited is asked for. An effect for which an adapter of the same
 //! process has a hand free is published as claimed; a receipt that comes from such a hand is taken only while its claim
 //! is held, and ends the effect in the same transaction.
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
@@ -181,10 +182,8 @@ impl CommitTurn {
         if self.ready || self.consumed.is_some_and(|consumed| consumed.direct) {
             reads.push(world_meta::key(universe, world).announced());
         }
-        reads.extend(self.effects.iter().map(|item| effect_dedupe::key(universe, world, item.intent).announced()));
         for item in &self.timers {
             let lane = timer_due::lane(timer_due::shard(item.intent));
-            reads.push(timer_dedupe::key(universe, world, item.intent).announced());
             reads.push(low_water::key(universe, Queue::Timers, lane).announced());
         }
         reads.extend(self.in_hands.answered.iter().flat_map(|answered| Held::reads(&answered.claim)));
@@ -212,17 +211,23 @@ impl CommitTurn {
         }
     }
 
+    /// Whether nobody can have published an intent before: its record is one of this turn's.
+    fn is_new(&self, height: Height) -> bool {
+        height >= self.records.start().height
+    }
+
     /// Says which of them are claimed from the start.
     pub(super) async fn publish_effects<T: Transaction>(&self, tx: &mut T) -> Result<Vec<u16>, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let (mut kinds, mut claimed) = (BTreeSet::new(), Vec::new());
         for (index, item) in (0u16..).zip(&self.effects).filter(|_| !planted(Mutant::PublishApart)) {
-            if effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
+            if !self.is_new(item.height) && effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
             match self.in_hands.claims.get(usize::from(index)).copied().flatten() {
                 Some(claim) => {
                     effect_inflight::publish(tx, universe, index, &claim, item)?;
+                    tx.expect(effect_dedupe::key(universe, world, item.intent).as_bytes());
                     claimed.push(index);
                 }
                 None => {
@@ -242,7 +247,7 @@ impl CommitTurn {
     pub(super) async fn publish_timers<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         for item in &self.timers {
-            if timer_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
+            if !self.is_new(item.height) && timer_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
             let shard = timer_due::shard(item.intent);

@@ -70,6 +70,11 @@ impl Protocol for ReadTurn {
         OnUnknown::RunAgain
     }
 
+    /// Where the items begin is known, or is only read with the rest.
+    fn announces_all(&self) -> bool {
+        self.cursor_seen.is_some()
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnInput, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         tx.announce(|| {

@@ -105,6 +105,10 @@ impl<T: Transaction> Transaction for CrashingTransaction<T> {
         self.inner.announce(reads);
     }
 
+    fn expect(&mut self, prefix: &[u8]) {
+        self.inner.expect(prefix);
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         self.inner.get(key).await
     }

@@ -192,6 +192,10 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         self.inner.announce(|| reads);
     }
 
+    fn expect(&mut self, prefix: &[u8]) {
+        self.inner.expect(prefix);
+    }
+
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         others_first().await;
         let trouble = next(&self.state, false)?;

@@ -1,0 +1,86 @@
+//! A call that arrives at one process for a world of another.
+
+use crate::member::{Fleet, Member};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const WORLDS: &str = "/v1/u/default/worlds";
+/// Of requests and leases: longer than a busy machine takes, and than the next worker waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Client(reqwest::Client);
+
+impl Client {
+    fn new() -> Self {
+        let _before = rustls::crypto::ring::default_provider().install_default();
+        Self(reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap())
+    }
+
+    async fn post(&self, member: &Member, path: &str, body: &Value, handed_on: Option<&str>) -> (u16, String) {
+        let mut request = self.0.post(format!("{}{WORLDS}{path}", member.url)).body(body.to_string());
+        if let Some(worker) = handed_on {
+            request = request.header("mundi-handed-on", worker);
+        }
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// The counter after an addition of one.
+    async fn add(&self, member: &Member) -> u64 {
+        let (status, said) = self.post(member, "/counted/call/add", &json!(1), None).await;
+        assert_eq!(status, 200, "{said}");
+        said.parse().unwrap()
+    }
+
+    async fn handed_on(&self, member: &Member) -> u64 {
+        let metrics = self.0.get(format!("{}/metrics", member.url)).send().await.unwrap().text().await.unwrap();
+        let line = metrics.lines().find(|line| line.starts_with("mundi_calls_handed_on_total"));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap().parse::<u64>().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_when_that_dies() {
+    let fleet = Fleet::start(Duration::from_secs(3));
+    let [mut one, mut other] = [fleet.member("api,world,adapter,timer,orchestrator"), fleet.member("api")];
+    fleet.launch(&mut one);
+    fleet.launch(&mut other);
+    let client = Client::new();
+    let (status, said) = client.post(&one, "", &json!({ "world": "counted", "program": "counter" }), None).await;
+    assert_eq!(status, 201, "{said}");
+    let mut count = 0;
+    // Until it has heard who holds the world, its calls go through the inbox.
+    let handing = async {
+        while client.handed_on(&other).await < 10 {
+            count += 1;
+            assert_eq!(client.add(&other).await, count);
+        }
+    };
+    tokio::time::timeout(PATIENCE, handing).await.expect("calls are handed on");
+    assert_eq!(client.handed_on(&one).await, 0, "it holds the world");
+    let (status, said) = client.post(&other, "/counted/send/add", &json!(1), None).await;
+    assert_eq!(status, 202, "{said}");
+    count += 2;
+    assert_eq!(client.add(&one).await, count, "what was acknowledged before comes before");
+    let (status, said) = client.post(&other, "/counted/call/nonsense", &json!(1), None).await;
+    assert_eq!(status, 400, "what the holder says is said: {said}");
+
+    // Handed on to the wrong one, it is refused before anything is done; and never handed on from there.
+    let holder = format!("k_{:016x}", one.worker);
+    for (member, worker) in [(&other, holder.as_str()), (&one, "k_0000000000000001")] {
+        let (status, said) = client.post(member, "/counted/call/add", &json!(1), Some(worker)).await;
+        assert_eq!((status, said.contains("WORLD_ELSEWHERE")), (421, true), "{said}");
+    }
+    let (status, said) = client.post(&one, "/counted/call/add", &json!(1), Some(&holder)).await;
+    count += 1;
+    assert_eq!((status, said), (200, count.to_string()));
+
+    // It dies: nobody answers there, and the call waits in the inbox for whoever comes next.
+    one.kill();
+    let handed_on = client.handed_on(&other).await;
+    let mut next = fleet.member("world,orchestrator");
+    let (answered, ()) = tokio::join!(client.add(&other), async { fleet.launch(&mut next) });
+    count += 1;
+    assert_eq!(answered, count, "once, and by the next holder");
+    assert_eq!(client.handed_on(&other).await, handed_on, "there was nobody to hand it to");
+}

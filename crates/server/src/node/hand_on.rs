@@ -1,0 +1,182 @@
+//! A call to a world that another process holds is handed on to that process (ADR 0008).
+//!
+//! Whatever is in doubt before it is sent goes through the inbox, as if there were nobody to hand it to. Once it was sent, its fate is
+//! what the other one answers; if that answers nothing, nobody knows, and it is not sent again. What was handed on is never handed on
+//! again: who does not hold the world refuses it before anything is done.
+
+use super::NodePlane;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use bytes::Bytes;
+use mundi_engine::{CommitError, Engine, EngineError};
+use mundi_model::{UniverseId, WorkerId, WorldId, limits};
+use mundi_runtime::{
+    Plane,
+    metrics::{Metric, Metrics},
+};
+use mundi_store::{StoreError, protocol::FindHolder};
+use parking_lot::Mutex;
+use reqwest::{Client, Url, redirect};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::Semaphore;
+
+/// Names the worker that a request was handed on to.
+pub(crate) const HANDED_ON: HeaderName = HeaderName::from_static("mundi-handed-on");
+
+/// What goes along of a request's head; the rest is for the process that took it in.
+const HEADERS: [HeaderName; 4] = [
+    header::AUTHORIZATION,
+    header::ACCEPT,
+    HeaderName::from_static("correlation-id"),
+    HeaderName::from_static("traceparent"),
+];
+
+/// Requests under way to others; what is beyond goes through the inbox.
+const UNDER_WAY_MAX: usize = 4_096;
+/// Worlds whose holder is remembered.
+const KNOWN_MAX: usize = 65_536;
+/// How long a holder is believed in: one that is wrong is found out by the first request.
+const BELIEVED_NS: u64 = 10_000_000_000;
+/// How long a world is believed to have none that can be reached.
+const NOBODY_NS: u64 = 200_000_000;
+/// A process that does not even accept a connection has other troubles.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// How much longer than the other one this side waits.
+const MARGIN: Duration = Duration::from_secs(5);
+
+pub(crate) struct HandOn<E: Engine> {
+    plane: NodePlane<E>,
+    worker: WorkerId,
+    metrics: Arc<Metrics>,
+    /// Made for the first request; `None` if it cannot be.
+    client: OnceLock<Option<Client>>,
+    known: Mutex<BTreeMap<(UniverseId, WorldId), Known>>,
+    room: Semaphore,
+}
+
+#[derive(Clone)]
+struct Known {
+    holder: Option<Arc<Holder>>,
+    until_ns: u64,
+}
+
+struct Holder {
+    worker: WorkerId,
+    url: Url,
+}
+
+/// A call.
+pub(crate) struct Asked<'a> {
+    pub(crate) event: &'a str,
+    pub(crate) cbor: &'a [u8],
+    pub(crate) headers: &'a HeaderMap,
+    /// How long its reply may take.
+    pub(crate) timeout: Duration,
+}
+
+/// What another process answered.
+pub(crate) struct Answered {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl<E: Engine> HandOn<E> {
+    pub(crate) fn new(plane: NodePlane<E>, worker: WorkerId, metrics: Arc<Metrics>) -> Self {
+        let room = Semaphore::new(UNDER_WAY_MAX);
+        Self { plane, worker, metrics, client: OnceLock::new(), known: Mutex::default(), room }
+    }
+
+    /// The answer of the process that holds the world; `None` if surely nobody has taken the request.
+    pub(crate) async fn ask(
+        &self,
+        universe: UniverseId,
+        world: WorldId,
+        asked: &Asked<'_>,
+    ) -> Result<Option<Answered>, StoreError> {
+        let is_marked = asked.headers.contains_key(HANDED_ON) || asked.headers.contains_key("idempotency-key");
+        if is_marked || asked.cbor.len() > limits::PAYLOAD_INLINE_BYTES_MAX {
+            return Ok(None); // others must find it in the inbox, or it goes there anyway
+        }
+        let (Ok(_room), Some(client)) = (self.room.try_acquire(), self.client()) else { return Ok(None) };
+        let Some(holder) = self.holder(universe, world).await else { return Ok(None) };
+        let mut url = holder.url.clone();
+        match url.path_segments_mut() {
+            Ok(mut path) => {
+                let names = [&universe.to_string(), "worlds", &world.to_string(), "call", asked.event];
+                path.pop_if_empty().extend(["v1", "u"]).extend(names);
+            }
+            Err(()) => return Ok(None),
+        }
+        url.set_query(Some(&format!("timeout={}ms", asked.timeout.as_millis())));
+        let mut request = client.post(url).timeout(asked.timeout.saturating_add(MARGIN));
+        for name in HEADERS {
+            request = asked.headers.get_all(&name).iter().fold(request, |request, value| request.header(&name, value));
+        }
+        request = request.header(header::CONTENT_TYPE, "application/cbor").header(HANDED_ON, holder.worker.to_string());
+        let answer = match request.body(asked.cbor.to_vec()).send().await {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.forget(universe, world);
+                // It was never sent, or it may have arrived.
+                return if error.is_connect() || error.is_builder() { Ok(None) } else { Err(unknown(error)) };
+            }
+        };
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let refused = [StatusCode::MISDIRECTED_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        if refused.contains(&status) {
+            self.forget(universe, world);
+            return Ok(None);
+        }
+        let body = answer.bytes().await.map_err(unknown)?;
+        self.metrics.add(Metric::HandedOn, 1);
+        Ok(Some(Answered { status, headers, body }))
+    }
+
+    fn client(&self) -> Option<&Client> {
+        let make = || {
+            // Whoever came first has chosen the same one, or one that does as well.
+            let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+            let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy();
+            let made = builder.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).build();
+            made.inspect_err(|error| tracing::warn!(%error, "requests are not handed on")).ok()
+        };
+        self.client.get_or_init(make).as_ref()
+    }
+
+    /// Who holds the world, as far as this process knows; never this one.
+    async fn holder(&self, universe: UniverseId, world: WorldId) -> Option<Arc<Holder>> {
+        let now_ns = self.plane.now_ns();
+        let known = self.known.lock().get(&(universe, world)).filter(|known| known.until_ns > now_ns).cloned();
+        if let Some(known) = known {
+            return known.holder;
+        }
+        let found = self.plane.run(&FindHolder { universe, world, now_ns }).await;
+        let found = found.inspect_err(|error| tracing::debug!(%error, "a world's holder was not found")).ok()?.output;
+        let holder = found
+            .filter(|(worker, _)| *worker != self.worker)
+            .and_then(|(worker, address)| Some(Arc::new(Holder { worker, url: Url::parse(&address).ok()? })));
+        let believed_ns = if holder.is_some() { BELIEVED_NS } else { NOBODY_NS };
+        let mut known = self.known.lock();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert((universe, world), Known { holder: holder.clone(), until_ns: now_ns.saturating_add(believed_ns) });
+        holder
+    }
+
+    /// The next request goes through the inbox, and those behind it until someone is found anew.
+    fn forget(&self, universe: UniverseId, world: WorldId) {
+        let until_ns = self.plane.now_ns().saturating_add(NOBODY_NS);
+        self.known.lock().insert((universe, world), Known { holder: None, until_ns });
+    }
+}
+
+/// As for a commit whose answer was lost: it is what that process was asked for.
+fn unknown(error: reqwest::Error) -> StoreError {
+    let (doing, cause) = ("handing a request on".to_owned(), Arc::new(error.without_url()));
+    StoreError::Commit(CommitError::Unknown(EngineError::Failed { doing, cause }))
+}

@@ -1,0 +1,102 @@
+//! A call to a world that another node holds: two nodes on one database, each with an API of its own.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
+
+use mundi_engine::postgres::testing::{fresh_schema, shared};
+use mundi_model::{Value, WorldId};
+use mundi_runtime::metrics::Metric;
+use mundi_server::{
+    api::{AccessPolicy, Api, ApiLimits, router},
+    config::Config,
+    node::{ConfiguredEngine, Node},
+    programs::Programs,
+    serve::{ServeLimits, Server},
+};
+use std::time::Duration;
+
+struct Member {
+    node: Node<ConfiguredEngine>,
+    server: Server,
+}
+
+impl Member {
+    async fn start(schema: &str, objects: &std::path::Path, roles: &str) -> Self {
+        let objects = format!("file://{}", objects.display());
+        let settings = [
+            ("MUNDI_ENGINE__URL", shared().url()),
+            ("MUNDI_ENGINE__SCHEMA", schema),
+            ("MUNDI_OBJECTS__URL", &objects),
+            ("MUNDI_NODE__ROLES", roles),
+            ("MUNDI_NODE__LEASE_TTL_MS", "2000"),
+        ];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let config = Config::load(None, settings, &[]).unwrap();
+        let node = Node::open_configured(&config, Programs::builtin()).await.unwrap();
+        let router = router(Api::new(node.clone(), ApiLimits::default(), AccessPolicy::default()));
+        let server = Server::start(([127, 0, 0, 1], 0).into(), router, None, ServeLimits::default()).await.unwrap();
+        node.advertise(&format!("http://{}", server.address()));
+        Self { node, server }
+    }
+
+    async fn add(&self, world: WorldId) -> Value {
+        let universe = self.node.universe("default").unwrap();
+        universe.call(world, "add", Value::Integer(1.into())).await.unwrap()
+    }
+
+    /// A call by HTTP, as if it had been handed on to this worker.
+    async fn add_handed_on(&self, world: WorldId, worker: &str) -> (u16, String) {
+        let url = format!("http://{}/v1/u/default/worlds/{world}/call/add", self.server.address());
+        let request = reqwest::Client::builder().no_proxy().build().unwrap().post(url);
+        let answer = request.header("mundi-handed-on", worker).body("1").send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    fn handed_on(&self) -> u64 {
+        self.node.metrics().get(Metric::HandedOn)
+    }
+}
+
+fn number(value: u64) -> Value {
+    Value::Integer(value.into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_handed_on_to_who_holds_the_world_and_goes_through_the_inbox_when_that_is_gone() {
+    let (schema, objects) = (fresh_schema(), tempfile::tempdir().unwrap());
+    let holder = Member::start(&schema, objects.path(), "[\"world\", \"orchestrator\", \"api\"]").await;
+    let other = Member::start(&schema, objects.path(), "[\"api\"]").await;
+    let world = holder.node.universe("default").unwrap().create("counter").await.unwrap();
+    let mut count = 0;
+    // Until it has heard who holds the world, its calls go through the inbox.
+    let handing = async {
+        while other.handed_on() < 10 {
+            count += 1;
+            assert_eq!(other.add(world).await, number(count));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), handing).await.expect("calls are handed on");
+    assert_eq!(holder.handed_on(), 0, "it holds the world");
+    let sender = other.node.universe("default").unwrap();
+    sender.send(world, "add", number(1)).await.unwrap();
+    count += 2;
+    assert_eq!(other.add(world).await, number(count), "what was acknowledged before comes before");
+
+    // Handed on to the wrong one, it is refused before anything is done; and never handed on from there.
+    let own = holder.node.worker().to_string();
+    for (member, worker) in [(&other, own.as_str()), (&holder, "k_0000000000000001")] {
+        let (status, said) = member.add_handed_on(world, worker).await;
+        assert_eq!((status, said.contains("WORLD_ELSEWHERE")), (421, true), "{said}");
+    }
+    count += 1;
+    assert_eq!(holder.add_handed_on(world, &own).await, (200, count.to_string()));
+
+    // It is gone without a word: nobody answers there, and the call waits in the inbox for whoever comes next.
+    let before = other.handed_on();
+    holder.node.stop().await;
+    holder.server.drain().await;
+    drop(holder);
+    let next = Member::start(&schema, objects.path(), "[\"world\", \"orchestrator\"]").await;
+    assert_eq!(other.add(world).await, number(count + 1), "once, and by the next holder");
+    assert_eq!(other.handed_on(), before, "there was nobody to hand it to");
+    drop(next);
+}
