@@ -12,7 +12,7 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use mundi_model::{
     CallId, Height, InboxSeq, UniverseId, WorldId,
-    record::{Body, Payload, Reply, ReplyOutcome},
+    record::{Body, Payload, Rejected, Reply, ReplyOutcome},
 };
 use mundi_store::{journal::History, keyspace::reply};
 use parking_lot::Mutex;
@@ -79,7 +79,8 @@ impl Calls {
             let mut waiting = self.0.lock();
             let keys: Vec<Key> =
                 waiting.by_call.range((world, to, 0)..=(world, to, u64::MAX)).map(|(key, _)| *key).collect();
-            if keys.is_empty() && is_small(&outcome) {
+            // Others look for theirs under its key.
+            if keys.is_empty() && to.is_direct() && is_small(&outcome) {
                 waiting.early.truncate(EARLY_MAX - 1);
                 waiting.early.push_front((world, to, outcome));
                 continue;
@@ -178,6 +179,9 @@ async fn on_record<P: Plane>(
     let page = history.until(height.next()).pages_of(1).next_page().await?.unwrap_or_default();
     match page.first().map(|record| decode(world, record)).transpose()? {
         Some(Body::Reply(Reply { to, outcome })) if to == call => Ok(Some(outcome)),
+        Some(Body::Rejected(Rejected { seq, code, reason, .. })) if seq == call => {
+            Ok(Some(ReplyOutcome::Failed(code, reason)))
+        }
         _ => Ok(None),
     }
 }

@@ -54,7 +54,7 @@ impl Kind {
     fn is_offered(&self) -> bool {
         match self.offer {
             Offer::None => false,
-            Offer::Surplus => self.free > self.max / 2,
+            Offer::Surplus => self.free > self.max.div_ceil(2),
             Offer::All => true,
         }
     }
@@ -224,6 +224,9 @@ mod tests {
         let taken = [reserve(&hands, &plain), reserve(&hands, &plain), reserve(&hands, &plain)];
         assert_eq!(taken.iter().flatten().count(), 2);
         assert_eq!(hands.take("a", 8).len(), 2);
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 1)]);
+        hands.offer("a", Offer::Surplus);
+        assert!(reserve(&hands, &plain).is_none() && hands.take("a", 8).len() == 1, "the only one is, too");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::{inbox_entry, reply},
+    protocol::NewItem,
     testing::{Trouble, world_id},
 };
 use std::{sync::Arc, time::Duration};
@@ -125,6 +126,42 @@ fn a_name_of_a_call_that_does_not_fit_its_height_is_no_reply() {
         let beyond = CallId { replied_at: Some(Height::new(1_000)), ..first };
         assert_eq!(far.reply(world_id(0), beyond, WAIT).await.unwrap_err().code().kind(), Kind::Invalid);
     });
+}
+
+#[test]
+fn a_call_that_is_rejected_is_answered_and_its_answer_can_be_had_again() {
+    let held = held(5);
+    let (near, far) = (held.near.clone(), held.far.clone());
+    held.rig.executor.block_on(async move {
+        let begun = near.begin_call(world_id(0), unheard_of(true).item, None).await.unwrap();
+        let Some(ReplyOutcome::Failed(code, _)) = &begun.reply else { panic!("{begun:?}") };
+        assert_eq!(Code::from_name(code), Some(Code::EventInvalid));
+        assert_eq!(Some(far.reply(world_id(0), begun.call, WAIT).await.unwrap()), begun.reply);
+    });
+}
+
+/// A rejected item gives an answer on record that nobody waits for: the heights of the others must not be taken for its own.
+#[test]
+fn a_call_is_found_at_its_height_beside_what_was_rejected() {
+    for seed in 0..40 {
+        let held = held(seed);
+        let (rig, near, far) = (held.rig.clone(), held.near.clone(), held.far.clone());
+        held.rig.executor.block_on(async move {
+            rig.enqueue(world_id(0), vec![unheard_of(false), unheard_of(false)]).await.unwrap();
+            let begun = near.begin_call(world_id(0), call("reply hello").item, None).await.unwrap();
+            let again = far.reply(world_id(0), begun.call, WAIT).await;
+            assert_eq!(text(again.unwrap_or_else(|error| panic!("seed {seed}: {error}"))), b"hello");
+        });
+    }
+}
+
+/// An event that the manifest does not know.
+fn unheard_of(wants_reply: bool) -> NewItem {
+    let mut new = call("add n");
+    let Input::Event { schema, .. } = &mut new.item.input else { panic!() };
+    "unheard-of".clone_into(schema);
+    new.item.origin.wants_reply = wants_reply;
+    new
 }
 
 #[test]

@@ -67,11 +67,14 @@ impl Ranges {
     }
 
     /// Keeps the first items that the tree has of a range at a version, or all of them, unless something was shown since.
-    pub(super) fn keep(&self, read: &RangeRead, version: u64, items: &Items, all: bool) {
+    pub(super) fn keep(&self, read: &RangeRead, version: u64, items: &[(Bytes, Bytes)], all: bool) {
         if items.len() > RUN_ITEMS_MAX || read.limit > FEW && !all {
             return;
         }
-        if items.iter().any(|(key, value)| key.len() + value.len() > ITEM_BYTES_MAX) {
+        // What stands before the first large one can be kept.
+        let large = items.iter().position(|(key, value)| key.len() + value.len() > ITEM_BYTES_MAX);
+        let (items, all) = (&items[..large.unwrap_or(items.len())], all && large.is_none());
+        if items.is_empty() && large.is_some() {
             return;
         }
         let end = match items.last() {
@@ -180,7 +183,7 @@ mod tests {
     #[test]
     fn who_goes_on_reads_ahead() {
         let ranges = Ranges::new(4);
-        ranges.keep(&read("q", 1), 4, &vec![item("q1", "one")], false);
+        ranges.keep(&read("q", 1), 4, &[item("q1", "one")], false);
         assert_eq!(ranges.get(&read("q1", 1), 4), Ok(vec![item("q1", "one")]));
         assert_eq!(ranges.get(&read("q1", 2), 4), Err(AHEAD), "what is behind it is not known");
         assert_eq!(ranges.get(&read("q1\0", 1), 4), Err(AHEAD), "from its end on");
@@ -196,10 +199,20 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_before_a_large_item_is_kept() {
+        let (ranges, large) = (Ranges::new(4), (bytes("q2"), Bytes::from(vec![0; ITEM_BYTES_MAX])));
+        ranges.keep(&read("q", 1), 4, &[item("q1", "one"), large.clone()], true);
+        assert_eq!(ranges.get(&read("q", 1), 4), Ok(vec![item("q1", "one")]));
+        assert_eq!(ranges.get(&read("q", 2), 4), Err(AHEAD), "the large one is the tree's");
+        ranges.keep(&read("r", 1), 4, &[large], false);
+        assert_eq!(ranges.get(&read("r", 1), 4), Err(0));
+    }
+
+    #[test]
     fn it_stays_small() {
         let ranges = Ranges::new(1);
         for number in 0..4 * RUNS_MAX {
-            ranges.keep(&read(&format!("q{number:05}"), 1), 1, &vec![item(&format!("q{number:05}"), "")], false);
+            ranges.keep(&read(&format!("q{number:05}"), 1), 1, &[item(&format!("q{number:05}"), "")], false);
             assert!(ranges.0.lock().runs.len() <= RUNS_MAX);
         }
         let ranges = Ranges::new(1);

@@ -100,6 +100,9 @@ impl History {
             below > 0 && key.starts_with(&expected[below - 1])
         };
         let mut state = self.0.state.lock();
+        if version <= state.version {
+            return; // known already, and perhaps overwritten since
+        }
         let mut known = Vec::new();
         for (key, value) in &mut writes {
             let value = value.take();
@@ -205,6 +208,8 @@ mod tests {
         assert_eq!(history.recall(&key), None, "it was read before it changed");
         history.advance_own(6, vec![(key.clone(), value("late"))], &[]);
         assert_eq!(history.recall(&key), None, "what is known already brings nothing back");
+        history.advance_own(6, vec![(key.clone(), value("late"))], std::slice::from_ref(&key));
+        assert_eq!(history.recall(&key), None, "nor what is expected to be asked for");
         history.remember(&key, value("new"), 6);
         history.advance([wrote(9, "elsewhere")]);
         assert_eq!(history.recall(&key), None, "versions 7 and 8 were never seen");

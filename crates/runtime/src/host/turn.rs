@@ -218,8 +218,8 @@ impl<P: Plane> WorldHost<P> {
         note_traces(taken);
         let waited = Waited::of(taken, now_ns);
         if !tickets.is_empty() {
-            let heights = commit.records.replies().iter().map(|(height, _)| *height);
-            self.answer_direct(input.items.split_off(waiting), tickets, direct, (&mut output.replies, heights));
+            let (given, others) = (commit.records.replies(), &mut output.replies);
+            self.answer_direct(input.items.split_off(waiting), tickets, direct, given, others);
         }
         let more = more || !self.direct.is_empty();
         Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
@@ -275,22 +275,23 @@ impl<P: Plane> WorldHost<P> {
         items.for_each(|(TurnItem { item, .. }, ticket)| self.direct.push_front(Direct { item, ticket }));
     }
 
-    /// Tells those whose items were taken, with the reply if there is one; the others wait on.
+    /// Tells those whose items were taken, with the reply if there is one on record; the others wait on, and have `others`.
     fn answer_direct(
         &mut self,
         items: Vec<TurnItem>,
         tickets: Vec<Ticket>,
         taken: usize,
-        (replies, heights): (&mut Vec<Reply>, impl Iterator<Item = Height>),
+        given: &[(Height, Reply)],
+        others: &mut Vec<Reply>,
     ) {
         let mut direct: Vec<_> = items.into_iter().zip(tickets).collect();
         self.wait_on(direct.split_off(taken));
         let mut waiting: Vec<_> = direct.into_iter().map(|(item, ticket)| (item.seq, Some(ticket))).collect(); // in order
-        for (reply, height) in std::mem::take(replies).into_iter().zip(heights) {
-            let place = waiting.binary_search_by_key(&reply.to, |(seq, _)| *seq);
-            match place.ok().and_then(|place| waiting[place].1.take()) {
-                Some(ticket) => ticket.taken(Taken { seq: reply.to, reply: Some((height, reply.outcome)) }),
-                None => replies.push(reply),
+        others.retain(|reply| waiting.binary_search_by_key(&reply.to, |(seq, _)| *seq).is_err());
+        for (height, Reply { to, outcome }) in given {
+            let place = waiting.binary_search_by_key(to, |(seq, _)| *seq);
+            if let Some(ticket) = place.ok().and_then(|place| waiting[place].1.take()) {
+                ticket.taken(Taken { seq: *to, reply: Some((*height, outcome.clone())) });
             }
         }
         for (seq, ticket) in waiting {

@@ -294,7 +294,7 @@ async fn answer<E: Engine>(
         ReplyOutcome::Ok(payload) => payload,
         ReplyOutcome::Failed(code, reason) => {
             let code = Code::from_name(&code).unwrap_or(Code::ProgramFailed);
-            return Err(Problem { call: Some(call.seq), ..Problem::new(code, reason) });
+            return Err(Problem { call: Some(call), ..Problem::new(code, reason) });
         }
     };
     let bytes = match payload {

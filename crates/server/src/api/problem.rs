@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_model::{Code, Coded, InboxSeq, Kind, ParseIdError};
+use mundi_model::{CallId, Code, Coded, Kind, ParseIdError};
 use mundi_runtime::RuntimeError;
 use mundi_store::StoreError;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub struct Problem {
     /// What happened this time.
     pub detail: String,
     /// Where the reply to a call will be, if it was not waited for to its end.
-    pub(crate) call: Option<InboxSeq>,
+    pub(crate) call: Option<CallId>,
 }
 
 /// A problem as it is sent.
@@ -133,7 +133,7 @@ problems!(NodeError, StoreError, ParseIdError);
 impl From<RuntimeError> for Problem {
     fn from(error: RuntimeError) -> Self {
         let call = match &error {
-            RuntimeError::CallTimeout { call, .. } => Some(*call),
+            RuntimeError::CallTimeout { call, .. } => Some((*call).into()),
             _ => None,
         };
         Self { call, ..Self::of(&error) }

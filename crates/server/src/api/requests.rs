@@ -1,6 +1,7 @@
 //! What requests are counted as, and the trace that each of them is part of.
 
 use super::Api;
+use crate::node::HANDED_ON;
 use axum::{
     extract::{MatchedPath, Request},
     http::{HeaderValue, Method, StatusCode},
@@ -207,10 +208,14 @@ where
             Some(sampler) => enter_trace(&mut request, &under_way, &**sampler, self.api.node.plane().random()),
             None => Span::none(),
         };
+        let is_handed_on = request.headers().contains_key(HANDED_ON);
         let answering = self.inner.call(request).instrument(span.clone());
         Box::pin(async move {
-            let response = answering.await?;
+            let mut response = answering.await?;
             under_way.answered(response.status());
+            if is_handed_on && let Ok(worker) = under_way.api.node.worker().to_string().parse() {
+                response.headers_mut().insert(HANDED_ON, worker);
+            }
             span.record("http.response.status_code", response.status().as_u16());
             if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
                 span.record("otel.status_code", "ERROR");

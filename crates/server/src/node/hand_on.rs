@@ -23,7 +23,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Names the worker that a request was handed on to.
+/// Names the worker that a request was handed on to; on the answer, the one that answers.
 pub(crate) const HANDED_ON: HeaderName = HeaderName::from_static("mundi-handed-on");
 
 /// What goes along of a request's head; the rest is for the process that took it in.
@@ -44,6 +44,8 @@ const BELIEVED_NS: u64 = 10_000_000_000;
 const NOBODY_NS: u64 = 200_000_000;
 /// A process that does not even accept a connection has other troubles.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a connection is kept that nobody uses: shorter than the other side keeps it, so that nothing is sent into its closing.
+const IDLE: Duration = Duration::from_secs(10);
 /// How much longer than the other one this side waits.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -122,16 +124,26 @@ impl<E: Engine> HandOn<E> {
             Err(error) => {
                 self.forget(universe, world);
                 // It was never sent, or it may have arrived.
-                return if error.is_connect() || error.is_builder() { Ok(None) } else { Err(unknown(error)) };
+                return if error.is_connect() || error.is_builder() {
+                    Ok(None)
+                } else {
+                    Err(unknown(error.without_url()))
+                };
             }
         };
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let refused = [StatusCode::MISDIRECTED_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-        if refused.contains(&status) {
+        let Some(by) = headers.get(HANDED_ON) else {
+            self.forget(universe, world);
+            return Err(unknown(StrangerError)); // who answers there is none of ours
+        };
+        let is_meant = by.as_bytes() == holder.worker.to_string().as_bytes();
+        let refused =
+            [StatusCode::MISDIRECTED_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
+        if !is_meant || refused.contains(&status) {
             self.forget(universe, world);
             return Ok(None);
         }
-        let body = answer.bytes().await.map_err(unknown)?;
+        let body = answer.bytes().await.map_err(|error| unknown(error.without_url()))?;
         self.metrics.add(Metric::HandedOn, 1);
         Ok(Some(Answered { status, headers, body }))
     }
@@ -141,7 +153,7 @@ impl<E: Engine> HandOn<E> {
             // Whoever came first has chosen the same one, or one that does as well.
             let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
             let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy();
-            let made = builder.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).build();
+            let made = builder.connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE).tcp_nodelay(true).build();
             made.inspect_err(|error| tracing::warn!(%error, "requests are not handed on")).ok()
         };
         self.client.get_or_init(make).as_ref()
@@ -175,8 +187,12 @@ impl<E: Engine> HandOn<E> {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("another program answers where the world's holder was")]
+struct StrangerError;
+
 /// As for a commit whose answer was lost: it is what that process was asked for.
-fn unknown(error: reqwest::Error) -> StoreError {
-    let (doing, cause) = ("handing a request on".to_owned(), Arc::new(error.without_url()));
+fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    let (doing, cause) = ("handing a request on".to_owned(), Arc::new(error));
     StoreError::Commit(CommitError::Unknown(EngineError::Failed { doing, cause }))
 }
