@@ -37,6 +37,8 @@ struct State {
 struct Kind {
     free: usize,
     max: usize,
+    /// Calls that are over, whose answers are not durable yet.
+    answering: usize,
     offer: Offer,
 }
 
@@ -51,10 +53,19 @@ pub enum Offer {
 }
 
 impl Kind {
+    fn new(hands: usize) -> Self {
+        Self { free: hands, max: hands, answering: 0, offer: Offer::None }
+    }
+
+    /// How many calls may begin: never more are held than twice the hands, those included that are only answering.
+    fn available(&self) -> usize {
+        self.free.min((self.max + self.free).saturating_sub(self.answering))
+    }
+
     fn is_offered(&self) -> bool {
         match self.offer {
             Offer::None => false,
-            Offer::Surplus => self.free > self.max.div_ceil(2),
+            Offer::Surplus => self.available() > self.max.div_ceil(2),
             Offer::All => true,
         }
     }
@@ -70,6 +81,7 @@ pub struct InHand {
 pub struct Hand {
     hands: Arc<Hands>,
     kind: Arc<str>,
+    is_answering: bool,
 }
 
 /// A hand for an effect that is about to be published. The worker does not end while there is one.
@@ -88,8 +100,7 @@ impl Hands {
         kinds: impl IntoIterator<Item = (String, usize)>,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<InHand>) {
         let (given, arriving) = mpsc::unbounded();
-        let kinds =
-            kinds.into_iter().map(|(kind, free)| (kind.into(), Kind { free, max: free, offer: Offer::None })).collect();
+        let kinds = kinds.into_iter().map(|(kind, hands)| (kind.into(), Kind::new(hands))).collect();
         let state = Mutex::new(State { kinds, given: Some(given) });
         (Arc::new(Self { worker, claim_ttl_ns, state }), arriving)
     }
@@ -98,7 +109,7 @@ impl Hands {
     pub fn take(self: &Arc<Self>, kind: &str, max: usize) -> Vec<Hand> {
         let mut state = self.state.lock();
         let Some((kind, taken)) = state.take(kind, max) else { return Vec::new() };
-        (0..taken).map(|_| Hand { hands: self.clone(), kind: kind.clone() }).collect()
+        (0..taken).map(|_| Hand::new(self.clone(), kind.clone())).collect()
     }
 
     /// Whether effects of a kind may come past the queue.
@@ -127,7 +138,7 @@ impl Hands {
         let (kind, _) = state.take(&item.kind, 1).filter(|(_, taken)| *taken > 0)?;
         let deadline_ns = now_ns.saturating_add(self.claim_ttl_ns);
         let claim = Claim { token: token(), worker: self.worker, deadline_ns, attempt: 1 };
-        Some(Reserved { hand: Hand { hands: self.clone(), kind }, claim, given })
+        Some(Reserved { hand: Hand::new(self.clone(), kind), claim, given })
     }
 }
 
@@ -135,22 +146,37 @@ impl State {
     fn take(&mut self, kind: &str, max: usize) -> Option<(Arc<str>, usize)> {
         let name = self.kinds.get_key_value(kind)?.0.clone();
         let kind = self.kinds.get_mut(kind)?;
-        let taken = kind.free.min(max);
+        let taken = kind.available().min(max);
         kind.free -= taken;
         Some((name, taken))
     }
 }
 
 impl Hand {
+    fn new(hands: Arc<Hands>, kind: Arc<str>) -> Self {
+        Self { hands, kind, is_answering: false }
+    }
+
     pub fn kind(&self) -> &str {
         &self.kind
+    }
+
+    /// Its call is over: the next one may begin while the answer is made durable.
+    pub fn call_is_over(&mut self) {
+        self.is_answering = true;
+        if let Some(kind) = self.hands.state.lock().kinds.get_mut(&self.kind) {
+            kind.free += 1;
+            kind.answering += 1;
+        }
     }
 }
 
 impl Drop for Hand {
     fn drop(&mut self) {
-        if let Some(kind) = self.hands.state.lock().kinds.get_mut(&self.kind) {
-            kind.free += 1;
+        match self.hands.state.lock().kinds.get_mut(&self.kind) {
+            Some(kind) if self.is_answering => kind.answering -= 1,
+            Some(kind) => kind.free += 1,
+            None => {}
         }
     }
 }
@@ -227,6 +253,21 @@ mod tests {
         let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 1)]);
         hands.offer("a", Offer::Surplus);
         assert!(reserve(&hands, &plain).is_none() && hands.take("a", 8).len() == 1, "the only one is, too");
+    }
+
+    #[test]
+    fn answers_that_wait_are_bounded_by_the_hands() {
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
+        hands.offer("a", Offer::All);
+        let mut answering = hands.take("a", 8);
+        answering.iter_mut().for_each(Hand::call_is_over);
+        answering.push(hands.take("a", 1).remove(0));
+        answering[2].call_is_over();
+        assert_eq!(hands.take("a", 8).len(), 1, "three are held");
+        answering.push(hands.take("a", 1).remove(0));
+        assert!(hands.take("a", 8).is_empty() && reserve(&hands, &item("a", None)).is_none(), "four are held");
+        drop(answering);
+        assert_eq!(hands.take("a", 8).len(), 2);
     }
 
     #[test]

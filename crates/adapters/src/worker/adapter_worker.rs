@@ -303,10 +303,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         attempt = claimed.claim.attempt,
         trace = claimed.item.trace,
     ))]
-    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, hand: Hand) -> bool {
+    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, mut hand: Hand) -> bool {
         let started_ns = self.clock.now_ns();
         let attempted = self.attempt(adapter, &claimed).await;
-        drop(hand); // the call is over: the next one may begin while its answer is made durable
+        hand.call_is_over();
         let took_ns = self.clock.now_ns().saturating_sub(started_ns);
         let latency_ms = took_ns / 1_000_000;
         self.metrics.add(Metric::EffectAttempts, 1);

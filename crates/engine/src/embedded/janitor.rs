@@ -6,7 +6,10 @@
 use super::{Shared, tree::Tree};
 use crate::EngineError;
 use parking_lot::{Condvar, Mutex};
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 /// Memory tables that may wait to be written before commits wait for them: each takes two or three times its size in memory.
 const SEALED_MEMTABLES_MAX: usize = 2;
@@ -17,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Janitor {
     memtable_bytes: u64,
+    /// Whether the files are too far behind for another group, as of the last change of theirs. To ask the tree takes longer than all
+    /// else that a group of a few commits asks for.
+    lags: AtomicBool,
     state: Mutex<State>,
     /// Something to do, or an end.
     work: Condvar,
@@ -37,10 +43,10 @@ struct State {
 }
 
 impl Janitor {
-    pub(super) fn new(memtable_bytes: u64) -> Self {
+    pub(super) fn new(memtable_bytes: u64, tree: &Tree) -> Self {
         // The last process may have left files to merge, and commits may have to wait for it.
         let state = Mutex::new(State { merge: true, ..State::default() });
-        Self { memtable_bytes, state, work: Condvar::new(), done: Condvar::new() }
+        Self { memtable_bytes, lags: AtomicBool::new(lags(tree)), state, work: Condvar::new(), done: Condvar::new() }
     }
 
     /// Something was committed, so the watermark is to be synced soon.
@@ -55,9 +61,22 @@ impl Janitor {
     pub(super) fn seal_if_large(&self, tree: &Tree) {
         if tree.memtable_bytes() >= self.memtable_bytes {
             tree.seal_memtable();
-            self.state.lock().sealed = true;
+            let mut state = self.state.lock();
+            state.sealed = true;
+            self.lags.store(lags(tree), Ordering::Release);
+            drop(state);
             self.work.notify_all();
         }
+    }
+
+    pub(super) fn lags(&self) -> bool {
+        self.lags.load(Ordering::Acquire)
+    }
+
+    /// The files have changed. Under the lock, so that who looks last has seen the last.
+    fn look(&self, tree: &Tree) {
+        let _state = self.state.lock();
+        self.lags.store(lags(tree), Ordering::Release);
     }
 
     /// Waits while the files lag too far behind. If they cannot be written at all, says why.
@@ -118,6 +137,7 @@ impl Janitor {
         // A write that fails halfway leaves a file that is only removed when the folder is next opened.
         shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
+        self.look(&shared.tree);
         shared.snapshots.publish_if_unchanged(&shared.tree);
         let tidy = shared.log.retire(persisted);
         self.state.lock().merge = true;
@@ -151,6 +171,7 @@ impl Janitor {
         shared.tree.require_room(shared.tree.merged_bytes_max().max(4 * self.memtable_bytes))?;
         let shape = shared.tree.shape();
         shared.tree.compact(shared.oldest_snapshot().seqno)?;
+        self.look(&shared.tree);
         shared.snapshots.publish_if_unchanged(&shared.tree);
         self.state.lock().merge |= shared.tree.shape() != shape;
         Ok(())

@@ -207,9 +207,9 @@ impl Embedded {
             snapshots: Snapshots::new(tree.newest()),
             hot: Hot::new(tree.newest().version),
             ranges: Ranges::new(tree.newest().version),
+            janitor: Janitor::new(options.memtable_bytes, &tree),
             tree,
             watches: Watches::default(),
-            janitor: Janitor::new(options.memtable_bytes),
             clock_ms: options.clock_ms.clone(),
         };
         Self::start(path, Arc::new(shared), lock)

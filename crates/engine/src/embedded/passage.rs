@@ -14,7 +14,7 @@ use crate::{
 use bytes::Bytes;
 use futures_channel::oneshot;
 use parking_lot::{Condvar, Mutex};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 /// What the applier is given, in order.
 pub(super) enum Work {
@@ -26,7 +26,9 @@ pub(super) enum Work {
 
 pub(super) struct Passage {
     version: u64,
-    writes: Writes,
+    frame: Bytes,
+    /// Those of the frame, once someone has asked for them: best not who writes it.
+    writes: OnceLock<Writes>,
     state: Mutex<State>,
     staged: Condvar,
 }
@@ -63,14 +65,18 @@ pub(super) fn apply(shared: &Shared, work: &mpsc::Receiver<Work>) {
 }
 
 impl Passage {
-    pub(super) fn new(version: u64, frame: &Bytes) -> Self {
-        Self { version, writes: frame::writes(frame), state: Mutex::default(), staged: Condvar::new() }
+    pub(super) fn new(version: u64, frame: Bytes) -> Self {
+        Self { version, frame, writes: OnceLock::new(), state: Mutex::default(), staged: Condvar::new() }
+    }
+
+    fn writes(&self) -> &Writes {
+        self.writes.get_or_init(|| frame::writes(&self.frame))
     }
 
     /// Puts it into the tree. All groups before it have been shown or taken back.
     pub(super) fn stage(&self, shared: &Shared) {
         shared.janitor.seal_if_large(&shared.tree);
-        shared.tree.stage(&self.writes);
+        shared.tree.stage(self.writes());
         let mut state = self.state.lock();
         state.staged = true;
         let durable = state.durable.take();
@@ -98,17 +104,17 @@ impl Passage {
         while !state.staged {
             self.staged.wait(&mut state);
         }
-        shared.tree.take_back(&self.writes, shared.snapshots.newest().seqno)
+        shared.tree.take_back(self.writes(), shared.snapshots.newest().seqno)
     }
 
     /// Lets readers see it, and only then answers.
     fn show(&self, shared: &Shared, callers: Callers) {
         shared.watermark.note(self.version);
         shared.janitor.note_commit();
-        shared.hot.show(self.version, &self.writes);
-        shared.ranges.show(self.version, &self.writes);
+        shared.hot.show(self.version, self.writes());
+        shared.ranges.show(self.version, self.writes());
         shared.snapshots.publish(shared.tree.show(self.version));
-        shared.watches.wake(self.writes.iter().map(|(key, _)| key));
+        shared.watches.wake(self.writes().iter().map(|(key, _)| key));
         callers.succeed();
     }
 }

@@ -24,12 +24,10 @@ const TURN_PER_COMMIT: Duration = Duration::from_micros(20);
 /// Groups that are then taken as they are. A slice is a few milliseconds: one in so many groups is little.
 const HURRIED_GROUPS: u32 = 1_024;
 
-/// While the processors are busy, a group may wait for so many commits ...
-const WANTED: usize = 16;
-/// ... as long as others come within so long ...
-const PAUSE: Duration = Duration::from_micros(50);
-/// ... and not more often than this.
-const PAUSES_MAX: usize = 8;
+/// While the processors are busy, a group may wait for so many commits at most ...
+const COMPANY_MAX: usize = 128;
+/// ... and so long.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
@@ -56,6 +54,35 @@ struct State {
     last: usize,
     patience: Patience,
     load: Load,
+    crowd: Crowd,
+    /// How many a group waits for that is about to be taken.
+    wanted: usize,
+}
+
+/// How many commit at a time, as far as that was seen lately.
+///
+/// A group waits for a third of them at most: the others keep the processors busy meanwhile.
+#[derive(Default)]
+struct Crowd {
+    size: usize,
+    /// Those who were taken last and are not answered yet.
+    taken: usize,
+}
+
+impl Crowd {
+    fn see(&mut self, waiting: usize) {
+        self.size = self.size.max(waiting + self.taken);
+    }
+
+    fn wanted(&self) -> usize {
+        (self.size / 3).min(COMPANY_MAX)
+    }
+
+    /// Slowly, what was seen is not believed any more; faster, if those who were waited for did not come.
+    fn take(&mut self, count: usize, in_vain: bool) {
+        let disbelieved = if in_vain { self.size.div_ceil(4) } else { 1 };
+        *self = Self { size: self.size.saturating_sub(disbelieved), taken: count };
+    }
 }
 
 /// Whether it pays to let others go first.
@@ -110,7 +137,9 @@ impl Queue {
         }
         state.bytes = bytes;
         state.waiting.push(proposal);
-        let awaited = [1, WANTED].contains(&state.waiting.len());
+        let count = state.waiting.len();
+        state.crowd.see(count);
+        let awaited = [1, state.wanted].contains(&count);
         drop(state);
         if awaited {
             self.filled.notify_one();
@@ -131,31 +160,37 @@ impl Queue {
             }
             self.filled.wait(&mut state);
         }
-        self.gather(&mut state);
+        let in_vain = self.gather(&mut state);
         state.last = state.waiting.len();
+        let count = state.last;
+        state.crowd.take(count, in_vain);
         std::mem::swap(&mut state.waiting, into);
         state.bytes = 0;
         true
     }
 
-    /// Makes the group larger where that costs nobody anything.
-    fn gather(&self, state: &mut MutexGuard<'_, State>) {
+    /// Those who were taken last are answered.
+    pub(super) fn settled(&self) {
+        self.state.lock().crowd.taken = 0;
+    }
+
+    /// Makes the group larger where that costs nobody anything. Says whether it waited in vain.
+    fn gather(&self, state: &mut MutexGuard<'_, State>) -> bool {
         if state.last <= 1 && state.waiting.len() == 1 {
-            return; // someone is alone
+            return false; // someone is alone
         }
         if !state.load.is_busy() {
-            return let_others_go_first(state);
+            let_others_go_first(state);
+            return false;
         }
-        for _ in 0..PAUSES_MAX {
-            let before = state.waiting.len();
-            if before >= WANTED || state.closed {
-                return;
-            }
-            self.filled.wait_for(state, PAUSE);
-            if state.waiting.len() == before {
-                return;
-            }
-        }
+        #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides how large a group is")]
+        let until = Instant::now() + PAUSE;
+        state.wanted = state.crowd.wanted();
+        let lacks = |state: &State| state.waiting.len() < state.wanted && !state.closed;
+        while lacks(state) && !self.filled.wait_until(state, until).timed_out() {}
+        let in_vain = lacks(state);
+        state.wanted = 0;
+        in_vain
     }
 
     /// Closes, and lets go of what waits: their commits are answered as unknown.
@@ -202,6 +237,24 @@ mod tests {
         let many = TURN_PER_COMMIT * 500;
         assert!(patience.learn(many, 500), "they had much to do");
         assert!(patience.for_a_group());
+    }
+
+    #[test]
+    fn groups_wait_for_a_third_of_those_who_were_seen() {
+        let mut crowd = Crowd::default();
+        crowd.see(1);
+        assert_eq!(crowd.wanted(), 0, "nobody waits for others who is alone");
+        crowd.take(20, false);
+        crowd.see(12);
+        assert_eq!(crowd.wanted(), 10, "20 of them on their way to the disk");
+        (0..5).for_each(|_| crowd.take(12, false));
+        assert_eq!(crowd.wanted(), 9);
+        crowd.take(12, true);
+        assert_eq!(crowd.wanted(), 6, "they do not come any more");
+        crowd.see(1_000);
+        assert_eq!(crowd.wanted(), COMPANY_MAX);
+        (0..30).for_each(|_| crowd.take(1, true));
+        assert_eq!(crowd.wanted(), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! them takes as long as a quarter of a sync, in which the disk would have nothing to do.
 
 use super::{
-    Shared, janitor,
+    Shared,
     log::frame::{FrameBuilder, FramePlace},
     passage::{Durable, Passage, Work},
     queue::Proposal,
@@ -60,7 +60,7 @@ impl Sequencer {
     }
 
     fn wait_for_room(&mut self) -> Result<(), EngineError> {
-        if !janitor::lags(&self.shared.tree) {
+        if !self.shared.janitor.lags() {
             return Ok(());
         }
         self.answer_last(); // this may take long
@@ -70,6 +70,7 @@ impl Sequencer {
     fn answer_last(&mut self) {
         if let Some(durable) = self.unanswered.take() {
             durable.settle(&self.shared);
+            self.shared.queue.settled();
         }
     }
 
@@ -95,7 +96,7 @@ impl Sequencer {
                 return group.callers.fail(&error.into());
             }
         };
-        let passage = Arc::new(Passage::new(version, &prepared.frame));
+        let passage = Arc::new(Passage::new(version, prepared.frame.clone()));
         let few = group.writes.len() <= STAGED_HERE_MAX;
         if few {
             self.answer_last();

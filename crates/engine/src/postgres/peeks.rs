@@ -12,8 +12,10 @@ use tokio::{
 
 /// More than any process has transactions that ask at a time; beyond it, callers back off.
 const WAITING_MAX: usize = 65_536;
-/// Questions of one trip.
+/// Questions of one trip ...
 const BATCH_MAX: usize = 1_024;
+/// ... and ranges, of which each may bring a page of the largest size: 128 MB in all.
+const RANGES_MAX: usize = 32;
 
 /// What was found, and the version of the snapshot that it was found in.
 type Answer = Result<(Vec<Found>, u64), EngineError>;
@@ -32,7 +34,10 @@ impl Peeks {
         handle.spawn(async move {
             let mut batch = Vec::new();
             while asked.recv_many(&mut batch, BATCH_MAX).await > 0 {
-                answer(&pool, std::mem::take(&mut batch)).await;
+                while !batch.is_empty() {
+                    let trip = one_trip(&mut batch);
+                    answer(&pool, trip).await;
+                }
             }
         });
         Self(ask)
@@ -48,6 +53,17 @@ impl Peeks {
         })?;
         answered.await.unwrap_or(Err(EngineError::Closed))
     }
+}
+
+/// The first questions that one trip may answer; at least one.
+fn one_trip(batch: &mut Vec<Question>) -> Vec<Question> {
+    let mut ranges = 0;
+    let fits = |question: &&Question| {
+        ranges += question.reads.iter().filter(|read| matches!(read, Read::Range(_))).count();
+        ranges <= RANGES_MAX
+    };
+    let fitting = batch.iter().take_while(fits).count().max(1);
+    batch.drain(..fitting).collect()
 }
 
 async fn answer(pool: &Arc<Pool>, batch: Vec<Question>) {
@@ -75,4 +91,21 @@ async fn look(pool: &Arc<Pool>, reads: &[Read]) -> Result<(u64, Vec<Found>), Eng
     };
     let (version, values) = pool.newest(&keys).await?;
     Ok((version, keys.iter().map(|key| Found::Value(values.get(key).cloned())).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RangeRead;
+    use bytes::Bytes;
+
+    #[test]
+    fn a_trip_has_as_many_ranges_as_may_come_in_one() {
+        let range = || Read::Range(RangeRead::new(Bytes::from_static(b"a"), Bytes::from_static(b"b"), 1));
+        let question = |reads| Question { reads, answer: oneshot::channel().0 };
+        let some = [1, 0, RANGES_MAX - 1, 1, 2 * RANGES_MAX, 1].map(|count| question(vec![range(); count]));
+        let mut batch: Vec<_> = some.into_iter().collect();
+        let trips: Vec<_> = std::iter::from_fn(|| (!batch.is_empty()).then(|| one_trip(&mut batch).len())).collect();
+        assert_eq!(trips, [3, 1, 1, 1]);
+    }
 }
