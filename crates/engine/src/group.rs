@@ -14,7 +14,7 @@ use mundi_model::Stamp;
 use std::collections::{BTreeMap, btree_map::Entry};
 
 /// A group ends before this many bytes, so that it stays far below the limits of what carries it.
-const GROUP_BYTES: usize = 2 << 20;
+pub(crate) const GROUP_BYTES: usize = 2 << 20;
 /// What a write takes besides key and value, with room to spare.
 pub(crate) const PER_WRITE_BYTES: usize = 8;
 /// The order within a group is the two-byte part of a stamp.

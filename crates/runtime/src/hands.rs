@@ -163,8 +163,8 @@ impl Hand {
 
     /// Its call is over: the next one may begin while the answer is made durable.
     pub fn call_is_over(&mut self) {
-        self.is_answering = true;
-        if let Some(kind) = self.hands.state.lock().kinds.get_mut(&self.kind) {
+        let was_answering = std::mem::replace(&mut self.is_answering, true);
+        if let Some(kind) = self.hands.state.lock().kinds.get_mut(&self.kind).filter(|_| !was_answering) {
             kind.free += 1;
             kind.answering += 1;
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_wait_are_bounded_by_the_hands() {
+    fn what_is_held_is_bounded_by_twice_the_hands() {
         let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
         hands.offer("a", Offer::All);
         let mut answering = hands.take("a", 8);

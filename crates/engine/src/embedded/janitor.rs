@@ -73,12 +73,6 @@ impl Janitor {
         self.lags.load(Ordering::Acquire)
     }
 
-    /// The files have changed. Under the lock, so that who looks last has seen the last.
-    fn look(&self, tree: &Tree) {
-        let _state = self.state.lock();
-        self.lags.store(lags(tree), Ordering::Release);
-    }
-
     /// Waits while the files lag too far behind. If they cannot be written at all, says why.
     pub(super) fn wait_for_room(&self, tree: &Tree) -> Result<(), EngineError> {
         let mut state = self.state.lock();
@@ -121,7 +115,7 @@ impl Janitor {
             }
             if sealed {
                 let outcome = self.write_files(shared);
-                self.report(outcome, |state| (&mut state.sealed, &mut state.flush_failure));
+                self.report(&shared.tree, outcome, |state| (&mut state.sealed, &mut state.flush_failure));
             }
             // The log goes on without a spare, it only has to make one itself. So none is made of the room that files need.
             let room = shared.tree.require_room(4 * self.memtable_bytes);
@@ -137,7 +131,6 @@ impl Janitor {
         // A write that fails halfway leaves a file that is only removed when the folder is next opened.
         shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
-        self.look(&shared.tree);
         shared.snapshots.publish_if_unchanged(&shared.tree);
         let tidy = shared.log.retire(persisted);
         self.state.lock().merge = true;
@@ -163,7 +156,7 @@ impl Janitor {
             state.merge = false;
             drop(state);
             let outcome = self.merge_once(shared);
-            self.report(outcome, |state| (&mut state.merge, &mut state.merge_failure));
+            self.report(&shared.tree, outcome, |state| (&mut state.merge, &mut state.merge_failure));
         }
     }
 
@@ -171,19 +164,20 @@ impl Janitor {
         shared.tree.require_room(shared.tree.merged_bytes_max().max(4 * self.memtable_bytes))?;
         let shape = shared.tree.shape();
         shared.tree.compact(shared.oldest_snapshot().seqno)?;
-        self.look(&shared.tree);
         shared.snapshots.publish_if_unchanged(&shared.tree);
         self.state.lock().merge |= shared.tree.shape() != shape;
         Ok(())
     }
 
-    /// Keeps a failure for those who wait, and comes back to the work after a pause.
+    /// Says how far behind the files are now, keeps a failure for those who wait, and comes back to the work after a pause.
     fn report(
         &self,
+        tree: &Tree,
         outcome: Result<(), EngineError>,
         of: impl Fn(&mut State) -> (&mut bool, &mut Option<EngineError>),
     ) {
         let mut state = self.state.lock();
+        self.lags.store(lags(tree), Ordering::Release); // under the lock: who looks last has seen the last
         let (work, failure) = of(&mut state);
         *failure = outcome.err();
         let failed = failure.is_some();
@@ -199,7 +193,7 @@ impl Janitor {
 }
 
 /// Whether the files are too far behind for another group.
-pub(super) fn lags(tree: &Tree) -> bool {
+fn lags(tree: &Tree) -> bool {
     tree.sealed_memtables() >= SEALED_MEMTABLES_MAX || tree.unsorted_runs() >= UNSORTED_RUNS_MAX
 }
 

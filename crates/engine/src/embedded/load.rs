@@ -28,6 +28,13 @@ impl Default for Load {
 }
 
 impl Load {
+    #[cfg(test)]
+    #[expect(clippy::disallowed_methods, reason = "it is never asked again")]
+    pub(super) fn always_busy() -> Self {
+        let later = Instant::now() + Duration::from_secs(3_600);
+        Self { last: Some((later, Duration::ZERO)), busy: true, ..Self::default() }
+    }
+
     #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides how large a group is")]
     pub(super) fn is_busy(&mut self) -> bool {
         let now = Instant::now();

@@ -2,9 +2,9 @@
 //!
 //! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
 //! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
-//! with the load, and a lone commit never waits for company. While a frame is synced, the applier puts it
-//! into the tree; see `passage.rs`. Where many wait by then, it first answers those of the frame before: waking
-//! them takes as long as a quarter of a sync, in which the disk would have nothing to do.
+//! with the load, and waits for company only where many commit and have the processors busy. While a frame is
+//! synced, the applier puts it into the tree; see `passage.rs`. Where many wait by then, it first answers those of
+//! the frame before: waking them takes as long as a quarter of a sync, in which the disk would have nothing to do.
 
 use super::{
     Shared,
@@ -70,7 +70,6 @@ impl Sequencer {
     fn answer_last(&mut self) {
         if let Some(durable) = self.unanswered.take() {
             durable.settle(&self.shared);
-            self.shared.queue.settled();
         }
     }
 
@@ -111,7 +110,7 @@ impl Sequencer {
             Ok(()) => {
                 self.recent.note(version, group.writes);
                 self.unanswered = Some(Durable(passage, group.callers));
-                if self.shared.queue.len() <= STAGED_HERE_MAX {
+                if !self.shared.queue.has_next_group(STAGED_HERE_MAX + 1) {
                     self.answer_last();
                 }
             }

@@ -123,6 +123,7 @@ impl Transaction for EmbeddedTransaction {
         let cleared_keys = self.cleared_keys()?;
         let (answer, answered) = oneshot::channel();
         let Self { engine, snapshot, overlay, .. } = self;
+        let _committing = engine.0.shared.queue.enter();
         engine.0.shared.queue.push(Proposal { snapshot, overlay, cleared_keys, answer })?;
         // The sequencer always answers; it only goes without when its thread has died.
         answered.await.unwrap_or(Err(CommitError::Unknown(EngineError::Closed)))

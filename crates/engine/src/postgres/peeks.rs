@@ -1,9 +1,10 @@
 //! Questions for the newest state, gathered: while one batch is under way the next one grows, as commits do.
 //!
-//! All that is asked at a time is one trip over one connection, and the answers to one question are of one snapshot.
+//! All that is asked at a time is one trip over one connection, as far as the answers surely have room, and the answers to one question are of one snapshot.
 
 use super::{pool::Pool, reader::Found, schema::KEY_BYTES_INDEXED};
 use crate::{EngineError, Read};
+use mundi_model::limits;
 use std::sync::Arc;
 use tokio::{
     runtime::Handle,
@@ -14,8 +15,8 @@ use tokio::{
 const WAITING_MAX: usize = 65_536;
 /// Questions of one trip ...
 const BATCH_MAX: usize = 1_024;
-/// ... and ranges, of which each may bring a page of the largest size: 128 MB in all.
-const RANGES_MAX: usize = 32;
+/// ... and what they may bring, unless a single one may bring more.
+const TRIP_BYTES_MAX: usize = 128_000_000;
 
 /// What was found, and the version of the snapshot that it was found in.
 type Answer = Result<(Vec<Found>, u64), EngineError>;
@@ -57,13 +58,23 @@ impl Peeks {
 
 /// The first questions that one trip may answer; at least one.
 fn one_trip(batch: &mut Vec<Question>) -> Vec<Question> {
-    let mut ranges = 0;
+    let mut bytes = 0;
     let fits = |question: &&Question| {
-        ranges += question.reads.iter().filter(|read| matches!(read, Read::Range(_))).count();
-        ranges <= RANGES_MAX
+        bytes += question.reads.iter().map(bytes_max).sum::<usize>();
+        bytes <= TRIP_BYTES_MAX
     };
     let fitting = batch.iter().take_while(fits).count().max(1);
     batch.drain(..fitting).collect()
+}
+
+/// What a read may bring.
+fn bytes_max(read: &Read) -> usize {
+    match read {
+        Read::Get(_) => limits::VALUE_BYTES_MAX,
+        Read::Range(range) => {
+            limits::RANGE_BYTES_MAX.min(range.limit.saturating_mul(limits::KEY_BYTES_MAX + limits::VALUE_BYTES_MAX))
+        }
+    }
 }
 
 async fn answer(pool: &Arc<Pool>, batch: Vec<Question>) {
@@ -100,12 +111,19 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn a_trip_has_as_many_ranges_as_may_come_in_one() {
-        let range = || Read::Range(RangeRead::new(Bytes::from_static(b"a"), Bytes::from_static(b"b"), 1));
+    fn a_trip_brings_no_more_than_has_room() {
+        let range = |limit| Read::Range(RangeRead::new(Bytes::from_static(b"a"), Bytes::from_static(b"b"), limit));
         let question = |reads| Question { reads, answer: oneshot::channel().0 };
-        let some = [1, 0, RANGES_MAX - 1, 1, 2 * RANGES_MAX, 1].map(|count| question(vec![range(); count]));
-        let mut batch: Vec<_> = some.into_iter().collect();
-        let trips: Vec<_> = std::iter::from_fn(|| (!batch.is_empty()).then(|| one_trip(&mut batch).len())).collect();
+        let pages = TRIP_BYTES_MAX / limits::RANGE_BYTES_MAX;
+        let counts = [1, 0, pages - 1, 1, 2 * pages, 1];
+        let mut batch: Vec<_> = counts.map(|count| question(vec![range(usize::MAX); count])).into_iter().collect();
+        let mut trips = Vec::new();
+        while let left @ 1.. = batch.len() {
+            trips.push(one_trip(&mut batch).len());
+            assert!(batch.len() < left);
+        }
         assert_eq!(trips, [3, 1, 1, 1]);
+        let mut small: Vec<_> = (0..BATCH_MAX).map(|_| question(vec![range(1)])).collect();
+        assert_eq!(one_trip(&mut small).len(), BATCH_MAX, "what brings little is one trip");
     }
 }
