@@ -204,3 +204,32 @@ fn yield_to_commits() {
     // On Linux a process of its own for this purpose is a thread, and everybody may ask for less.
     let _as_before = rustix::process::setpriority_process(None, NICE);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::log::frame::{FrameBuilder, FramePlace},
+        *,
+    };
+
+    #[test]
+    fn commits_wait_while_memory_tables_wait_to_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::open(folder.path(), 1 << 20).unwrap();
+        let janitor = Janitor::new(1, &tree);
+        for version in 1..=SEALED_MEMTABLES_MAX as u64 {
+            assert!(!janitor.lags());
+            let mut frame = FrameBuilder::with_capacity(0);
+            frame.write(b"key", Some(b"value"));
+            tree.apply(version, &frame.finish(FramePlace { version, chain: 0, salt: 0 }).0);
+            janitor.seal_if_large(&tree);
+        }
+        assert!(janitor.lags());
+        let flushed = |outcome| janitor.report(&tree, outcome, |state| (&mut state.sealed, &mut state.flush_failure));
+        flushed(Err(EngineError::Closed));
+        assert!(janitor.lags() && janitor.wait_for_room(&tree).is_err());
+        tree.flush(tree.newest().seqno).unwrap();
+        flushed(Ok(()));
+        assert!(!janitor.lags() && janitor.wait_for_room(&tree).is_ok());
+    }
+}
