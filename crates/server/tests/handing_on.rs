@@ -48,6 +48,7 @@ impl Member {
         let url = format!("http://{}/v1/u/default/worlds/{world}/call/add", self.server.address());
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(url);
         let answer = request.header("mundi-handed-on", worker).body("1").send().await.unwrap();
+        assert_eq!(answer.headers()["mundi-handed-on"], self.node.worker().to_string(), "it says who answers");
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 

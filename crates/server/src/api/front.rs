@@ -10,6 +10,7 @@ use super::{
     requests::{Route, UnderWay},
     routes::nothing_here,
 };
+use crate::node::HANDED_ON;
 use axum::{
     Router,
     extract::Request,
@@ -47,8 +48,9 @@ impl<E: Engine> Service<Request<Incoming>> for Front<E> {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let address = Address::of(request.method(), request.uri().path());
-        // What is traced, or has parameters, is the router's.
-        match address.filter(|_| self.api.sampler.is_none() && request.uri().query().is_none()) {
+        // What is traced, has parameters, or is to be answered by name is the router's.
+        let is_plain = request.uri().query().is_none() && !request.headers().contains_key(HANDED_ON);
+        match address.filter(|_| is_plain && self.api.sampler.is_none()) {
             Some(Address { verb, .. }) => Box::pin(watched(self.api.clone(), verb, request)),
             None => Box::pin(self.router.call(request)),
         }
