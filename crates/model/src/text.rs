@@ -27,6 +27,19 @@ impl Coded for ParseIdError {
 /// Crockford's alphabet in lower case: no `i`, `l`, `o`, `u`, and its order is the order of the digits.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
+/// What each byte is worth as a digit of it.
+const VALUES: [u8; 256] = {
+    let (mut values, mut digit) = ([NO_DIGIT; 256], 0);
+    while digit < ALPHABET.len() {
+        #[expect(clippy::cast_possible_truncation, reason = "there are 32 of them")]
+        let value = digit as u8;
+        values[ALPHABET[digit] as usize] = value;
+        digit += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = u8::MAX;
+
 /// Digits of a 128-bit number in base 32: 26, the first of which carries three bits.
 pub(crate) const BASE32_128_LEN: usize = 26;
 
@@ -45,11 +58,11 @@ pub(crate) fn parse_base32_128(text: &str) -> Option<u128> {
     }
     let mut number = 0u128;
     for (index, byte) in text.bytes().enumerate() {
-        let digit = ALPHABET.iter().position(|&symbol| symbol == byte)?;
-        if index == 0 && digit > 7 {
-            return None; // beyond 128 bits
+        let digit = VALUES[usize::from(byte)];
+        if digit == NO_DIGIT || index == 0 && digit > 7 {
+            return None; // the first one would go beyond 128 bits
         }
-        number = number << 5 | digit as u128;
+        number = number << 5 | u128::from(digit);
     }
     Some(number)
 }
@@ -57,8 +70,10 @@ pub(crate) fn parse_base32_128(text: &str) -> Option<u128> {
 /// Lower-case hex digits.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * bytes.len());
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
+    text.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+    text
 }
 
 /// The inverse of [`hex`]; upper case is refused, so that a value has one text form.

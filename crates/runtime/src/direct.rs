@@ -2,20 +2,17 @@
 //!
 //! An inbox entry is there so that an acknowledged item survives its sender and finds its world. Who sends to a world
 //! that runs in the same process can wait instead until the turn that takes the item is durable: one commit, not two.
-//! Nothing is acknowledged before that commit. An item that no turn took goes the ordinary way, through the inbox.
+//! Nothing is acknowledged before that commit. An item that no turn took goes the ordinary way, through the inbox; one that no
+//! turn has begun to take for too long is given back to its sender for that.
 
 use futures_channel::oneshot;
-use futures_util::future::{Either, select};
 use mundi_engine::{CommitError, EngineError};
 use mundi_model::{
     Height, InboxSeq,
     record::{InboxItem, ReplyOutcome},
 };
 use mundi_store::protocol::AnsweredEffect;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 /// An item on its way, and who waits for it.
 pub(crate) struct Direct {
@@ -46,34 +43,21 @@ pub(crate) enum Sender {
 /// it, that nobody knows.
 pub(crate) struct Ticket {
     sender: Option<oneshot::Sender<Result<Taken, CommitError>>>,
-    claimed: Arc<AtomicBool>,
-    /// By a turn: it stays the turn's until its fate is known.
-    is_mine: bool,
     tried: bool,
     from: Sender,
 }
 
 /// A sender's wait.
-pub(crate) struct Wait {
-    receiver: oneshot::Receiver<Result<Taken, CommitError>>,
-    claimed: Arc<AtomicBool>,
-}
+pub(crate) struct Wait(oneshot::Receiver<Result<Taken, CommitError>>);
 
 impl Direct {
     pub(crate) fn new(item: Arc<InboxItem>, from: Sender) -> (Self, Wait) {
-        let ((sender, receiver), claimed) = (oneshot::channel(), Arc::new(AtomicBool::new(false)));
-        let ticket = Ticket { sender: Some(sender), claimed: claimed.clone(), is_mine: false, tried: false, from };
-        (Self { item, ticket }, Wait { receiver, claimed })
+        let (sender, receiver) = oneshot::channel();
+        (Self { item, ticket: Ticket { sender: Some(sender), tried: false, from } }, Wait(receiver))
     }
 }
 
 impl Ticket {
-    /// Says whether a turn may take the item: not if its sender has withdrawn it.
-    pub(crate) fn claim(&mut self) -> bool {
-        self.is_mine = self.is_mine || !self.claimed.swap(true, Ordering::AcqRel);
-        self.is_mine
-    }
-
     /// Whether the item may be on record from now on.
     pub(crate) fn set_tried(&mut self, tried: bool) {
         self.tried = tried;
@@ -106,30 +90,17 @@ impl Drop for Ticket {
 }
 
 impl Wait {
-    /// What came of the item; `None` if surely no turn took it, or will. Once `patience` is over, an item that no turn has
-    /// begun to take is withdrawn.
-    pub(crate) async fn taken(
-        mut self,
-        patience: impl Future<Output = ()> + Unpin,
-    ) -> Result<Option<Taken>, CommitError> {
-        let told = match select(&mut self.receiver, patience).await {
-            Either::Left((told, _)) => told,
-            Either::Right(_) if !self.claimed.swap(true, Ordering::AcqRel) => return Ok(None),
-            Either::Right(_) => self.receiver.await,
-        };
-        told.ok().transpose()
+    /// What came of the item; `None` if surely no turn took it, or will.
+    pub(crate) async fn taken(self) -> Result<Option<Taken>, CommitError> {
+        self.0.await.ok().transpose()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::{
-        FutureExt,
-        future::{pending, ready},
-    };
+    use futures_util::FutureExt;
     use mundi_model::record::{Input, Origin, Payload};
-    use std::pin::pin;
 
     fn direct() -> (Direct, Wait) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
@@ -141,30 +112,15 @@ mod tests {
     fn a_dropped_ticket_says_what_is_known() {
         let (untouched, wait) = direct();
         drop(untouched);
-        assert!(matches!(wait.taken(pending()).now_or_never().unwrap(), Ok(None)));
+        assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
         let (mut tried, wait) = direct();
         tried.ticket.set_tried(true);
         drop(tried);
-        assert!(matches!(wait.taken(pending()).now_or_never().unwrap(), Err(CommitError::Unknown(_))));
+        assert!(matches!(wait.taken().now_or_never().unwrap(), Err(CommitError::Unknown(_))));
         let (mut refused, wait) = direct();
         refused.ticket.set_tried(true);
         refused.ticket.set_tried(false);
         drop(refused);
-        assert!(matches!(wait.taken(pending()).now_or_never().unwrap(), Ok(None)));
-    }
-
-    #[test]
-    fn an_item_is_withdrawn_or_taken_and_never_both() {
-        let (mut late, wait) = direct();
-        assert!(matches!(wait.taken(ready(())).now_or_never().unwrap(), Ok(None)));
-        assert!(!late.ticket.claim(), "it went another way");
-        let (mut taken, wait) = direct();
-        assert!(taken.ticket.claim() && taken.ticket.claim(), "a turn may try again");
-        let seq = InboxSeq::direct(1, 0);
-        let mut waiting = pin!(wait.taken(ready(())));
-        assert!((&mut waiting).now_or_never().is_none(), "its sender waits on");
-        taken.ticket.taken(Taken { seq, reply: None });
-        let found = waiting.now_or_never().unwrap();
-        assert_eq!(found.unwrap().map(|taken| taken.seq), Some(seq));
+        assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
     }
 }

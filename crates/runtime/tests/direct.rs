@@ -245,6 +245,13 @@ fn an_archived_world_takes_nothing_although_it_is_still_held() {
     });
     assert_eq!(refused.code(), Code::WorldArchived);
     assert_eq!(held.journaled().len(), 1);
+    let near = held.near.clone();
+    held.rig.executor.block_on(async move {
+        near.world_unarchive(world_id(0)).await.unwrap();
+        near.enqueue_ingress(world_id(0), call("add n").item, None).await.unwrap();
+    });
+    held.rig.executor.run_for(WAIT);
+    assert_eq!(held.journaled().len(), 2, "it is taken up again at once");
 }
 
 #[test]

@@ -252,6 +252,11 @@ fn pause_archive_and_delete_are_idempotent_and_typed() {
         for _ in 0..2 {
             ops.world_unarchive(world).await.unwrap();
         }
+        ops.enqueue_ingress(world, item("add n"), None).await.unwrap();
+        assert_eq!(code(running.turn(&CycleBudget::default()).await), Code::LeaseFenced, "it was held until then");
+        let mut running = host(&rig, world).await;
+        while running.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
+        assert_eq!(taken(&mut running).await.unwrap(), 2);
         assert_eq!(code(ops.world_delete(world, id(9)).await), Code::LeaseHeld);
         let epoch = running.fence().epoch;
         for _ in 0..2 {

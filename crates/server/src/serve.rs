@@ -2,13 +2,31 @@
 
 use crate::config::TlsConfig;
 use axum::response::Response;
-use hyper::{Request, body::Incoming, server::conn::http1, service::Service};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use hyper::{
+    Request,
+    body::Incoming,
+    rt::{Sleep, Timer},
+    server::conn::http1,
+    service::Service,
+};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
+    time::Instant,
 };
 use tokio_rustls::{
     TlsAcceptor,
@@ -141,19 +159,93 @@ async fn talk(
     limits: &ServeLimits,
     mut stop: watch::Receiver<bool>,
 ) {
+    let head = Head::default();
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
-    let connection = http.serve_connection(TokioIo::new(stream), app);
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = told(&mut stop) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    http.timer(head.clone()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), app));
+    // As a set: the connection is woken with every request, and they are asked only when they are woken themselves.
+    let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
+    ends.push(Box::pin(async {
+        told(&mut stop).await;
+        End::Graceful
+    }));
+    ends.push(Box::pin(async {
+        head.is_late(limits.head_timeout).await;
+        End::Late
+    }));
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => break ended,
+            end = ends.next() => match end {
+                Some(End::Late) => return tracing::debug!("the head of a request took too long"),
+                Some(End::Graceful) | None => connection.as_mut().graceful_shutdown(),
+            },
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Why a connection is to end.
+enum End {
+    /// The server stops.
+    Graceful,
+    /// The next request is too long in coming.
+    Late,
+}
+
+/// Until when the head of the next request must be there, as long as one is waited for. A timer for each connection looks at it,
+/// where hyper would begin and end one with each request.
+#[derive(Clone, Default)]
+struct Head(Arc<Mutex<Option<std::time::Instant>>>);
+
+impl Head {
+    /// Completes when a head is late. Whatever is waited for from now on may take until then at least.
+    async fn is_late(&self, timeout: Duration) {
+        loop {
+            let (due, now) = (*self.0.lock(), Instant::now());
+            let due = due.map_or(now + timeout, Instant::from_std);
+            if due <= now {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+}
+
+impl Timer for Head {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        self.sleep_until(self.now() + duration)
+    }
+
+    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
+        *self.0.lock() = Some(deadline);
+        Box::pin(HeadWait(self.clone()))
+    }
+
+    fn now(&self) -> std::time::Instant {
+        Instant::now().into_std()
+    }
+}
+
+/// What hyper waits for: it never comes, because a late head ends the connection.
+struct HeadWait(Head);
+
+impl Future for HeadWait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
+
+impl Sleep for HeadWait {}
+
+impl Drop for HeadWait {
+    fn drop(&mut self) {
+        *self.0.0.lock() = None;
     }
 }
 
@@ -175,4 +267,66 @@ pub fn tls(config: &TlsConfig) -> Result<Option<TlsAcceptor>, String> {
     let mut server = server.map_err(|error| error.to_string())?;
     server.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(TlsAcceptor::from(Arc::new(server))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::service::service_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    const TIMEOUT: Duration = Duration::from_millis(100);
+
+    /// A connection to a server that takes so long for each answer.
+    fn connect(answer: Duration, head_timeout: Duration) -> (DuplexStream, watch::Sender<bool>) {
+        let (client, server) = tokio::io::duplex(4_096);
+        let (stop, stopped) = watch::channel(false);
+        let limits = ServeLimits { head_timeout, ..ServeLimits::default() };
+        let app = service_fn(move |_| async move {
+            tokio::time::sleep(answer).await;
+            Ok::<_, Infallible>(Response::new(axum::body::Body::from("done")))
+        });
+        tokio::spawn(async move { talk(server, app, &limits, stopped).await });
+        (client, stop)
+    }
+
+    async fn ask(client: &mut DuplexStream) {
+        client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+        let mut answer = [0; 1_024];
+        let length = client.read(&mut answer).await.unwrap();
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK") && answer[..length].ends_with(b"done"));
+    }
+
+    async fn ends(client: &mut DuplexStream) {
+        assert_eq!(client.read(&mut [0; 16]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_kept_for_a_while_after_an_answer() {
+        let (mut client, _stop) = connect(2 * TIMEOUT, TIMEOUT);
+        let begun = Instant::now();
+        ask(&mut client).await; // longer than a head may take
+        ends(&mut client).await;
+        assert!(begun.elapsed() >= 3 * TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_head_that_comes_byte_by_byte_ends_its_connection() {
+        let (mut client, _stop) = connect(Duration::ZERO, TIMEOUT);
+        for byte in b"GET / HTTP/1.1\r\nslow: ".iter().chain([b's'; 200].iter()) {
+            if client.write_all(&[*byte]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(TIMEOUT / 20).await;
+        }
+        panic!("it was waited for ten times as long as it may take");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stops_ends_an_idle_connection() {
+        let (mut client, stop) = connect(Duration::ZERO, ServeLimits::default().head_timeout);
+        ask(&mut client).await;
+        stop.send_replace(true);
+        ends(&mut client).await;
+    }
 }

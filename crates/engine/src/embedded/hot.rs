@@ -7,15 +7,10 @@
 //! one whose key is not here, asks the tree.
 
 use bytes::Bytes;
+use hashbrown::HashTable;
 use parking_lot::Mutex;
-#[expect(clippy::disallowed_types, reason = "nobody goes through it in its order")]
-use std::collections::HashMap;
-use std::{
-    array,
-    hash::{BuildHasherDefault, Hasher},
-    mem,
-};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use std::{array, mem};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// As many as threads that read at a time, and more.
 const SHARDS: usize = 16;
@@ -38,34 +33,16 @@ struct Shard {
 
 #[derive(Default)]
 struct Generation {
-    entries: Entries,
+    entries: HashTable<Entry>,
     bytes: usize,
 }
 
-#[expect(clippy::disallowed_types, reason = "nobody goes through it in its order")]
-type Entries = HashMap<Bytes, Entry, BuildHasherDefault<KeyHasher>>;
-
-#[derive(Clone)]
 struct Entry {
+    /// Of the key, which is hashed once for each question.
+    hash: u64,
+    key: Bytes,
     since: u64,
     value: Option<Bytes>,
-}
-
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxh3_64_with_seed(bytes, self.0);
-    }
-
-    fn write_usize(&mut self, length: usize) {
-        self.0 ^= length as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 impl Hot {
@@ -75,21 +52,23 @@ impl Hot {
         Self(array::from_fn(shard))
     }
 
-    fn shard(&self, key: &[u8]) -> &Mutex<Shard> {
-        // The highest bits: the map goes by the lowest.
-        let place = usize::try_from(xxh3_64(key) >> 60).unwrap_or(0);
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // Bits from the middle: the tables go by the lowest and by the highest.
+        let place = usize::try_from(hash >> 40).unwrap_or(0);
         &self.0[place % SHARDS]
     }
 
     /// What a key holds at a version, if that is known here: `Some(None)` if it is surely not there.
     pub(super) fn get(&self, key: &[u8], version: u64) -> Option<Option<Bytes>> {
-        let mut shard = self.shard(key).lock();
-        if let Some(entry) = shard.young.entries.get(key) {
-            return (entry.since <= version).then(|| entry.value.clone());
+        let hash = xxh3_64(key);
+        let mut shard = self.shard(hash).lock();
+        let at_version = |entry: &Entry| (entry.since <= version).then(|| entry.value.clone());
+        if let Some(entry) = shard.young.entries.find(hash, |entry| entry.key == key) {
+            return at_version(entry);
         }
-        let (key, entry) = shard.old.take(key)?;
-        let value = (entry.since <= version).then(|| entry.value.clone());
-        shard.add(key, entry);
+        let entry = shard.old.take(hash, key)?;
+        let value = at_version(&entry);
+        shard.add(entry);
         value
     }
 
@@ -98,12 +77,13 @@ impl Hot {
         if value.is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
             return;
         }
-        let mut shard = self.shard(key).lock();
+        let hash = xxh3_64(key);
+        let mut shard = self.shard(hash).lock();
         if shard.version == version {
-            shard.old.take(key);
+            shard.take(hash, key);
             // Copies: the tree's are parts of much larger pieces.
             let value = value.map(|value| Bytes::copy_from_slice(value));
-            shard.add(Bytes::copy_from_slice(key), Entry { since: version, value });
+            shard.add(Entry { hash, key: Bytes::copy_from_slice(key), since: version, value });
         }
     }
 
@@ -111,37 +91,44 @@ impl Hot {
     pub(super) fn show(&self, version: u64, writes: &[(Bytes, Option<Bytes>)]) {
         self.0.iter().for_each(|shard| shard.lock().version = version);
         for (key, value) in writes {
-            let mut shard = self.shard(key).lock();
-            let Some((key, _)) = shard.young.take(key).or_else(|| shard.old.take(key)) else { continue };
+            let hash = xxh3_64(key);
+            let mut shard = self.shard(hash).lock();
+            let Some(Entry { key, .. }) = shard.take(hash, key) else { continue };
             if value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX) {
                 let value = value.as_ref().map(|value| Bytes::copy_from_slice(value));
-                shard.add(key, Entry { since: version, value });
+                shard.add(Entry { hash, key, since: version, value });
             }
         }
     }
 }
 
 impl Shard {
-    fn add(&mut self, key: Bytes, entry: Entry) {
+    fn take(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
+        self.young.take(hash, key).or_else(|| self.old.take(hash, key))
+    }
+
+    /// Adds what is in neither generation.
+    fn add(&mut self, entry: Entry) {
         if self.young.bytes >= GENERATION_BYTES {
             self.old = mem::take(&mut self.young);
         }
-        self.young.take(&key);
-        self.young.bytes += size(&key, &entry);
-        self.young.entries.insert(key, entry);
+        self.young.bytes += entry.size();
+        self.young.entries.insert_unique(entry.hash, entry, |entry| entry.hash);
     }
 }
 
 impl Generation {
-    fn take(&mut self, key: &[u8]) -> Option<(Bytes, Entry)> {
-        let (key, entry) = self.entries.remove_entry(key)?;
-        self.bytes -= size(&key, &entry);
-        Some((key, entry))
+    fn take(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
+        let (entry, _) = self.entries.find_entry(hash, |entry| entry.key == key).ok()?.remove();
+        self.bytes -= entry.size();
+        Some(entry)
     }
 }
 
-fn size(key: &Bytes, entry: &Entry) -> usize {
-    ENTRY_BYTES + key.len() + entry.value.as_ref().map_or(0, Bytes::len)
+impl Entry {
+    fn size(&self) -> usize {
+        ENTRY_BYTES + self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 #[cfg(test)]
@@ -193,7 +180,7 @@ mod tests {
         for shard in &hot.0 {
             let shard = shard.lock();
             for generation in [&shard.young, &shard.old] {
-                let counted: usize = generation.entries.iter().map(|(key, entry)| size(key, entry)).sum();
+                let counted: usize = generation.entries.iter().map(Entry::size).sum();
                 assert_eq!(counted, generation.bytes);
                 assert!(counted <= GENERATION_BYTES + VALUE_BYTES_MAX, "{counted}");
             }

@@ -31,7 +31,7 @@ mod transaction;
 mod tree;
 mod watermark;
 
-use crate::{Engine, EngineError, RangeRead, memory::ClockMs, watch::Watches};
+use crate::{Engine, EngineError, RangeRead, Transaction, memory::ClockMs, watch::Watches};
 pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
@@ -300,6 +300,16 @@ impl Engine for Embedded {
 
     async fn begin(&self) -> Result<EmbeddedTransaction, EngineError> {
         Ok(EmbeddedTransaction::new(self.clone()))
+    }
+
+    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
+        let Shared { snapshots, hot, .. } = &*self.0.shared;
+        let version = snapshots.newest().version;
+        if let Some(known) = hot.get(key, version) {
+            return Ok((known, version));
+        }
+        let mut tx = self.begin().await?;
+        Ok((tx.get_snapshot(key).await?, tx.version().await?))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {

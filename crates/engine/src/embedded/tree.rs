@@ -20,9 +20,9 @@ use std::{
 
 /// Files of this size, and eight of them in the first level: what is new is merged with little that is old. With files of 64 MiB
 /// it was merged with up to 256 MiB, and a call wrote a third more.
-const TABLE_BYTES: u64 = 8 << 20;
+const TABLE_BYTES: u64 = 4 << 20;
 /// Memory tables that were written wait until there are so many, and are merged together. Who scans looks into each of them.
-const UNMERGED_MAX: u8 = 8;
+const UNMERGED_MAX: u8 = 16;
 
 /// Under this key the tree keeps the version of the log up to which it is complete. Layers cannot reach it.
 const APPLIED_KEY: &[u8] = b"\xffapplied";

@@ -258,10 +258,8 @@ impl<P: Plane> WorldHost<P> {
             self.direct.clear();
         }
         let room = items_max.saturating_sub(input.items.len()).min(self.direct.len());
-        // Who has lost patience has gone to the inbox; who is taken here must wait for the commit.
-        let claimed = |mut direct: Direct| direct.ticket.claim().then_some(direct);
         let version = if planted(Mutant::DirectAhead) { input.version + 8 } else { input.version };
-        let direct = self.direct.drain(..room).filter_map(claimed);
+        let direct = self.direct.drain(..room);
         let place = |(index, Direct { item, ticket })| {
             input.items.push(TurnItem::direct(version, index, item));
             ticket

@@ -33,7 +33,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if shared.phase() == Phase::Over {
             return;
         }
-        let job = shared.table.lock().next();
+        let job = shared.table.lock().next(shared.config.cycle.items_max);
         match job {
             Some(Job { world, host, release: true, .. }) => {
                 Box::pin(release(&shared, world, host)).await;

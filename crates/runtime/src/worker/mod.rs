@@ -2,11 +2,12 @@
 //!
 //! A scout watches the ready hints and puts worlds into the queue of a table; lanes take them out, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
-//! too much. Nothing polls: each of them waits for a watch, a signal or its next deadline.
+//! too much; patience gives back what was handed to a world that has no time for it. Nothing polls: each of them waits for a watch, a signal or its next deadline.
 
 mod config;
 mod keeper;
 mod lane;
+mod patience;
 mod scout;
 mod table;
 
@@ -16,7 +17,7 @@ pub use table::Wish;
 use crate::{
     Plane,
     calls::Calls,
-    direct::{Direct, Sender, Taken, Wait},
+    direct::{Sender, Taken, Wait},
     hands::{Employed, Hands},
     host::WorldHost,
     metrics::{Metric, Metrics},
@@ -24,16 +25,13 @@ use crate::{
 };
 use mundi_engine::CommitError;
 use mundi_kernel::manifest::CompiledManifest;
-use mundi_model::{UniverseId, WorldId, limits, record::InboxItem};
+use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use parking_lot::Mutex;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
-use table::Table;
+use table::{Handed, Table};
 
 /// A running worker. Clones are handles to the same one; dropping them does not stop it.
 pub struct WorldWorker<P: Plane>(Arc<Shared<P>>);
@@ -50,6 +48,8 @@ struct Shared<P: Plane> {
     address: Mutex<Option<String>>,
     /// A world waits for a lane.
     work: Signal,
+    /// Something was handed to a world, after a while in which nothing was.
+    handed: Signal,
     /// The phase changed, or what is due later, or a world is gone.
     signal: Signal,
     calls: Calls,
@@ -82,6 +82,7 @@ impl<P: Plane> WorldWorker<P> {
             said_goodbye: AtomicBool::new(false),
             address: Mutex::default(),
             work: Signal::default(),
+            handed: Signal::default(),
             signal: Signal::default(),
             calls,
             hands: Employed::default(),
@@ -93,6 +94,7 @@ impl<P: Plane> WorldWorker<P> {
             spawner.spawn(Box::pin(lane::run(shared.clone())));
         }
         spawner.spawn(Box::pin(keeper::run(shared.clone())));
+        spawner.spawn(Box::pin(patience::run(shared.clone())));
         Self(shared)
     }
 
@@ -112,23 +114,25 @@ impl<P: Plane> WorldWorker<P> {
         item: &Arc<InboxItem>,
         from: Sender,
     ) -> Result<Option<Taken>, CommitError> {
-        let Some(wait) = self.put_before(world, item, from) else { return Ok(None) };
-        let patience = self.0.plane.clock().sleep(Duration::from_millis(limits::DIRECT_PATIENCE_MS));
-        wait.taken(patience).await
+        match self.put_before(world, item, from) {
+            Some(wait) => wait.taken().await,
+            None => Ok(None),
+        }
     }
 
     /// `None` if it does not hold the world, or the world cannot take more.
     fn put_before(&self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Wait> {
-        let (phase, now_ns) = (self.0.phase(), self.0.plane.now_ns());
-        let mut table = self.0.table.lock();
-        if phase != Phase::Running || !table.takes(world) {
+        let mut table = self.0.table.lock(); // first of all: who ends the worker clears the table afterwards
+        if self.0.phase() != Phase::Running {
             return None;
         }
-        let (direct, wait) = Direct::new(item.clone(), from);
-        let woken = table.hand(world, direct, now_ns);
+        let Handed { wait, woken, is_first } = table.hand(world, item, from)?;
         drop(table);
         if woken {
             self.0.work.notify_one();
+        }
+        if is_first {
+            self.0.handed.notify();
         }
         Some(wait)
     }
@@ -224,6 +228,7 @@ impl<P: Plane> Shared<P> {
         self.table.lock().refuse_direct();
         self.signal.notify();
         self.work.notify();
+        self.handed.notify();
     }
 
     fn note_residents(&self) {

@@ -4,12 +4,13 @@
 //! for all others of its kind: round robin. The best priority goes first, but not always: so that no world waits forever,
 //! one pick in a few is for the priority that is served last.
 
-use crate::direct::Direct;
-use mundi_model::{WorldId, limits::DIRECT_ITEMS_MAX};
+use crate::direct::{Direct, Sender, Wait};
+use mundi_model::{WorldId, limits::DIRECT_ITEMS_MAX, record::InboxItem};
 use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
+    sync::Arc,
 };
 
 /// One pick in this many is for the priority that is served last.
@@ -25,6 +26,9 @@ pub(crate) struct Table<H> {
     later: BTreeMap<WorldId, Later>,
     /// Worlds that rest, and have a hint still.
     unsettled: BTreeSet<WorldId>,
+    /// Worlds that were handed items when none waited for them, and in which round; in that order. Of some, all were taken since.
+    handed: VecDeque<(u64, WorldId)>,
+    round: u64,
     /// Of all worlds in memory.
     bytes: usize,
 }
@@ -45,8 +49,10 @@ struct Slot<H> {
     /// It could not be had before, or not be kept, and nobody asked for it since: perhaps it has nothing to do any more.
     is_doubtful: bool,
     wish: Wish,
-    /// Items for its next cycle. Dropped, they go through the inbox.
+    /// Items for its next cycles. Dropped, they go through the inbox.
     direct: Vec<Direct>,
+    /// In which round the first of them came, or of those that waited before them.
+    handed_in: u64,
     used_at_ns: u64,
     /// When it last did something.
     active_at_ns: u64,
@@ -92,6 +98,15 @@ pub(crate) struct Job<H> {
     pub(crate) active_at_ns: u64,
 }
 
+/// What came of handing an item to a world.
+pub(crate) struct Handed {
+    pub(crate) wait: Wait,
+    /// The world waits for a lane now.
+    pub(crate) woken: bool,
+    /// Nothing waited for any world: somebody must end rounds from now on.
+    pub(crate) is_first: bool,
+}
+
 /// What an operator wants of a world's next cycle, whatever the policies say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wish {
@@ -106,10 +121,36 @@ impl std::ops::BitOrAssign for Wish {
     }
 }
 
+impl<H> Slot<H> {
+    /// Puts the world into the queue of its priority, unless it is there or runs. Says whether it did.
+    fn wake(&mut self, world: WorldId, queues: &mut BTreeMap<u8, VecDeque<WorldId>>) -> bool {
+        match &mut self.state {
+            State::Idle => {
+                self.state = State::Queued;
+                queues.entry(self.priority).or_default().push_back(world);
+                true
+            }
+            State::Queued => false,
+            State::Running { again, .. } => {
+                *again = true;
+                false
+            }
+        }
+    }
+}
+
 impl<H> Default for Table<H> {
     fn default() -> Self {
-        let (slots, queues, later) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { slots, queues, picks: 0, later, unsettled: BTreeSet::new(), bytes: 0 }
+        Self {
+            slots: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            picks: 0,
+            later: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
+            handed: VecDeque::new(),
+            round: 0,
+            bytes: 0,
+        }
     }
 }
 
@@ -128,23 +169,13 @@ impl<H> Table<H> {
             is_doubtful: false,
             wish: Wish::default(),
             direct: Vec::new(),
+            handed_in: 0,
             used_at_ns: now_ns,
             active_at_ns: 0,
             renewed_at_ns: now_ns,
             bytes: 0,
         });
-        match &mut slot.state {
-            State::Idle => {
-                slot.state = State::Queued;
-                self.queues.entry(slot.priority).or_default().push_back(world);
-                true
-            }
-            State::Queued => false,
-            State::Running { again, .. } => {
-                *again = true;
-                false
-            }
-        }
+        slot.wake(world, &mut self.queues)
     }
 
     /// As [`Self::wake`], for a hint that stands under a priority. It counts from the next time on that the world waits.
@@ -182,22 +213,41 @@ impl<H> Table<H> {
         woken
     }
 
-    /// Whether an item can be handed to the world: it is held, it stays, and there is room.
-    pub(crate) fn takes(&self, world: WorldId) -> bool {
-        let takes = |slot: &Slot<H>| slot.fence.is_some() && !slot.release && slot.direct.len() < DIRECT_ITEMS_MAX;
-        self.slots.get(&world).is_some_and(takes)
-    }
-
     /// A world that is in memory, stays, and does not run.
     pub(crate) fn at_rest(&self, world: WorldId) -> Option<&H> {
         self.slots.get(&world).filter(|slot| !slot.release)?.host.as_ref()
     }
 
-    /// Hands an item to a world that [takes](Self::takes) one; says whether that woke it.
-    pub(crate) fn hand(&mut self, world: WorldId, direct: Direct, now_ns: u64) -> bool {
-        let Some(slot) = self.slots.get_mut(&world) else { return false };
+    /// Hands an item to a world, if that can be: it is held, it stays, and there is room. Says for whom the item waits.
+    pub(crate) fn hand(&mut self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Handed> {
+        let slot = self.slots.get_mut(&world)?;
+        if slot.fence.is_none() || slot.release || slot.direct.len() >= DIRECT_ITEMS_MAX {
+            return None;
+        }
+        let is_first = self.handed.is_empty();
+        if slot.direct.is_empty() {
+            slot.handed_in = self.round;
+            self.handed.push_back((self.round, world));
+        }
+        let (direct, wait) = Direct::new(item.clone(), from);
         slot.direct.push(direct);
-        self.wake(world, now_ns)
+        Some(Handed { wait, woken: slot.wake(world, &mut self.queues), is_first })
+    }
+
+    /// Ends a round, and gives back what was handed to worlds and has waited for more than `rounds` of them. Says whether
+    /// anything may wait still.
+    pub(crate) fn end_round(&mut self, rounds: u64) -> bool {
+        self.round += 1;
+        while let Some((handed_in, world)) = self.handed.front().copied() {
+            let waiting = |slot: &&mut Slot<H>| !slot.direct.is_empty() && slot.handed_in == handed_in;
+            let waiting = self.slots.get_mut(&world).filter(waiting);
+            if waiting.is_some() && self.round - handed_in <= rounds {
+                return true;
+            }
+            waiting.into_iter().for_each(|slot| slot.direct.clear());
+            self.handed.pop_front();
+        }
+        false
     }
 
     /// Gives back all that was handed to worlds and not yet taken.
@@ -220,8 +270,9 @@ impl<H> Table<H> {
         self.later.extend(later.map(|later| (world, later)));
     }
 
-    /// The world that has waited longest.
-    pub(crate) fn next(&mut self) -> Option<Job<H>> {
+    /// The world that has waited longest, with no more items than a turn takes: its senders lose patience with those that wait, not
+    /// with those that a turn is about to take.
+    pub(crate) fn next(&mut self, items_max: usize) -> Option<Job<H>> {
         loop {
             self.picks += 1;
             let last = self.picks.is_multiple_of(LAST_SERVED_EVERY);
@@ -233,7 +284,9 @@ impl<H> Table<H> {
             let Some(world) = world else { continue };
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
-            let (host, wish, direct) = (slot.host.take(), mem::take(&mut slot.wish), mem::take(&mut slot.direct));
+            let later = slot.direct.split_off(items_max.min(slot.direct.len()));
+            let direct = mem::replace(&mut slot.direct, later);
+            let (host, wish) = (slot.host.take(), mem::take(&mut slot.wish));
             let Slot { release, is_doubtful, active_at_ns, .. } = *slot;
             return Some(Job { world, host, release, is_doubtful, wish, direct, active_at_ns });
         }
@@ -275,7 +328,7 @@ impl<H> Table<H> {
                 self.unsettled.remove(&world);
             }
         }
-        if after == After::More || again || slot.release {
+        if after == After::More || again || slot.release || !slot.direct.is_empty() {
             self.wake(world, now_ns);
         }
         Ok(())
@@ -448,8 +501,14 @@ impl<H> Table<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mundi_model::{Epoch, UniverseId};
+    use futures_util::FutureExt;
+    use mundi_model::{
+        Epoch, UniverseId,
+        record::{Input, Origin, Payload},
+    };
     use mundi_store::testing::world_id;
+
+    const ITEMS_MAX: usize = 4;
 
     fn fence(world: WorldId, epoch: u64) -> Fence {
         Fence { universe: UniverseId::from_bytes([1; 16]), world, epoch: Epoch::new(epoch).unwrap() }
@@ -457,7 +516,7 @@ mod tests {
 
     fn resident(table: &mut Table<u8>, world: WorldId, bytes: usize, now_ns: u64) {
         table.wake(world, now_ns);
-        while table.next().is_some_and(|job| job.world != world) {}
+        while table.next(ITEMS_MAX).is_some_and(|job| job.world != world) {}
         table.leased(fence(world, 1), now_ns);
         table.put_back(world, 0, bytes, After::Settled, now_ns).unwrap();
     }
@@ -470,7 +529,7 @@ mod tests {
         assert!(!table.wake(worlds[0], 0), "once in the queue is enough");
         let mut order = Vec::new();
         for _ in 0..8 {
-            let job = table.next().unwrap();
+            let job = table.next(ITEMS_MAX).unwrap();
             order.push(job.world);
             table.put_back(job.world, 0, 1, After::More, 0).unwrap();
         }
@@ -486,7 +545,7 @@ mod tests {
         assert!(!table.hint(world_id(0), 1, 0), "it waits already");
         let mut picked = Vec::new();
         for _ in 0..32 {
-            let job = table.next().unwrap();
+            let job = table.next(ITEMS_MAX).unwrap();
             picked.push(job.world);
             table.put_back(job.world, 0, 1, After::More, 0).unwrap();
         }
@@ -500,11 +559,11 @@ mod tests {
     fn what_arrives_during_a_cycle_leads_to_another_one() {
         let mut table = Table::<u8>::default();
         table.wake(world_id(1), 0);
-        let job = table.next().unwrap();
+        let job = table.next(ITEMS_MAX).unwrap();
         table.wake(job.world, 0);
-        assert!(table.next().is_none(), "a world runs in one lane only");
+        assert!(table.next(ITEMS_MAX).is_none(), "a world runs in one lane only");
         table.put_back(job.world, 0, 1, After::Settled, 0).unwrap();
-        assert_eq!(table.next().unwrap().world, job.world);
+        assert_eq!(table.next(ITEMS_MAX).unwrap().world, job.world);
     }
 
     #[test]
@@ -514,7 +573,7 @@ mod tests {
         assert!(!table.lose(fence(world, 2)), "another epoch is another lease");
         assert!(table.lose(fence(world, 1)) && table.is_empty());
         table.wake(world, 0);
-        table.next().unwrap();
+        table.next(ITEMS_MAX).unwrap();
         table.leased(fence(world, 3), 0);
         assert!(table.lose(fence(world, 3)));
         assert_eq!(table.put_back(world, 7, 1, After::Settled, 0), Err(7));
@@ -527,14 +586,14 @@ mod tests {
         let (mut table, world) = (Table::<u8>::default(), world_id(1));
         resident(&mut table, world, 1, 0);
         assert!(table.wake(world, 1), "something arrived");
-        assert!(table.lose(fence(world, 1)) && table.next().is_none());
+        assert!(table.lose(fence(world, 1)) && table.next(ITEMS_MAX).is_none());
         assert!(table.next_later_ns().is_some() && table.wake_later(2));
-        assert!(table.next().unwrap().is_doubtful, "perhaps someone else has it");
+        assert!(table.next(ITEMS_MAX).unwrap().is_doubtful, "perhaps someone else has it");
         table.leased(fence(world, 2), 2);
         assert!(table.lose(fence(world, 2)));
         assert_eq!(table.put_back(world, 7, 1, After::More, 3), Err(7));
         assert!(table.wake_later(3) && !table.insist(world, 3), "it waits already");
-        assert!(!table.next().unwrap().is_doubtful, "someone asked for it");
+        assert!(!table.next(ITEMS_MAX).unwrap().is_doubtful, "someone asked for it");
     }
 
     #[test]
@@ -544,7 +603,7 @@ mod tests {
         table.wake(world_id(1), 5);
         assert_eq!(table.release_surplus(5, 100, 25), 2, "two of four are too many, and one of them is busy");
         assert_eq!(table.release_surplus(102, 100, 1_000), 0, "released already");
-        let order: Vec<_> = std::iter::from_fn(|| table.next()).map(|job| (job.world, job.release)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| table.next(ITEMS_MAX)).map(|job| (job.world, job.release)).collect();
         assert_eq!(order, [(world_id(1), false), (world_id(2), true), (world_id(3), true)]);
     }
 
@@ -552,16 +611,58 @@ mod tests {
     fn a_world_that_could_not_be_had_is_tried_later_unless_someone_insists() {
         let (mut table, world) = (Table::<u8>::default(), world_id(1));
         table.wake(world, 0);
-        table.next().unwrap();
+        table.next(ITEMS_MAX).unwrap();
         table.forget(world, Some(100));
         assert_eq!((table.wake(world, 99), table.next_later_ns(), table.failures(world)), (false, Some(100), 1));
         assert!(table.wake_later(100));
-        table.next().unwrap();
+        table.next(ITEMS_MAX).unwrap();
         table.forget(world, Some(300));
         assert_eq!(table.failures(world), 2);
         assert!(table.insist(world, 101));
-        table.next().unwrap();
+        table.next(ITEMS_MAX).unwrap();
         table.put_back(world, 0, 1, After::Settled, 0).unwrap();
         assert_eq!(table.failures(world), 0);
+    }
+
+    fn hand(table: &mut Table<u8>, world: WorldId) -> Wait {
+        let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
+        let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        table.hand(world, &Arc::new(InboxItem { input, origin }), Sender::Event).unwrap().wait
+    }
+
+    fn is_given_back(wait: Wait) -> bool {
+        matches!(wait.taken().now_or_never(), Some(Ok(None)))
+    }
+
+    #[test]
+    fn what_waits_for_too_many_rounds_is_given_back() {
+        let (mut table, busy, free) = (Table::<u8>::default(), world_id(0), world_id(1));
+        [busy, free].iter().for_each(|world| resident(&mut table, *world, 1, 0));
+        table.wake(busy, 0);
+        table.next(ITEMS_MAX).unwrap();
+        assert!(!table.end_round(2));
+        let (early, taken) = (hand(&mut table, busy), hand(&mut table, free));
+        let job = table.next(ITEMS_MAX).unwrap();
+        assert_eq!((job.world, job.direct.len()), (free, 1));
+        assert!(table.end_round(2));
+        let late = hand(&mut table, busy);
+        let again = hand(&mut table, free);
+        assert!(table.end_round(2));
+        assert!(table.end_round(2), "the other one has not waited as long");
+        assert!(is_given_back(early) && is_given_back(late), "who comes later waits with the first");
+        assert!(!table.end_round(2) && is_given_back(again));
+        assert!(taken.taken().now_or_never().is_none(), "a turn has it");
+    }
+
+    #[test]
+    fn a_cycle_gets_what_one_turn_takes_and_the_rest_waits_for_the_next() {
+        let (mut table, world) = (Table::<u8>::default(), world_id(0));
+        resident(&mut table, world, 1, 0);
+        let _waits: Vec<_> = (0..ITEMS_MAX + 1).map(|_| hand(&mut table, world)).collect();
+        assert_eq!(table.next(ITEMS_MAX).unwrap().direct.len(), ITEMS_MAX);
+        table.put_back(world, 0, 1, After::Active, 0).unwrap();
+        assert_eq!(table.next(ITEMS_MAX).unwrap().direct.len(), 1);
+        table.put_back(world, 0, 1, After::Active, 0).unwrap();
+        assert!(table.next(ITEMS_MAX).is_none());
     }
 }

@@ -1,13 +1,17 @@
 //! Archive a world, or take it out of the archive.
 //!
-//! Guarantees: an archived world takes nothing in and nobody acquires it; all that it is stays. What waits in its inbox
-//! is taken when it comes back. Archiving twice is archiving once.
+//! Guarantees: an archived world takes nothing in and nobody acquires it; who held it holds it no more. All that it is
+//! stays. What waits in its inbox is taken when it comes back. Archiving twice is archiving once.
 //! Unknown commit: run again; it is idempotent.
 
 use super::{WorldError, require_world};
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::world_meta::{self, WorldMeta, WorldState},
+    keyspace::{
+        lease::{self, Lease},
+        lease_term,
+        world_meta::{self, WorldMeta, WorldState},
+    },
 };
 use mundi_engine::Transaction;
 use mundi_model::{UniverseId, WorldId};
@@ -36,6 +40,11 @@ impl Protocol for ArchiveWorld {
         };
         if meta.state == state {
             return Ok(());
+        }
+        if let Some(held @ Lease { holder: Some(_), .. }) = lease::read(tx, universe, world).await?.filter(|_| archived)
+        {
+            lease::write(tx, universe, world, &Lease { holder: None, ..held })?;
+            tx.delete(lease_term::key(universe, world).as_bytes())?;
         }
         world_meta::write(tx, universe, world, &WorldMeta { state, ..meta })
     }

@@ -11,7 +11,7 @@
 //! that the first run was applied, and with it everything else.
 
 use super::{
-    EffectClaim, EffectError, Enqueue, InboxError, TurnItem, require_live, require_world,
+    EffectClaim, EffectError, Enqueue, InboxError, TurnItem, require_world,
     settle_effect::{Held, complete},
 };
 use crate::{
@@ -92,16 +92,13 @@ pub struct Consumed {
     pub through: InboxSeq,
     /// What leaves the inbox.
     pub depth: Depth,
-    /// Some items never stood in the inbox: this turn, and not their enqueueing, is what the world's state allows or not.
-    pub direct: bool,
 }
 
 impl Consumed {
     /// The first items after the cursor, as they were read; `None` for no items.
     pub fn of(items: &[TurnItem]) -> Option<Self> {
         let through = items.last()?.seq;
-        let direct = items.iter().any(TurnItem::is_direct);
-        Some(Self { through, depth: items.iter().map(|item| item.depth).sum(), direct })
+        Some(Self { through, depth: items.iter().map(|item| item.depth).sum() })
     }
 }
 
@@ -135,9 +132,6 @@ impl Protocol for CommitTurn {
         let before = append::position(tx, universe, world).await?;
         if append::plan(before.head, &self.records)? == Appending::AlreadyThere {
             return Ok(committed);
-        }
-        if self.consumed.is_some_and(|consumed| consumed.direct) {
-            require_live(tx, universe, world).await?;
         }
         if let Some(consumed) = self.consumed {
             // Items that never stood in the inbox come after all that ever did: wherever the cursor is, it rises.
@@ -179,7 +173,7 @@ impl CommitTurn {
         if self.cursor.is_none() {
             reads.push(inbox_cursor::key(universe, world).announced());
         }
-        if self.ready || self.consumed.is_some_and(|consumed| consumed.direct) {
+        if self.ready {
             reads.push(world_meta::key(universe, world).announced());
         }
         for item in &self.timers {

@@ -57,10 +57,6 @@ impl TurnItem {
     pub fn direct(version: u64, index: u16, item: Arc<InboxItem>) -> Self {
         Self { seq: InboxSeq::direct(version, index), item, depth: Depth::default() }
     }
-
-    pub fn is_direct(&self) -> bool {
-        self.depth.items == 0
-    }
 }
 
 impl Protocol for ReadTurn {
