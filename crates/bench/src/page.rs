@@ -17,7 +17,7 @@ Made by `mundi bench --page docs` (with `--peer bench/peers/restate` for the pee
 ## Method
 
 - One machine runs everything: server, load and disk. Clients are connections in a closed loop, each with one request at a
-  time, to one of 1,000 worlds; the load is one thread.
+  time, to one of 1,000 worlds; the load is one thread, which interrupts nobody when an answer wakes it (`SCHED_BATCH`).
 - An event is acknowledged when it is synced to disk, for all who are measured.
 - Every figure is the median of several runs on a fresh folder each, with the lowest and the highest. Who is compared runs in
   turns, in the same run.

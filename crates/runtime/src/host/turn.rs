@@ -243,9 +243,9 @@ impl<P: Plane> WorldHost<P> {
             cycled.items += items;
             cycled.records += records;
             cycled.waited = cycled.waited.and(waited);
-            let spent_ns = self.plane.now_ns().saturating_sub(started_ns);
             cycled.more = more;
-            if !more || spent_ns >= budget.wall_ms_max.saturating_mul(1_000_000) {
+            let spent_ns = || self.plane.now_ns().saturating_sub(started_ns);
+            if !more || spent_ns() >= budget.wall_ms_max.saturating_mul(1_000_000) {
                 return Ok(cycled);
             }
         }
