@@ -99,8 +99,16 @@ impl Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        host::CycleBudget,
+        testing::{Rig, script_event},
+    };
     use futures_util::FutureExt;
-    use mundi_model::record::{Input, Origin, Payload};
+    use mundi_model::{
+        WorkerId,
+        record::{Input, Origin, Payload},
+    };
+    use mundi_store::testing::world_id;
 
     fn direct() -> (Direct, Wait) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
@@ -122,5 +130,20 @@ mod tests {
         refused.ticket.set_tried(false);
         drop(refused);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_world_at_rest() {
+        Rig::run(|rig| async move {
+            rig.create(world_id(0)).await.unwrap();
+            let mut host = rig.host(world_id(0), WorkerId::new(1).unwrap()).await.unwrap();
+            rig.send(world_id(0), (0..3).map(|_| script_event("add n")).collect()).await.unwrap();
+            let (direct, wait) = direct();
+            host.hand(vec![direct]);
+            let budget = CycleBudget { items_max: 1, wall_ms_max: 0, ..CycleBudget::default() };
+            let cycled = host.cycle(&budget, drop).await.unwrap();
+            assert!(cycled.turns == 1 && cycled.more, "the inbox comes first, and there was no time for more");
+            assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
+        });
     }
 }

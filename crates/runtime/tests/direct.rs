@@ -236,7 +236,7 @@ fn a_paused_world_keeps_what_comes_in_its_inbox() {
 }
 
 #[test]
-fn an_archived_world_takes_nothing_although_it_is_still_held() {
+fn an_archived_world_takes_nothing_although_it_is_still_in_memory() {
     let held = held(4);
     let near = held.near.clone();
     let refused = held.rig.executor.block_on(async move {

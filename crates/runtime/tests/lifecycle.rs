@@ -8,7 +8,7 @@ use mundi_model::{
     record::{EffectPolicy, InboxItem, Origin},
 };
 use mundi_runtime::{
-    RuntimeError,
+    Plane, RuntimeError,
     calls::Calls,
     host::{CycleBudget, Progress, WorldHost},
     lifecycle::ForkAt,
@@ -16,8 +16,8 @@ use mundi_runtime::{
     testing::{Rig, TestPlane, cell, script_event, taken},
 };
 use mundi_store::{
-    keyspace::{Lane, Shard, effect_pending, timer_due},
-    protocol::{Branch, WorldCreated},
+    keyspace::{Lane, Shard, effect_pending, timer_due, world_meta::WorldState},
+    protocol::{Branch, DeleteWorld, IsReady, WorldCreated},
     testing::world_id,
 };
 use std::time::Duration;
@@ -268,6 +268,40 @@ fn pause_archive_and_delete_are_idempotent_and_typed() {
         assert_eq!(code(ops.enqueue_ingress(world, item("add n"), None).await), Code::WorldDeleted);
         assert_eq!(code(ops.world_archive(world).await), Code::WorldDeleted);
         assert_eq!(code(ops.world_create(world, rig.manifest, 7).await), Code::WorldDeleted);
+    });
+}
+
+#[test]
+fn a_deletion_that_stopped_is_finished_and_an_archived_world_can_be_deleted() {
+    Rig::run(|rig| async move {
+        let (ops, [half, archived]) = (ops(&rig), [world_id(1), world_id(2)]);
+        for world in [half, archived] {
+            rig.create(world).await.unwrap();
+        }
+        let fence = rig.acquire(half, id(1)).await.unwrap();
+        assert!(!rig.plane.run(&DeleteWorld { fence }).await.unwrap().output, "there is more to do");
+        assert_eq!(code(ops.world_delete(half, id(9)).await), Code::LeaseHeld);
+        ops.release_lease(half, fence.epoch).await.unwrap();
+        ops.world_archive(archived).await.unwrap();
+        for world in [half, archived] {
+            ops.world_delete(world, id(9)).await.unwrap();
+            assert_eq!(ops.describe_world(world).await.unwrap().meta.state, WorldState::Deleted);
+        }
+    });
+}
+
+#[test]
+fn an_archived_world_has_no_hint_and_has_one_when_it_comes_back() {
+    Rig::run(|rig| async move {
+        let (ops, world, universe) = (ops(&rig), world_id(1), rig.universe);
+        rig.create(world).await.unwrap();
+        let is_ready = async || rig.plane.run(&IsReady { universe, world }).await.unwrap().output;
+        ops.enqueue_ingress(world, item("add n"), None).await.unwrap();
+        assert!(is_ready().await);
+        for archived in [true, false] {
+            if archived { ops.world_archive(world).await } else { ops.world_unarchive(world).await }.unwrap();
+            assert_eq!(is_ready().await, !archived);
+        }
     });
 }
 

@@ -225,6 +225,10 @@ impl Timer for Head {
         Box::pin(HeadWait(self.clone()))
     }
 
+    fn reset(&self, _: &mut Pin<Box<dyn Sleep>>, deadline: std::time::Instant) {
+        *self.0.lock() = Some(deadline);
+    }
+
     fn now(&self) -> std::time::Instant {
         Instant::now().into_std()
     }

@@ -11,7 +11,8 @@ use mundi_model::{
 ///
 /// Every mutation of a world takes one and checks it inside its transaction. The check reads the lease
 /// key, so an acquisition that commits first makes this commit conflict: there is no moment between
-/// check and write.
+/// check and write. Whether the world lives is not asked besides: who archives it releases the lease with that, and who deletes
+/// it has acquired the lease before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fence {
     pub universe: UniverseId,

@@ -155,8 +155,8 @@ where
     }
 }
 
-/// While it lives, this thread waits for a processor to be free, or for its turn, where it would else interrupt who has one whenever it
-/// is woken. What it starts does not inherit that.
+/// While it lives, this thread waits for a processor to be free, or for its turn, where it would else interrupt who has one
+/// whenever it is woken. What it starts does not inherit that.
 struct Polite;
 
 impl Polite {
@@ -168,7 +168,7 @@ impl Polite {
     #[cfg(target_os = "linux")]
     #[expect(unsafe_code, reason = "there is no safe call for it")]
     fn set(polite: bool) {
-        let policy = if polite { libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK } else { libc::SCHED_OTHER };
+        let policy = if polite { libc::SCHED_BATCH } else { libc::SCHED_OTHER } | libc::SCHED_RESET_ON_FORK;
         let parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: the parameters live as long as the call, which reads them and concerns this thread only.
         let _as_before = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };

@@ -14,7 +14,7 @@ use std::{
 /// Memory tables that may wait to be written before commits wait for them: each takes two or three times its size in memory.
 const SEALED_MEMTABLES_MAX: usize = 2;
 /// Sorted runs that may pile up before commits wait: each slows every read that misses.
-const UNSORTED_RUNS_MAX: usize = 24;
+const UNSORTED_RUNS_MAX: usize = 32;
 /// How old the synced watermark may get, and how soon after a failure the disk is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -161,7 +161,8 @@ impl Janitor {
     }
 
     fn merge_once(&self, shared: &Shared) -> Result<(), EngineError> {
-        shared.tree.require_room(shared.tree.merged_bytes_max().max(4 * self.memtable_bytes))?;
+        let merged = shared.tree.merged_bytes_max(self.memtable_bytes);
+        shared.tree.require_room(merged.max(4 * self.memtable_bytes))?;
         let shape = shared.tree.shape();
         shared.tree.compact(shared.oldest_snapshot().seqno)?;
         shared.snapshots.publish_if_unchanged(&shared.tree);

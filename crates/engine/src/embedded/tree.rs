@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-/// Files of this size, and eight of them in the first level: what is new is merged with little that is old. With files of 64 MiB
+/// Files of this size, and sixteen of them in the first level: what is new is merged with little that is old. With files of 64 MiB
 /// it was merged with up to 256 MiB, and a call wrote a third more.
 const TABLE_BYTES: u64 = 4 << 20;
 /// Memory tables that were written wait until there are so many, and are merged together. Who scans looks into each of them.
@@ -199,9 +199,10 @@ impl Tree {
         Ok(())
     }
 
-    /// About what a merge writes at most before it can let go of anything: the first level, and what is merged into it.
-    pub(super) fn merged_bytes_max(&self) -> u64 {
-        self.tree.disk_space().min(2 * u64::from(UNMERGED_MAX) * TABLE_BYTES)
+    /// About what a merge writes at most before it can let go of anything: the first level, and the memory tables of this size that
+    /// are merged into it.
+    pub(super) fn merged_bytes_max(&self, memtable_bytes: u64) -> u64 {
+        self.tree.disk_space().min(u64::from(UNMERGED_MAX) * (TABLE_BYTES + memtable_bytes))
     }
 
     pub(super) fn memtable_bytes(&self) -> u64 {

@@ -225,7 +225,8 @@ impl<P: Plane> WorldHost<P> {
         Ok(Progress::Moved { items, records, replies: output.replies, more, waited })
     }
 
-    /// Turns until there is nothing to do or the budget is spent; `replies` hears of each turn's answers.
+    /// Turns until there is nothing to do or the budget is spent; `replies` hears of each turn's answers. What was handed to it and
+    /// taken by none of them goes through the inbox: nobody waits for a world that rests.
     pub async fn cycle(
         &mut self,
         budget: &CycleBudget,
@@ -246,6 +247,7 @@ impl<P: Plane> WorldHost<P> {
             cycled.more = more;
             let spent_ns = || self.plane.now_ns().saturating_sub(started_ns);
             if !more || spent_ns() >= budget.wall_ms_max.saturating_mul(1_000_000) {
+                self.direct.clear();
                 return Ok(cycled);
             }
         }

@@ -2,12 +2,12 @@
 
 use crate::{Plane, RuntimeError};
 use mundi_model::{Code, Coded, UniverseId, WorkerId, WorldId};
-use mundi_store::protocol::{AcquireLease, ReleaseLease, delete_world};
+use mundi_store::protocol::{AcquireLease, AcquireToDelete, ReleaseLease, delete_world};
 
 /// Long enough for a deletion in bounded chunks; whoever dies in the middle of it is succeeded then.
 const TTL_NS: u64 = 60_000_000_000;
 
-/// Deletes a world that nobody runs, under a lease of its own. Deleting what is deleted changes nothing.
+/// Deletes a world that nobody runs, under a lease of its own, or finishes that. Deleting what is deleted changes nothing.
 pub async fn delete<P: Plane>(
     plane: &P,
     universe: UniverseId,
@@ -15,7 +15,7 @@ pub async fn delete<P: Plane>(
     worker: WorkerId,
 ) -> Result<(), RuntimeError> {
     let acquire = AcquireLease { universe, world, worker, now_ns: plane.now_ns(), ttl_ns: TTL_NS };
-    let fence = match plane.run(&acquire).await {
+    let fence = match plane.run(&AcquireToDelete(acquire)).await {
         Err(error) if error.code() == Code::WorldDeleted => return Ok(()),
         acquired => acquired?.output,
     };

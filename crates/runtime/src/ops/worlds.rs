@@ -139,10 +139,8 @@ impl<P: Plane> Ops<P> {
     }
 
     async fn set_archived(&self, world: WorldId, archived: bool) -> Result<(), RuntimeError> {
-        self.plane.run(&ArchiveWorld { universe: self.universe, world, archived }).await?;
-        if let Some(worker) = self.worker.as_ref().filter(|_| !archived) {
-            worker.wake(world); // it may have been refused the world, and would wait before it asks again
-        }
+        let now_ns = self.plane.now_ns();
+        self.plane.run(&ArchiveWorld { universe: self.universe, world, archived, now_ns }).await?;
         Ok(())
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Table<H> {
     later: BTreeMap<WorldId, Later>,
     /// Worlds that rest, and have a hint still.
     unsettled: BTreeSet<WorldId>,
-    /// Worlds that were handed items when none waited for them, and in which round; in that order. Of some, all were taken since.
+    /// Worlds that were handed items when none waited for them, each once for a round, in order. Of some, all were taken since.
     handed: VecDeque<(u64, WorldId)>,
     round: u64,
     /// Of all worlds in memory.
@@ -148,7 +148,7 @@ impl<H> Default for Table<H> {
             later: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             handed: VecDeque::new(),
-            round: 0,
+            round: 1,
             bytes: 0,
         }
     }
@@ -218,15 +218,14 @@ impl<H> Table<H> {
         self.slots.get(&world).filter(|slot| !slot.release)?.host.as_ref()
     }
 
-    /// Hands an item to a world, if that can be: it is held, it stays, and there is room. Says for whom the item waits.
+    /// Hands an item to a world, if that can be: it is held, it stays, and there is room.
     pub(crate) fn hand(&mut self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Handed> {
         let slot = self.slots.get_mut(&world)?;
         if slot.fence.is_none() || slot.release || slot.direct.len() >= DIRECT_ITEMS_MAX {
             return None;
         }
         let is_first = self.handed.is_empty();
-        if slot.direct.is_empty() {
-            slot.handed_in = self.round;
+        if slot.direct.is_empty() && mem::replace(&mut slot.handed_in, self.round) != self.round {
             self.handed.push_back((self.round, world));
         }
         let (direct, wait) = Direct::new(item.clone(), from);
@@ -284,7 +283,7 @@ impl<H> Table<H> {
             let Some(world) = world else { continue };
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
-            let later = slot.direct.split_off(items_max.min(slot.direct.len()));
+            let later = slot.direct.split_off(items_max.max(1).min(slot.direct.len()));
             let direct = mem::replace(&mut slot.direct, later);
             let (host, wish) = (slot.host.take(), mem::take(&mut slot.wish));
             let Slot { release, is_doubtful, active_at_ns, .. } = *slot;

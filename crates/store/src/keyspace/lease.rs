@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/lease`: who holds a world, and under which epoch.
 //!
-//! Written by `acquire_lease` and `release_lease`. The epoch is monotonic, and the key is never deleted, not
+//! Written by `acquire_lease`, `release_lease` and `archive_world`. The epoch is monotonic, and the key is never deleted, not
 //! even with its world: a token is never reborn. The expiry is kept beside it, in [`lease_term`](super::lease_term),
 //! so that a renewal does not conflict with the turns that read this key as their fence.
 

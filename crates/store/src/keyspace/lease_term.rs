@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/lease/term`: until when the holder of a world's lease counts as alive.
 //!
-//! Written by `acquire_lease`, `renew_lease` and `release_lease`. Free: clocks only decide when to *try* to
+//! Written by `acquire_lease`, `renew_lease`, `release_lease` and `archive_world`. Free: clocks only decide when to *try* to
 //! acquire, and safety rests on the epoch alone.
 
 use super::{Family, Key, KeyBuilder, get, put};

@@ -1,6 +1,7 @@
 //! `u/<u>/ready/<shard>/<priority>/<world>`: worlds that have something to do.
 //!
 //! Written by `enqueue` and `commit_turn`, moved by `assign_world`; removed by `settle_world`, which first makes sure that nothing waits.
+//! An archive removes it, and writes it when the world comes back.
 //! Free: a hint. The truth is in inbox and journal, and a hint too many costs one look.
 
 use super::{Family, Key, KeyBuilder, KeyReader, Shard, get, put, ready_notify};

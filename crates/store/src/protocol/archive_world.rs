@@ -1,7 +1,7 @@
 //! Archive a world, or take it out of the archive.
 //!
-//! Guarantees: an archived world takes nothing in and nobody acquires it; who held it holds it no more. All that it is
-//! stays. What waits in its inbox is taken when it comes back. Archiving twice is archiving once.
+//! Guarantees: an archived world takes nothing in and nobody acquires it; who held it holds it no more, and nobody is told to
+//! look after it. All that it is stays. What waits in its inbox is taken when it comes back. Archiving twice is archiving once.
 //! Unknown commit: run again; it is idempotent.
 
 use super::{WorldError, require_world};
@@ -10,6 +10,8 @@ use crate::{
     keyspace::{
         lease::{self, Lease},
         lease_term,
+        ready::{self, ReadyHint},
+        ready_notify,
         world_meta::{self, WorldMeta, WorldState},
     },
 };
@@ -21,6 +23,7 @@ pub struct ArchiveWorld {
     pub universe: UniverseId,
     pub world: WorldId,
     pub archived: bool,
+    pub now_ns: u64,
 }
 
 impl Protocol for ArchiveWorld {
@@ -31,7 +34,7 @@ impl Protocol for ArchiveWorld {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let Self { universe, world, archived } = *self;
+        let Self { universe, world, archived, now_ns } = *self;
         let meta = require_world(tx, universe, world).await?;
         let state = match meta.state {
             WorldState::Deleting | WorldState::Deleted => return Err(WorldError::Deleted(world).into()),
@@ -41,11 +44,23 @@ impl Protocol for ArchiveWorld {
         if meta.state == state {
             return Ok(());
         }
-        if let Some(held @ Lease { holder: Some(_), .. }) = lease::read(tx, universe, world).await?.filter(|_| archived)
-        {
-            lease::write(tx, universe, world, &Lease { holder: None, ..held })?;
-            tx.delete(lease_term::key(universe, world).as_bytes())?;
+        let priority = meta.ready_priority();
+        if archived {
+            release(tx, universe, world).await?;
+            ready::remove(tx, universe, world, priority)?;
+        } else {
+            ready::write(tx, universe, world, priority, &ReadyHint { at_ns: now_ns })?;
+            ready_notify::bump(tx, universe, ready::shard(world))?;
         }
         world_meta::write(tx, universe, world, &WorldMeta { state, ..meta })
     }
+}
+
+/// Turns ask only whether their lease is held: whoever has it must lose it with this.
+async fn release<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<(), StoreError> {
+    if let Some(held @ Lease { holder: Some(_), .. }) = lease::read(tx, universe, world).await? {
+        lease::write(tx, universe, world, &Lease { holder: None, ..held })?;
+        tx.delete(lease_term::key(universe, world).as_bytes())?;
+    }
+    Ok(())
 }

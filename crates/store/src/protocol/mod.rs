@@ -62,7 +62,7 @@ mod settle_effect;
 mod settle_world;
 mod tokens;
 
-pub use acquire_lease::AcquireLease;
+pub use acquire_lease::{AcquireLease, AcquireToDelete};
 pub use append_batch::AppendBatch;
 pub use archive_world::ArchiveWorld;
 pub use assign_world::AssignWorld;
