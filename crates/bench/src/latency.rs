@@ -19,8 +19,12 @@ impl Default for Latencies {
 
 impl Latencies {
     pub(crate) fn note(&self, took: Duration) {
+        self.note_many(took, 1);
+    }
+
+    pub(crate) fn note_many(&self, took: Duration, operations: u64) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
-        self.0[bucket(ns)].fetch_add(1, Relaxed);
+        self.0[bucket(ns)].fetch_add(operations, Relaxed);
     }
 
     /// What this share of the operations stayed below, in microseconds; 0 if there were none.

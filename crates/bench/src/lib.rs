@@ -85,20 +85,20 @@ impl BenchArgs {
             Some(What::Message(settings)) => serving::message(settings, again),
             Some(What::Embedded(common)) => reported(common, |report| runtime::embedded(report, common)),
             Some(What::Timers(Counted { common, count })) => {
-                reported(common, |report| serving::timers(report, &common.dir, count.unwrap_or(100_000), again))
+                reported(common, |report| serving::timers(report, common, count.unwrap_or(100_000), again))
             }
             Some(What::Fork(Counted { common, count })) => {
                 reported(common, |report| runtime::forks(report, common, &[1, count.unwrap_or(1_000) as u64]))
             }
             Some(What::Replay(Counted { common, count })) => {
-                reported(common, |report| serving::replay(report, &common.dir, count.unwrap_or(100_000), again))
+                reported(common, |report| serving::replay(report, common, count.unwrap_or(100_000), again))
             }
             Some(What::Idle(Counted { common, count })) => {
-                reported(common, |report| serving::idle(report, &common.dir, count.unwrap_or(100_000), again))
+                reported(common, |report| serving::idle(report, common, count.unwrap_or(100_000), again))
             }
-            Some(What::Kill(Counted { common, count })) => reported(common, |report| {
-                serving::kill(report, &common.dir, (count.unwrap_or(10_000), common.runs), again)
-            }),
+            Some(What::Kill(Counted { common, count })) => {
+                reported(common, |report| serving::kill(report, common, count.unwrap_or(10_000), again))
+            }
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),

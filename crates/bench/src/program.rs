@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 /// - `http` with a URL: the same through the loopback;
 /// - `message` with a world: sends it a `note`, and replies when that is in its inbox;
 /// - `timer` with nanoseconds: sets a timer so far ahead, and replies when it fires with how late that was;
-/// - `timers` with `[timers, nanoseconds]`: sets so many; `fired` tells how many fired, and how late;
+/// - `timers` with `[timers, nanoseconds]`: sets so many; `fired` tells how many fired, `late` how late they were: how many by up to
+///   25 ms, up to 50 ms, and so on;
 /// - `fill` with `[first, cells]`: writes so many cells of 4 KiB.
 struct Bench;
 
@@ -26,7 +27,7 @@ const CELL_BYTES: usize = 4_096;
 fn declare(manifest: &mut Manifest) {
     let events = ["effect", "http", "message", "note", "timer", "timers", "fill"];
     manifest.events = events.map(|name| (name.to_owned(), Schema::anything())).into();
-    manifest.queries = BTreeMap::from([("fired".to_owned(), Schema::anything())]);
+    manifest.queries = BTreeMap::from(["fired", "late"].map(|name| (name.to_owned(), Schema::anything())));
     let effects = ["blob.put", "http.request", "fabric.send"];
     manifest.effects = effects.map(|kind| (kind.to_owned(), EffectRule::default())).into();
 }
@@ -102,20 +103,31 @@ impl Program for Bench {
                     return answer(host, label, late_ns);
                 }
                 add(host, FIRED, 1)?;
-                add(host, LATE_NS, late_ns).map(drop)
+                add(host, &late_cell((late_ns / LATE_STEP_NS).min(LATE_STEPS - 1)), 1).map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    fn query(&self, view: &mut dyn View, _name: &str, _params: &[u8]) -> Result<Vec<u8>, Failure> {
-        let numbers = [count(view, FIRED)?, count(view, LATE_NS)?].map(|number| Value::Integer(number.into()));
-        Ok(cbor::encode(&Value::Array(numbers.to_vec())))
+    fn query(&self, view: &mut dyn View, name: &str, _params: &[u8]) -> Result<Vec<u8>, Failure> {
+        let mut number = |cell: &str| count(view, cell).map(|count| Value::Integer(count.into()));
+        let answer = match name {
+            "late" => Value::Array((0..LATE_STEPS).map(|step| number(&late_cell(step))).collect::<Result<_, _>>()?),
+            _ => number(FIRED)?,
+        };
+        Ok(cbor::encode(&answer))
     }
 }
 
 const FIRED: &str = "fired";
-const LATE_NS: &str = "late_ns";
+pub(crate) const LATE_STEP_NS: u64 = 25_000_000;
+/// Two minutes in all; what is later counts as that late.
+const LATE_STEPS: u64 = 4_800;
+
+fn late_cell(step: u64) -> String {
+    format!("late {step}")
+}
+
 /// In the label of a timer that nobody waits for by itself.
 const ONE_OF_MANY: char = '/';
 

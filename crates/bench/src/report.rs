@@ -1,7 +1,8 @@
 //! Figures, gathered and printed: a median of several runs, with its spread.
 
-use crate::{Format, machine::Machine};
+use crate::{Common, Format, machine::Machine};
 use serde::Serialize;
+use std::{error::Error, path::Path};
 
 /// One measured quantity.
 #[derive(Debug, Clone, Serialize)]
@@ -15,6 +16,9 @@ pub(crate) struct Figure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<String>,
 }
+
+/// The figures of one run, each with its name and its unit.
+pub(crate) type Once = Vec<(String, &'static str, f64)>;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -37,6 +41,25 @@ impl Report {
 
     pub(crate) fn into_figures(self) -> Vec<Figure> {
         self.figures
+    }
+
+    /// Measures as often as is asked for, each time on a new folder, and adds the figures.
+    pub(crate) fn repeat(
+        &mut self,
+        common: &Common,
+        what: &str,
+        once: impl Fn(&Path) -> Result<Once, Box<dyn Error>>,
+    ) -> Result<&mut [Figure], Box<dyn Error>> {
+        let (first, mut runs) = (self.figures.len(), Vec::new());
+        for run in 1..=common.runs {
+            self.progress(&format!("{what}, run {run} of {}", common.runs));
+            let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&common.dir)?;
+            runs.push(once(folder.path())?);
+        }
+        for (index, (name, unit, _)) in runs.first().into_iter().flatten().enumerate() {
+            self.add(name, unit, runs.iter().filter_map(|run| Some(run.get(index)?.2)).collect());
+        }
+        Ok(&mut self.figures[first..])
     }
 
     /// Says what is being measured, on standard error.

@@ -40,11 +40,11 @@ impl SuiteSettings {
         let workloads = serving::measure_all(common, peer.as_deref(), again)?;
         let mut report = Report::new();
         runtime::embedded(&mut report, common)?;
-        serving::timers(&mut report, &common.dir, scale(100_000), again)?;
+        serving::timers(&mut report, common, scale(100_000), again)?;
         runtime::forks(&mut report, common, &[1, scale(1_000) as u64])?;
-        serving::replay(&mut report, &common.dir, scale(100_000), again)?;
-        serving::idle(&mut report, &common.dir, scale(100_000), again)?;
-        serving::kill(&mut report, &common.dir, (10_000, common.runs), again)?;
+        serving::replay(&mut report, common, scale(100_000), again)?;
+        serving::idle(&mut report, common, scale(100_000), again)?;
+        serving::kill(&mut report, common, 10_000, again)?;
         let suite = Suite { workloads, figures: report.into_figures() };
         if let Some(folder) = page {
             write_page(&suite, folder)?;

@@ -5,7 +5,7 @@ use super::{
     target::{Server, Subject},
     workload::{WORLDS, batch_of, create},
 };
-use crate::{Again, report::Report};
+use crate::{Again, Common, report::Report};
 use futures_util::future::try_join_all;
 use std::{error::Error, path::Path, time::Instant};
 
@@ -15,18 +15,16 @@ const CONNECTIONS: usize = 32;
 /// So many events are sent and acknowledged; then it is killed at once.
 pub(crate) fn kill(
     report: &mut Report,
-    dir: &Path,
-    (backlog, runs): (usize, usize),
+    common: &Common,
+    backlog: usize,
     again: Again<'_>,
 ) -> Result<(), Box<dyn Error>> {
-    let mut millis = Vec::new();
-    for run in 1..=runs {
-        report.progress(&format!("kill -9 after {backlog} events, and the first reply after it, run {run} of {runs}"));
-        let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(dir)?;
-        millis.push(once(folder.path(), backlog, again)?);
-    }
-    report.add(format!("first reply after kill -9, {backlog} events sent"), "ms", millis).goal =
-        Some("<= 1000".to_owned());
+    let (what, name) = (
+        format!("kill -9 after {backlog} events, and the first reply after it"),
+        format!("first reply after kill -9, {backlog} events sent"),
+    );
+    let once = |folder: &Path| Ok(vec![(name.clone(), "ms", once(folder, backlog, again)?)]);
+    report.repeat(common, &what, once)?.iter_mut().for_each(|figure| figure.goal = Some("<= 1000".to_owned()));
     Ok(())
 }
 
