@@ -4,11 +4,11 @@
 
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_model::{
-    CallId, Code, Coded, Height, InboxSeq, Kind, WorkerId,
+    CallId, Code, Coded, Height, InboxSeq, Kind, UniverseId, WorkerId,
     record::{Body, Input, Payload, Record, ReplyOutcome},
 };
 use mundi_runtime::{
-    Spawn,
+    Services, Spawn,
     calls::Calls,
     metrics::Metrics,
     ops::Ops,
@@ -16,11 +16,19 @@ use mundi_runtime::{
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
+    Clock,
     keyspace::{inbox_entry, reply},
     protocol::NewItem,
     testing::{Trouble, world_id},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -36,12 +44,16 @@ struct Held {
 
 /// A worker that holds the world 0, which has taken one script.
 fn held(seed: u64) -> Held {
+    held_on(seed, |rig, node| rig.on(node))
+}
+
+fn held_on(seed: u64, plane: impl FnOnce(&Rig, &Node) -> TestPlane) -> Held {
     let rig = Rig::new(seed);
     let creating = rig.clone();
     rig.executor.block_on(async move { creating.create(world_id(0)).await.unwrap() });
     let (node, calls) = (rig.executor.node(), Calls::default());
     let config = WorkerConfig::new(rig.universe, WorkerId::new(1).unwrap());
-    let worker = WorldWorker::start(rig.on(&node), config, calls.clone(), Arc::new(Metrics::default()));
+    let worker = WorldWorker::start(plane(&rig, &node), config, calls.clone(), Arc::new(Metrics::default()));
     let near = Ops::new(rig.plane.clone(), rig.universe, calls).beside(worker.clone());
     let far = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
     let sending = rig.clone();
@@ -252,6 +264,42 @@ fn an_archived_world_takes_nothing_although_it_is_still_in_memory() {
     });
     held.rig.executor.run_for(WAIT);
     assert_eq!(held.journaled().len(), 2, "it is taken up again at once");
+}
+
+/// Keeps the lanes of a worker apart from its other tasks: they come after the first one.
+struct LanesApart {
+    others: Node,
+    lanes: Node,
+    spawned: AtomicUsize,
+}
+
+impl Spawn for LanesApart {
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        let lanes = 1..=WorkerConfig::new(UniverseId::from_bytes([1; 16]), WorkerId::new(1).unwrap()).lanes;
+        let is_lane = lanes.contains(&self.spawned.fetch_add(1, Ordering::Relaxed));
+        if is_lane { self.lanes.spawn(task) } else { self.others.spawn(task) }
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_a_lane_goes_through_the_inbox() {
+    let mut lanes = None;
+    let held = held_on(5, |rig, node| {
+        let apart = lanes.insert(rig.executor.node()).clone();
+        let spawner = LanesApart { others: node.clone(), lanes: apart, spawned: AtomicUsize::new(0) };
+        Services { spawner: Arc::new(spawner), ..rig.plane.clone() }
+    });
+    lanes.unwrap().crash();
+    for _ in 0..2 {
+        let (near, begun_ns) = (held.near.clone(), held.rig.executor.now_ns());
+        let enqueued = held
+            .rig
+            .executor
+            .block_on(async move { near.enqueue_ingress(world_id(0), call("add n").item, None).await.unwrap() });
+        let waited_ms = (held.rig.executor.now_ns() - begun_ns) / 1_000_000;
+        assert!(!enqueued.seq.is_direct() && (100..200).contains(&waited_ms), "after {waited_ms} ms");
+        held.rig.executor.run_for(WAIT); // nobody waits, and somebody will again
+    }
 }
 
 #[test]
