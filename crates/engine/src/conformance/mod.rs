@@ -115,6 +115,7 @@ macro_rules! for_each_conformance_property {
             stamps::no_stamp_appears_behind_one_already_seen,
             stamps::a_snapshot_has_seen_what_its_version_says,
             realtime::who_begins_after_an_acknowledgement_sees_it,
+            realtime::a_peek_has_seen_what_its_version_says,
             realtime::an_acknowledged_chain_is_seen_in_order,
             retry::an_idempotent_retry_applies_once,
             retry::a_conflict_was_surely_not_applied,

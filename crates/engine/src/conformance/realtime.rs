@@ -5,10 +5,11 @@
 //! "it is done, go and look".
 
 use super::{
-    Proof, Subject,
-    tools::{beside, counter, ensure, finished, pause, start, stored},
+    Finding, Proof, Subject,
+    tools::{beside, counter, ensure, finished, pause, stamp_of, start, stored},
 };
 use crate::{Engine, RangeRead, Transaction};
+use mundi_model::Stamp;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicI64, Ordering},
@@ -16,11 +17,10 @@ use std::sync::{
 
 const ROUNDS: i64 = 200;
 
-async fn put_number(engine: &impl Engine, key: &[u8], number: i64) -> Proof {
+async fn put_number(engine: &impl Engine, key: &[u8], number: i64) -> Result<Stamp, Finding> {
     let mut tx = engine.begin().await?;
     tx.put(key, number.to_le_bytes().to_vec())?;
-    tx.commit().await?;
-    Ok(())
+    stamp_of(tx.commit().await?)
 }
 
 /// After an acknowledgement, every handle and every way of reading sees the write; also from other tasks.
@@ -59,6 +59,61 @@ async fn follow<E: Engine>(engine: E, acknowledged: Arc<AtomicI64>, done: Arc<At
         pause().await;
     }
     Ok(())
+}
+
+/// A look at one key sees what was acknowledged before it, and every commit up to the version that it names.
+pub async fn a_peek_has_seen_what_its_version_says<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
+    let (nothing, _) = engine.peek(b"own").await?;
+    ensure!(nothing.is_none(), "a key that nobody wrote holds {nothing:?}");
+    for number in 1..=20 {
+        put_number(&engine, b"own", number).await?;
+        let found = counter(engine.peek(b"own").await?.0.as_ref());
+        ensure!(found == number, "{number} was acknowledged, and a later look saw {found}");
+    }
+    let (acknowledged, done) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicBool::new(false)));
+    let writer = start(subject, count_until(engine.clone(), acknowledged.clone(), done.clone()));
+    let looks = beside(subject, vec![peek_on(engine, acknowledged)]).await;
+    done.store(true, Ordering::SeqCst);
+    let (stamps, looks) = (finished(writer).await?, looks?.concat());
+    for (found, version) in looks {
+        let seen = Stamp::new(version, u16::MAX);
+        let committed = (1..).zip(&stamps).take_while(|(_, stamp)| **stamp <= seen).last();
+        let committed = committed.map_or(0, |(number, _)| number);
+        ensure!(found >= committed, "version {version} holds {committed}, and a look that names it saw {found}");
+    }
+    Ok(())
+}
+
+/// The stamps of the commits, in order.
+async fn count_until<E: Engine>(
+    engine: E,
+    acknowledged: Arc<AtomicI64>,
+    done: Arc<AtomicBool>,
+) -> Result<Vec<Stamp>, Finding> {
+    let mut stamps = Vec::new();
+    for number in 1.. {
+        if done.load(Ordering::SeqCst) {
+            break;
+        }
+        stamps.push(put_number(&engine, b"n", number).await?);
+        acknowledged.store(number, Ordering::SeqCst);
+    }
+    Ok(stamps)
+}
+
+/// What some looks found, and which version each of them named.
+async fn peek_on<E: Engine>(engine: E, acknowledged: Arc<AtomicI64>) -> Result<Vec<(i64, u64)>, Finding> {
+    let mut looks = Vec::new();
+    for _ in 0..ROUNDS {
+        let at_least = acknowledged.load(Ordering::SeqCst);
+        let (value, version) = engine.peek(b"n").await?;
+        let found = counter(value.as_ref());
+        ensure!(found >= at_least, "{at_least} was acknowledged, and a look afterwards saw {found}");
+        looks.push((found, version));
+        pause().await;
+    }
+    Ok(looks)
 }
 
 /// `first` is always written and acknowledged before `second`: no snapshot shows the second without the first.

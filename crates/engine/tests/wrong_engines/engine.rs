@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) owed: Mutex<Option<MemoryTransaction>>,
     /// A snapshot that was taken earlier.
     pooled: Mutex<Option<MemoryTransaction>>,
+    /// What the last look found.
+    peeked: Mutex<Option<(Option<Bytes>, u64)>>,
     /// What dropped transactions had written.
     pub(crate) dropped: Mutex<Vec<Write>>,
     deaf: AtomicBool,
@@ -98,6 +100,18 @@ impl Engine for Wrong {
         Ok(match (self.fault, pooled) {
             (Fault::StaleSnapshots, Some(pooled)) => WrongTransaction::new(self, pooled, fresh),
             _ => WrongTransaction::new(self, fresh, self.store.begin().await?),
+        })
+    }
+
+    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
+        let newest = self.store.peek(key).await?;
+        Ok(match self.fault {
+            Fault::PeeksThenAsks => {
+                Self::linger();
+                (newest.0, self.store.peek(key).await?.1)
+            }
+            Fault::PeeksOld => self.shared.peeked.lock().replace(newest.clone()).unwrap_or(newest),
+            _ => newest,
         })
     }
 

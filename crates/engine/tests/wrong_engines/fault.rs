@@ -115,6 +115,10 @@ faults! {
     AcknowledgesEarly: who_begins_after_an_acknowledgement_sees_it;
     /// Reads from two replicas, one of which lags behind the other.
     MixedSnapshots: an_acknowledged_chain_is_seen_in_order;
+    /// Looks at a key first, and asks afterwards how far it has seen.
+    PeeksThenAsks: a_peek_has_seen_what_its_version_says;
+    /// Remembers what a key held when it was last looked at.
+    PeeksOld: a_peek_has_seen_what_its_version_says;
     /// Calls an applied commit a conflict, now and then.
     ConflictAfterApply: a_conflict_was_surely_not_applied;
 
