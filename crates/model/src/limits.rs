@@ -41,8 +41,8 @@ pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
 /// who finds no room goes through the inbox, which has bounds of its own.
 pub const DIRECT_ITEMS_MAX: usize = 256;
 
-/// How long a sender waits for a lane to take its item before it puts it into the inbox, and half as long again. Turns take milliseconds; a
-/// world that is busy for longer must not keep its senders from an acknowledgement.
+/// How long a sender waits for a lane to take its item before it puts it into the inbox; it may be half as long again. Turns take
+/// milliseconds; a world that is busy for longer must not keep its senders from an acknowledgement.
 pub const DIRECT_PATIENCE_MS: u64 = 100;
 
 /// What one transaction enqueues at most, so that with the largest items it still fits.

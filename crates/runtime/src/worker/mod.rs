@@ -2,7 +2,8 @@
 //!
 //! A scout watches the ready hints and puts worlds into the queue of a table; lanes take them out, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
-//! too much; patience gives back what was handed to a world that has no time for it. Nothing polls: each of them waits for a watch, a signal or its next deadline.
+//! too much; patience gives back what was handed to a world that has no time for it. Nothing polls: each of them waits for a
+//! watch, a signal or its next deadline.
 
 mod config;
 mod keeper;

@@ -500,12 +500,14 @@ impl<H> Table<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::direct::Taken;
     use futures_util::FutureExt;
     use mundi_model::{
-        Epoch, UniverseId,
+        Epoch, InboxSeq, UniverseId,
         record::{Input, Origin, Payload},
     };
     use mundi_store::testing::world_id;
+    use std::pin::pin;
 
     const ITEMS_MAX: usize = 4;
 
@@ -650,7 +652,12 @@ mod tests {
         assert!(table.end_round(2), "the other one has not waited as long");
         assert!(is_given_back(early) && is_given_back(late), "who comes later waits with the first");
         assert!(!table.end_round(2) && is_given_back(again));
-        assert!(taken.taken().now_or_never().is_none(), "a turn has it");
+        table.put_back(busy, 0, 1, After::Active, 0).unwrap();
+        assert!(table.next(ITEMS_MAX).is_none_or(|job| job.direct.is_empty()), "they went another way");
+        let (seq, mut taken) = (InboxSeq::direct(1, 0), pin!(taken.taken()));
+        assert!((&mut taken).now_or_never().is_none(), "a turn has it, and its sender waits on");
+        job.direct.into_iter().for_each(|direct| direct.ticket.taken(Taken { seq, reply: None }));
+        assert_eq!(taken.now_or_never().unwrap().unwrap().map(|taken| taken.seq), Some(seq));
     }
 
     #[test]

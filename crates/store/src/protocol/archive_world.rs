@@ -4,12 +4,11 @@
 //! look after it. All that it is stays. What waits in its inbox is taken when it comes back. Archiving twice is archiving once.
 //! Unknown commit: run again; it is idempotent.
 
-use super::{WorldError, require_world};
+use super::{WorldError, release_lease::clear_holder, require_world};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
         lease::{self, Lease},
-        lease_term,
         ready::{self, ReadyHint},
         ready_notify,
         world_meta::{self, WorldMeta, WorldState},
@@ -46,7 +45,10 @@ impl Protocol for ArchiveWorld {
         }
         let priority = meta.ready_priority();
         if archived {
-            release(tx, universe, world).await?;
+            // Turns ask only whether their lease is held: whoever has it must lose it with this.
+            if let Some(Lease { epoch, holder: Some(_) }) = lease::read(tx, universe, world).await? {
+                clear_holder(tx, universe, world, epoch)?;
+            }
             ready::remove(tx, universe, world, priority)?;
         } else {
             ready::write(tx, universe, world, priority, &ReadyHint { at_ns: now_ns })?;
@@ -54,13 +56,4 @@ impl Protocol for ArchiveWorld {
         }
         world_meta::write(tx, universe, world, &WorldMeta { state, ..meta })
     }
-}
-
-/// Turns ask only whether their lease is held: whoever has it must lose it with this.
-async fn release<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<(), StoreError> {
-    if let Some(held @ Lease { holder: Some(_), .. }) = lease::read(tx, universe, world).await? {
-        lease::write(tx, universe, world, &Lease { holder: None, ..held })?;
-        tx.delete(lease_term::key(universe, world).as_bytes())?;
-    }
-    Ok(())
 }

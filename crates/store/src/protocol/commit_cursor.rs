@@ -15,7 +15,6 @@ use crate::{
         inbox_entry,
         journal_head::{self, Position},
     },
-    protocol::require_live,
 };
 use mundi_engine::Transaction;
 use mundi_model::{InboxSeq, limits};
@@ -37,7 +36,6 @@ impl Protocol for CommitCursor {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
-        require_live(tx, universe, world).await?;
         let position = append::position(tx, universe, world).await?;
         let actual = position.cursor;
         if actual == Some(self.new) && self.old < actual {

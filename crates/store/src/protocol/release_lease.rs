@@ -13,7 +13,7 @@ use crate::{
 };
 use mundi_engine::Transaction;
 use mundi_model::{
-    Epoch,
+    Epoch, UniverseId, WorldId,
     mutants::{Mutant, planted},
 };
 
@@ -35,10 +35,20 @@ impl Protocol for ReleaseLease {
             Some(lease) if lease.epoch == epoch && lease.holder.is_none() => Ok(()),
             Some(lease) if lease.epoch == epoch => {
                 let epoch = if planted(Mutant::EpochReset) { Epoch::INITIAL } else { epoch };
-                lease::write(tx, universe, world, &Lease { epoch, holder: None })?;
-                Ok(tx.delete(lease_term::key(universe, world).as_bytes())?)
+                clear_holder(tx, universe, world, epoch)
             }
             lease => Err(Fenced { fence: self.fence, current: lease.map(|lease| lease.epoch) }.into()),
         }
     }
+}
+
+/// The epoch stays, so that the next one is higher.
+pub(super) fn clear_holder<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    epoch: Epoch,
+) -> Result<(), StoreError> {
+    lease::write(tx, universe, world, &Lease { epoch, holder: None })?;
+    Ok(tx.delete(lease_term::key(universe, world).as_bytes())?)
 }
