@@ -1,120 +1,83 @@
-//! A group on its way: to the disk by the sequencer, and meanwhile into the tree by the applier. Whoever of the two comes
-//! last shows it to readers and then answers.
+//! A group that is on disk: it is shown to readers, and only then answered.
 //!
-//! What is in the tree and not yet shown is seen by nobody, because no snapshot reaches so far. If the disk fails, it is
-//! overwritten with what was there before, and only then does the sequencer go on. So at most one group is in the tree
-//! without being on disk, and a memory table is closed only between groups: no file ever holds such a group.
+//! Groups are shown in order. Mostly the sequencer does it. Where those who wait take long to wake, as threads do, it goes on
+//! with the next group, and the answerer does it meanwhile.
 
 use super::{Shared, log::frame};
-use crate::{
-    EngineError,
-    group::{Answer, Callers, refuse_all},
-    recent::Writes,
-};
+use crate::group::{Answer, Callers, refuse_all};
 use bytes::Bytes;
 use futures_channel::oneshot;
-use parking_lot::{Condvar, Mutex};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::{
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::{Duration, Instant},
+};
 
-/// What the applier is given, in order.
+/// Answers that take less are given by the sequencer: about what it takes to wake another thread, and to get out of its way.
+const QUICK: Duration = Duration::from_micros(25);
+/// Of what is believed of an answer, each group changes a part in so many.
+const BELIEVED_GROUPS: u64 = 8;
+
+pub(super) struct Durable {
+    pub(super) version: u64,
+    pub(super) frame: Bytes,
+    pub(super) callers: Callers,
+}
+
+/// What the answerer is given, in order.
 pub(super) enum Work {
-    /// To be staged, after the group before it is shown if nobody has done that yet.
-    Group(Arc<Passage>, Option<Durable>),
+    Settle(Durable),
     /// Commits that lost a race against a group that was given before.
     Refuse(Vec<oneshot::Sender<Answer>>),
 }
 
-pub(super) struct Passage {
-    version: u64,
-    frame: Bytes,
-    /// Those of the frame, once someone has asked for them: best not who writes it.
-    writes: OnceLock<Writes>,
-    state: Mutex<State>,
-    staged: Condvar,
-}
-
-/// A group that is on disk, and those who are to be told.
-pub(super) struct Durable(pub(super) Arc<Passage>, pub(super) Callers);
-
-impl Durable {
-    pub(super) fn settle(self, shared: &Shared) {
-        self.0.settle(shared, self.1);
-    }
-}
-
-#[derive(Default)]
-struct State {
-    staged: bool,
-    /// Who is to be told, once it is on disk.
-    durable: Option<Callers>,
-}
-
-/// The applier's thread.
-pub(super) fn apply(shared: &Shared, work: &mpsc::Receiver<Work>) {
+/// The answerer's thread.
+pub(super) fn answer(shared: &Shared, work: &mpsc::Receiver<Work>) {
     while let Ok(work) = work.recv() {
         match work {
-            Work::Group(passage, before) => {
-                if let Some(durable) = before {
-                    durable.settle(shared);
-                }
-                passage.stage(shared);
-            }
+            Work::Settle(durable) => durable.settle(shared),
             Work::Refuse(conflicts) => refuse_all(conflicts),
         }
     }
 }
 
-impl Passage {
-    pub(super) fn new(version: u64, frame: Bytes) -> Self {
-        Self { version, frame, writes: OnceLock::new(), state: Mutex::default(), staged: Condvar::new() }
+impl Durable {
+    /// Lets readers see it, and then answers. All groups before it have been shown.
+    pub(super) fn settle(self, shared: &Shared) {
+        let Self { version, frame, callers } = self;
+        let writes = frame::writes(&frame);
+        shared.watermark.note(version);
+        shared.hot.show(version, &writes);
+        shared.ranges.show(version, &writes);
+        let (newest, run) = shared.tree.show(version, writes, shared.oldest_snapshot().seqno);
+        shared.snapshots.publish(newest);
+        shared.janitor.note_group(&shared.tree);
+        shared.watches.wake(run.iter().map(|entry| &entry.key));
+        shared.waking.measure(callers);
     }
+}
 
-    fn writes(&self) -> &Writes {
-        self.writes.get_or_init(|| frame::writes(&self.frame))
-    }
+/// How long an answer takes. A task is put into a line; a thread is woken by the kernel, which takes ten times as long.
+#[derive(Default)]
+pub(super) struct Waking {
+    answer_ns: AtomicU64,
+}
 
-    /// Puts it into the tree. All groups before it have been shown or taken back.
-    pub(super) fn stage(&self, shared: &Shared) {
-        shared.janitor.seal_if_large(&shared.tree);
-        shared.tree.stage(self.writes());
-        let mut state = self.state.lock();
-        state.staged = true;
-        let durable = state.durable.take();
-        drop(state);
-        self.staged.notify_one();
-        if let Some(callers) = durable {
-            self.show(shared, callers);
-        }
-    }
-
-    /// It is on disk.
-    fn settle(&self, shared: &Shared, callers: Callers) {
-        let mut state = self.state.lock();
-        if state.staged {
-            drop(state);
-            self.show(shared, callers);
-        } else {
-            state.durable = Some(callers);
-        }
-    }
-
-    /// It did not reach the disk, or nobody knows: as if it had never been in the tree.
-    pub(super) fn take_back(&self, shared: &Shared) -> Result<(), EngineError> {
-        let mut state = self.state.lock();
-        while !state.staged {
-            self.staged.wait(&mut state);
-        }
-        shared.tree.take_back(self.writes(), shared.snapshots.newest().seqno)
-    }
-
-    /// Lets readers see it, and only then answers.
-    fn show(&self, shared: &Shared, callers: Callers) {
-        shared.watermark.note(self.version);
-        shared.janitor.note_commit();
-        shared.hot.show(self.version, self.writes());
-        shared.ranges.show(self.version, self.writes());
-        shared.snapshots.publish(shared.tree.show(self.version));
-        shared.watches.wake(self.writes().iter().map(|(key, _)| key));
+impl Waking {
+    #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides who answers")]
+    fn measure(&self, callers: Callers) {
+        let (count, begun) = (callers.answers.len().max(1) as u64, Instant::now());
         callers.succeed();
+        let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX) / count;
+        let before = self.answer_ns.load(Ordering::Relaxed);
+        self.answer_ns.store(before - before / BELIEVED_GROUPS + took_ns / BELIEVED_GROUPS, Ordering::Relaxed);
+    }
+
+    /// Whether these are better answered by another thread.
+    pub(super) fn is_long(&self, callers: &Callers) -> bool {
+        let ns = self.answer_ns.load(Ordering::Relaxed).saturating_mul(callers.answers.len() as u64);
+        Duration::from_nanos(ns) > QUICK
     }
 }

@@ -1,7 +1,7 @@
 //! The janitor: what need not happen between a commit and its answer.
 //!
-//! One thread writes full memory tables to files, gives their log segments back, keeps a spare segment
-//! ready and syncs the watermark. Another merges files. Both sleep until there is something to do.
+//! One thread writes full memory tables to files, gives their log segments back, merges what piles up in memory, keeps a spare
+//! segment ready and syncs the watermark. Another merges files. Both sleep until there is something to do.
 
 use super::{Shared, tree::Tree};
 use crate::EngineError;
@@ -34,6 +34,7 @@ pub(super) struct Janitor {
 struct State {
     committed: bool,
     sealed: bool,
+    untidy: bool,
     merge: bool,
     stopped: bool,
     /// Why the last attempt to write a memory table failed; cleared by one that succeeds.
@@ -49,22 +50,22 @@ impl Janitor {
         Self { memtable_bytes, lags: AtomicBool::new(lags(tree)), state, work: Condvar::new(), done: Condvar::new() }
     }
 
-    /// Something was committed, so the watermark is to be synced soon.
-    pub(super) fn note_commit(&self) {
-        let mut state = self.state.lock();
-        if !state.committed {
-            state.committed = true;
-            self.work.notify_all();
-        }
-    }
-
-    pub(super) fn seal_if_large(&self, tree: &Tree) {
-        if tree.memtable_bytes() >= self.memtable_bytes {
+    /// A group is in memory: is there too much of it now, or too many?
+    pub(super) fn note_group(&self, tree: &Tree) {
+        let (large, untidy) = (tree.memtable_bytes() >= self.memtable_bytes, tree.is_untidy());
+        if large {
             tree.seal_memtable();
-            let mut state = self.state.lock();
-            state.sealed = true;
+        }
+        let mut state = self.state.lock();
+        let news = large || untidy && !state.untidy || !state.committed;
+        state.committed = true; // so the watermark is to be synced soon
+        state.sealed |= large;
+        state.untidy |= untidy;
+        if large {
             self.lags.store(lags(tree), Ordering::Release);
-            drop(state);
+        }
+        drop(state);
+        if news {
             self.work.notify_all();
         }
     }
@@ -101,10 +102,15 @@ impl Janitor {
             while !state.committed && !state.sealed && !state.stopped {
                 self.work.wait(&mut state);
             }
-            if !state.sealed && !state.stopped {
+            if !state.sealed && !state.untidy && !state.stopped {
                 self.work.wait_for(&mut state, PAUSE); // let commits gather, unless there is a table to write
             }
             let (stopped, sealed) = (state.stopped, state.sealed);
+            if std::mem::take(&mut state.untidy) && !sealed && !stopped {
+                drop(state);
+                shared.tree.tidy(shared.oldest_snapshot().seqno);
+                continue;
+            }
             (state.committed, state.sealed) = (false, false);
             drop(state);
             if let Err(error) = shared.watermark.sync() {
@@ -117,6 +123,7 @@ impl Janitor {
                 let outcome = self.write_files(shared);
                 self.report(&shared.tree, outcome, |state| (&mut state.sealed, &mut state.flush_failure));
             }
+            shared.tree.let_go(shared.oldest_snapshot().seqno);
             // The log goes on without a spare, it only has to make one itself. So none is made of the room that files need.
             let room = shared.tree.require_room(4 * self.memtable_bytes);
             if room.is_ok()
@@ -132,7 +139,7 @@ impl Janitor {
         shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
         shared.snapshots.publish_if_unchanged(&shared.tree);
-        let tidy = shared.log.retire(persisted);
+        let tidy = persisted.map_or(Ok(()), |persisted| shared.log.retire(persisted));
         self.state.lock().merge = true;
         self.work.notify_all();
         // A segment that could not be retired is retired later.
@@ -223,7 +230,7 @@ mod tests {
             let mut frame = FrameBuilder::with_capacity(0);
             frame.write(b"key", Some(b"value"));
             tree.apply(version, &frame.finish(FramePlace { version, chain: 0, salt: 0 }).0);
-            janitor.seal_if_large(&tree);
+            janitor.note_group(&tree);
         }
         assert!(janitor.lags());
         let flushed = |outcome| janitor.report(&tree, outcome, |state| (&mut state.sealed, &mut state.flush_failure));

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! transaction ──commit──▶ queue ──▶ sequencer ──one synced frame──▶ log
-//!                                       │                            │ replayed at open
-//!      ▲ answer                         ▼                            ▼
-//!      └───────────────────────────── applier ──────────────────▶ lsm-tree ──janitor──▶ files
+//!      ▲                                │ on disk                    │ replayed at open
+//!      │ answer                         ▼                            ▼
+//!      └────────────────────── shown to readers ─────────────────▶ runs ──janitor──▶ lsm-tree's files
 //! ```
 //!
 //! The log is the truth until the tree has persisted what it says. The tree has no log of its own, and
@@ -16,14 +16,15 @@
 mod backup;
 mod direct;
 pub mod disk;
+mod durable;
 mod folder;
 mod hot;
 mod janitor;
 mod load;
 mod log;
-mod passage;
 mod queue;
 mod ranges;
+mod runs;
 mod sequencer;
 pub mod sim_disk;
 mod snapshots;
@@ -35,6 +36,7 @@ use crate::{Engine, EngineError, RangeRead, Transaction, memory::ClockMs, watch:
 pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
+use durable::Waking;
 pub use folder::FORMAT;
 use folder::Progress;
 use hot::Hot;
@@ -110,6 +112,7 @@ pub struct Embedded(Arc<Inner>);
 /// What all threads share.
 struct Shared {
     queue: Queue,
+    waking: Waking,
     log: Log,
     watermark: Watermark,
     tree: Tree,
@@ -198,10 +201,13 @@ impl Embedded {
             if tree.memtable_bytes() >= options.memtable_bytes {
                 tree.seal_memtable();
                 tree.flush(tree.newest().seqno)?;
+                tree.let_go(tree.newest().seqno);
             }
         }
+        tree.tidy(tree.newest().seqno);
         let shared = Shared {
             queue: Queue::default(),
+            waking: Waking::default(),
             log: recovered.log,
             watermark,
             snapshots: Snapshots::new(tree.newest()),
@@ -216,13 +222,13 @@ impl Embedded {
     }
 
     fn start(path: &Path, shared: Arc<Shared>, lock: folder::Lock) -> Result<Self, EngineError> {
-        // Two groups: one being applied, one waiting, while the sequencer syncs a third.
-        let (applier, work) = mpsc::sync_channel(1);
-        let sequencer = Sequencer::new(shared.clone(), applier);
-        let (for_applier, for_janitor, for_merge) = (shared.clone(), shared.clone(), shared.clone());
+        // Two groups: one being answered, one waiting, while the sequencer syncs a third.
+        let (answerer, work) = mpsc::sync_channel(1);
+        let sequencer = Sequencer::new(shared.clone(), answerer);
+        let (for_answerer, for_janitor, for_merge) = (shared.clone(), shared.clone(), shared.clone());
         let mut inner = Inner { shared, threads: Vec::new(), path: path.to_owned(), _lock: lock };
         inner.spawn("mundi-sequencer", move || sequencer.run())?;
-        inner.spawn("mundi-applier", move || passage::apply(&for_applier, &work))?;
+        inner.spawn("mundi-answerer", move || durable::answer(&for_answerer, &work))?;
         inner.spawn("mundi-janitor", move || for_janitor.janitor.run(&for_janitor))?;
         inner.spawn("mundi-merge", move || for_merge.janitor.merge(&for_merge))?;
         Ok(Self(Arc::new(inner)))

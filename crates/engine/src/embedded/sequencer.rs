@@ -2,14 +2,14 @@
 //!
 //! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
 //! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
-//! with the load, and waits for company only where many commit and have the processors busy. While a frame is
-//! synced, the applier puts it into the tree; see `passage.rs`. Where many wait by then, it first answers those of
-//! the frame before: waking them takes as long as a quarter of a sync, in which the disk would have nothing to do.
+//! with the load, and waits for company only where many commit and have the processors busy. What is on disk is shown and
+//! answered by the sequencer itself, or, where that takes long and the next group is there, by the answerer while the
+//! disk has something to do; see `durable.rs`.
 
 use super::{
     Shared,
+    durable::{Durable, Work},
     log::frame::{FrameBuilder, FramePlace},
-    passage::{Durable, Passage, Work},
     queue::Proposal,
 };
 use crate::{
@@ -26,22 +26,21 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-/// A group with so few writes is put into the tree by the time that the applier would take to wake up and begin. With 64, puts of
-/// 64 clients lose a fifth; with 8 they gain nothing.
-const STAGED_HERE_MAX: usize = 24;
+/// With so many commits the next group is worth a sync at once, while those of the last one are woken.
+const NEXT_MIN: usize = 25;
 
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
-    applier: mpsc::SyncSender<Work>,
+    answerer: mpsc::SyncSender<Work>,
     recent: RecentWrites,
-    /// The last group, if the applier is to answer it when it gets the next one. Only while there is a next one.
+    /// The last group, if it is to be answered while the next one is synced. Only while there is a next one.
     unanswered: Option<Durable>,
 }
 
 impl Sequencer {
-    pub(super) fn new(shared: Arc<Shared>, applier: mpsc::SyncSender<Work>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, answerer: mpsc::SyncSender<Work>) -> Self {
         let recent = RecentWrites::new(shared.snapshots.newest().version);
-        Self { shared, applier, recent, unanswered: None }
+        Self { shared, answerer, recent, unanswered: None }
     }
 
     /// Runs until the queue is closed.
@@ -68,8 +67,16 @@ impl Sequencer {
     }
 
     fn answer_last(&mut self) {
-        if let Some(durable) = self.unanswered.take() {
-            durable.settle(&self.shared);
+        match self.unanswered.take() {
+            Some(durable) if self.all_shown(durable.version) => durable.settle(&self.shared),
+            Some(durable) => self.hand_over(Work::Settle(durable)),
+            None => {}
+        }
+    }
+
+    fn hand_over(&self, work: Work) {
+        if self.answerer.send(work).is_err() {
+            self.shared.queue.abandon(); // the answerer has died: nothing will become visible any more
         }
     }
 
@@ -87,7 +94,7 @@ impl Sequencer {
             self.answer_last();
             return self.refuse_in_order(version, group.callers.conflicts);
         }
-        group.sort(); // in order of keys the tree takes them faster
+        group.sort(); // runs are in order of keys
         let prepared = match self.shared.log.prepare(|place| encode(&group, place)) {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -95,39 +102,27 @@ impl Sequencer {
                 return group.callers.fail(&error.into());
             }
         };
-        let passage = Arc::new(Passage::new(version, prepared.frame.clone()));
-        let few = group.writes.len() <= STAGED_HERE_MAX;
-        if few {
+        if let Some(durable) = self.unanswered.take() {
+            self.hand_over(Work::Settle(durable));
+        }
+        let frame = prepared.frame.clone();
+        if let Err(error) = self.shared.log.append(prepared) {
+            return group.callers.fail(&CommitError::Unknown(error));
+        }
+        self.recent.note(version, group.writes);
+        let callers = group.callers;
+        let later = self.shared.waking.is_long(&callers) && self.shared.queue.has_next_group(NEXT_MIN);
+        self.unanswered = Some(Durable { version, frame, callers });
+        if !later {
             self.answer_last();
-        }
-        if few && self.all_shown(version) {
-            passage.stage(&self.shared);
-        } else if self.applier.send(Work::Group(passage.clone(), self.unanswered.take())).is_err() {
-            self.shared.queue.abandon(); // the applier has died: nothing will become visible any more
-            return group.callers.fail(&EngineError::Closed.into());
-        }
-        match self.shared.log.append(prepared) {
-            Ok(()) => {
-                self.recent.note(version, group.writes);
-                self.unanswered = Some(Durable(passage, group.callers));
-                if !self.shared.queue.has_next_group(STAGED_HERE_MAX + 1) {
-                    self.answer_last();
-                }
-            }
-            Err(error) => {
-                if passage.take_back(&self.shared).is_err() {
-                    self.shared.queue.abandon(); // neither the log nor the tree can be used
-                }
-                group.callers.fail(&CommitError::Unknown(error));
-            }
         }
     }
 
     fn refuse_in_order(&self, version: u64, conflicts: Vec<oneshot::Sender<Answer>>) {
         if self.all_shown(version) {
             refuse_all(conflicts);
-        } else if self.applier.send(Work::Refuse(conflicts)).is_err() {
-            self.shared.queue.abandon();
+        } else {
+            self.hand_over(Work::Refuse(conflicts));
         }
     }
 
@@ -182,10 +177,10 @@ impl Sequencer {
         if let Some(value) = group.value(key) {
             return Ok(value.clone());
         }
-        let newest = self.shared.snapshots.newest();
-        match self.recent.value_after(newest.version, key) {
+        let newest = self.shared.snapshots.open((self.shared.clock_ms)());
+        match self.recent.value_after(newest.at().version, key) {
             Some(value) => Ok(value.clone()),
-            None => self.shared.get(key, newest),
+            None => self.shared.get(key, newest.at()),
         }
     }
 }

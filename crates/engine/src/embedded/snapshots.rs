@@ -38,7 +38,7 @@ impl Snapshots {
     /// The tree changed its files: the same version can be read with a later number, which lets go of the
     /// files before. Whatever was published since stays.
     pub(super) fn publish_if_unchanged(&self, tree: &Tree) {
-        let Some(later) = tree.newest_unless_staged() else { return };
+        let later = tree.newest();
         let mut table = self.0.lock();
         if table.newest.version == later.version {
             table.newest = later;

@@ -1,18 +1,25 @@
-//! The tree: all keys and their recent versions, in memory and in sorted files. It has no log of its own.
+//! All keys and their recent versions: in runs in memory, and in the sorted files of `lsm-tree`, which has no log of its own.
 //!
 //! `lsm-tree` gives every change a sequence number, and also every change of its set of files. The number
-//! of a frame is therefore drawn when it is applied, under one lock: a reader's snapshot is the number
-//! after the last frame that was applied whole, whatever the tree does in between.
+//! of a frame is therefore drawn when it is shown, under one lock: a reader's snapshot is the number
+//! after the last frame that was shown, whatever the files do in between.
+//!
+//! The tree's own memory tables stay empty: to put a key into their skip list took as long as all else that a commit needs.
 
-use super::{log::frame, snapshots::Snapshot};
+use super::{
+    log::frame,
+    runs::{Entry, Merge, Merged, Run, Runs, run_of},
+    snapshots::Snapshot,
+};
 use crate::{EngineError, recent::Writes};
 use bytes::Bytes;
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, InternalValue, SequenceNumberCounter, ValueType,
     compaction::Leveled, config::CompressionPolicy,
 };
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use std::{
+    cmp::Ordering,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -31,17 +38,39 @@ pub(super) struct Tree {
     tree: AnyTree,
     path: PathBuf,
     seqno: SequenceNumberCounter,
-    order: Mutex<Order>,
+    state: RwLock<State>,
 }
 
-/// Who holds it decides what comes next: a frame, or a fresh memory table.
-struct Order {
+/// Who writes to it decides what comes next: a frame, or a fresh memory table.
+struct State {
     /// The last frame that was shown.
     version: u64,
-    /// A frame is in the tree that nobody may see yet.
-    staged: bool,
-    /// The last frame in a memory table that waits to be written to a file.
-    sealed_version: u64,
+    /// Readers hold what they look into.
+    memory: Arc<Memory>,
+}
+
+/// What readers look into before the files, the oldest first.
+#[derive(Clone, Default)]
+struct Memory {
+    /// What is in files, with the number from which on snapshots see those.
+    written: Vec<(u64, Arc<Sealed>)>,
+    /// What waits to be written.
+    sealed: Vec<Arc<Sealed>>,
+    /// What takes in the next group.
+    open: Runs,
+}
+
+struct Sealed {
+    /// With it, files are complete up to this version.
+    version: u64,
+    runs: Runs,
+}
+
+impl Memory {
+    fn tables(&self) -> impl DoubleEndedIterator<Item = &Runs> {
+        let sealed = self.written.iter().map(|(_, table)| table).chain(&self.sealed);
+        sealed.map(|table| &table.runs).chain([&self.open])
+    }
 }
 
 impl Tree {
@@ -57,74 +86,70 @@ impl Tree {
             .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4));
         let tree = guarded(path, || config.open())?;
         seqno.set(tree.get_highest_persisted_seqno().unwrap_or(0) + 1);
-        let mut opened = Self {
-            tree,
-            path: path.to_owned(),
-            seqno,
-            order: Mutex::new(Order { version: 0, staged: false, sealed_version: 0 }),
-        };
-        let version = opened.persisted_version()?;
-        *opened.order.get_mut() = Order { version, staged: false, sealed_version: version };
+        let state = RwLock::new(State { version: 0, memory: Arc::default() });
+        let mut opened = Self { tree, path: path.to_owned(), seqno, state };
+        opened.state.get_mut().version = opened.persisted_version()?;
         Ok(opened)
     }
 
     fn persisted_version(&self) -> Result<u64, EngineError> {
-        let stored = self.get(APPLIED_KEY, self.seqno.get())?;
+        let stored = guarded(&self.path, || self.tree.get(APPLIED_KEY, self.seqno.get()))?;
         let version = stored.as_deref().and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
         Ok(version.unwrap_or(0))
     }
 
     /// The newest state.
     pub(super) fn newest(&self) -> Snapshot {
-        let order = self.order.lock();
-        Snapshot { version: order.version, seqno: self.seqno.get() }
+        let state = self.state.read();
+        Snapshot { version: state.version, seqno: self.seqno.get() }
     }
 
-    /// The newest state, if no frame is in the tree that must not be seen.
-    pub(super) fn newest_unless_staged(&self) -> Option<Snapshot> {
-        let order = self.order.lock();
-        (!order.staged).then(|| Snapshot { version: order.version, seqno: self.seqno.get() })
-    }
-
-    /// Takes in a group that is not to be seen yet.
-    pub(super) fn stage(&self, writes: &Writes) {
-        let mut order = self.order.lock();
-        order.staged = true;
-        self.insert(writes.iter().cloned());
-    }
-
-    /// The staged group is the newest version from now on. Returns the state after it.
-    pub(super) fn show(&self, version: u64) -> Snapshot {
-        let mut order = self.order.lock();
-        (order.version, order.staged) = (version, false);
-        Snapshot { version, seqno: self.seqno.get() }
-    }
-
-    /// Overwrites the staged group with what its keys held in the state before it.
-    pub(super) fn take_back(&self, writes: &Writes, before: u64) -> Result<(), EngineError> {
-        let mut order = self.order.lock();
-        let mut old = Vec::new();
-        for (key, _) in writes {
-            old.push((key.clone(), self.get(key, before)?));
+    /// Takes in a group, which is the newest version from now on. Returns the state after it, and what it has become. Versions that
+    /// no snapshot from `oldest` on can see may go.
+    pub(super) fn show(&self, version: u64, writes: Writes, oldest: u64) -> (Snapshot, Arc<Run>) {
+        let mut run = run_of(writes, 0);
+        let mut state = self.state.write();
+        let seqno = self.seqno.next();
+        run.iter_mut().for_each(|entry| entry.seqno = seqno);
+        let run = Arc::new(run);
+        Arc::make_mut(&mut state.memory).open.push(run.clone());
+        state.version = version;
+        let newest = Snapshot { version, seqno: self.seqno.get() };
+        drop(state);
+        while let Some(merge) = self.memory().open.small() {
+            self.merge(&merge, oldest);
         }
-        self.insert(old);
-        order.staged = false;
-        Ok(())
+        (newest, run)
     }
 
-    /// Applies a frame.
+    /// Merges what has piled up in memory.
+    pub(super) fn tidy(&self, oldest: u64) {
+        if let Some(merge) = self.memory().open.many() {
+            self.merge(&merge, oldest);
+        }
+    }
+
+    fn merge(&self, merge: &Merge, oldest: u64) {
+        let merged = merge.run(oldest);
+        Arc::make_mut(&mut self.state.write().memory).open.replace(merge, merged);
+    }
+
+    fn memory(&self) -> Arc<Memory> {
+        self.state.read().memory.clone()
+    }
+
+    /// Applies a frame. Nobody reads an older state.
     pub(super) fn apply(&self, version: u64, frame: &Bytes) {
-        self.stage(&frame::writes(frame));
-        self.show(version);
+        self.show(version, frame::writes(frame), self.seqno.get());
     }
 
     /// Takes in a part of a state, writes it to files and merges them; counts its keys.
     pub(super) fn fill(&self, part: &Bytes) -> Result<u64, EngineError> {
-        let order = self.order.lock();
-        let keys = self.insert(frame::writes(part));
-        self.tree.rotate_memtable();
-        drop(order);
-        self.flush(self.seqno.get())?;
+        let writes = frame::writes(part);
+        let keys = writes.len() as u64;
+        let version = self.newest().version;
+        self.show(version, writes, self.seqno.get());
+        self.filled(version)?;
         loop {
             let shape = self.shape();
             self.compact(self.seqno.get())?;
@@ -136,33 +161,54 @@ impl Tree {
 
     /// The state is complete, and is that of this version.
     pub(super) fn filled(&self, version: u64) -> Result<(), EngineError> {
-        self.order.lock().version = version;
+        self.state.write().version = version;
         self.seal_memtable();
         self.flush(self.seqno.get())?;
+        self.let_go(self.seqno.get());
         Ok(())
     }
 
-    /// Only under the lock that decides the order. Counts the keys.
-    fn insert(&self, writes: impl IntoIterator<Item = (Bytes, Option<Bytes>)>) -> u64 {
-        let seqno = self.seqno.next();
-        let memtable = self.tree.active_memtable();
-        let mut keys = 0;
-        for (key, value) in writes {
-            memtable.insert(match value {
-                Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
-                None => InternalValue::new_tombstone(key, seqno),
-            });
-            keys += 1;
-        }
-        keys
-    }
-
     pub(super) fn get(&self, key: &[u8], seqno: u64) -> Result<Option<Bytes>, EngineError> {
+        if let Some(found) = self.memory().tables().rev().find_map(|table| table.get(key, seqno)) {
+            return Ok(found);
+        }
         let found = guarded(&self.path, || self.tree.get(key, seqno))?;
         Ok(found.map(Bytes::from))
     }
 
     pub(super) fn range(
+        &self,
+        start: &Bytes,
+        end: &Bytes,
+        reverse: bool,
+        seqno: u64,
+    ) -> impl Iterator<Item = Result<(Bytes, Bytes), EngineError>> + use<> {
+        // Memory before files: what moves from the one to the other meanwhile is seen twice, not missed.
+        let in_memory = Merged::range(self.memory().tables(), start, end, reverse);
+        let mut in_memory = in_memory.held(seqno).peekable();
+        let mut in_files = self.range_of_files(start, end, reverse, seqno).peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let order = match (in_memory.peek(), in_files.peek()) {
+                    (Some((one, _)), Some(Ok((other, _)))) if reverse => other.cmp(one),
+                    (Some((one, _)), Some(Ok((other, _)))) => one.cmp(other),
+                    (Some(_), None) => Ordering::Less,
+                    (_, None | Some(_)) => return in_files.next(),
+                };
+                if order.is_gt() {
+                    return in_files.next();
+                }
+                if order.is_eq() {
+                    in_files.next(); // memory is newer
+                }
+                if let (key, Some(value)) = in_memory.next()? {
+                    return Some(Ok((key, value)));
+                }
+            }
+        })
+    }
+
+    fn range_of_files(
         &self,
         start: &Bytes,
         end: &Bytes,
@@ -206,11 +252,16 @@ impl Tree {
     }
 
     pub(super) fn memtable_bytes(&self) -> u64 {
-        self.tree.active_memtable().size()
+        self.state.read().memory.open.bytes()
+    }
+
+    /// Whether [`Self::tidy`] has something to do.
+    pub(super) fn is_untidy(&self) -> bool {
+        self.state.read().memory.open.are_many()
     }
 
     pub(super) fn sealed_memtables(&self) -> usize {
-        self.tree.sealed_memtable_count()
+        self.state.read().memory.sealed.len()
     }
 
     /// How many sorted runs a read has to look through before it reaches the leveled part.
@@ -220,20 +271,47 @@ impl Tree {
 
     /// Closes the memory table, with a note of how far it goes.
     pub(super) fn seal_memtable(&self) {
-        let mut order = self.order.lock();
-        let version = order.version.to_be_bytes();
-        let applied = InternalValue::from_components(APPLIED_KEY, version, self.seqno.next(), ValueType::Value);
-        self.tree.active_memtable().insert(applied);
-        self.tree.rotate_memtable();
-        order.sealed_version = order.version;
+        let mut state = self.state.write();
+        let version = state.version;
+        let memory = Arc::make_mut(&mut state.memory);
+        let mut runs = std::mem::take(&mut memory.open);
+        let (key, value) = (Bytes::from_static(APPLIED_KEY), Bytes::copy_from_slice(&version.to_be_bytes()));
+        runs.push(Arc::new(vec![Entry { key, seqno: self.seqno.next(), value: Some(value) }]));
+        memory.sealed.push(Arc::new(Sealed { version, runs }));
     }
 
-    /// Writes closed memory tables to files, and says up to which version the files are complete.
-    pub(super) fn flush(&self, oldest_seqno: u64) -> Result<u64, EngineError> {
-        let sealed_version = self.order.lock().sealed_version;
-        let lock = self.tree.get_flush_lock();
-        guarded(&self.path, || self.tree.flush(&lock, oldest_seqno))?;
-        Ok(sealed_version)
+    /// Writes closed memory tables to files, if there are any, and says up to which version the files are complete. Only one thread
+    /// does this.
+    pub(super) fn flush(&self, oldest: u64) -> Result<Option<u64>, EngineError> {
+        let sealed = self.memory().sealed.clone();
+        let Some(version) = sealed.last().map(|table| table.version) else { return Ok(None) };
+        let entries = Merged::all(sealed.iter().map(|table| &table.runs)).still_seen(oldest);
+        let items = entries.map(|Entry { key, seqno, value }| {
+            Ok(match value {
+                Some(value) => InternalValue::from_components(key, value, seqno, ValueType::Value),
+                None => InternalValue::new_tombstone(key, seqno),
+            })
+        });
+        guarded(&self.path, || match self.tree.flush_to_tables(items)? {
+            Some((files, _)) => self.tree.register_tables(&files, None, None, &[], oldest),
+            None => Ok(()),
+        })?;
+        let mut state = self.state.write();
+        let since = self.seqno.get();
+        let memory = Arc::make_mut(&mut state.memory);
+        memory.written.extend(memory.sealed.drain(..sealed.len()).map(|table| (since, table)));
+        Ok(Some(version))
+    }
+
+    /// Forgets what files answer for in every snapshot from `oldest` on.
+    pub(super) fn let_go(&self, oldest: u64) {
+        let mut state = self.state.write();
+        if state.memory.written.iter().any(|(since, _)| *since <= oldest) {
+            let memory = Arc::make_mut(&mut state.memory);
+            let gone: Vec<_> = memory.written.extract_if(.., |(since, _)| *since <= oldest).collect();
+            drop(state);
+            drop(gone); // this may take long
+        }
     }
 
     /// Merges files, if there is reason to.
