@@ -44,18 +44,19 @@ pub(super) fn answer(shared: &Shared, work: &mpsc::Receiver<Work>) {
 }
 
 impl Durable {
-    /// Lets readers see it, and then answers. All groups before it have been shown.
+    /// Lets readers see it, then answers, and then puts memory in order. All groups before it have been shown.
     pub(super) fn settle(self, shared: &Shared) {
         let Self { version, frame, callers } = self;
         let writes = frame::writes(&frame);
         shared.watermark.note(version);
         shared.hot.show(version, &writes);
         shared.ranges.show(version, &writes);
-        let (newest, run) = shared.tree.show(version, writes, shared.oldest_snapshot().seqno);
+        let (newest, run) = shared.tree.show(version, writes);
         shared.snapshots.publish(newest);
         shared.janitor.note_group(&shared.tree);
         shared.watches.wake(run.iter().map(|entry| &entry.key));
         shared.waking.measure(callers);
+        shared.tree.merge_small(|| shared.oldest_snapshot().seqno);
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Janitor {
 struct State {
     committed: bool,
     sealed: bool,
-    untidy: bool,
+    many: bool,
     merge: bool,
     stopped: bool,
     /// Why the last attempt to write a memory table failed; cleared by one that succeeds.
@@ -52,15 +52,15 @@ impl Janitor {
 
     /// A group is in memory: is there too much of it now, or too many?
     pub(super) fn note_group(&self, tree: &Tree) {
-        let (large, untidy) = (tree.memtable_bytes() >= self.memtable_bytes, tree.is_untidy());
+        let (large, many) = (tree.memtable_bytes() >= self.memtable_bytes, tree.has_many());
         if large {
             tree.seal_memtable();
         }
         let mut state = self.state.lock();
-        let news = large || untidy && !state.untidy || !state.committed;
+        let news = large || many && !state.many || !state.committed;
         state.committed = true; // so the watermark is to be synced soon
         state.sealed |= large;
-        state.untidy |= untidy;
+        state.many |= many;
         if large {
             self.lags.store(lags(tree), Ordering::Release);
         }
@@ -102,13 +102,13 @@ impl Janitor {
             while !state.committed && !state.sealed && !state.stopped {
                 self.work.wait(&mut state);
             }
-            if !state.sealed && !state.untidy && !state.stopped {
+            if !state.sealed && !state.many && !state.stopped {
                 self.work.wait_for(&mut state, PAUSE); // let commits gather, unless there is a table to write
             }
             let (stopped, sealed) = (state.stopped, state.sealed);
-            if std::mem::take(&mut state.untidy) && !sealed && !stopped {
+            if std::mem::take(&mut state.many) && !sealed && !stopped {
                 drop(state);
-                shared.tree.tidy(shared.oldest_snapshot().seqno);
+                shared.tree.merge_many(shared.oldest_snapshot().seqno);
                 continue;
             }
             (state.committed, state.sealed) = (false, false);

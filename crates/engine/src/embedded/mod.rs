@@ -204,7 +204,7 @@ impl Embedded {
                 tree.let_go(tree.newest().seqno);
             }
         }
-        tree.tidy(tree.newest().seqno);
+        tree.merge_many(tree.newest().seqno);
         let shared = Shared {
             queue: Queue::default(),
             waking: Waking::default(),

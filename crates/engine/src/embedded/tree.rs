@@ -104,9 +104,8 @@ impl Tree {
         Snapshot { version: state.version, seqno: self.seqno.get() }
     }
 
-    /// Takes in a group, which is the newest version from now on. Returns the state after it, and what it has become. Versions that
-    /// no snapshot from `oldest` on can see may go.
-    pub(super) fn show(&self, version: u64, writes: Writes, oldest: u64) -> (Snapshot, Arc<Run>) {
+    /// Takes in a group, which is the newest version from now on. Returns the state after it, and what it has become.
+    pub(super) fn show(&self, version: u64, writes: Writes) -> (Snapshot, Arc<Run>) {
         let mut run = run_of(writes, 0);
         let mut state = self.state.write();
         let seqno = self.seqno.next();
@@ -114,19 +113,25 @@ impl Tree {
         let run = Arc::new(run);
         Arc::make_mut(&mut state.memory).open.push(run.clone());
         state.version = version;
-        let newest = Snapshot { version, seqno: self.seqno.get() };
-        drop(state);
-        while let Some(merge) = self.memory().open.small() {
-            self.merge(&merge, oldest);
+        (Snapshot { version, seqno: self.seqno.get() }, run)
+    }
+
+    /// Merges the last groups, if they are small. What no snapshot from `oldest` on can see goes.
+    pub(super) fn merge_small(&self, oldest: impl Fn() -> u64) {
+        while let Some(merge) = self.next_merge(Runs::small) {
+            self.merge(&merge, oldest());
         }
-        (newest, run)
     }
 
     /// Merges what has piled up in memory.
-    pub(super) fn tidy(&self, oldest: u64) {
-        if let Some(merge) = self.memory().open.many() {
+    pub(super) fn merge_many(&self, oldest: u64) {
+        if let Some(merge) = self.next_merge(Runs::many) {
             self.merge(&merge, oldest);
         }
+    }
+
+    fn next_merge(&self, of: impl Fn(&Runs) -> Option<Merge>) -> Option<Merge> {
+        of(&self.state.read().memory.open)
     }
 
     fn merge(&self, merge: &Merge, oldest: u64) {
@@ -140,7 +145,8 @@ impl Tree {
 
     /// Applies a frame. Nobody reads an older state.
     pub(super) fn apply(&self, version: u64, frame: &Bytes) {
-        self.show(version, frame::writes(frame), self.seqno.get());
+        self.show(version, frame::writes(frame));
+        self.merge_small(|| self.seqno.get());
     }
 
     /// Takes in a part of a state, writes it to files and merges them; counts its keys.
@@ -148,7 +154,7 @@ impl Tree {
         let writes = frame::writes(part);
         let keys = writes.len() as u64;
         let version = self.newest().version;
-        self.show(version, writes, self.seqno.get());
+        self.show(version, writes);
         self.filled(version)?;
         loop {
             let shape = self.shape();
@@ -255,8 +261,8 @@ impl Tree {
         self.state.read().memory.open.bytes()
     }
 
-    /// Whether [`Self::tidy`] has something to do.
-    pub(super) fn is_untidy(&self) -> bool {
+    /// Whether [`Self::merge_many`] has something to do.
+    pub(super) fn has_many(&self) -> bool {
         self.state.read().memory.open.are_many()
     }
 
