@@ -167,7 +167,7 @@ impl ReapEffects {
             Ok(Failed::Answered(_)) => reaped.answered += 1,
             Ok(Failed::Dropped | Failed::Over) => reaped.dropped += 1,
             Err(error @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
-                self.bury(tx, key, held.ok(), bytes, &error, reaped)?;
+                self.bury(tx, key, held.as_ref().ok(), bytes, &error, reaped)?;
             }
             Err(error) => return Err(error),
         }
@@ -199,22 +199,22 @@ impl ReapEffects {
         &self,
         tx: &mut T,
         key: &Bytes,
-        held: Option<EffectInflight>,
+        held: Option<&EffectInflight>,
         bytes: &Bytes,
         error: &StoreError,
         reaped: &mut Reaped,
     ) -> Result<(), StoreError> {
         let letter = DeadLetter {
-            world: held.as_ref().map(|held| held.item.world),
+            world: held.map(|held| held.item.world),
             code: error.code().to_string(),
             reason: error.to_string(),
-            attempts: held.as_ref().map_or(0, |held| held.claim.attempt),
-            item: held.as_ref().map_or_else(|| bytes.to_vec(), |held| cbor::encode(&held.item)),
+            attempts: held.map_or(0, |held| held.claim.attempt),
+            item: held.map_or_else(|| bytes.to_vec(), |held| cbor::encode(&held.item)),
             at_ns: self.now_ns,
             worker: None,
         };
         tx.delete(key)?;
-        if let Some(held) = &held {
+        if let Some(held) = held {
             settle_effect::leave_hand(tx, self.universe, held)?; // who replays the letter finds that it is pending
         }
         #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
