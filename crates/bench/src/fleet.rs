@@ -6,7 +6,7 @@
 mod part;
 mod pgbench;
 
-use crate::{Common, report::Report};
+use crate::{Common, report::Report, serving::loopback};
 use part::{Part, Workload};
 use std::{error::Error, time::Duration};
 
@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     /// How many processes.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4])]
     processes: Vec<usize>,
-    /// Only this workload: call, send, batch or effect.
+    /// Only this workload: call, send, batch, effect or put.
     #[arg(long)]
     only: Option<Workload>,
 }
@@ -36,6 +36,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
         return part.run(&settings.database);
     }
     let time = Duration::from_secs(settings.common.seconds);
+    let outside = loopback::start()?;
     let mut report = Report::new();
     for &clients in &settings.clients {
         let mut inserts = Vec::new();
@@ -47,7 +48,8 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Box<dyn Error>> {
                 for &processes in &settings.processes {
                     report.progress(&format!("{workload} by {clients} clients of {processes} processes, run {run}"));
                     pgbench::clean(&settings.database)?;
-                    let done = part::together(workload, processes, clients, settings.worlds, settings.common.seconds)?;
+                    let (worlds, seconds) = (settings.worlds, settings.common.seconds);
+                    let done = part::together(workload, processes, clients, worlds, seconds, &outside)?;
                     measured.push((workload, processes, done));
                 }
             }

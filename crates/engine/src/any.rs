@@ -123,6 +123,10 @@ impl Transaction for AnyTransaction {
         on_any!(self, tx => tx.put(key, value))
     }
 
+    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        on_any!(self, tx => tx.put_new(key, value))
+    }
+
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
         on_any!(self, tx => tx.put_stamped(prefix, suffix, value))
     }

@@ -118,6 +118,12 @@ pub trait Transaction: Send + 'static {
     /// Sets a value. Blind: a put alone conflicts with nothing, and the last one to commit stays.
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError>;
 
+    /// As [`Transaction::put`], of a key that holds nothing yet, as far as anyone knows. That is a hint, too: if it holds something, this
+    /// replaces it, and some engines take longer for that.
+    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.put(key, value)
+    }
+
     /// Sets a value under `prefix ++ stamp ++ suffix`, where the stamp is the one of this commit.
     ///
     /// Stamps rise in commit order, and **become visible in that order**: who has seen stamp 11 will

@@ -52,6 +52,9 @@ pub(crate) struct Overlay {
     /// What it writes under these prefixes is soon read.
     #[cfg(feature = "postgres")]
     pub(crate) expected: Vec<Bytes>,
+    /// Keys that hold nothing before it, as far as it knows.
+    #[cfg(feature = "postgres")]
+    pub(crate) new: Vec<Bytes>,
     size: Size,
 }
 
@@ -65,6 +68,13 @@ impl Overlay {
         check_value(&value)?;
         self.size.add(key.len() + value.len())?;
         self.writes.insert(Bytes::copy_from_slice(key), Write::Put(value));
+        Ok(())
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn put_new(&mut self, key: &[u8], value: Bytes) -> Result<(), EngineError> {
+        self.put(key, value)?;
+        self.new.push(Bytes::copy_from_slice(key));
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::{
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, UniverseId, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId,
     record::{Body, Custom, Genesis, SnapshotNote},
 };
 use std::{
@@ -137,6 +137,11 @@ impl World {
 
     pub fn open_intents(&self) -> impl Iterator<Item = &OpenIntent> {
         self.state.intents.iter()
+    }
+
+    /// Whether an intent has no receipt yet, and was not cancelled.
+    pub fn waits_for(&self, intent: IntentHash) -> bool {
+        self.state.intents.get(&intent).is_some()
     }
 
     pub fn timers(&self) -> impl Iterator<Item = &OpenIntent> {

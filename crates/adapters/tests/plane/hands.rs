@@ -9,7 +9,7 @@ use mundi_model::{
     record::{Body, Input, ReceiptStatus, Record},
 };
 use mundi_runtime::{
-    Spawn,
+    Plane, Spawn,
     calls::Calls,
     metrics::Metrics,
     ops::Ops,
@@ -21,7 +21,7 @@ use mundi_store::{
         Lane, Shard, effect_dedupe, effect_dedupe::EffectStatus, effect_pending::EffectItem, effect_place::EffectStage,
         low_water, queue::Queue,
     },
-    protocol::{Failure, KindCap, QueuedEffect},
+    protocol::{Failure, KindCap, QueuedEffect, ReapEffects},
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -173,11 +173,30 @@ fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_no_event_is() {
     beside.tell("add n");
     beside.rig.executor.run_for(Duration::from_secs(1));
     assert_eq!(count(&beside.rig, world_id(1), "n"), 2);
-    assert_eq!(
-        beside.receipts(),
-        [(ReceiptStatus::Error, false), (ReceiptStatus::Ok, false)],
-        "the other one came after"
-    );
+    let statuses: Vec<_> = beside.receipts().into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ReceiptStatus::Error, ReceiptStatus::Ok]);
+    check(&beside.rig, world_id(1));
+}
+
+#[test]
+fn an_answer_whose_claim_was_reaped_is_left_out_of_the_turn_and_comes_from_another_attempt() {
+    let beside = beside(3, 8);
+    beside.tell("emit lost\nemit kept");
+    let effects = beside.effects();
+    let lane = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place.lane;
+    assert!(effects.iter().any(|effect| effect.place.lane != lane), "another seed is needed");
+    let (universe, plane) = (beside.rig.universe, beside.rig.plane.clone());
+    let reap = ReapEffects { universe, lane, touched: false, items_max: 8, now_ns: u64::MAX / 2 };
+    beside.rig.executor.block_on(async move { assert_eq!(plane.run(&reap).await.unwrap().output.retrying, 1) });
+    beside.gate.open();
+    beside.tell("add n");
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    assert_eq!(count(&beside.rig, world_id(1), "n"), 2);
+    assert_eq!(beside.receipts(), [(ReceiptStatus::Ok, false)], "no receipt of that turn was taken from a hand");
+    let (ops, waiting) = (ops(&beside.rig), beside.effects().remove(0).place);
+    beside.rig.executor.block_on(async move { assert!(ops.retry_effect(waiting).await.unwrap()) });
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    assert_eq!(beside.receipts().len(), 2);
     check(&beside.rig, world_id(1));
 }
 
@@ -199,17 +218,21 @@ fn a_cancelled_effect_is_not_answered_by_the_hand_that_holds_it() {
     let beside = beside(5, 8);
     beside.tell("emit e");
     let EffectItem { world, intent, .. } = beside.effects().remove(0).item;
+    let status = || {
+        let rig = beside.rig.clone();
+        let dedupe = beside.rig.executor.block_on(async move {
+            let mut tx = rig.plane.engine.begin().await.unwrap();
+            effect_dedupe::read(&mut tx, rig.universe, world, intent).await.unwrap()
+        });
+        dedupe.map(|dedupe| dedupe.status)
+    };
+    assert_eq!(status(), None, "its claim says that it is pending");
     beside.tell("cancel e");
+    assert_eq!(status(), Some(EffectStatus::Cancelled));
     beside.gate.open();
     beside.rig.executor.run_for(Duration::from_secs(15));
     assert_eq!(beside.receipts(), []);
-    assert!(beside.effects().is_empty());
-    let rig = beside.rig.clone();
-    let dedupe = beside.rig.executor.block_on(async move {
-        let mut tx = rig.plane.engine.begin().await.unwrap();
-        effect_dedupe::read(&mut tx, rig.universe, world, intent).await.unwrap()
-    });
-    assert_eq!(dedupe.map(|dedupe| dedupe.status), Some(EffectStatus::Cancelled));
+    assert!(beside.effects().is_empty() && status().is_none());
 }
 
 #[test]

@@ -41,18 +41,28 @@ pub(super) enum Workload {
     /// A hundred events to a counter, acknowledged together when they are durable. Counted are events; and the time until the
     /// last of them is journaled counts, too.
     Batch,
-    /// From an event over an intent, a call and its receipt to the reply.
+    /// From an event over an intent, a request to an HTTP server on the loopback and its receipt to the reply: what `mundi bench
+    /// effect` does.
     Effect,
+    /// The same with a put into the content store instead of the request.
+    Put,
 }
 
 impl Workload {
-    pub(super) const ALL: [Self; 4] = [Self::Call, Self::Send, Self::Batch, Self::Effect];
+    pub(super) const ALL: [Self; 5] = [Self::Call, Self::Send, Self::Batch, Self::Effect, Self::Put];
 
     /// Events of one operation.
     const fn events(self) -> u64 {
         match self {
             Self::Batch => BATCH_EVENTS,
-            Self::Call | Self::Send | Self::Effect => 1,
+            Self::Call | Self::Send | Self::Effect | Self::Put => 1,
+        }
+    }
+
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Call | Self::Send | Self::Batch => "counter",
+            Self::Effect | Self::Put => "bench",
         }
     }
 }
@@ -64,6 +74,7 @@ impl fmt::Display for Workload {
             Self::Send => "send",
             Self::Batch => "send of 100",
             Self::Effect => "effect round trip",
+            Self::Put => "put as an effect",
         })
     }
 }
@@ -82,6 +93,8 @@ pub(super) struct Part {
     worlds: usize,
     seconds: u64,
     objects: String,
+    /// Where effects ask.
+    outside: String,
 }
 
 struct Running {
@@ -104,11 +117,13 @@ pub(super) fn together(
     clients: usize,
     worlds: usize,
     seconds: u64,
+    outside: &str,
 ) -> Result<Done, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let objects = format!("file://{}", folder.path().display());
     let share = |whole: usize| whole.div_ceil(processes);
-    let part = Part { workload, clients: share(clients), worlds: share(worlds), seconds, objects };
+    let (clients, worlds, outside) = (share(clients), share(worlds), outside.to_owned());
+    let part = Part { workload, clients, worlds, seconds, objects, outside };
     let mut running = Vec::new();
     for _ in 0..processes {
         let mut command = Command::new(std::env::current_exe()?);
@@ -158,21 +173,21 @@ impl Part {
         let node = runtime.block_on(self.open(database))?;
         let _api = runtime.block_on(advertise(&node))?;
         let universe = node.universe("default").ok_or("the default universe is missing")?;
-        let (program, workload) =
-            if self.workload == Workload::Effect { ("bench", Workload::Effect) } else { ("counter", self.workload) };
+        let workload = self.workload;
         let mut worlds = Vec::new();
         for _ in 0..self.worlds {
-            worlds.push(runtime.block_on(universe.create(program))?);
+            worlds.push(runtime.block_on(universe.create(workload.program()))?);
         }
         say("ready")?;
         wait()?;
         let (clients, worlds) = (self.clients, Arc::new(worlds));
-        let (calling, called) = (universe.clone(), worlds.clone());
+        let (calling, called, outside) = (universe.clone(), worlds.clone(), self.outside);
         let time = Duration::from_secs(self.seconds);
         let done = measure(&runtime, Kind::Tasks, clients, time, move |client, turn| {
             let place = (client as u64 + turn * clients as u64) % called.len().max(1) as u64;
             let (universe, world) = (calling.clone(), called[usize::try_from(place).unwrap_or(0)]);
-            async move { counted(once(universe, workload, world)).await * workload.events() }
+            let outside = outside.clone();
+            async move { counted(once(universe, workload, world, outside)).await * workload.events() }
         });
         let (per_second, [p50_us, _, p99_us]) = (done.per_second, done.latency_us);
         let per_second = match workload {
@@ -181,7 +196,7 @@ impl Part {
                 let seconds = time.as_secs_f64();
                 per_second * seconds / (seconds + runtime.block_on(until_taken(&universe, &worlds))?.as_secs_f64())
             }
-            Workload::Call | Workload::Send | Workload::Effect => per_second,
+            Workload::Call | Workload::Send | Workload::Effect | Workload::Put => per_second,
         };
         let done = Done { per_second, p50_ms: p50_us / 1e3, p99_ms: p99_us / 1e3 };
         say(&serde_json::to_string(&done)?)?;
@@ -192,7 +207,8 @@ impl Part {
         let settings =
             [("MUNDI_ENGINE__URL", database), ("MUNDI_ENGINE__SCHEMA", SCHEMA), ("MUNDI_OBJECTS__URL", &self.objects)];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let config = Config::load(None, settings, &[])?;
+        let mut config = Config::load(None, settings, &[])?;
+        config.http.private_hosts_allowed.insert("127.0.0.1".to_owned()); // where effects ask
         Ok(Node::open_configured(&config, programs()).await?)
     }
 }
@@ -209,12 +225,14 @@ async fn once(
     universe: Arc<Universe<ConfiguredEngine>>,
     workload: Workload,
     world: WorldId,
+    outside: String,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     match workload {
         Workload::Call => drop(universe.call(world, "add", Value::Integer(1.into())).await?),
         Workload::Send => drop(universe.send(world, "add", Value::Integer(1.into())).await?),
         Workload::Batch => drop(universe.ops().enqueue_batch(world, batch(&universe)).await?),
-        Workload::Effect => drop(universe.call(world, "effect", Value::Null).await?),
+        Workload::Effect => drop(universe.call(world, "http", Value::Text(outside)).await?),
+        Workload::Put => drop(universe.call(world, "effect", Value::Null).await?),
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
 /// Serves until this process ends; says where.
-pub(super) fn start() -> io::Result<String> {
+pub(crate) fn start() -> io::Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}/", listener.local_addr()?);
     thread::spawn(move || {

@@ -6,7 +6,7 @@ mod floor;
 mod idle;
 mod kill;
 mod load;
-mod loopback;
+pub(crate) mod loopback;
 mod node;
 mod replay;
 mod target;

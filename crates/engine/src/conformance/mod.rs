@@ -100,6 +100,7 @@ macro_rules! for_each_conformance_property {
             own_writes::own_range_deletes_are_read,
             own_writes::own_adds_are_read,
             own_writes::ranges_merge_own_writes_in_both_directions,
+            own_writes::what_is_said_to_be_new_need_not_be,
             scans::ranges_are_ordered_by_bytes_in_both_directions,
             scans::limits_cut_and_more_says_so,
             scans::pages_put_together_give_the_whole,

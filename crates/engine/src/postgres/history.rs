@@ -3,7 +3,7 @@
 //! The sequencer and the follower both bring news, in order of versions and without gaps; whoever comes second brings
 //! nothing. News wake who watches a key.
 
-use super::remembered::Remembered;
+use super::remembered::{Remembered, Why};
 use crate::{
     overlay::Overlay,
     recent::{RecentWrites, Writes},
@@ -76,7 +76,7 @@ impl History {
     pub(super) fn remember(&self, key: &Bytes, value: Option<Bytes>, version: u64) {
         let mut state = self.0.state.lock();
         if state.recent.knows_unchanged(key, version) {
-            state.remembered.put(key.clone(), value, version);
+            state.remembered.put(key.clone(), value, version, Why::Asked);
         }
     }
 
@@ -84,7 +84,8 @@ impl History {
     pub(super) fn remember_newest(&self, values: &BTreeMap<Bytes, Option<Bytes>>) {
         let mut state = self.0.state.lock();
         let version = state.version;
-        values.iter().for_each(|(key, value)| state.remembered.put(key.clone(), value.clone(), version));
+        let values = values.iter().map(|(key, value)| (key.clone(), value.clone()));
+        values.for_each(|(key, value)| state.remembered.put(key, value, version, Why::Asked));
     }
 
     /// Takes in what is new of this.
@@ -106,13 +107,14 @@ impl History {
         let mut known = Vec::new();
         for (key, value) in &mut writes {
             let value = value.take();
-            if state.remembered.contains(key) || is_expected(key) {
-                known.push((key.clone(), value));
+            let why = state.remembered.why(key).or_else(|| is_expected(key).then_some(Why::Expected));
+            if let Some(why) = why.filter(|why| *why == Why::Asked || value.is_some()) {
+                known.push((key.clone(), value, why));
             }
         }
         self.take_in(&mut state, [(version, writes)]);
-        for (key, value) in known {
-            state.remembered.put(key, value, version);
+        for (key, value, why) in known {
+            state.remembered.put(key, value, version, why);
         }
     }
 
@@ -213,6 +215,20 @@ mod tests {
         history.remember(&key, value("new"), 6);
         history.advance([wrote(9, "elsewhere")]);
         assert_eq!(history.recall(&key), None, "versions 7 and 8 were never seen");
+    }
+
+    #[test]
+    fn what_was_only_expected_is_forgotten_when_it_is_deleted() {
+        let history = History::new(0);
+        let [expected, asked] = ["e", "a"].map(|key| Bytes::from_static(key.as_bytes()));
+        let value = || Some(Bytes::from_static(b"v"));
+        let _open = history.open();
+        history.remember(&asked, value(), 0);
+        let writes = vec![(asked.clone(), value()), (expected.clone(), value())];
+        history.advance_own(1, writes, std::slice::from_ref(&expected));
+        assert_eq!(history.recall(&expected), Some((value(), 1)));
+        history.advance_own(2, vec![(asked.clone(), None), (expected.clone(), None)], &[]);
+        assert_eq!((history.recall(&expected), history.recall(&asked)), (None, Some((None, 2))));
     }
 
     #[test]

@@ -179,7 +179,8 @@ impl Sequencer {
             return refuse_all(attempt.group.callers.conflicts);
         }
         let writes = attempt.sorted();
-        match self.shared.connector.within(COMMIT_WAIT, writer.commit_at_once(attempt.version, &writes)).await {
+        let commit = writer.commit_at_once(attempt.version, &writes, &attempt.new);
+        match self.shared.connector.within(COMMIT_WAIT, commit).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), attempt.version);
                 self.shared.history.advance_own(attempt.version, writes, &attempt.group.expected);
@@ -360,18 +361,22 @@ struct Attempt {
     group: Group,
     /// Of each that has a place in the group: what it wants, and as of when.
     kept: Vec<(Overlay, u64, u64, [Option<Open>; 2])>,
+    /// Keys that hold nothing before it, as far as its commits know. If one does, the database refuses the group.
+    new: Vec<Bytes>,
 }
 
 impl Attempt {
     fn new(version: u64) -> Self {
-        Self { version, group: Group::default(), kept: Vec::new() }
+        Self { version, group: Group::default(), kept: Vec::new(), new: Vec::new() }
     }
 
     fn add(&mut self, proposal: Proposal, looked_up: &mut LookedUp, shared: &Shared) {
         let Proposal { overlay, version, begun_ms, answer, _open } = proposal;
         let (again, before) = (overlay.clone(), self.group.callers.answers.len());
+        let stamp = self.group.stamp(self.version);
         looked_up.sequence(self.version, version, overlay, answer, &mut self.group, shared);
         if self.group.callers.answers.len() > before {
+            self.new.extend(again.new.iter().cloned().chain(again.stamped.iter().map(|put| put.key(stamp))));
             self.kept.push((again, version, begun_ms, _open));
         }
     }
@@ -379,6 +384,7 @@ impl Attempt {
     /// What it writes, in order of keys.
     fn sorted(&mut self) -> Writes {
         self.group.sort();
+        self.new.sort();
         let mut writes = std::mem::take(&mut self.group.writes);
         keep_last(&mut writes);
         writes

@@ -284,6 +284,10 @@ impl Transaction for PostgresTransaction {
         self.overlay.put(key, value.into())
     }
 
+    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        self.overlay.put_new(key, value.into())
+    }
+
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
         self.overlay.put_stamped(prefix, suffix, value.into())
     }

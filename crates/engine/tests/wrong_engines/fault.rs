@@ -76,6 +76,9 @@ faults! {
     /// Reverse ranges go straight to the store.
     ReverseSkipsOwnWrites: ranges_merge_own_writes_in_both_directions;
 
+    /// Believes that what is said to be new is, and keeps the first of two.
+    NewIsKept: what_is_said_to_be_new_need_not_be;
+
     /// Orders bytes as signed numbers.
     SignedOrder: ranges_are_ordered_by_bytes_in_both_directions;
     /// A reverse read with a limit gives the first items, backwards.

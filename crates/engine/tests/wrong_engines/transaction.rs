@@ -425,6 +425,11 @@ impl Transaction for WrongTransaction {
         self.write(Write::Put(Bytes::copy_from_slice(key), value.into()))
     }
 
+    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        let is_there = self.writes.iter().any(|write| matches!(write, Write::Put(at, _) if at == key));
+        if self.wrong.fault == Fault::NewIsKept && is_there { Ok(()) } else { self.put(key, value) }
+    }
+
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
         let (prefix, suffix) = (Bytes::copy_from_slice(prefix), Bytes::copy_from_slice(suffix));
         self.write(Write::Stamped(prefix, suffix, value.into()))

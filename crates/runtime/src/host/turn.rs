@@ -259,6 +259,11 @@ impl<P: Plane> WorldHost<P> {
         if self.world.is_paused() {
             self.direct.clear();
         }
+        // A receipt that the world does not wait for any more: who brought it hears that no turn takes it.
+        let Self { direct, world, .. } = self;
+        direct.retain(|Direct { ticket, .. }| {
+            ticket.answers().is_none_or(|answered| world.waits_for(answered.claim.intent))
+        });
         let room = items_max.saturating_sub(input.items.len()).min(self.direct.len());
         let version = if planted(Mutant::DirectAhead) { input.version + 8 } else { input.version };
         let direct = self.direct.drain(..room);

@@ -22,7 +22,12 @@ use mundi_store::{
     protocol::{AcquireLease, IsReady, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
     segments::Exported,
 };
-use std::{pin::pin, sync::Arc};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+};
 use tracing::Instrument;
 
 type Host<P> = Box<WorldHost<P>>;
@@ -33,6 +38,9 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if shared.phase() == Phase::Over {
             return;
         }
+        if shared.lanes_busy.load(Ordering::Relaxed) > 0 {
+            let_others_go_first().await; // who is alone waits for nobody
+        }
         let job = shared.table.lock().next(shared.config.cycle.items_max);
         match job {
             Some(Job { world, host, release: true, .. }) => {
@@ -41,11 +49,26 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             }
             Some(job) => {
                 let span = tracing::info_span!("cycle", world = %job.world);
+                shared.lanes_busy.fetch_add(1, Ordering::Relaxed);
                 pin!(cycle(&shared, job)).instrument(span).await; // pinned: to instrument it would move it otherwise
+                shared.lanes_busy.fetch_sub(1, Ordering::Relaxed);
             }
             None => shared.work.changed(seen).await,
         }
     }
+}
+
+/// All that can go on does so first: what it brings for a world that waits comes into the same turn, instead of into one more.
+async fn let_others_go_first() {
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {

@@ -30,7 +30,7 @@ use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use table::{Handed, Table};
 
@@ -55,6 +55,8 @@ struct Shared<P: Plane> {
     signal: Signal,
     calls: Calls,
     hands: Employed,
+    /// How many lanes have a world.
+    lanes_busy: AtomicUsize,
     metrics: Arc<Metrics>,
 }
 
@@ -87,6 +89,7 @@ impl<P: Plane> WorldWorker<P> {
             signal: Signal::default(),
             calls,
             hands: Employed::default(),
+            lanes_busy: AtomicUsize::new(0),
             metrics,
         });
         let spawner = shared.plane.spawner();

@@ -37,7 +37,7 @@ pub(super) struct Effect {
 
 impl From<QueuedEffect> for Effect {
     fn from(found: QueuedEffect) -> Self {
-        let QueuedEffect { place, item, attempts, claim } = found;
+        let QueuedEffect { place, item, attempts, claim, is_in_hand: _ } = found;
         let stage = match place.stage {
             EffectStage::Pending => "pending",
             EffectStage::Waiting => "waiting",

@@ -1,7 +1,9 @@
 //! `u/<u>/effects/dedupe/<world>/<intent_hash>`: what became of a published intent.
 //!
 //! Written by `commit_turn` (pending, cancelled) and by the acknowledgement (complete). Monotonic in that order.
-//! Removed after its window, never while the intent is open. The world stands in the key although the intent
+//! Removed after its window, never while the intent is open. There is none for an intent in a hand of its world's process: its claim says
+//! that it is pending, and the turn that takes its receipt leaves nothing behind. If the world withdraws such a one, that stands
+//! here for as long as the claim does. The world stands in the key although the intent
 //! hash covers it: no mistake in a hash can make one world's effect swallow another's.
 
 use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};

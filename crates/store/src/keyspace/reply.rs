@@ -3,11 +3,11 @@
 //! Written by `commit_turn`, unless the caller hears of it from the turn itself (then only the journal has it); removed by `compact_inbox` together with the call, so the grace period is also
 //! how long a caller may come back for its answer. Immutable: a call is answered once.
 
-use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::{Engine, Transaction};
-use mundi_model::{Height, InboxSeq, UniverseId, WorldId, record::ReplyOutcome};
+use mundi_model::{Height, InboxSeq, UniverseId, WorldId, cbor, record::ReplyOutcome};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct StoredReply {
@@ -72,7 +72,7 @@ pub(crate) fn write<T: Transaction>(
     call: InboxSeq,
     reply: &StoredReply,
 ) -> Result<(), StoreError> {
-    put(tx, &key(universe, world, call), reply)
+    Ok(tx.put_new(key(universe, world, call).as_bytes(), cbor::encode(reply))?)
 }
 
 /// The replies to the calls in `after..=through`, without the first.

@@ -369,9 +369,9 @@ impl ClaimEffects {
         let deadline_ns = self.now_ns.saturating_add(self.ttl_ns);
         let claim = Claim { token: self.token, worker: self.worker, deadline_ns, attempt };
         lower_reaper_mark(tx, self.universe, lane, seq).await?;
-        let held = EffectInflight { claim, item };
+        let held = EffectInflight { claim, item, status: None };
         put(tx, &effect_inflight::key(self.universe, lane, seq), &held)?;
-        let EffectInflight { claim, item } = held;
+        let EffectInflight { claim, item, .. } = held;
         let (world, intent) = (item.world, item.intent);
         let proof = EffectClaim { universe: self.universe, lane, seq, token: self.token, world, intent };
         Ok(ClaimedEffect { proof, claim, item })

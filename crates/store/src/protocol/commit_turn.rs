@@ -5,8 +5,9 @@
 //! nothing. So "appended, but its effects were not published" cannot be seen by anyone, crash or not. An intent that
 //! was published before, in whatever state it is now, is not published again: the hash of one that the records announce covers the world and
 //! a height that nobody has written yet, so only what was inherited is asked for. An effect for which an adapter of the same
-//! process has a hand free is published as claimed; a receipt that comes from such a hand is taken only while its claim
-//! is held, and ends the effect in the same transaction.
+//! process has a hand free is published as claimed, by one key; a receipt that comes from such a hand is taken only while its claim
+//! is held, and ends the effect in the same transaction: the key is gone, and the journal knows of both. That the world waits
+//! for it nobody but the world's own turns could change, and their head is compared.
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
@@ -219,8 +220,14 @@ impl CommitTurn {
                 continue;
             }
             match self.in_hands.claims.get(usize::from(index)).copied().flatten() {
+                Some(claim) if self.is_new(item.height) => {
+                    effect_inflight::publish(tx, universe, index, &claim, item, Some(EffectStatus::Pending))?;
+                    claimed.push(index);
+                    continue;
+                }
+                // What was inherited must be found by who asks whether it was published.
                 Some(claim) => {
-                    effect_inflight::publish(tx, universe, index, &claim, item)?;
+                    effect_inflight::publish(tx, universe, index, &claim, item, None)?;
                     tx.expect(effect_dedupe::key(universe, world, item.intent).as_bytes());
                     claimed.push(index);
                 }
@@ -264,7 +271,8 @@ impl CommitTurn {
     }
 
     /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.
-    /// What was delivered before stays delivered.
+    /// What was delivered before stays delivered, with this very turn, too. An effect of which nothing is known is in a hand: the mark
+    /// stays until the hand lets go of it.
     async fn withdraw<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let at_ns = self.now_ns;
@@ -277,10 +285,15 @@ impl CommitTurn {
                 timer_dedupe::write(tx, universe, world, intent, &dedupe)?;
                 self.end_dedupe(tx, DedupeKind::Timer, intent)?;
             }
-            let effect = effect_dedupe::read(tx, universe, world, intent).await?;
-            if let Some(EffectDedupe { status: EffectStatus::Pending, .. }) = effect {
+            if timer.is_some() || self.in_hands.answered.iter().any(|answered| answered.claim.intent == intent) {
+                continue;
+            }
+            let effect = effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status);
+            if matches!(effect, None | Some(EffectStatus::Pending)) {
                 let dedupe = EffectDedupe { status: EffectStatus::Cancelled, at_ns };
                 effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
+            }
+            if effect.is_some_and(|status| status == EffectStatus::Pending) {
                 self.end_dedupe(tx, DedupeKind::Effect, intent)?;
             }
         }
@@ -300,10 +313,15 @@ impl CommitTurn {
 impl AnsweredEffect {
     /// The intent has its receipt with the turn that does this, if the claim is held and the world waits.
     async fn settle<T: Transaction>(&self, tx: &mut T, now_ns: u64) -> Result<(), StoreError> {
-        let EffectClaim { world, intent, .. } = self.claim;
-        match self.claim.held(tx).await? {
-            Held::Mine(_) => complete(tx, &self.claim, self.status, now_ns, limits::DEDUPE_WINDOW_NS),
-            Held::Withdrawn | Held::Answered | Held::Lost => Err(EffectError::ClaimLost { world, intent }.into()),
+        let EffectClaim { universe, lane, seq, world, intent, .. } = self.claim;
+        let lost = EffectError::ClaimLost { world, intent };
+        match self.claim.inflight(tx).await? {
+            None => Err(lost.into()),
+            Some(held) if held.is_in_hand() => Ok(tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?),
+            Some(_) => match self.claim.held(tx).await? {
+                Held::Mine(_) => complete(tx, &self.claim, self.status, now_ns, limits::DEDUPE_WINDOW_NS),
+                Held::Withdrawn(_) | Held::Answered | Held::Lost => Err(lost.into()),
+            },
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::{
     ClaimedEffect, EffectClaim, EffectError,
     enqueue::{reads_of, spill_payload},
-    settle_effect::{Held, Terminal, answer, remove},
+    settle_effect::{Held, Terminal, answer, remove_withdrawn},
 };
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -106,7 +106,7 @@ impl Protocol for CompleteEffect {
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }
-            Held::Withdrawn => remove(tx, &self.claim).map(|()| Completed::Dropped),
+            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Completed::Dropped),
             Held::Answered => Ok(Completed::Before),
             Held::Lost => {
                 let EffectClaim { world, intent, .. } = self.claim;

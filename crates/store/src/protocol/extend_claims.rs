@@ -42,7 +42,7 @@ impl Protocol for ExtendClaims {
                     held.claim.deadline_ns = held.claim.deadline_ns.max(self.deadline_ns);
                     put(tx, &effect_inflight::key(claim.universe, claim.lane, claim.seq), &*held)?;
                 }
-                Held::Withdrawn => extended.withdrawn.push(*claim),
+                Held::Withdrawn(_) => extended.withdrawn.push(*claim),
                 Held::Answered | Held::Lost => extended.lost.push(*claim),
             }
         }

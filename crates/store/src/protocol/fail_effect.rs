@@ -8,7 +8,7 @@
 
 use super::{
     EffectClaim,
-    settle_effect::{Held, Terminal, answer, defer, remove},
+    settle_effect::{Held, Terminal, answer, defer, leave_hand, remove_withdrawn},
 };
 use crate::{
     OnUnknown, Protocol, StoreError,
@@ -76,7 +76,7 @@ impl Protocol for FailEffect {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Failed, StoreError> {
         match self.claim.held(tx).await? {
             Held::Mine(held) => self.end_attempt(tx, &held, 0).await,
-            Held::Withdrawn => remove(tx, &self.claim).map(|()| Failed::Dropped),
+            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Failed::Dropped),
             Held::Answered | Held::Lost => Ok(Failed::Over),
         }
     }
@@ -100,6 +100,7 @@ impl FailEffect {
                     granted: false,
                 };
                 tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?;
+                leave_hand(tx, universe, held)?;
                 defer(tx, universe, lane, seq, &held.item, &attempts).await?;
                 Ok(Failed::Retrying { not_before_ns })
             }

@@ -8,13 +8,12 @@
 
 use super::{
     EffectClaim, Failure, ReadEffect, Repeat, fail_effect,
-    settle_effect::{Terminal, answer, defer},
+    settle_effect::{Terminal, answer, defer, is_awaited, remove_withdrawn},
 };
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
         effect_attempt::EffectAttempts,
-        effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_place::{self, EffectPlace, EffectStage},
         queue_notify,
     },
@@ -47,9 +46,8 @@ impl Protocol for CancelEffect {
         let (world, intent) = (found.item.world, found.item.intent);
         let token = found.claim.map_or([0; 16], |claim| claim.token);
         let claim = EffectClaim { universe, lane: place.lane, seq: place.seq, token, world, intent };
-        let status = effect_dedupe::read(tx, universe, world, intent).await?;
-        if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
-            return super::settle_effect::remove(tx, &claim).map(|()| false);
+        if !is_awaited(tx, universe, &found.item, found.is_in_hand).await? {
+            return remove_withdrawn(tx, &claim, found.is_in_hand).map(|()| false);
         }
         let failure = Failure { code: Code::EffectCancelled, reason: reason.clone(), repeat: Repeat::Never };
         let payload = fail_effect::describe(&failure, found.attempts.attempts);

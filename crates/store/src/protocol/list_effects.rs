@@ -38,6 +38,8 @@ pub struct QueuedEffect {
     pub attempts: EffectAttempts,
     /// Who works on it.
     pub claim: Option<Claim>,
+    /// Nobody but its world and the hand that it was published into had to do with it.
+    pub is_in_hand: bool,
 }
 
 impl QueuedEffect {
@@ -49,15 +51,16 @@ impl QueuedEffect {
         key: &[u8],
         bytes: &[u8],
     ) -> Result<Self, StoreError> {
-        let (item, claim) = match place.stage {
+        let (item, claim, is_in_hand) = match place.stage {
             EffectStage::Claimed => {
                 let held = effect_inflight::decode(key, bytes)?;
-                (held.item, Some(held.claim))
+                let is_in_hand = held.is_in_hand();
+                (held.item, Some(held.claim), is_in_hand)
             }
-            EffectStage::Pending | EffectStage::Waiting => (effect_pending::decode(key, bytes)?, None),
+            EffectStage::Pending | EffectStage::Waiting => (effect_pending::decode(key, bytes)?, None, false),
         };
         let attempts = effect_attempt::read(tx, universe, place.lane.shard(), place.seq).await?;
-        Ok(Self { place, item, attempts: attempts.unwrap_or_default(), claim })
+        Ok(Self { place, item, attempts: attempts.unwrap_or_default(), claim, is_in_hand })
     }
 }
 

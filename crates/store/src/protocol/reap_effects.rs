@@ -12,7 +12,6 @@ use crate::{
     keyspace::{
         Lane, Shard, Span,
         dead_letter::DeadLetter,
-        effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_inflight::{self, EffectInflight},
         effect_pending,
         low_water::{self, LowWater},
@@ -168,7 +167,7 @@ impl ReapEffects {
             Ok(Failed::Answered(_)) => reaped.answered += 1,
             Ok(Failed::Dropped | Failed::Over) => reaped.dropped += 1,
             Err(error @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
-                self.bury(tx, key, held.ok(), bytes, &error, reaped)?;
+                self.bury(tx, key, held.as_ref().ok(), bytes, &error, reaped)?;
             }
             Err(error) => return Err(error),
         }
@@ -184,9 +183,8 @@ impl ReapEffects {
     ) -> Result<Failed, StoreError> {
         let (universe, world, intent) = (self.universe, held.item.world, held.item.intent);
         let claim = EffectClaim { universe, lane: self.lane, seq, token: held.claim.token, world, intent };
-        let status = effect_dedupe::read(tx, universe, world, intent).await?;
-        if !matches!(status, Some(EffectDedupe { status: EffectStatus::Pending, .. })) {
-            return settle_effect::remove(tx, &claim).map(|()| Failed::Dropped);
+        if !settle_effect::is_awaited(tx, universe, &held.item, held.is_in_hand()).await? {
+            return settle_effect::remove_withdrawn(tx, &claim, held.is_in_hand()).map(|()| Failed::Dropped);
         }
         let reason = format!("{} did not extend its claim", held.claim.worker);
         let failure = Failure { code: Code::EffectClaimExpired, reason, repeat: Repeat::Backoff };
@@ -201,21 +199,24 @@ impl ReapEffects {
         &self,
         tx: &mut T,
         key: &Bytes,
-        held: Option<EffectInflight>,
+        held: Option<&EffectInflight>,
         bytes: &Bytes,
         error: &StoreError,
         reaped: &mut Reaped,
     ) -> Result<(), StoreError> {
         let letter = DeadLetter {
-            world: held.as_ref().map(|held| held.item.world),
+            world: held.map(|held| held.item.world),
             code: error.code().to_string(),
             reason: error.to_string(),
-            attempts: held.as_ref().map_or(0, |held| held.claim.attempt),
+            attempts: held.map_or(0, |held| held.claim.attempt),
             item: held.map_or_else(|| bytes.to_vec(), |held| cbor::encode(&held.item)),
             at_ns: self.now_ns,
             worker: None,
         };
         tx.delete(key)?;
+        if let Some(held) = held {
+            settle_effect::leave_hand(tx, self.universe, held)?; // who replays the letter finds that it is pending
+        }
         #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
         let mut index = reaped.buried as u16;
         reaped.buried += 1;

@@ -18,6 +18,7 @@ use crate::{
         inbox_dedupe::DedupeId,
         low_water::{self, LowWater},
         queue::{Queue, QueueSeq},
+        world_meta::{self, WorldState},
     },
 };
 use mundi_engine::{Read, Transaction};
@@ -32,7 +33,7 @@ pub(super) enum Held {
     /// The claim is held, and the world waits.
     Mine(Box<EffectInflight>),
     /// The claim is held, and nobody waits any more: it was cancelled, or its world is gone.
-    Withdrawn,
+    Withdrawn(Box<EffectInflight>),
     /// The claim is not held, and the intent has its receipt.
     Answered,
     /// The claim is not held.
@@ -41,26 +42,67 @@ pub(super) enum Held {
 
 impl Held {
     /// What [`Self::read`] reads.
-    pub(super) fn reads(claim: &EffectClaim) -> [Read; 2] {
+    pub(super) fn reads(claim: &EffectClaim) -> [Read; 3] {
         let EffectClaim { universe, lane, seq, world, intent, .. } = *claim;
-        [effect_inflight::key(universe, lane, seq), effect_dedupe::key(universe, world, intent)]
-            .map(|key| key.announced())
+        let keys = [
+            effect_inflight::key(universe, lane, seq),
+            effect_dedupe::key(universe, world, intent),
+            world_meta::key(universe, world),
+        ];
+        keys.map(|key| key.announced())
     }
 
     pub(super) async fn read<T: Transaction>(tx: &mut T, claim: &EffectClaim) -> Result<Self, StoreError> {
-        let key = effect_inflight::key(claim.universe, claim.lane, claim.seq);
-        let held = match tx.get(key.as_bytes()).await? {
-            Some(bytes) => Some(effect_inflight::decode(key.as_bytes(), &bytes)?),
-            None => None,
-        };
-        let status = effect_dedupe::read(tx, claim.universe, claim.world, claim.intent).await?;
-        let is_mine = |held: &EffectInflight| held.claim.token == claim.token || planted(Mutant::AckWithoutToken);
-        Ok(match (held.filter(is_mine), status.map(|dedupe| dedupe.status)) {
-            (Some(held), Some(EffectStatus::Pending)) => Self::Mine(Box::new(held)),
-            (Some(_), _) => Self::Withdrawn,
-            (None, Some(EffectStatus::Complete(_))) => Self::Answered,
-            (None, _) => Self::Lost,
-        })
+        let EffectClaim { universe, world, intent, .. } = *claim;
+        if let Some(held) = claim.inflight(tx).await? {
+            let is_awaited = is_awaited(tx, universe, &held.item, held.is_in_hand()).await?;
+            let held = Box::new(held);
+            return Ok(if is_awaited { Self::Mine(held) } else { Self::Withdrawn(held) });
+        }
+        let status = effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status);
+        Ok(if matches!(status, Some(EffectStatus::Complete(_))) { Self::Answered } else { Self::Lost })
+    }
+}
+
+impl EffectClaim {
+    /// The effect, if the claim is held.
+    pub(super) async fn inflight<T: Transaction>(&self, tx: &mut T) -> Result<Option<EffectInflight>, StoreError> {
+        let key = effect_inflight::key(self.universe, self.lane, self.seq);
+        let Some(bytes) = tx.get(key.as_bytes()).await? else { return Ok(None) };
+        let held = effect_inflight::decode(key.as_bytes(), &bytes)?;
+        Ok(Some(held).filter(|held| held.claim.token == self.token || planted(Mutant::AckWithoutToken)))
+    }
+}
+
+/// Whether the world waits for an effect.
+pub(super) async fn is_awaited<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    item: &EffectItem,
+    is_in_hand: bool,
+) -> Result<bool, StoreError> {
+    let EffectItem { world, intent, .. } = *item;
+    match effect_dedupe::read(tx, universe, world, intent).await? {
+        Some(dedupe) => Ok(dedupe.status == EffectStatus::Pending),
+        // With a world all that is known of its effects goes.
+        None if is_in_hand => {
+            let meta = world_meta::read(tx, universe, world).await?;
+            Ok(meta.is_some_and(|meta| matches!(meta.state, WorldState::Live | WorldState::Archived)))
+        }
+        None => Ok(false),
+    }
+}
+
+/// An effect leaves the hand that it was published into, and is not answered: from now on a key of its own says that it is pending.
+pub(super) fn leave_hand<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    held: &EffectInflight,
+) -> Result<(), StoreError> {
+    let EffectItem { world, intent, published_at_ns: at_ns, .. } = held.item;
+    match held.status {
+        Some(status) => effect_dedupe::write(tx, universe, world, intent, &EffectDedupe { status, at_ns }),
+        None => Ok(()),
     }
 }
 
@@ -128,6 +170,19 @@ pub(super) fn complete<T: Transaction>(
     let id = Hash::from_bytes(*intent.as_bytes());
     let ending = Ending::new(DedupeKind::Effect, world, id, now_ns.saturating_add(dedupe_window_ns));
     dedupe_bucket::write(tx, universe, &ending)?;
+    remove(tx, claim)
+}
+
+/// Takes an item out of the queue that nobody waits for. That its world has withdrawn it is of no interest any more, if it
+/// never was in anyone's hands but those that it was published into.
+pub(super) fn remove_withdrawn<T: Transaction>(
+    tx: &mut T,
+    claim: &EffectClaim,
+    is_in_hand: bool,
+) -> Result<(), StoreError> {
+    if is_in_hand {
+        tx.delete(effect_dedupe::key(claim.universe, claim.world, claim.intent).as_bytes())?;
+    }
     remove(tx, claim)
 }
 

@@ -6,14 +6,16 @@ use crate::{
     blob::Blobs,
     journal::Batch,
     keyspace::{
+        Lane,
         effect_pending::{EffectItem, EffectTerms},
+        queue::{Claim, QueueSeq},
         timer_due::TimerItem,
     },
-    protocol::{CommitTurn, InHands},
+    protocol::{ClaimedEffect, CommitTurn, EffectClaim, InHands},
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Height, IntentHash,
+    Height, IntentHash, Stamp,
     record::{Body, Input, Intent, Payload, Receipt},
 };
 
@@ -24,25 +26,30 @@ pub async fn ask<E: Engine, B: Blobs>(
     kinds: &[&str],
     terms: EffectTerms,
 ) -> Result<Vec<IntentHash>, StoreError> {
-    let now_ns = store.clock.now_ns();
     let mut turn = Turn::read(store, fence).await?;
-    for kind in kinds {
-        let (intent, height, params) = turn.announce(kind);
-        turn.effects.push(EffectItem {
-            world: fence.world,
-            intent,
-            height,
-            kind: (*kind).to_owned(),
-            params,
-            label: String::new(),
-            policy_context: None,
-            published_at_ns: now_ns,
-            trace: None,
-            correlation_id: None,
-            terms,
-        });
-    }
-    turn.commit(store, fence).await
+    turn.ask(fence, kinds, terms, store.clock.now_ns());
+    Ok(turn.commit(store, fence).await?.0)
+}
+
+/// As [`ask`], of somebody who has a hand free for each.
+pub async fn ask_in_hands<E: Engine, B: Blobs>(
+    store: &Fixture<E, B>,
+    fence: Fence,
+    kinds: &[&str],
+    terms: EffectTerms,
+    claim: Claim,
+) -> Result<Vec<ClaimedEffect>, StoreError> {
+    let mut turn = Turn::read(store, fence).await?;
+    turn.ask(fence, kinds, terms, store.clock.now_ns());
+    turn.claims = kinds.iter().map(|_| Some(claim)).collect();
+    let effects = turn.effects.clone();
+    let (_, stamp) = turn.commit(store, fence).await?;
+    let claimed = |(index, item): (u16, EffectItem)| {
+        let (universe, lane, seq) = (store.universe, Lane::of(&item.kind, item.intent), QueueSeq::new(stamp?, index));
+        let proof = EffectClaim { universe, lane, seq, token: claim.token, world: item.world, intent: item.intent };
+        Some(ClaimedEffect { proof, claim, item })
+    };
+    Ok((0..).zip(effects).filter_map(claimed).collect())
 }
 
 /// A turn that sets timers for these times; returns their intents.
@@ -68,7 +75,7 @@ pub async fn set_timers<E: Engine, B: Blobs>(
             correlation_id: None,
         });
     }
-    turn.commit(store, fence).await
+    Ok(turn.commit(store, fence).await?.0)
 }
 
 /// The receipts that wait in a world's inbox, in order.
@@ -87,6 +94,7 @@ struct Turn {
     bodies: Vec<Body>,
     intents: Vec<IntentHash>,
     effects: Vec<EffectItem>,
+    claims: Vec<Option<Claim>>,
     timers: Vec<TimerItem>,
 }
 
@@ -99,8 +107,28 @@ impl Turn {
             bodies: Vec::new(),
             intents: Vec::new(),
             effects: Vec::new(),
+            claims: Vec::new(),
             timers: Vec::new(),
         })
+    }
+
+    fn ask(&mut self, fence: Fence, kinds: &[&str], terms: EffectTerms, now_ns: u64) {
+        for kind in kinds {
+            let (intent, height, params) = self.announce(kind);
+            self.effects.push(EffectItem {
+                world: fence.world,
+                intent,
+                height,
+                kind: (*kind).to_owned(),
+                params,
+                label: String::new(),
+                policy_context: None,
+                published_at_ns: now_ns,
+                trace: None,
+                correlation_id: None,
+                terms,
+            });
+        }
     }
 
     fn announce(&mut self, kind: &str) -> (IntentHash, Height, Payload) {
@@ -117,7 +145,7 @@ impl Turn {
         self,
         store: &Fixture<E, B>,
         fence: Fence,
-    ) -> Result<Vec<IntentHash>, StoreError> {
+    ) -> Result<(Vec<IntentHash>, Option<Stamp>), StoreError> {
         let turn = CommitTurn {
             fence,
             cursor: self.cursor,
@@ -126,11 +154,11 @@ impl Turn {
             effects: self.effects,
             timers: self.timers,
             receipts: Vec::new(),
-            in_hands: InHands::default(),
+            in_hands: InHands { claims: self.claims, ..InHands::default() },
             ready: false,
             now_ns: store.clock.now_ns(),
         };
-        store.run(&turn).await?;
-        Ok(self.intents)
+        let stamp = store.run(&turn).await?.stamp;
+        Ok((self.intents, stamp))
     }
 }
