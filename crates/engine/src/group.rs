@@ -136,6 +136,10 @@ impl Group {
 }
 
 impl Callers {
+    pub(crate) fn len(&self) -> usize {
+        self.answers.len() + self.conflicts.len()
+    }
+
     /// The group is durable and visible.
     pub(crate) fn succeed(self) {
         refuse_all(self.conflicts);

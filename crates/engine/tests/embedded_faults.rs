@@ -242,9 +242,9 @@ struct Crowd {
     attempts: u64,
 }
 
-/// More writes than the sequencer puts into the tree by itself: the applier does, while they are synced.
+/// Few commits with many writes.
 const LARGE: Crowd = Crowd { writers: 4, writes: 40, attempts: 25 };
-/// More commits waiting than it takes to leave the answers of one group to the applier, too.
+/// More commits waiting than it takes to leave the answers of a group to the answerer: threads take long to wake.
 const MANY: Crowd = Crowd { writers: 80, writes: 2, attempts: 4 };
 
 /// Rewrites all keys of a writer with the number of an attempt, and counts it.

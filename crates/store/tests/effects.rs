@@ -4,8 +4,8 @@
 
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
-    Code, Coded, IntentHash, WorkerId,
-    record::{Body, Payload, ReceiptStatus},
+    Code, Coded, IntentHash, WorkerId, limits,
+    record::{Body, Intent, Payload, ReceiptStatus},
 };
 use mundi_store::{
     Clock, Fence, StoreError,
@@ -21,7 +21,7 @@ use mundi_store::{
         FailEffect, Failed, Failure, InHands, KindCap, LanesToReap, ListDeadLetters, ReadDeadLetter, ReapEffects,
         Reaped, Repeat, ReplayDeadLetter, complete_effect, delete_world, expire_dedupe,
     },
-    testing::{Fixture, Probe, ask, ask_in_hands, engine_contents, event, receipts},
+    testing::{Fixture, Probe, ask, ask_in_hands, engine_contents, event, note_body, receipts},
 };
 use pollster::block_on;
 use std::time::Duration;
@@ -92,12 +92,16 @@ async fn status(store: &Store, fence: Fence, intent: IntentHash) -> Option<Effec
 }
 
 async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
+    turn(store, fence, vec![Body::Cancel(intent)]).await;
+}
+
+async fn turn(store: &Store, fence: Fence, bodies: Vec<Body>) {
     let input = store.read_turn(fence).await.unwrap();
     let turn = CommitTurn {
         fence,
         cursor: input.cursor,
         consumed: None,
-        records: Batch::from_bodies(input.head, [Body::Cancel(intent)]).unwrap(),
+        records: Batch::from_bodies(input.head, bodies).unwrap(),
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
@@ -144,10 +148,6 @@ async fn take(store: &Store, fence: Fence, claimed: &ClaimedEffect, bodies: Vec<
     store.run(&turn).await.map(drop)
 }
 
-fn noted() -> Body {
-    Body::Cancel(IntentHash::of(b"anything")) // some record
-}
-
 /// How many keys speak of effects.
 async fn effect_keys(store: &Store) -> usize {
     let families = [Family::EffectPending, Family::EffectInflight, Family::EffectRetry, Family::EffectAttempt];
@@ -166,9 +166,32 @@ fn an_effect_in_a_hand_is_one_key_and_leaves_none() {
         assert_eq!(effect_keys(&store).await, 1);
         take(&store, fence, &claimed, vec![Body::Cancel(claimed.proof.intent)]).await.unwrap();
         assert_eq!(effect_keys(&store).await, 0, "also if the same turn would have withdrawn it");
-        let again = take(&store, fence, &claimed, vec![noted()]).await.unwrap_err();
+        let again = take(&store, fence, &claimed, vec![note_body(1)]).await.unwrap_err();
         assert_eq!(again.code(), Code::EffectClaimLost);
         assert_eq!(complete(&store, &claimed).await.unwrap_err().code(), Code::EffectClaimLost);
+    });
+}
+
+#[test]
+fn what_no_hand_has_is_withdrawn_without_a_trace() {
+    block_on(async {
+        let store = store().await;
+        let fence = store.live(1).await.unwrap();
+        let hash = IntentHash::of(b"an idle timer that every event sets anew");
+        let params = Payload::Inline(vec![0xf6]);
+        let announced = Intent { hash, kind: "timer".into(), params, label: String::new() };
+        turn(&store, fence, vec![Body::Intent(announced), Body::Cancel(hash)]).await;
+        assert_eq!(effect_keys(&store).await, 0, "it was never published");
+
+        let (store, fence, claimed) = in_hand(TERMS).await;
+        assert_eq!(complete(&store, &claimed).await.unwrap(), Completed::Delivered);
+        store.clock.advance(Duration::from_nanos(limits::DEDUPE_WINDOW_NS));
+        let dedupe = effect_dedupe::key(store.universe, fence.world, claimed.proof.intent);
+        let mut tx = store.engine.begin().await.unwrap();
+        tx.delete(dedupe.as_bytes()).unwrap(); // as if it had expired before the receipt was taken
+        tx.commit().await.unwrap();
+        cancel(&store, fence, claimed.proof.intent).await;
+        assert_eq!(status(&store, fence, claimed.proof.intent).await, None, "its receipt waits in the inbox");
     });
 }
 
@@ -206,7 +229,7 @@ fn an_effect_whose_hand_fails_or_dies_is_tried_again_and_answered_once() {
                 false => drop(fail(&store, &claimed, Repeat::Backoff).await),
             }
             assert_eq!(status(&store, fence, claimed.proof.intent).await, Some(EffectStatus::Pending));
-            let late = take(&store, fence, &claimed, vec![noted()]).await.unwrap_err();
+            let late = take(&store, fence, &claimed, vec![note_body(1)]).await.unwrap_err();
             assert_eq!(late.code(), Code::EffectClaimLost);
             store.clock.advance(Duration::from_secs(60));
             let second = claim(&store, "a", 2).await.remove(0);

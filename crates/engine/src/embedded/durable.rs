@@ -51,12 +51,12 @@ impl Durable {
         shared.watermark.note(version);
         shared.hot.show(version, &writes);
         shared.ranges.show(version, &writes);
-        let (newest, run) = shared.tree.show(version, writes);
+        let (newest, run) = shared.tree.show(version, writes, frame.len());
         shared.snapshots.publish(newest);
-        shared.janitor.note_group(&shared.tree);
         shared.watches.wake(run.iter().map(|entry| &entry.key));
         shared.waking.measure(callers);
         shared.tree.merge_small(|| shared.oldest_snapshot().seqno);
+        shared.janitor.note_group(&shared.tree);
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Waking {
 impl Waking {
     #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides who answers")]
     fn measure(&self, callers: Callers) {
-        let (count, begun) = (callers.answers.len().max(1) as u64, Instant::now());
+        let (count, begun) = (callers.len().max(1) as u64, Instant::now());
         callers.succeed();
         let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX) / count;
         let before = self.answer_ns.load(Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Waking {
 
     /// Whether these are better answered by another thread.
     pub(super) fn is_long(&self, callers: &Callers) -> bool {
-        let ns = self.answer_ns.load(Ordering::Relaxed).saturating_mul(callers.answers.len() as u64);
+        let ns = self.answer_ns.load(Ordering::Relaxed).saturating_mul(callers.len() as u64);
         Duration::from_nanos(ns) > QUICK
     }
 }

@@ -8,10 +8,10 @@ use crate::EngineError;
 use parking_lot::{Condvar, Mutex};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// Memory tables that may wait to be written before commits wait for them: each takes two or three times its size in memory.
+/// Memory tables that may wait to be written before commits wait for them: each takes more than its size in memory.
 const SEALED_MEMTABLES_MAX: usize = 2;
 /// Sorted runs that may pile up before commits wait: each slows every read that misses.
 const UNSORTED_RUNS_MAX: usize = 32;
@@ -43,6 +43,16 @@ struct State {
     merge_failure: Option<EngineError>,
 }
 
+impl State {
+    fn is_idle(&self) -> bool {
+        !self.committed && !self.sealed && !self.stopped
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.sealed || self.many || self.stopped
+    }
+}
+
 impl Janitor {
     pub(super) fn new(memtable_bytes: u64, tree: &Tree) -> Self {
         // The last process may have left files to merge, and commits may have to wait for it.
@@ -50,18 +60,15 @@ impl Janitor {
         Self { memtable_bytes, lags: AtomicBool::new(lags(tree)), state, work: Condvar::new(), done: Condvar::new() }
     }
 
-    /// A group is in memory: is there too much of it now, or too many?
+    /// A group is in memory: is there too much of it now, or are there too many?
     pub(super) fn note_group(&self, tree: &Tree) {
-        let (large, many) = (tree.memtable_bytes() >= self.memtable_bytes, tree.has_many());
-        if large {
-            tree.seal_memtable();
-        }
+        let (sealed, many) = (tree.seal_if_large(self.memtable_bytes), tree.has_many());
         let mut state = self.state.lock();
-        let news = large || many && !state.many || !state.committed;
+        let news = sealed || many && !state.many || !state.committed;
         state.committed = true; // so the watermark is to be synced soon
-        state.sealed |= large;
+        state.sealed |= sealed;
         state.many |= many;
-        if large {
+        if sealed {
             self.lags.store(lags(tree), Ordering::Release);
         }
         drop(state);
@@ -96,23 +103,29 @@ impl Janitor {
     }
 
     /// The first thread: files, log segments, watermark.
+    #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides how often a disk is asked")]
     pub(super) fn run(&self, shared: &Shared) {
+        let mut due = None;
         loop {
             let mut state = self.state.lock();
-            while !state.committed && !state.sealed && !state.stopped {
+            while state.is_idle() && !shared.tree.keeps_written() {
                 self.work.wait(&mut state);
             }
-            if !state.sealed && !state.many && !state.stopped {
-                self.work.wait_for(&mut state, PAUSE); // let commits gather, unless there is a table to write
+            // Let commits gather, unless there is something to write or to merge.
+            let until = *due.get_or_insert_with(|| Instant::now() + PAUSE);
+            while !state.is_urgent() && !self.work.wait_until(&mut state, until).timed_out() {}
+            let (stopped, sealed, many) = (state.stopped, state.sealed, std::mem::take(&mut state.many));
+            let early = !sealed && !stopped && Instant::now() < until;
+            if !early {
+                (state.committed, state.sealed, due) = (false, false, None);
             }
-            let (stopped, sealed) = (state.stopped, state.sealed);
-            if std::mem::take(&mut state.many) && !sealed && !stopped {
-                drop(state);
+            drop(state);
+            if many && !sealed {
                 shared.tree.merge_many(shared.oldest_snapshot().seqno);
+            }
+            if early {
                 continue;
             }
-            (state.committed, state.sealed) = (false, false);
-            drop(state);
             if let Err(error) = shared.watermark.sync() {
                 tracing::warn!(%error, "syncing the watermark failed");
             }
@@ -123,6 +136,7 @@ impl Janitor {
                 let outcome = self.write_files(shared);
                 self.report(&shared.tree, outcome, |state| (&mut state.sealed, &mut state.flush_failure));
             }
+            shared.snapshots.publish_if_unchanged(&shared.tree);
             shared.tree.let_go(shared.oldest_snapshot().seqno);
             // The log goes on without a spare, it only has to make one itself. So none is made of the room that files need.
             let room = shared.tree.require_room(4 * self.memtable_bytes);
@@ -138,7 +152,6 @@ impl Janitor {
         // A write that fails halfway leaves a file that is only removed when the folder is next opened.
         shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
-        shared.snapshots.publish_if_unchanged(&shared.tree);
         let tidy = persisted.map_or(Ok(()), |persisted| shared.log.retire(persisted));
         self.state.lock().merge = true;
         self.work.notify_all();

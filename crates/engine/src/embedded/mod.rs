@@ -198,10 +198,8 @@ impl Embedded {
         recovered.settle()?;
         for (frame, version) in recovered.frames_above(persisted).zip(persisted + 1..) {
             tree.apply(version, &frame?);
-            if tree.memtable_bytes() >= options.memtable_bytes {
-                tree.seal_memtable();
-                tree.flush(tree.newest().seqno)?;
-                tree.let_go(tree.newest().seqno);
+            if tree.seal_if_large(options.memtable_bytes) {
+                tree.flush_all()?;
             }
         }
         tree.merge_many(tree.newest().seqno);

@@ -2,7 +2,7 @@
 //!
 //! A group comes in as one sorted run of its own. Nothing is looked for and nothing is moved to take it in, and a run never
 //! changes: readers hold those that they look into, and nobody waits for anybody. So that these are few, small runs are merged
-//! as they come, eight at a time, and larger ones by the janitor. In order of time, no two runs overlap: what a newer
+//! eight at a time once their commits are answered, and larger ones by the janitor. In order of time, no two runs overlap: what a newer
 //! one says of a key is newer than all that an older one says.
 
 use crate::recent::Writes;
@@ -11,10 +11,10 @@ use std::{cmp::Ordering, mem::size_of, ops::Range, sync::Arc};
 
 /// So many small runs become one.
 const SMALL_RUNS_MAX: usize = 8;
-/// What is merged by who commits: some microseconds of work, once in eight groups.
+/// What is merged by who shows groups: some microseconds of work, once in eight of them.
 const SMALL_ENTRIES_MAX: usize = 1_024;
-/// With so many runs, all but the largest become one, in the background.
-const RUNS_MAX: usize = 32;
+/// So many that are not large become one, in the background.
+const RUNS_MAX: usize = 24;
 const LARGE_ENTRIES_MIN: usize = 4_096;
 
 /// What a key holds from a sequence number on: the states above the number see it.
@@ -31,6 +31,7 @@ pub(super) type Run = Vec<Entry>;
 
 /// The writes of a group, each with the same number.
 pub(super) fn run_of(writes: Writes, seqno: u64) -> Run {
+    debug_assert!(writes.is_sorted_by(|(one, _), (other, _)| one <= other), "a group is in order");
     let mut run = Run::with_capacity(writes.len());
     for (key, value) in writes {
         match run.last_mut() {
@@ -45,18 +46,18 @@ pub(super) fn run_of(writes: Writes, seqno: u64) -> Run {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Runs {
     runs: Vec<Arc<Run>>,
-    /// What came in, with all that was overwritten since: a value holds the frame that it is a part of.
-    bytes: u64,
+    /// What came in, with all that was overwritten since: a value holds the whole frame that it is a part of.
+    bytes: usize,
 }
 
 impl Runs {
-    pub(super) fn push(&mut self, run: Arc<Run>) {
-        let bytes = |entry: &Entry| size_of::<Entry>() + entry.key.len() + entry.value.as_ref().map_or(0, Bytes::len);
-        self.bytes += run.iter().map(bytes).sum::<usize>() as u64;
+    /// `frame_bytes` is what its values are parts of.
+    pub(super) fn push(&mut self, run: Arc<Run>, frame_bytes: usize) {
+        self.bytes += frame_bytes + run.len() * size_of::<Entry>();
         self.runs.push(run);
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -76,34 +77,41 @@ impl Runs {
     pub(super) fn small(&self) -> Option<Merge> {
         let size = |run: &Arc<Run>| run.len().max(1).ilog2() / SMALL_RUNS_MAX.ilog2();
         let newest = size(self.runs.last()?);
-        let merge = self.last_while(|run| size(run) <= newest);
+        let merge = self.merge_from(self.last_while(|run| size(run) <= newest));
         let entries: usize = merge.runs.iter().map(|run| run.len()).sum();
         (merge.runs.len() >= SMALL_RUNS_MAX && entries <= SMALL_ENTRIES_MAX).then_some(merge)
     }
 
     pub(super) fn are_many(&self) -> bool {
-        self.runs.len() >= RUNS_MAX
+        self.runs.len() - self.last_while(is_not_large) >= RUNS_MAX
     }
 
-    /// The last runs but for large ones, if there are many.
+    /// The last runs up to a large one, if they are many.
     pub(super) fn many(&self) -> Option<Merge> {
-        let merge = self.last_while(|run| run.len() < LARGE_ENTRIES_MIN);
-        (self.are_many() && merge.runs.len() > 1).then_some(merge)
+        self.are_many().then(|| self.merge_from(self.last_while(is_not_large)))
     }
 
-    fn last_while(&self, of: impl Fn(&Arc<Run>) -> bool) -> Merge {
-        let at = self.runs.iter().rposition(|run| !of(run)).map_or(0, |place| place + 1);
+    /// Where the last of them begin.
+    fn last_while(&self, of: impl Fn(&Arc<Run>) -> bool) -> usize {
+        self.runs.iter().rposition(|run| !of(run)).map_or(0, |place| place + 1)
+    }
+
+    fn merge_from(&self, at: usize) -> Merge {
         Merge { at, runs: self.runs[at..].to_vec() }
     }
 
     /// Puts a merged run in the place of those that it was made of, if they are still there.
-    pub(super) fn replace(&mut self, merge: &Merge, merged: Run) {
+    pub(super) fn replace(&mut self, merge: &Merge, merged: &Arc<Run>) {
         let places = merge.at..merge.at + merge.runs.len();
         let there = self.runs.get(places.clone());
         if there.is_some_and(|there| there.iter().zip(&merge.runs).all(|(one, other)| Arc::ptr_eq(one, other))) {
-            self.runs.splice(places, [Arc::new(merged)]);
+            self.runs.splice(places, [merged.clone()]);
         }
     }
+}
+
+fn is_not_large(run: &Arc<Run>) -> bool {
+    run.len() < LARGE_ENTRIES_MIN
 }
 
 /// Neighbours that are to become one.
@@ -114,8 +122,8 @@ pub(super) struct Merge {
 
 impl Merge {
     /// All that a state from `oldest` on can see.
-    pub(super) fn run(&self, oldest: u64) -> Run {
-        Merged::new(self.runs.iter().map(Part::whole).collect(), false).still_seen(oldest).collect()
+    pub(super) fn run(&self, oldest: u64) -> Arc<Run> {
+        Arc::new(Merged::new(self.runs.iter().map(Part::whole).collect(), false).still_seen(oldest).collect())
     }
 }
 
@@ -273,9 +281,9 @@ mod tests {
             let (history, states) = history(groups);
             let mut runs = Runs::default();
             for (run, merges) in history.into_iter().zip(merges) {
-                runs.push(Arc::new(run));
+                runs.push(Arc::new(run), 0);
                 if let Some(merge) = runs.small().filter(|_| merges) {
-                    runs.replace(&merge, merge.run(oldest));
+                    runs.replace(&merge, &merge.run(oldest));
                 }
             }
             for (state, seqno) in states.iter().zip(0..).filter(|(_, seqno)| *seqno >= oldest) {
@@ -299,13 +307,13 @@ mod tests {
         let mut runs = Runs::default();
         for number in 0..20_000u32 {
             let key = Bytes::copy_from_slice(&number.to_be_bytes());
-            runs.push(Arc::new(vec![Entry { key, seqno: u64::from(number), value: None }]));
+            runs.push(Arc::new(vec![Entry { key, seqno: u64::from(number), value: None }]), 0);
             while let Some(merge) = runs.small() {
-                runs.replace(&merge, merge.run(0));
+                runs.replace(&merge, &merge.run(0));
             }
-            assert!(runs.runs.len() <= RUNS_MAX);
+            assert!(runs.runs.len() <= RUNS_MAX + number as usize / LARGE_ENTRIES_MIN);
             if let Some(merge) = runs.many() {
-                runs.replace(&merge, merge.run(0));
+                runs.replace(&merge, &merge.run(0));
             }
         }
         assert_eq!(runs.runs.iter().map(|run| run.len()).sum::<usize>(), 20_000);
@@ -315,12 +323,12 @@ mod tests {
     fn a_merge_that_comes_too_late_changes_nothing() {
         let one = |seqno| Arc::new(vec![Entry { key: bytes(1), seqno, value: Some(bytes(7)) }]);
         let mut runs = Runs::default();
-        (0..SMALL_RUNS_MAX as u64).for_each(|seqno| runs.push(one(seqno)));
+        (0..SMALL_RUNS_MAX as u64).for_each(|seqno| runs.push(one(seqno), 0));
         let merge = runs.small().unwrap();
-        runs.replace(&merge, merge.run(0));
+        runs.replace(&merge, &merge.run(0));
         assert_eq!(runs.runs.len(), 1);
-        runs.push(one(100));
-        runs.replace(&merge, merge.run(u64::MAX));
+        runs.push(one(100), 0);
+        runs.replace(&merge, &merge.run(u64::MAX));
         assert_eq!(runs.runs.iter().map(|run| run.len()).collect::<Vec<_>>(), [SMALL_RUNS_MAX, 1]);
     }
 }

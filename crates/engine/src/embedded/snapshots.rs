@@ -21,6 +21,15 @@ struct Table {
     open: BTreeMap<(u64, u64), (u64, usize)>,
 }
 
+impl Table {
+    /// Never backwards, whoever comes late: nobody may begin below what was told to be the oldest.
+    fn renew(&mut self, newest: Snapshot) {
+        if newest.seqno > self.newest.seqno {
+            self.newest = newest;
+        }
+    }
+}
+
 impl Snapshots {
     pub(super) fn new(newest: Snapshot) -> Self {
         Self(Arc::new(Mutex::new(Table { newest, open: BTreeMap::new() })))
@@ -30,9 +39,9 @@ impl Snapshots {
         self.0.lock().newest
     }
 
-    /// A version was applied: from now on transactions begin there.
+    /// A version was shown: from now on transactions begin there.
     pub(super) fn publish(&self, newest: Snapshot) {
-        self.0.lock().newest = newest;
+        self.0.lock().renew(newest);
     }
 
     /// The tree changed its files: the same version can be read with a later number, which lets go of the
@@ -41,7 +50,7 @@ impl Snapshots {
         let later = tree.newest();
         let mut table = self.0.lock();
         if table.newest.version == later.version {
-            table.newest = later;
+            table.renew(later);
         }
     }
 
@@ -84,5 +93,19 @@ impl Drop for OpenSnapshot {
                 table.open.remove(&place);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_late_takes_nobody_back() {
+        let snapshots = Snapshots::new(Snapshot { version: 1, seqno: 5 });
+        snapshots.publish(Snapshot { version: 1, seqno: 11 });
+        let oldest = snapshots.oldest(0);
+        snapshots.publish(Snapshot { version: 1, seqno: 10 });
+        assert_eq!((snapshots.newest(), snapshots.open(0).at()), (oldest, oldest));
     }
 }

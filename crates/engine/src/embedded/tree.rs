@@ -17,7 +17,7 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, InternalValue, SequenceNumberCounter, ValueType,
     compaction::Leveled, config::CompressionPolicy,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::{
     cmp::Ordering,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -39,6 +39,8 @@ pub(super) struct Tree {
     path: PathBuf,
     seqno: SequenceNumberCounter,
     state: RwLock<State>,
+    /// Held by who merges runs: what one has begun, another would make worthless.
+    merging: Mutex<()>,
 }
 
 /// Who writes to it decides what comes next: a frame, or a fresh memory table.
@@ -67,9 +69,10 @@ struct Sealed {
 }
 
 impl Memory {
-    fn tables(&self) -> impl DoubleEndedIterator<Item = &Runs> {
-        let sealed = self.written.iter().map(|(_, table)| table).chain(&self.sealed);
-        sealed.map(|table| &table.runs).chain([&self.open])
+    /// Those that a snapshot needs.
+    fn tables(&self, seqno: u64) -> impl DoubleEndedIterator<Item = &Runs> {
+        let written = self.written.iter().filter(move |(since, _)| seqno < *since).map(|(_, table)| table);
+        written.chain(&self.sealed).map(|table| &table.runs).chain([&self.open])
     }
 }
 
@@ -87,7 +90,7 @@ impl Tree {
         let tree = guarded(path, || config.open())?;
         seqno.set(tree.get_highest_persisted_seqno().unwrap_or(0) + 1);
         let state = RwLock::new(State { version: 0, memory: Arc::default() });
-        let mut opened = Self { tree, path: path.to_owned(), seqno, state };
+        let mut opened = Self { tree, path: path.to_owned(), seqno, state, merging: Mutex::new(()) };
         opened.state.get_mut().version = opened.persisted_version()?;
         Ok(opened)
     }
@@ -105,19 +108,20 @@ impl Tree {
     }
 
     /// Takes in a group, which is the newest version from now on. Returns the state after it, and what it has become.
-    pub(super) fn show(&self, version: u64, writes: Writes) -> (Snapshot, Arc<Run>) {
+    pub(super) fn show(&self, version: u64, writes: Writes, frame_bytes: usize) -> (Snapshot, Arc<Run>) {
         let mut run = run_of(writes, 0);
         let mut state = self.state.write();
         let seqno = self.seqno.next();
         run.iter_mut().for_each(|entry| entry.seqno = seqno);
         let run = Arc::new(run);
-        Arc::make_mut(&mut state.memory).open.push(run.clone());
+        Arc::make_mut(&mut state.memory).open.push(run.clone(), frame_bytes);
         state.version = version;
         (Snapshot { version, seqno: self.seqno.get() }, run)
     }
 
-    /// Merges the last groups, if they are small. What no snapshot from `oldest` on can see goes.
+    /// Merges the last groups, if they are small and nobody merges. What no snapshot from `oldest` on can see goes.
     pub(super) fn merge_small(&self, oldest: impl Fn() -> u64) {
+        let Some(_merging) = self.merging.try_lock() else { return };
         while let Some(merge) = self.next_merge(Runs::small) {
             self.merge(&merge, oldest());
         }
@@ -125,6 +129,7 @@ impl Tree {
 
     /// Merges what has piled up in memory.
     pub(super) fn merge_many(&self, oldest: u64) {
+        let _merging = self.merging.lock();
         if let Some(merge) = self.next_merge(Runs::many) {
             self.merge(&merge, oldest);
         }
@@ -136,7 +141,7 @@ impl Tree {
 
     fn merge(&self, merge: &Merge, oldest: u64) {
         let merged = merge.run(oldest);
-        Arc::make_mut(&mut self.state.write().memory).open.replace(merge, merged);
+        Arc::make_mut(&mut self.state.write().memory).open.replace(merge, &merged);
     }
 
     fn memory(&self) -> Arc<Memory> {
@@ -145,7 +150,7 @@ impl Tree {
 
     /// Applies a frame. Nobody reads an older state.
     pub(super) fn apply(&self, version: u64, frame: &Bytes) {
-        self.show(version, frame::writes(frame));
+        self.show(version, frame::writes(frame), frame.len());
         self.merge_small(|| self.seqno.get());
     }
 
@@ -154,8 +159,10 @@ impl Tree {
         let writes = frame::writes(part);
         let keys = writes.len() as u64;
         let version = self.newest().version;
-        self.show(version, writes);
-        self.filled(version)?;
+        self.show(version, writes, part.len());
+        // Without a note of how far it goes: parts do not overlap, and so their files need not be merged.
+        self.seal(&mut self.state.write(), false);
+        self.flush_all()?;
         loop {
             let shape = self.shape();
             self.compact(self.seqno.get())?;
@@ -167,15 +174,22 @@ impl Tree {
 
     /// The state is complete, and is that of this version.
     pub(super) fn filled(&self, version: u64) -> Result<(), EngineError> {
-        self.state.write().version = version;
-        self.seal_memtable();
+        let mut state = self.state.write();
+        state.version = version;
+        self.seal(&mut state, true);
+        drop(state);
+        self.flush_all()
+    }
+
+    /// Writes what is sealed to files, and lets go of it. Nobody reads an older state.
+    pub(super) fn flush_all(&self) -> Result<(), EngineError> {
         self.flush(self.seqno.get())?;
         self.let_go(self.seqno.get());
         Ok(())
     }
 
     pub(super) fn get(&self, key: &[u8], seqno: u64) -> Result<Option<Bytes>, EngineError> {
-        if let Some(found) = self.memory().tables().rev().find_map(|table| table.get(key, seqno)) {
+        if let Some(found) = self.memory().tables(seqno).rev().find_map(|table| table.get(key, seqno)) {
             return Ok(found);
         }
         let found = guarded(&self.path, || self.tree.get(key, seqno))?;
@@ -190,7 +204,7 @@ impl Tree {
         seqno: u64,
     ) -> impl Iterator<Item = Result<(Bytes, Bytes), EngineError>> + use<> {
         // Memory before files: what moves from the one to the other meanwhile is seen twice, not missed.
-        let in_memory = Merged::range(self.memory().tables(), start, end, reverse);
+        let in_memory = Merged::range(self.memory().tables(seqno), start, end, reverse);
         let mut in_memory = in_memory.held(seqno).peekable();
         let mut in_files = self.range_of_files(start, end, reverse, seqno).peekable();
         std::iter::from_fn(move || {
@@ -257,10 +271,6 @@ impl Tree {
         self.tree.disk_space().min(u64::from(UNMERGED_MAX) * (TABLE_BYTES + memtable_bytes))
     }
 
-    pub(super) fn memtable_bytes(&self) -> u64 {
-        self.state.read().memory.open.bytes()
-    }
-
     /// Whether [`Self::merge_many`] has something to do.
     pub(super) fn has_many(&self) -> bool {
         self.state.read().memory.open.are_many()
@@ -275,14 +285,29 @@ impl Tree {
         self.tree.l0_run_count()
     }
 
-    /// Closes the memory table, with a note of how far it goes.
-    pub(super) fn seal_memtable(&self) {
+    /// Closes the memory table if it has so many bytes, and says whether it had.
+    pub(super) fn seal_if_large(&self, bytes_min: u64) -> bool {
+        let is_large = |state: &State| state.memory.open.bytes() as u64 >= bytes_min;
+        if !is_large(&self.state.read()) {
+            return false;
+        }
         let mut state = self.state.write();
+        let large = is_large(&state); // another may have come first
+        if large {
+            self.seal(&mut state, true);
+        }
+        large
+    }
+
+    /// Closes the memory table, with a note of how far it goes.
+    fn seal(&self, state: &mut State, noted: bool) {
         let version = state.version;
         let memory = Arc::make_mut(&mut state.memory);
         let mut runs = std::mem::take(&mut memory.open);
-        let (key, value) = (Bytes::from_static(APPLIED_KEY), Bytes::copy_from_slice(&version.to_be_bytes()));
-        runs.push(Arc::new(vec![Entry { key, seqno: self.seqno.next(), value: Some(value) }]));
+        if noted {
+            let (key, value) = (Bytes::from_static(APPLIED_KEY), Bytes::copy_from_slice(&version.to_be_bytes()));
+            runs.push(Arc::new(vec![Entry { key, seqno: self.seqno.next(), value: Some(value) }]), 0);
+        }
         memory.sealed.push(Arc::new(Sealed { version, runs }));
     }
 
@@ -309,15 +334,21 @@ impl Tree {
         Ok(Some(version))
     }
 
+    /// Whether something is in memory that files could answer for, if nobody read an older state.
+    pub(super) fn keeps_written(&self) -> bool {
+        !self.state.read().memory.written.is_empty()
+    }
+
     /// Forgets what files answer for in every snapshot from `oldest` on.
     pub(super) fn let_go(&self, oldest: u64) {
-        let mut state = self.state.write();
-        if state.memory.written.iter().any(|(since, _)| *since <= oldest) {
-            let memory = Arc::make_mut(&mut state.memory);
-            let gone: Vec<_> = memory.written.extract_if(.., |(since, _)| *since <= oldest).collect();
-            drop(state);
-            drop(gone); // this may take long
+        if !self.keeps_written() {
+            return;
         }
+        let mut state = self.state.write();
+        let memory = Arc::make_mut(&mut state.memory);
+        let gone: Vec<_> = memory.written.extract_if(.., |(since, _)| *since <= oldest).collect();
+        drop(state);
+        drop(gone); // this may take long; who still reads in it does it then
     }
 
     /// Merges files, if there is reason to.
@@ -361,5 +392,67 @@ fn tree_error(path: &Path, error: lsm_tree::Error) -> EngineError {
         damage => {
             EngineError::Corrupt { path: path.to_owned(), offset: 0, what: format!("a file of the tree: {damage}") }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writes(key: &'static str, value: &'static str) -> Writes {
+        vec![(Bytes::from(key), Some(Bytes::from(value)))]
+    }
+
+    fn tree(folder: &Path) -> Tree {
+        Tree::open(folder, 1 << 20).unwrap()
+    }
+
+    #[test]
+    fn what_is_in_files_stays_in_memory_as_long_as_a_snapshot_needs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        let (early, _) = tree.show(1, writes("key", "early"), 0);
+        let (late, _) = tree.show(2, writes("key", "late"), 0);
+        assert!(tree.seal_if_large(0));
+        assert_eq!(tree.flush(early.seqno).unwrap(), Some(2));
+        let key = &b"key"[..];
+        let all = |at: Snapshot| tree.range(&Bytes::new(), &Bytes::from_static(b"\xff"), false, at.seqno);
+        for (oldest, kept) in [(early, true), (late, true), (tree.newest(), false)] {
+            tree.let_go(oldest.seqno);
+            assert_eq!(tree.keeps_written(), kept);
+            if kept {
+                assert_eq!(tree.get(key, late.seqno).unwrap().unwrap(), "late");
+            }
+        }
+        let newest = tree.newest();
+        assert_eq!(tree.get(key, newest.seqno).unwrap().unwrap(), "late");
+        assert_eq!(all(newest).map(|item| item.unwrap().1).collect::<Vec<_>>(), ["late"], "and no note of ours");
+    }
+
+    #[test]
+    fn an_old_snapshot_finds_in_memory_what_its_files_do_not_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        let (early, _) = tree.show(1, writes("key", "early"), 0);
+        tree.seal_if_large(0);
+        tree.flush(early.seqno).unwrap();
+        tree.let_go(early.seqno);
+        assert_eq!(tree.get(b"key", early.seqno).unwrap().unwrap(), "early");
+        let (hidden, _) = tree.show(2, vec![(Bytes::from("key"), None)], 0);
+        assert_eq!(tree.get(b"key", hidden.seqno).unwrap(), None, "memory hides what lies in files");
+        let items = tree.range(&Bytes::new(), &Bytes::from_static(b"\xff"), true, hidden.seqno);
+        assert_eq!(items.count(), 0);
+    }
+
+    #[test]
+    fn a_table_is_sealed_once_and_counts_the_frames_that_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        tree.show(1, writes("key", "value"), 1_000);
+        assert!(!tree.seal_if_large(2_000));
+        tree.show(2, writes("key", "value"), 1_000);
+        tree.merge_many(u64::MAX);
+        assert!(tree.seal_if_large(2_000) && !tree.seal_if_large(2_000));
+        assert_eq!(tree.sealed_memtables(), 1);
     }
 }

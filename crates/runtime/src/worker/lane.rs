@@ -34,12 +34,12 @@ type Host<P> = Box<WorldHost<P>>;
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
+        if shared.lanes_busy.load(Ordering::Relaxed) > 0 {
+            let_others_go_first().await; // who is alone waits for nobody
+        }
         let seen = shared.work.version();
         if shared.phase() == Phase::Over {
             return;
-        }
-        if shared.lanes_busy.load(Ordering::Relaxed) > 0 {
-            let_others_go_first().await; // who is alone waits for nobody
         }
         let job = shared.table.lock().next(shared.config.cycle.items_max);
         match job {

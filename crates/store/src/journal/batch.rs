@@ -8,6 +8,7 @@ use mundi_model::{
     Hash, Height, IntentHash, UniverseId, WorldId, limits,
     record::{Body, Record, Rejected, Reply, ReplyOutcome, Sealed},
 };
+use std::collections::BTreeSet;
 
 /// A run of sealed records. That they continue each other was checked when the batch was made; that they
 /// continue the journal is checked in the transaction that appends them.
@@ -106,7 +107,11 @@ impl Batch {
         Ok(())
     }
 
-    fn bounded(self) -> Result<Self, JournalError> {
+    fn bounded(mut self) -> Result<Self, JournalError> {
+        if !self.cancelled.is_empty() {
+            let announced: BTreeSet<_> = self.intents.iter().map(|(intent, _)| *intent).collect();
+            self.cancelled.retain(|intent| !announced.contains(intent));
+        }
         match self.records.len() {
             1..=limits::BATCH_RECORDS_MAX => Ok(self),
             records => Err(JournalError::BatchInvalid { records, max: limits::BATCH_RECORDS_MAX }),
@@ -140,6 +145,7 @@ impl Batch {
         self.intents.contains(&(intent, height))
     }
 
+    /// What it withdraws of what was published before. What it announces and withdraws itself is never published.
     pub(crate) fn cancelled(&self) -> &[IntentHash] {
         &self.cancelled
     }

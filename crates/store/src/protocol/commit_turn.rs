@@ -27,6 +27,7 @@ use crate::{
         effect_inflight,
         effect_pending::{self, EffectItem},
         inbox_cursor,
+        inbox_dedupe::{self, DedupeId},
         inbox_depth::{self, Depth},
         journal_head::{self, JournalHead, Position},
         lease,
@@ -181,7 +182,8 @@ impl CommitTurn {
             let lane = timer_due::lane(timer_due::shard(item.intent));
             reads.push(low_water::key(universe, Queue::Timers, lane).announced());
         }
-        reads.extend(self.in_hands.answered.iter().flat_map(|answered| Held::reads(&answered.claim)));
+        let claims = self.in_hands.answered.iter().map(|answered| answered.claim);
+        reads.extend(claims.map(|claim| effect_inflight::key(universe, claim.lane, claim.seq).announced()));
         for &intent in self.records.cancelled() {
             reads.push(timer_dedupe::key(universe, world, intent).announced());
             reads.push(effect_dedupe::key(universe, world, intent).announced());
@@ -271,8 +273,8 @@ impl CommitTurn {
     }
 
     /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.
-    /// What was delivered before stays delivered, with this very turn, too. An effect of which nothing is known is in a hand: the mark
-    /// stays until the hand lets go of it.
+    /// What was delivered before stays delivered, with this very turn, too. An effect of which nothing is known, not even a receipt, is
+    /// in a hand: the mark stays until the hand lets go of it.
     async fn withdraw<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let at_ns = self.now_ns;
@@ -288,14 +290,13 @@ impl CommitTurn {
             if timer.is_some() || self.in_hands.answered.iter().any(|answered| answered.claim.intent == intent) {
                 continue;
             }
-            let effect = effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status);
-            if matches!(effect, None | Some(EffectStatus::Pending)) {
-                let dedupe = EffectDedupe { status: EffectStatus::Cancelled, at_ns };
-                effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
+            match effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status) {
+                Some(EffectStatus::Pending) => self.end_dedupe(tx, DedupeKind::Effect, intent)?,
+                None if inbox_dedupe::read(tx, universe, world, DedupeId::receipt(intent)).await?.is_none() => {}
+                _ => continue,
             }
-            if effect.is_some_and(|status| status == EffectStatus::Pending) {
-                self.end_dedupe(tx, DedupeKind::Effect, intent)?;
-            }
+            let dedupe = EffectDedupe { status: EffectStatus::Cancelled, at_ns };
+            effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
         }
         Ok(())
     }

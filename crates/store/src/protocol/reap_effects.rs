@@ -12,6 +12,7 @@ use crate::{
     keyspace::{
         Lane, Shard, Span,
         dead_letter::DeadLetter,
+        effect_dedupe,
         effect_inflight::{self, EffectInflight},
         effect_pending,
         low_water::{self, LowWater},
@@ -167,7 +168,7 @@ impl ReapEffects {
             Ok(Failed::Answered(_)) => reaped.answered += 1,
             Ok(Failed::Dropped | Failed::Over) => reaped.dropped += 1,
             Err(error @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
-                self.bury(tx, key, held.as_ref().ok(), bytes, &error, reaped)?;
+                self.bury(tx, key, held.as_ref().ok(), bytes, &error, reaped).await?;
             }
             Err(error) => return Err(error),
         }
@@ -195,7 +196,7 @@ impl ReapEffects {
         fail.end_attempt(tx, held, receipts_before).await
     }
 
-    fn bury<T: Transaction>(
+    async fn bury<T: Transaction>(
         &self,
         tx: &mut T,
         key: &Bytes,
@@ -214,7 +215,9 @@ impl ReapEffects {
             worker: None,
         };
         tx.delete(key)?;
-        if let Some(held) = held {
+        if let Some(held) = held
+            && let Ok(None) = effect_dedupe::read(tx, self.universe, held.item.world, held.item.intent).await
+        {
             settle_effect::leave_hand(tx, self.universe, held)?; // who replays the letter finds that it is pending
         }
         #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
