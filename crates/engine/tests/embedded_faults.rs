@@ -328,7 +328,7 @@ fn story_of_a_crowd(seed: u64, crowd: Crowd) -> Result<(), String> {
 }
 
 #[test]
-fn large_groups_of_many_writers_are_taken_back_whole_when_the_disk_fails() {
+fn large_groups_of_many_writers_are_there_whole_or_not_at_all_when_the_disk_fails() {
     for seed in 0..support::seeds() / 50 {
         story_of_a_crowd(seed, LARGE).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
