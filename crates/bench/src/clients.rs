@@ -2,9 +2,12 @@
 //!
 //! A client is a task of an async runtime, as in a server, or a thread of its own, as in a program that
 //! blocks. A thread that sleeps and wakes costs several times what a small commit does, so the two tell
-//! different things.
+//! different things. It interrupts nobody when it is woken, as a client on another machine would not.
 
-use crate::{latency::Latencies, machine::Used};
+use crate::{
+    latency::Latencies,
+    machine::{Polite, Used},
+};
 use std::{
     sync::{
         Arc,
@@ -75,7 +78,10 @@ where
         Kind::Threads => std::thread::scope(|scope| {
             for number in 0..clients {
                 let client = client(number);
-                scope.spawn(move || pollster::block_on(client));
+                scope.spawn(move || {
+                    let _polite = Polite::begin();
+                    pollster::block_on(client);
+                });
             }
             watch(&progress, time)
         }),

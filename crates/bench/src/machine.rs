@@ -85,3 +85,32 @@ pub(crate) fn resident_bytes_of(process: &str) -> u64 {
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok());
     1_024 * kib.unwrap_or(0u64)
 }
+
+/// While it lives, this thread waits for a processor to be free, or for its turn, where it would else interrupt who has one
+/// whenever it is woken. What it starts does not inherit that.
+pub(crate) struct Polite;
+
+impl Polite {
+    pub(crate) fn begin() -> Self {
+        Self::set(true);
+        Self
+    }
+
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "there is no safe call for it")]
+    fn set(polite: bool) {
+        let policy = if polite { libc::SCHED_BATCH } else { libc::SCHED_OTHER } | libc::SCHED_RESET_ON_FORK;
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameters live as long as the call, which reads them and concerns this thread only.
+        let _as_before = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn set(_: bool) {}
+}
+
+impl Drop for Polite {
+    fn drop(&mut self) {
+        Self::set(false);
+    }
+}

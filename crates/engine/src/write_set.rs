@@ -5,24 +5,25 @@
 
 use crate::overlay::Write;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::{collections::BTreeMap, ops::Bound};
 
 /// How often a write may be put in between others before the vector costs more than a tree.
 const INSERTIONS_MAX: usize = 64;
 
-/// Room for what most transactions write, so that it is made once.
+/// Room for what most transactions write that write more than one key, so that it is made once.
 const WRITES_USUAL: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(crate) enum WriteSet {
-    /// In order, and how often one was put in between.
-    Sorted(Vec<(Bytes, Write)>, usize),
+    /// In order, and how often one was put in between. A single one takes no memory of its own.
+    Sorted(SmallVec<[(Bytes, Write); 1]>, usize),
     Tree(BTreeMap<Bytes, Write>),
 }
 
 impl Default for WriteSet {
     fn default() -> Self {
-        Self::Sorted(Vec::new(), 0)
+        Self::Sorted(SmallVec::new(), 0)
     }
 }
 
@@ -46,24 +47,26 @@ impl WriteSet {
 
     pub(crate) fn insert(&mut self, key: Bytes, write: Write) {
         match self {
-            Self::Sorted(writes, _) if writes.last().is_none_or(|(last, _)| *last < key) => {
-                if writes.is_empty() {
-                    writes.reserve(WRITES_USUAL);
+            Self::Sorted(writes, insertions) => {
+                let is_last = writes.last().is_none_or(|(last, _)| *last < key);
+                let place =
+                    if is_last { Err(writes.len()) } else { writes.binary_search_by(|(stored, _)| stored.cmp(&key)) };
+                match place {
+                    Ok(place) => writes[place].1 = write,
+                    Err(place) if is_last || *insertions < INSERTIONS_MAX => {
+                        if writes.len() == 1 {
+                            writes.reserve(WRITES_USUAL - 1);
+                        }
+                        *insertions += usize::from(!is_last);
+                        writes.insert(place, (key, write));
+                    }
+                    Err(_) => {
+                        let mut tree: BTreeMap<_, _> = writes.drain(..).collect();
+                        tree.insert(key, write);
+                        *self = Self::Tree(tree);
+                    }
                 }
-                writes.push((key, write));
             }
-            Self::Sorted(writes, insertions) => match writes.binary_search_by(|(stored, _)| stored.cmp(&key)) {
-                Ok(place) => writes[place].1 = write,
-                Err(place) if *insertions < INSERTIONS_MAX => {
-                    writes.insert(place, (key, write));
-                    *insertions += 1;
-                }
-                Err(_) => {
-                    let mut tree: BTreeMap<_, _> = writes.drain(..).collect();
-                    tree.insert(key, write);
-                    *self = Self::Tree(tree);
-                }
-            },
             Self::Tree(writes) => {
                 writes.insert(key, write);
             }
@@ -73,7 +76,7 @@ impl WriteSet {
     /// Takes out every write in `start..end`.
     pub(crate) fn remove_range(&mut self, start: &Bytes, end: &Bytes) {
         match self {
-            Self::Sorted(writes, _) => writes.retain(|(key, _)| key < start || key >= end),
+            Self::Sorted(writes, _) => writes.retain(|(key, _)| *key < *start || *key >= *end),
             Self::Tree(writes) => writes.retain(|key, _| key < start || key >= end),
         }
     }
@@ -106,7 +109,7 @@ impl WriteSet {
         }
     }
 
-    pub(crate) fn into_writes(self) -> Vec<(Bytes, Write)> {
+    pub(crate) fn into_writes(self) -> SmallVec<[(Bytes, Write); 1]> {
         match self {
             Self::Sorted(writes, _) => writes,
             Self::Tree(writes) => writes.into_iter().collect(),
@@ -136,7 +139,7 @@ mod tests {
             set.remove_range(&start, &end);
             map.retain(|key, _| *key < start || *key >= end);
             prop_assert!(map.iter().all(|(key, write)| set.get(key) == Some(write)));
-            prop_assert_eq!(set.into_writes(), map.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(set.into_writes().into_vec(), map.into_iter().collect::<Vec<_>>());
         }
     }
 }

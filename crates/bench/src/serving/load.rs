@@ -4,7 +4,7 @@
 //! of an answer only the status and the length are read, and an answer that arrives takes the processor from nobody: clients on
 //! machines of their own would not, either.
 
-use crate::latency::Latencies;
+use crate::{latency::Latencies, machine::Polite};
 use std::{
     cell::{Cell, RefCell},
     error::Error,
@@ -152,34 +152,5 @@ where
     match failed.into_inner() {
         Some(error) => Err(error.into()),
         None => Ok(Driven { events: events.get(), seconds, latencies, noted }),
-    }
-}
-
-/// While it lives, this thread waits for a processor to be free, or for its turn, where it would else interrupt who has one
-/// whenever it is woken. What it starts does not inherit that.
-struct Polite;
-
-impl Polite {
-    fn begin() -> Self {
-        Self::set(true);
-        Self
-    }
-
-    #[cfg(target_os = "linux")]
-    #[expect(unsafe_code, reason = "there is no safe call for it")]
-    fn set(polite: bool) {
-        let policy = if polite { libc::SCHED_BATCH } else { libc::SCHED_OTHER } | libc::SCHED_RESET_ON_FORK;
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the parameters live as long as the call, which reads them and concerns this thread only.
-        let _as_before = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn set(_: bool) {}
-}
-
-impl Drop for Polite {
-    fn drop(&mut self) {
-        Self::set(false);
     }
 }

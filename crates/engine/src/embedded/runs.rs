@@ -193,13 +193,13 @@ impl Merged {
 
     /// Leaves out what is overwritten for every state from `oldest` on. Deletions stay: they hide what lies in files. Upwards only.
     pub(super) fn still_seen(self, oldest: u64) -> impl Iterator<Item = Entry> {
-        let mut last: Option<(Bytes, u64)> = None;
-        self.filter(move |entry| {
-            let hidden = last.as_ref().is_some_and(|(key, seqno)| *key == entry.key && *seqno < oldest);
-            if !hidden {
-                last = Some((entry.key.clone(), entry.seqno));
+        let mut entries = self.peekable();
+        std::iter::from_fn(move || {
+            let entry = entries.next()?;
+            if entry.seqno < oldest {
+                while entries.next_if(|older| older.key == entry.key).is_some() {}
             }
-            !hidden
+            Some(entry)
         })
     }
 
