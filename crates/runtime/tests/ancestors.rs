@@ -20,7 +20,7 @@ const BUGS: [Bug; 12] = [
     (
         "claim and acknowledgement took a worker id and no attempt token",
         &[
-            ("store/tests/effects.rs", "a_slow_worker_whose_claim_was_reaped_cannot_acknowledge"),
+            ("store/tests/effects/claims.rs", "a_slow_worker_whose_claim_was_reaped_cannot_acknowledge"),
             ("runtime/tests/shell.rs", "a_slow_worker_cannot_finish_what_was_claimed_again"),
         ],
     ),
@@ -35,7 +35,7 @@ const BUGS: [Bug; 12] = [
     (
         "an acknowledgement removed the item before it checked the owner",
         &[
-            ("store/tests/effects.rs", "a_slow_worker_whose_claim_was_reaped_cannot_acknowledge"),
+            ("store/tests/effects/claims.rs", "a_slow_worker_whose_claim_was_reaped_cannot_acknowledge"),
             ("runtime/tests/shell.rs", "a_slow_worker_cannot_finish_what_was_claimed_again"),
         ],
     ),
@@ -43,13 +43,13 @@ const BUGS: [Bug; 12] = [
         "a partition was chosen with a hash that is not stable across compiler releases",
         &[
             ("store/src/keyspace/lane.rs", "the_lane_of_a_kind_never_changes"),
-            ("store/tests/effects.rs", "an_item_lies_where_any_release_looks_for_it"),
+            ("store/tests/effects/claims.rs", "an_item_lies_where_any_release_looks_for_it"),
         ],
     ),
     (
         "effects were deduped by a hash that left out the world: a fork's effect was swallowed by its parent's",
         &[
-            ("store/tests/effects.rs", "the_same_intent_of_two_worlds_is_two_effects"),
+            ("store/tests/effects/claims.rs", "the_same_intent_of_two_worlds_is_two_effects"),
             ("kernel/tests/kernel/forks.rs", "live_publishes_open_intents_anew_under_names_of_its_own"),
         ],
     ),
@@ -57,14 +57,14 @@ const BUGS: [Bug; 12] = [
         "sequence numbers restarted at 0 when a queue ran empty",
         &[
             ("store/tests/worlds.rs", "a_sequence_never_restarts_when_the_inbox_runs_empty"),
-            ("store/tests/effects.rs", "a_sequence_is_never_used_twice_and_stays_with_its_item"),
+            ("store/tests/effects/claims.rs", "a_sequence_is_never_used_twice_and_stays_with_its_item"),
             ("runtime/tests/shell.rs", "a_mailbox_that_ran_empty_does_not_start_over"),
         ],
     ),
     (
         "intents were published after the commit, in another transaction: a crash between lost them",
         &[
-            ("store/tests/effects.rs", "no_turn_is_journaled_without_its_effects"),
+            ("store/tests/effects/claims.rs", "no_turn_is_journaled_without_its_effects"),
             (
                 "adapters/tests/plane/crash_points.rs",
                 "a_node_that_dies_at_any_await_loses_no_input_and_repeats_no_answer",
