@@ -156,3 +156,19 @@ fn an_effect_in_a_hand_goes_with_its_world() {
         }
     });
 }
+
+#[test]
+fn a_claim_that_runs_out_beside_a_damaged_state_is_buried_and_the_state_left_as_it_is() {
+    block_on(async {
+        let (store, fence, claimed) = in_hand(TERMS).await;
+        let (state, damage) = (effect_dedupe::key(store.universe, fence.world, claimed.proof.intent), [0xff, 0x00]);
+        let mut tx = store.engine.begin().await.unwrap();
+        tx.put(state.as_bytes(), damage.to_vec()).unwrap();
+        tx.commit().await.unwrap();
+        store.clock.advance(Duration::from_nanos(TTL_NS + 1));
+        assert_eq!(reap(&store, "a").await.buried, 1);
+        let mut tx = store.engine.begin().await.unwrap();
+        assert_eq!(tx.get(state.as_bytes()).await.unwrap().unwrap()[..], damage, "for who looks into it");
+        assert_eq!(effect_keys(&store).await, 1, "the claim is gone");
+    });
+}
