@@ -229,9 +229,13 @@ fn yield_to_commits() {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::log::frame::{FrameBuilder, FramePlace},
+        super::{
+            Embedded, Options,
+            log::frame::{FrameBuilder, FramePlace},
+        },
         *,
     };
+    use crate::{Engine, Transaction};
 
     #[test]
     fn commits_wait_while_memory_tables_wait_to_be_written() {
@@ -252,5 +256,28 @@ mod tests {
         tree.flush(tree.newest().seqno).unwrap();
         flushed(Ok(()));
         assert!(!janitor.lags() && janitor.wait_for_room(&tree).is_ok());
+    }
+
+    /// A reader held what was written to files; nothing else happens after it has gone.
+    #[test]
+    fn an_idle_engine_lets_go_of_what_files_answer_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Embedded::open_with(folder.path(), &Options { memtable_bytes: 1, ..Options::default() }).unwrap();
+        let shared = &engine.0.shared;
+        pollster::block_on(async {
+            let mut reader = engine.begin().await.unwrap();
+            reader.version().await.unwrap();
+            let mut writer = engine.begin().await.unwrap();
+            writer.put(b"key", "value").unwrap();
+            writer.commit().await.unwrap();
+            while shared.tree.sealed_memtables() > 0 {
+                std::thread::yield_now();
+            }
+            std::thread::park_timeout(3 * PAUSE); // the janitor comes to rest
+            assert!(shared.tree.keeps_written(), "the reader's state is not in files");
+        });
+        while shared.tree.keeps_written() {
+            std::thread::yield_now(); // for ever, if the janitor sleeps
+        }
     }
 }
