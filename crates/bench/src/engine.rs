@@ -118,7 +118,7 @@ impl Bench {
             };
             self.report.add(format!("put / raw, {who}"), "ratio", shares).goal = goal;
             let cpu = put.iter().map(|done| done.cpu_us).collect();
-            let goal = (clients == 1024 && kind == Kind::Tasks).then(|| "<= 8".to_owned());
+            let goal = (clients == 1024).then(|| "<= 8".to_owned());
             self.report.add(format!("put, {who}, processor time"), "us/record", cpu).goal = goal;
         }
         Ok(())
