@@ -17,7 +17,7 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, InternalValue, SequenceNumberCounter, ValueType,
     compaction::Leveled, config::CompressionPolicy,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use std::{
     cmp::Ordering,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -287,16 +287,12 @@ impl Tree {
 
     /// Closes the memory table if it has so many bytes, and says whether it had.
     pub(super) fn seal_if_large(&self, bytes_min: u64) -> bool {
-        let is_large = |state: &State| state.memory.open.bytes() as u64 >= bytes_min;
-        if !is_large(&self.state.read()) {
+        let state = self.state.upgradable_read(); // by one at a time
+        if (state.memory.open.bytes() as u64) < bytes_min {
             return false;
         }
-        let mut state = self.state.write();
-        let large = is_large(&state); // another may have come first
-        if large {
-            self.seal(&mut state, true);
-        }
-        large
+        self.seal(&mut RwLockUpgradableReadGuard::upgrade(state), true);
+        true
     }
 
     /// Closes the memory table, with a note of how far it goes.
@@ -445,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_sealed_once_and_counts_the_frames_that_it_holds() {
+    fn a_table_counts_the_frames_that_it_holds() {
         let folder = tempfile::tempdir().unwrap();
         let tree = tree(folder.path());
         tree.show(1, writes("key", "value"), 1_000);
