@@ -293,6 +293,27 @@ fn busy_shards_do_not_put_off_the_look_at_a_quiet_one() {
     assert_eq!(taken_of_unleased(&rig, quiet), 1);
 }
 
+/// Each look reads all hints of the shards that changed, in every process of a fleet.
+#[test]
+fn a_busy_ready_queue_is_looked_at_now_and_then_and_a_quiet_one_at_once() {
+    let rig = rig_with(1, 40);
+    let running = start(&rig, 1);
+    let looks = || running.worker.metrics().get(Metric::ReadyScans);
+    rig.executor.run_for(SECOND);
+    let before = looks();
+    for world in 0..40 {
+        send(&rig, world, 1);
+        rig.executor.run_for(SECOND / 1_000);
+    }
+    assert!((8..=10).contains(&(looks() - before)), "{} in 40 ms", looks() - before);
+    rig.executor.run_for(SECOND);
+    (0..40).for_each(|world| assert_eq!(taken_of(&rig, world), 1));
+    let before = looks();
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND / 1_000);
+    assert_eq!(looks() - before, 1);
+}
+
 /// Once it tried for each lease again and again, for as long as it lived.
 #[test]
 fn a_worker_does_not_try_for_worlds_that_have_nothing_to_do() {

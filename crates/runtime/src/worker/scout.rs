@@ -1,7 +1,7 @@
 //! The scout: watches the ready queue, and wakes the worlds that it finds there.
 //!
-//! One for all shards: what changed in several of them meanwhile is read at once, so that the busier the queue is, the more one look
-//! finds.
+//! One for all shards: what changed in several of them meanwhile is read at once, and between two looks there is a pause, so that the
+//! busier the queue is, the more one look finds.
 
 use super::{Phase, Shared};
 use crate::{Plane, RuntimeError, metrics::Metric};
@@ -27,7 +27,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     let mut watches = Watches::new();
     let mut rescan_at_ns = rescan_at_ns(&shared);
     while shared.phase() == Phase::Running {
-        let version = shared.signal.version();
+        let (version, looked_at_ns) = (shared.signal.version(), shared.plane.now_ns());
         match scan(&shared, &changed).await {
             Ok(seen) => watches.extend(seen.into_iter().map(|(shard, seen)| watch(&shared, shard, seen))),
             Err(error) => {
@@ -36,7 +36,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
                 continue;
             }
         }
-        changed = match wait(&shared, &mut watches, version, rescan_at_ns).await {
+        changed = match wait(&shared, &mut watches, version, looked_at_ns, rescan_at_ns).await {
             Some(changed) => changed,
             None => {
                 watches.clear();
@@ -92,6 +92,7 @@ async fn wait<P: Plane>(
     shared: &Shared<P>,
     watches: &mut Watches,
     mut version: u64,
+    looked_at_ns: u64,
     rescan_at_ns: u64,
 ) -> Option<Vec<Shard>> {
     let left_ns = rescan_at_ns.saturating_sub(shared.plane.now_ns()).min(shared.config.rescan_ns);
@@ -109,6 +110,21 @@ async fn wait<P: Plane>(
         }
     };
     let mut changed = vec![first?];
+    let since_ns = shared.plane.now_ns().saturating_sub(looked_at_ns);
+    let left_ns = shared.config.look_every_ns.saturating_sub(since_ns);
+    if left_ns > 0 {
+        let mut pause = shared.plane.clock().sleep(Duration::from_nanos(left_ns));
+        loop {
+            match select(watches.next(), pause).await {
+                Either::Left((Some(next), rest)) => {
+                    changed.push(next);
+                    pause = rest;
+                }
+                Either::Left((None, rest)) => break rest.await, // all have changed
+                Either::Right(((), _)) => break,
+            }
+        }
+    }
     while let Some(Some(next)) = watches.next().now_or_never() {
         changed.push(next);
     }
