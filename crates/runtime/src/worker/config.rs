@@ -54,8 +54,8 @@ pub struct WorkerConfig {
     pub resident_bytes_max: usize,
     /// The wait after a first failure; it doubles up to the lease's term.
     pub retry_ns: u64,
-    /// The least time between two looks at hints. What changes meanwhile is found by one; who is looked for after a pause waits for nothing.
-    pub look_every_ns: u64,
+    /// The pause between two looks at hints: what changes meanwhile is found by one. A hint that comes later waits for nothing.
+    pub look_pause_ns: u64,
     /// A look at all hints although nothing changed: for leases and assignments that became free silently.
     pub rescan_ns: u64,
 }
@@ -79,7 +79,7 @@ impl WorkerConfig {
             inbox_grace_ns: 3_600_000_000_000,
             resident_bytes_max: 1 << 30,
             retry_ns: 100_000_000,
-            look_every_ns: 5_000_000,
+            look_pause_ns: 5_000_000,
             rescan_ns: 30_000_000_000,
         }
     }

@@ -26,8 +26,11 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     let mut changed: Vec<Shard> = Shard::all().collect();
     let mut watches = Watches::new();
     let mut rescan_at_ns = rescan_at_ns(&shared);
-    while shared.phase() == Phase::Running {
-        let (version, looked_at_ns) = (shared.signal.version(), shared.plane.now_ns());
+    loop {
+        let version = shared.signal.version(); // first: what ends the worker after the look at its phase changes it
+        if shared.phase() != Phase::Running {
+            return;
+        }
         match scan(&shared, &changed).await {
             Ok(seen) => watches.extend(seen.into_iter().map(|(shard, seen)| watch(&shared, shard, seen))),
             Err(error) => {
@@ -36,7 +39,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
                 continue;
             }
         }
-        changed = match wait(&shared, &mut watches, version, looked_at_ns, rescan_at_ns).await {
+        changed = match wait(&shared, &mut watches, version, rescan_at_ns).await {
             Some(changed) => changed,
             None => {
                 watches.clear();
@@ -92,10 +95,13 @@ async fn wait<P: Plane>(
     shared: &Shared<P>,
     watches: &mut Watches,
     mut version: u64,
-    looked_at_ns: u64,
     rescan_at_ns: u64,
 ) -> Option<Vec<Shard>> {
-    let left_ns = rescan_at_ns.saturating_sub(shared.plane.now_ns()).min(shared.config.rescan_ns);
+    let looked_at_ns = shared.plane.now_ns();
+    let left_ns = rescan_at_ns.saturating_sub(looked_at_ns).min(shared.config.rescan_ns);
+    if left_ns == 0 {
+        return None; // shards that change all the time would win against a pause of no time
+    }
     let rescan = shared.plane.clock().sleep(Duration::from_nanos(left_ns));
     let mut woken = select(watches.next(), rescan);
     let first = loop {
@@ -111,7 +117,7 @@ async fn wait<P: Plane>(
     };
     let mut changed = vec![first?];
     let since_ns = shared.plane.now_ns().saturating_sub(looked_at_ns);
-    let left_ns = shared.config.look_every_ns.saturating_sub(since_ns);
+    let left_ns = shared.config.look_pause_ns.saturating_sub(since_ns);
     if left_ns > 0 {
         let mut pause = shared.plane.clock().sleep(Duration::from_nanos(left_ns));
         loop {
