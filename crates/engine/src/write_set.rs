@@ -47,26 +47,24 @@ impl WriteSet {
 
     pub(crate) fn insert(&mut self, key: Bytes, write: Write) {
         match self {
-            Self::Sorted(writes, insertions) => {
-                let is_last = writes.last().is_none_or(|(last, _)| *last < key);
-                let place =
-                    if is_last { Err(writes.len()) } else { writes.binary_search_by(|(stored, _)| stored.cmp(&key)) };
-                match place {
-                    Ok(place) => writes[place].1 = write,
-                    Err(place) if is_last || *insertions < INSERTIONS_MAX => {
-                        if writes.len() == 1 {
-                            writes.reserve(WRITES_USUAL - 1);
-                        }
-                        *insertions += usize::from(!is_last);
-                        writes.insert(place, (key, write));
-                    }
-                    Err(_) => {
-                        let mut tree: BTreeMap<_, _> = writes.drain(..).collect();
-                        tree.insert(key, write);
-                        *self = Self::Tree(tree);
-                    }
+            Self::Sorted(writes, _) if writes.last().is_none_or(|(last, _)| *last < key) => {
+                if writes.len() == 1 {
+                    writes.reserve(WRITES_USUAL - 1);
                 }
+                writes.push((key, write));
             }
+            Self::Sorted(writes, insertions) => match writes.binary_search_by(|(stored, _)| stored.cmp(&key)) {
+                Ok(place) => writes[place].1 = write,
+                Err(place) if *insertions < INSERTIONS_MAX => {
+                    writes.insert(place, (key, write));
+                    *insertions += 1;
+                }
+                Err(_) => {
+                    let mut tree: BTreeMap<_, _> = writes.drain(..).collect();
+                    tree.insert(key, write);
+                    *self = Self::Tree(tree);
+                }
+            },
             Self::Tree(writes) => {
                 writes.insert(key, write);
             }
