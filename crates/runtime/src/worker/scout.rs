@@ -119,16 +119,13 @@ async fn wait<P: Plane>(
     let since_ns = shared.plane.now_ns().saturating_sub(looked_at_ns);
     let left_ns = shared.config.look_pause_ns.saturating_sub(since_ns);
     if left_ns > 0 {
-        let mut pause = shared.plane.clock().sleep(Duration::from_nanos(left_ns));
-        loop {
-            match select(watches.next(), pause).await {
-                Either::Left((Some(next), rest)) => {
-                    changed.push(next);
-                    pause = rest;
-                }
-                Either::Left((None, rest)) => break rest.await, // all have changed
-                Either::Right(((), _)) => break,
-            }
+        let pause = shared.plane.clock().sleep(Duration::from_nanos(left_ns));
+        let mut meanwhile = watches.by_ref().take_until(pause);
+        while let Some(next) = meanwhile.next().await {
+            changed.push(next);
+        }
+        if let Some(rest) = meanwhile.take_future() {
+            rest.await; // all have changed
         }
     }
     while let Some(Some(next)) = watches.next().now_or_never() {
