@@ -16,6 +16,11 @@ pub trait Adapter: Send + Sync {
     /// The effect kinds that it serves.
     fn kinds(&self) -> &[&str];
 
+    /// More calls than this at a time are made only if the configuration names the kind.
+    fn calls_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// The payload of the `ok` receipt, or why there is none.
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>>;
 }

@@ -19,6 +19,9 @@ use tokio::{
     process::Command,
 };
 
+/// Commands that run at a time: each takes more of the machine than a call that waits for an answer.
+const PROCESSES_MAX: usize = 256;
+
 #[derive(Debug, Clone)]
 pub struct ProcessConfig {
     /// What may run, by the name under which programs ask for it.
@@ -97,6 +100,10 @@ impl Adapter for ProcessAdapter {
 
     fn kinds(&self) -> &[&str] {
         &["process.run"]
+    }
+
+    fn calls_max(&self) -> usize {
+        PROCESSES_MAX
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {

@@ -3,7 +3,7 @@
 //! Hundreds of private causes fold into few public codes, and codes into seven kinds that tell a caller
 //! what to do. Each code has a page in `docs/errors/`, and a test keeps the two in step.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// What a caller can do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -249,6 +249,17 @@ codes! {
     TokenNotFound = "TOKEN_NOT_FOUND", NotFound, "No token has this id.";
     OriginDenied = "ORIGIN_DENIED", Invalid, "A request without a token names another host, or comes from a web page of another one.";
     NodeDraining = "NODE_DRAINING", Unavailable, "The process finishes what it has and takes nothing new.";
+}
+
+impl Code {
+    /// What keeps a folder from being used, by what the system says.
+    pub const fn of_folder(error: io::ErrorKind) -> Self {
+        match error {
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => Self::FolderInvalid, // a file is in its place
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            _ => Self::FolderDenied,
+        }
+    }
 }
 
 impl fmt::Display for Code {

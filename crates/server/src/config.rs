@@ -592,7 +592,7 @@ mod tests {
         assert_eq!((node.adapters.calls_max, node.adapters.universe_caps), (9, caps));
         assert_eq!(node.adapters.kind_calls_max, [("http.request".to_owned(), 2)].into());
         let nothing = Config::default().node().unwrap();
-        assert_eq!((nothing.snapshots, nothing.adapters.calls_max), (SnapshotPolicy::default(), 256));
+        assert_eq!((nothing.snapshots, nothing.adapters.calls_max), (SnapshotPolicy::default(), 1_024));
     }
 
     #[test]

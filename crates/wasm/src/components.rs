@@ -13,7 +13,7 @@ use mundi_kernel::{
     manifest::{CompiledManifest, Manifest, ManifestError, WasmLimits},
     program::{Event, Failure, Host, Program, View},
 };
-use mundi_model::{Code, Hash, limits};
+use mundi_model::{Code, Coded, Hash, limits};
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -56,6 +56,15 @@ pub enum OpenError {
     Engine(String),
     #[error("the folder for compiled code {}: {error}", path.display())]
     Cache { path: PathBuf, error: std::io::Error },
+}
+
+impl Coded for OpenError {
+    fn code(&self) -> Code {
+        match self {
+            Self::Engine(_) => Code::ProgramEngine,
+            Self::Cache { error, .. } => Code::of_folder(error.kind()),
+        }
+    }
 }
 
 /// The loader of components. It ends its threads when it is dropped.

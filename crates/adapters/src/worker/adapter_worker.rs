@@ -65,7 +65,7 @@ impl Default for AdapterWorkerConfig {
     fn default() -> Self {
         Self {
             claim_ttl: Duration::from_secs(30),
-            calls_max: 256,
+            calls_max: 1_024,
             kind_calls_max: BTreeMap::new(),
             universe_caps: BTreeMap::new(),
         }
@@ -275,7 +275,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// How many calls of a kind may run.
     fn calls_max(&self, kind: &str) -> usize {
-        self.config.kind_calls_max.get(kind).copied().unwrap_or(self.config.calls_max)
+        let named = self.config.kind_calls_max.get(kind).copied();
+        named.unwrap_or_else(|| {
+            self.adapters.get(kind).map_or(0, |adapter| adapter.calls_max()).min(self.config.calls_max)
+        })
     }
 
     fn claim_of(&self, kind: &str, items_max: usize) -> ClaimEffects {

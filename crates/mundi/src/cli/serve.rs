@@ -12,11 +12,13 @@ use mundi_server::{
     programs::Programs,
     serve::{App, Server, tls},
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{net::SocketAddr, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(super) async fn run(config: &Config) -> Outcome {
     let mut signals = Signals::new()?;
+    raise_open_files();
     let telemetry = Telemetry::start()?;
     let node = open(config).await?;
     let api = Api::sampled(node.clone(), config.api_limits(), config.access(config.api.bind), telemetry.sampler());
@@ -59,13 +61,25 @@ pub(super) async fn run(config: &Config) -> Outcome {
     Ok(())
 }
 
+/// Connections are files, of which many shells allow a thousand to those who do not ask for more.
+const OPEN_FILES: u64 = 65_536;
+
+/// Asks for more files, up to what is allowed. Where that fails, it goes on with what there is.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let _as_before = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
 /// How long a folder may still belong to a process that was just killed.
 const HANDOVER: Duration = Duration::from_secs(5);
 
 /// Opens the folder. One that is still held by a process that dies is waited for.
 async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
-    let components = mundi::components(&config.data.folder)?;
+    let components = mundi::components(&config.data.folder).map_err(|error| Failed::coded(&error))?;
     loop {
         let programs = Programs::builtin().with_loader(components.clone());
         match Node::open_configured(config, programs).await {

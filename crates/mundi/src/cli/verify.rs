@@ -68,7 +68,7 @@ fn prove(path: &Path) -> Outcome<ProofReport> {
         Failed::new(mundi_model::Coded::code(&error), format!("{}{height}: {error}", path.display()))
     };
     let bundle = Bundle::open(std::fs::File::open(path).map_err(unreadable)?).map_err(wrong)?;
-    let programs = Programs::builtin().with_loader(mundi::components_to_look()?);
+    let programs = Programs::builtin().with_loader(mundi::components_to_look().map_err(|error| Failed::coded(&error))?);
     let proof = bundle.verify(&programs.into_registry()).map_err(wrong)?;
     Ok(ProofReport::of_bundle(bundle.header().world, &proof))
 }

@@ -1,12 +1,18 @@
-//! A full disk and one that cannot be written, under the real process: a clear error, no corruption, and it works again
-//! when there is room.
+//! A full disk, one that cannot be written and a file where the folder should be, under the real process: a clear error, no
+//! corruption, and it works again when there is room. And how many files it may open.
 
 use crate::{
     process::Server,
     program::{at, run},
 };
 use serde_json::json;
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 const W: &str = "/v1/u/default/worlds";
 
@@ -206,4 +212,33 @@ async fn a_disk_that_cannot_be_written_is_told_at_the_start_and_nothing_is_lost(
     let server = Server::start(&disk.path);
     assert_eq!(server.post(&format!("{W}/a/call/add"), &json!(1)).await.ok(200), json!(8));
     at(&server.url, &["verify", "--all"]).ok();
+}
+
+#[test]
+fn a_file_in_the_place_of_the_data_folder_is_told_by_its_code_and_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        run(&["dev", "--bind", "127.0.0.1:0", "--data", path.to_str().unwrap()]).failed(3, "FOLDER_INVALID");
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+}
+
+/// What the process asks for is up to what it is allowed.
+#[test]
+fn a_server_asks_for_as_many_open_files_as_it_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -S -n 256; ulimit -H -n 4096; exec \"$0\" dev --bind 127.0.0.1:0 --data \"$1\""]);
+    command.arg(env!("CARGO_BIN_EXE_mundi")).arg(folder.path().join("data")).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let serves = lines.any(|line| line.unwrap().contains("API at "));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", child.id())).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(serves);
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    assert_eq!(limit.split_whitespace().next(), Some("4096"), "{limit}");
 }

@@ -18,7 +18,7 @@ pub enum NodeError {
     #[error(transparent)]
     Transfer(#[from] TransferError),
     #[error("the folder {path} cannot be used: {cause}")]
-    Folder { path: String, cause: String },
+    Folder { path: String, cause: String, code: Code },
     #[error("`{0}` is no name for a universe: 1 to {max} of a-z, 0-9 and -", max = limits::UNIVERSE_NAME_BYTES_MAX)]
     NameInvalid(String),
     #[error("no program is called `{0}` here")]
@@ -37,7 +37,7 @@ pub enum NodeError {
 
 impl NodeError {
     pub(crate) fn folder(path: &Path, cause: &std::io::Error) -> Self {
-        Self::Folder { path: path.display().to_string(), cause: cause.to_string() }
+        Self::Folder { path: path.display().to_string(), cause: cause.to_string(), code: Code::of_folder(cause.kind()) }
     }
 }
 
@@ -48,7 +48,7 @@ impl Coded for NodeError {
             Self::Objects(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::Transfer(error) => error.code(),
-            Self::Folder { .. } => Code::FolderDenied,
+            Self::Folder { code, .. } => *code,
             Self::NameInvalid(_) => Code::NameInvalid,
             Self::ProgramUnknown(_) => Code::ProgramUnknown,
             Self::HttpClient(_) => Code::ConfigInvalid,

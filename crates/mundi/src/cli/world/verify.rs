@@ -66,7 +66,8 @@ pub(crate) async fn open_quietly(config: &Config, out: Out) -> Outcome<Node<Conf
         return Err(Failed::new(Code::FolderInvalid, format!("{folder} is no data folder")));
     }
     let node = NodeConfig { roles: [].into(), ..config.node().map_err(|error| Failed::coded(&error))? };
-    let programs = Programs::builtin().with_loader(mundi::components(&config.data.folder)?);
+    let programs =
+        Programs::builtin().with_loader(mundi::components(&config.data.folder).map_err(|error| Failed::coded(&error))?);
     let opening = Node::open_configured_as(config, programs, node);
     let opened = Progress::default().during(out, "opening", |_| String::new(), opening).await;
     opened.map_err(|error| Failed::coded(&error))
