@@ -11,27 +11,37 @@
 //! a name that resolves to something else the second time gains nothing. No proxy of the environment is used.
 
 mod address;
+pub mod client;
 
 use crate::{
     Adapter, Call, Params, denied, failed,
     params::{invalid, map, text},
     too_large,
 };
-use address::{Resolver, is_public};
+use address::is_public;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use client::{Answer, Client, ClientConfig, ClientError};
 use futures_util::future::BoxFuture;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, LOCATION, RETRY_AFTER},
+    response::Parts,
+};
+use http_body_util::Full;
 use mundi_model::{Value, limits};
 use mundi_store::protocol::{Failure, Repeat};
-use reqwest::{
-    Client, Method, Response, StatusCode, Url,
-    header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER},
-    redirect,
-};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     net::IpAddr,
     sync::Arc,
     time::Duration,
 };
+use url::Url;
+
+/// How long a connection is kept that nobody uses.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
@@ -57,7 +67,7 @@ impl Default for HttpConfig {
 }
 
 /// A client that knows the rules.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct HttpAdapter {
     client: Client,
     config: Arc<HttpConfig>,
@@ -65,34 +75,26 @@ pub struct HttpAdapter {
 
 impl HttpAdapter {
     /// Fails if the machine gives no root certificates.
-    pub fn new(config: HttpConfig) -> Result<Self, reqwest::Error> {
+    pub fn new(config: HttpConfig) -> io::Result<Self> {
         let config = Arc::new(config);
-        // Whoever came first has chosen the same one, or one that does as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .redirect(redirect::Policy::none()) // followed here, where each step is checked
-            .no_proxy()
-            .dns_resolver(Arc::new(Resolver::new(config.clone())))
-            .connect_timeout(config.connect_timeout)
-            .read_timeout(config.read_timeout)
-            .build()?;
-        Ok(Self { client, config })
+        let (connect_timeout, read_timeout) = (config.connect_timeout, Some(config.read_timeout));
+        let rules = config.clone();
+        let may_reach = move |name: &str, found| is_public(found) || rules.private_hosts_allowed.contains(name);
+        let client = ClientConfig { connect_timeout, read_timeout, idle_timeout: IDLE_TIMEOUT };
+        Ok(Self { client: Client::new(client, may_reach)?, config })
     }
 
     /// Sends a request by the rules, follows redirects by the rules, and gives the answer before its body.
-    pub(crate) async fn send(&self, call: &Call, mut request: Outgoing) -> Result<Response, Failure> {
+    pub(crate) async fn send(&self, call: &Call, mut asked: Outgoing) -> Result<Answer, Failure> {
         for _ in 0..=self.config.redirects_max {
-            self.check(&request.url)?;
-            let builder = self.client.request(request.method.clone(), request.url.clone());
-            let response = builder
-                .headers(with_key(&request.headers, call)?)
-                .body(request.body.clone())
-                .send()
-                .await
-                .map_err(|error| unreachable(&error))?;
-            match next_hop(&request, &response)? {
-                Some(next) => request = next,
-                None => return Ok(response),
+            self.check(&asked.url)?;
+            let mut request = Request::new(Full::new(asked.body.clone()));
+            *request.method_mut() = asked.method.clone();
+            *request.headers_mut() = completed(&asked, call)?;
+            let answer = self.client.send(&asked.url, request).await.map_err(unreachable)?;
+            match next_hop(&asked, &answer.head)? {
+                Some(next) => asked = next,
+                None => return Ok(answer),
             }
         }
         Err(denied(format!("more than {} redirects", self.config.redirects_max)))
@@ -114,29 +116,23 @@ impl HttpAdapter {
     }
 
     /// The body, up to the bound.
-    pub(crate) async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
-            if body.len() + chunk.len() > self.config.body_bytes_max {
-                return Err(too_large(self.config.body_bytes_max));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
+    pub(crate) async fn body(&self, answer: Answer) -> Result<Vec<u8>, Failure> {
+        answer.body(self.config.body_bytes_max).await.map_err(unreachable)
     }
 
     async fn request(&self, call: &Call) -> Result<Value, Failure> {
-        let response = self.send(call, Outgoing::read(Params::of(&call.params)?)?).await?;
-        if let Some(failure) = asks_for_another_try(&response) {
+        let answer = self.send(call, Outgoing::read(Params::of(&call.params)?)?).await?;
+        if let Some(failure) = asks_for_another_try(&answer.head) {
             return Err(failure);
         }
-        let status = Value::Integer(response.status().as_u16().into());
-        let headers = response
-            .headers()
+        let status = Value::Integer(answer.head.status.as_u16().into());
+        let headers = answer
+            .head
+            .headers
             .iter()
             .filter_map(|(name, value)| Some((name.as_str().to_owned(), text(value.to_str().ok()?))));
         let headers = Value::Map(headers.collect::<BTreeMap<_, _>>());
-        let body = Value::Bytes(self.body(response).await?);
+        let body = Value::Bytes(self.body(answer).await?);
         Ok(map([("status", status), ("headers", headers), ("body", body)]))
     }
 }
@@ -161,7 +157,7 @@ pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
 }
 
 impl Outgoing {
@@ -171,7 +167,7 @@ impl Outgoing {
             method: method.map_err(|_| invalid("`method` is no HTTP method"))?,
             url: Url::parse(params.text("url")?).map_err(|error| invalid(format!("`url`: {error}")))?,
             headers: headers(&params.texts("headers")?)?,
-            body: params.bytes_or_none("body")?.unwrap_or_default().to_vec(),
+            body: Bytes::copy_from_slice(params.bytes_or_none("body")?.unwrap_or_default()),
         })
     }
 }
@@ -186,38 +182,54 @@ fn headers(texts: &BTreeMap<String, String>) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-/// A program cannot choose another key: it is what keeps a repeated attempt from acting twice.
-fn with_key(headers: &HeaderMap, call: &Call) -> Result<HeaderMap, Failure> {
-    let mut headers = headers.clone();
+/// The headers with those that a program cannot choose. The key keeps a repeated attempt from acting twice.
+fn completed(asked: &Outgoing, call: &Call) -> Result<HeaderMap, Failure> {
+    let mut headers = asked.headers.clone();
     let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
     headers.insert(HeaderName::from_static("idempotency-key"), key);
     if let Some(trace) = call.trace.as_deref().and_then(|trace| HeaderValue::from_str(trace).ok()) {
         headers.insert(HeaderName::from_static("traceparent"), trace);
     }
+    headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+    if !asked.url.username().is_empty() || asked.url.password().is_some() {
+        headers.entry(AUTHORIZATION).or_insert(basic(&asked.url)?);
+    }
     Ok(headers)
 }
 
+/// The name and password that stand in a URL.
+fn basic(url: &Url) -> Result<HeaderValue, Failure> {
+    let [mut given, password] = [url.username(), url.password().unwrap_or_default()]
+        .map(|part| percent_encoding::percent_decode_str(part).collect::<Vec<u8>>());
+    given.push(b':');
+    given.extend(password);
+    let value = format!("Basic {}", BASE64_STANDARD.encode(given));
+    let mut value = HeaderValue::from_str(&value).map_err(|error| failed(error.to_string()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
 /// Where a redirect leads. Another host gets none of the headers: they may hold what was meant for the first.
-fn next_hop(request: &Outgoing, response: &Response) -> Result<Option<Outgoing>, Failure> {
-    let keeps_method = match response.status().as_u16() {
+fn next_hop(request: &Outgoing, answer: &Parts) -> Result<Option<Outgoing>, Failure> {
+    let keeps_method = match answer.status.as_u16() {
         301..=303 => false,
         307 | 308 => true,
         _ => return Ok(None),
     };
-    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    let Some(location) = answer.headers.get(LOCATION) else { return Ok(None) };
     let location = location.to_str().map_err(|_| failed("a redirect to nowhere"))?;
     let url = request.url.join(location).map_err(|error| failed(format!("a redirect to nowhere: {error}")))?;
     let same_origin = url.origin() == request.url.origin();
     let headers = if same_origin { request.headers.clone() } else { HeaderMap::new() };
     let (method, body) = match keeps_method || request.method == Method::HEAD {
         true => (request.method.clone(), request.body.clone()),
-        false => (Method::GET, Vec::new()),
+        false => (Method::GET, Bytes::new()),
     };
     Ok(Some(Outgoing { method, url, headers, body }))
 }
 
-pub(crate) fn asks_for_another_try(response: &Response) -> Option<Failure> {
-    let status = response.status();
+pub(crate) fn asks_for_another_try(answer: &Parts) -> Option<Failure> {
+    let status = answer.status;
     let asks = [
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::BAD_GATEWAY,
@@ -227,15 +239,21 @@ pub(crate) fn asks_for_another_try(response: &Response) -> Option<Failure> {
     if !asks.contains(&status) {
         return None;
     }
-    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let seconds = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let repeat = seconds.map_or(Repeat::Backoff, |seconds| Repeat::AfterMs(seconds.saturating_mul(1_000)));
     Some(Failure { repeat, ..failed(format!("the server answered {status}")) })
 }
 
-/// The resolver's refusal arrives as a failed connection; its words are what tells it apart.
-fn unreachable(error: &reqwest::Error) -> Failure {
+/// The resolver's refusal arrives as a failed connection; its kind is what tells it apart.
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn unreachable(error: ClientError) -> Failure {
+    match &error {
+        ClientError::TooLarge(bytes_max) => return too_large(*bytes_max),
+        ClientError::Address(error) => return invalid(format!("`url`: {error}")),
+        ClientError::Connect(_) | ClientError::Silent(_) | ClientError::Broken(_) => {}
+    }
     let mut reason = error.to_string();
-    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
     while let Some(error) = cause {
         if error.is::<address::NotPublic>() {
             return denied(error.to_string());

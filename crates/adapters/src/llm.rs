@@ -16,15 +16,16 @@ use crate::{
     params::{invalid, map, text},
 };
 use futures_util::future::BoxFuture;
+use http::{
+    HeaderMap, HeaderValue, Method,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
 use mundi_model::Value;
 use mundi_store::protocol::{Failure, Repeat};
-use reqwest::{
-    Method, Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
-};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use stream::Collected;
+use url::Url;
 
 #[derive(Clone)]
 pub struct LlmConfig {
@@ -49,12 +50,12 @@ impl LlmAdapter {
     }
 
     async fn chat(&self, call: &Call) -> Result<Value, Failure> {
-        let response = self.http.send(call, self.outgoing(Params::of(&call.params)?)?).await?;
-        if let Some(failure) = asks_for_another_try(&response) {
+        let answer = self.http.send(call, self.outgoing(Params::of(&call.params)?)?).await?;
+        if let Some(failure) = asks_for_another_try(&answer.head) {
             return Err(failure);
         }
-        let status = response.status();
-        let body = self.http.body(response).await?;
+        let status = answer.head.status;
+        let body = self.http.body(answer).await?;
         if !status.is_success() {
             let reason = format!("the endpoint answered {status}: {}", String::from_utf8_lossy(&body));
             let repeat = if status.is_server_error() { Repeat::Backoff } else { Repeat::Never };
@@ -86,7 +87,7 @@ impl LlmAdapter {
             method: Method::POST,
             url: self.url()?,
             headers: self.headers()?,
-            body: Json::Object(body).to_string().into_bytes(),
+            body: Json::Object(body).to_string().into(),
         })
     }
 

@@ -454,7 +454,7 @@ impl Config {
 /// The address with the port that was bound, if it leaves that open.
 fn advertised(address: &str, bound: u16) -> Result<String, &'static str> {
     let invalid = "expected `http://` or `https://` and a host";
-    let mut url = reqwest::Url::parse(address).map_err(|_| invalid)?;
+    let mut url = url::Url::parse(address).map_err(|_| invalid)?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(invalid);
     }

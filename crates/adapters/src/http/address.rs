@@ -1,11 +1,15 @@
 //! Which addresses may be reached.
 
-use super::HttpConfig;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use futures_util::future::BoxFuture;
+use hyper_util::client::legacy::connect::dns::Name;
 use std::{
+    error::Error,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
+    task::{Context, Poll},
+    vec,
 };
+use tower_service::Service;
 
 /// Whether an address lies in the public internet. What is not known to be public is not.
 pub(super) fn is_public(address: IpAddr) -> bool {
@@ -48,26 +52,37 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[error("{0} has no public address")]
 pub(super) struct NotPublic(String);
 
+type MayReach = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
+
 /// Resolves names as the system does, and keeps only addresses that may be reached.
+#[derive(Clone)]
 pub(super) struct Resolver {
-    config: Arc<HttpConfig>,
+    may_reach: Arc<MayReach>,
 }
 
 impl Resolver {
-    pub(super) fn new(config: Arc<HttpConfig>) -> Self {
-        Self { config }
+    pub(super) fn new(may_reach: impl Fn(&str, IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self { may_reach: Arc::new(may_reach) }
     }
 }
 
-impl Resolve for Resolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let allowed = self.config.private_hosts_allowed.contains(name.as_str());
+impl Service<Name> for Resolver {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = Box<dyn Error + Send + Sync>;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let may_reach = self.may_reach.clone();
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let addresses: Vec<SocketAddr> = found.filter(|found| allowed || is_public(found.ip())).collect();
+            let addresses: Vec<_> = found.filter(|found| may_reach(name.as_str(), found.ip())).collect();
             match addresses.is_empty() {
                 true => Err(NotPublic(name.as_str().to_owned()).into()),
-                false => Ok(Box::new(addresses.into_iter()) as Addrs),
+                false => Ok(addresses.into_iter()),
             }
         })
     }

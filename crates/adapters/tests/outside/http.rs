@@ -137,6 +137,16 @@ async fn headers_stay_with_the_host_that_they_were_meant_for() {
 }
 
 #[tokio::test]
+async fn a_name_and_a_password_in_the_url_are_sent_as_a_header() {
+    let server = Server::start(respond).await;
+    let url = format!("http://ada:l%C3%B6ve@{}/hello", server.address);
+    get(&allowing(), &url).await.unwrap();
+    let asked = server.asked().remove(0);
+    assert_eq!(asked.headers["authorization"], "Basic YWRhOmzDtnZl");
+    assert_eq!(asked.headers["host"], server.address.to_string());
+}
+
+#[tokio::test]
 async fn parameters_that_make_no_request_are_invalid() {
     for request in [
         json!({}),

@@ -5,8 +5,10 @@
 //! again: who does not hold the world refuses it before anything is done.
 
 use super::NodePlane;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
+use http_body_util::Full;
+use mundi_adapters::http::client::{Client, ClientConfig, ClientError};
 use mundi_engine::{CommitError, Engine, EngineError};
 use mundi_model::{UniverseId, WorkerId, WorldId, limits};
 use mundi_runtime::{
@@ -15,13 +17,13 @@ use mundi_runtime::{
 };
 use mundi_store::{StoreError, protocol::FindHolder};
 use parking_lot::Mutex;
-use reqwest::{Client, Url, redirect};
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
+use url::Url;
 
 /// Names the worker that a request was handed on to; on the answer, the one that answers.
 pub(crate) const HANDED_ON: HeaderName = HeaderName::from_static("mundi-handed-on");
@@ -46,6 +48,8 @@ const NOBODY_NS: u64 = 200_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a connection is kept that nobody uses: shorter than the other side keeps it, so that nothing is sent into its closing.
 const IDLE: Duration = Duration::from_secs(10);
+/// More than any reply has, however it is written.
+const ANSWER_BYTES_MAX: usize = 16 * limits::PAYLOAD_BYTES_MAX;
 /// How much longer than the other one this side waits.
 const MARGIN: Duration = Duration::from_secs(5);
 
@@ -114,46 +118,53 @@ impl<E: Engine> HandOn<E> {
             Err(()) => return Ok(None),
         }
         url.set_query(Some(&format!("timeout={}ms", asked.timeout.as_millis())));
-        let mut request = client.post(url).timeout(asked.timeout.saturating_add(MARGIN));
+        let mut request = Request::new(Full::new(Bytes::copy_from_slice(asked.cbor)));
+        *request.method_mut() = Method::POST;
+        let headers = request.headers_mut();
         for name in HEADERS {
-            request = asked.headers.get_all(&name).iter().fold(request, |request, value| request.header(&name, value));
+            for value in asked.headers.get_all(&name) {
+                headers.append(&name, value.clone());
+            }
         }
-        request = request.header(header::CONTENT_TYPE, "application/cbor").header(HANDED_ON, holder.worker.to_string());
-        let answer = match request.body(asked.cbor.to_vec()).send().await {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/cbor"));
+        let worker = holder.worker.to_string();
+        let Ok(named) = HeaderValue::from_str(&worker) else { return Ok(None) };
+        headers.insert(HANDED_ON, named);
+        let asking = async {
+            let answer = client.send(&url, request).await?;
+            let (status, headers) = (answer.head.status, answer.head.headers.clone());
+            Ok::<_, ClientError>((status, headers, answer.body(ANSWER_BYTES_MAX).await?))
+        };
+        let patience = asked.timeout.saturating_add(MARGIN);
+        let asked = timeout(patience, asking).await.unwrap_or(Err(ClientError::Silent(patience)));
+        let (status, headers, body) = match asked {
             Ok(answer) => answer,
             Err(error) => {
                 self.forget(universe, world);
                 // It was never sent, or it may have arrived.
-                return if error.is_connect() || error.is_builder() {
-                    Ok(None)
-                } else {
-                    Err(unknown(error.without_url()))
-                };
+                return if error.is_unsent() { Ok(None) } else { Err(unknown(error)) };
             }
         };
-        let (status, headers) = (answer.status(), answer.headers().clone());
         let Some(by) = headers.get(HANDED_ON) else {
             self.forget(universe, world);
             return Err(unknown(StrangerError)); // who answers there is none of ours
         };
-        let is_meant = by.as_bytes() == holder.worker.to_string().as_bytes();
+        let is_meant = by.as_bytes() == worker.as_bytes();
         let refused =
             [StatusCode::MISDIRECTED_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
         if !is_meant || refused.contains(&status) {
             self.forget(universe, world);
             return Ok(None);
         }
-        let body = answer.bytes().await.map_err(|error| unknown(error.without_url()))?;
         self.metrics.add(Metric::HandedOn, 1);
-        Ok(Some(Answered { status, headers, body }))
+        Ok(Some(Answered { status, headers, body: body.into() }))
     }
 
     fn client(&self) -> Option<&Client> {
         let make = || {
-            // Whoever came first has chosen the same one, or one that does as well.
-            let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-            let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy();
-            let made = builder.connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE).tcp_nodelay(true).build();
+            // How long an answer may take is each request's own business.
+            let config = ClientConfig { connect_timeout: CONNECT_TIMEOUT, read_timeout: None, idle_timeout: IDLE };
+            let made = Client::new(config, |_, _| true);
             made.inspect_err(|error| tracing::warn!(%error, "requests are not handed on")).ok()
         };
         self.client.get_or_init(make).as_ref()
