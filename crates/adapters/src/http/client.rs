@@ -83,7 +83,7 @@ struct Shared {
 #[derive(Default)]
 struct Idle {
     /// By what stands before the path; the last one was used last.
-    lines: BTreeMap<String, Vec<(Line, Instant)>>,
+    lines: BTreeMap<String, Vec<(Box<Line>, Instant)>>,
     count: usize,
     is_swept: bool,
 }
@@ -99,7 +99,7 @@ struct Line {
 pub struct Answer {
     pub head: response::Parts,
     body: Incoming,
-    line: Line,
+    line: Box<Line>,
     origin: String,
     client: Client,
 }
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    async fn connect(&self, origin: &str) -> Result<Line, ClientError> {
+    async fn connect(&self, origin: &str) -> Result<Box<Line>, ClientError> {
         let uri: Uri = origin.parse().map_err(http::Error::from)?;
         let mut connector = self.0.connector.clone();
         let connecting = async {
@@ -165,7 +165,7 @@ impl Client {
         let connected = timeout(self.0.config.connect_timeout, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         let (sender, connection) = connected.map_err(ClientError::Connect)?;
-        Ok(Line { sender, connection, is_over: false })
+        Ok(Box::new(Line { sender, connection, is_over: false }))
     }
 
     async fn in_time<O>(&self, answered: impl Future<Output = O>) -> Result<O, ClientError> {
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    fn take(&self, origin: &str) -> Option<Line> {
+    fn take(&self, origin: &str) -> Option<Box<Line>> {
         let mut idle = self.0.idle.lock();
         let lines = idle.lines.get_mut(origin)?;
         let (line, since) = lines.pop()?;
@@ -186,7 +186,7 @@ impl Client {
         (since.elapsed() < self.0.config.idle_timeout).then_some(line) // those below it are older still: the sweep takes them
     }
 
-    fn keep(&self, origin: String, line: Line) {
+    fn keep(&self, origin: String, line: Box<Line>) {
         let mut idle = self.0.idle.lock();
         if idle.count == IDLE_MAX {
             return;

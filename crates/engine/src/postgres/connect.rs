@@ -118,6 +118,11 @@ impl Connector {
         self.connect_hearing(purpose, None).await
     }
 
+    /// As [`Connector::connect`], on the runtime of the caller.
+    pub(super) async fn connect_here(&self, purpose: Purpose) -> Result<Client, EngineError> {
+        self.persist(purpose, None).await
+    }
+
     /// As [`Connector::connect`]; what is heard, or that nothing more will be, is passed on.
     pub(super) async fn connect_hearing(
         &self,

@@ -108,7 +108,7 @@ impl Postgres {
             clock_ms: options.clock_ms,
         });
         let (queue, sequencer) = Sequencer::new(shared.clone());
-        shared.connector.handle().spawn(sequencer.run());
+        sequencer.start()?;
         let follower = shared.connector.handle().spawn(follower::follow(shared.clone()));
         Ok(Self(Arc::new(Inner { shared, queue, follower })))
     }

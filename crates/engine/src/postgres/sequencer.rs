@@ -28,9 +28,10 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
-use tokio::sync::mpsc;
+use tokio::{runtime::Builder, sync::mpsc, time::timeout};
 
 /// More waiting commits than any process has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
@@ -43,6 +44,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(15);
 /// A group is written and synced in milliseconds; past this, nobody knows what became of it.
 const COMMIT_WAIT: Duration = Duration::from_secs(15);
 
+/// How long a group may wait for the process to come round.
+const ROUND_WAIT: Duration = Duration::from_millis(5);
+
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
     pub(super) overlay: Overlay,
@@ -52,6 +56,32 @@ pub(super) struct Proposal {
     pub(super) answer: oneshot::Sender<Answer>,
     /// It is still to be checked against what was written since.
     pub(super) _open: [Option<Open>; 2],
+}
+
+/// Where groups are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// On the runtime of the process: a lone commit wakes no other thread.
+    Shared,
+    /// On a thread of its own: the database waits for each group, which must not stand behind all that a busy process does.
+    Own,
+}
+
+impl Place {
+    fn suits(self, proposals: usize) -> bool {
+        match self {
+            Self::Shared => proposals < 8,
+            Self::Own => proposals > 2,
+        }
+    }
+
+    /// After so many groups that do not suit it, one after the other, a place is left. The load that is over for a moment is not over.
+    const fn patience(self) -> u32 {
+        match self {
+            Self::Shared => 32,
+            Self::Own => 1_000,
+        }
+    }
 }
 
 /// Where transactions hand in their commits.
@@ -101,21 +131,44 @@ impl Sequencer {
     }
 
     /// Runs until the engine is dropped and everything is answered.
-    pub(super) async fn run(mut self) {
-        let mut waiting = VecDeque::new();
-        while let Some(first) = self.proposals.recv().await {
-            waiting.push_back(first);
+    pub(super) fn start(self) -> Result<(), EngineError> {
+        let failed = |error| EngineError::failed("starting the sequencer", error);
+        let own = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let moving = async move {
+            let shared = self.shared.connector.handle().clone();
+            let mut next = Some((self, VecDeque::new()));
+            while let Some((sequencer, waiting)) = next {
+                let Ok(Some((sequencer, waiting))) = shared.spawn(sequencer.run(Place::Shared, waiting)).await else {
+                    return;
+                };
+                next = sequencer.run(Place::Own, waiting).await;
+            }
+        };
+        let thread = thread::Builder::new().name("mundi-commits".to_owned());
+        thread.spawn(move || own.block_on(moving)).map(drop).map_err(failed)
+    }
+
+    /// Commits in one place until the other one suits the load better, or nobody is left who could commit.
+    async fn run(mut self, place: Place, mut waiting: VecDeque<Proposal>) -> Option<(Self, VecDeque<Proposal>)> {
+        let mut misplaced = 0;
+        while misplaced < place.patience() {
+            if waiting.is_empty() {
+                waiting.push_back(self.proposals.recv().await?);
+            }
+            // What has come meanwhile joins: each group is as large as it can be.
             while let Ok(next) = self.proposals.try_recv() {
                 waiting.push_back(next);
             }
-            while !waiting.is_empty() {
-                self.commit_group(&mut waiting).await;
-                // What has come meanwhile joins: the group after this one is as large as it can be.
-                while let Ok(next) = self.proposals.try_recv() {
-                    waiting.push_back(next);
-                }
+            misplaced = if place.suits(waiting.len()) { 0 } else { misplaced + 1 };
+            // Where the process has much to do, more is about to be committed: once round, and the next group begins.
+            let round = (place == Place::Own).then(|| self.shared.connector.handle().spawn(async {}));
+            self.commit_group(&mut waiting).await;
+            if let Some(round) = round {
+                within(ROUND_WAIT, round).await;
             }
         }
+        self.writer = None; // its connection belongs to the place
+        Some((self, waiting))
     }
 
     async fn commit_group(&mut self, waiting: &mut VecDeque<Proposal>) {
@@ -128,7 +181,7 @@ impl Sequencer {
         if self.is_alone && question.known == self.own && question.is_empty() {
             return self.commit_at_once(writer, question.known, batch, waiting).await;
         }
-        let locked = match self.shared.connector.within(LOCK_WAIT, writer.lock(&question)).await {
+        let locked = match within(LOCK_WAIT, writer.lock(&question)).await {
             Some(Ok(locked)) => locked,
             Some(Err(error)) => {
                 tracing::warn!(%error, "a commit group could not begin");
@@ -180,7 +233,7 @@ impl Sequencer {
         }
         let writes = attempt.sorted();
         let commit = writer.commit_at_once(attempt.version, &writes, &attempt.new);
-        match self.shared.connector.within(COMMIT_WAIT, commit).await {
+        match within(COMMIT_WAIT, commit).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), attempt.version);
                 self.shared.history.advance_own(attempt.version, writes, &attempt.group.expected);
@@ -219,13 +272,10 @@ impl Sequencer {
     async fn is_undone(&mut self, version: u64, writes: &Writes) -> bool {
         let Ok(writer) = Writer::connect(&self.shared.connector).await else { return false };
         let question = Question { known: version - 1, ..Question::default() };
-        let locked = self.shared.connector.within(LOCK_WAIT, writer.lock(&question)).await;
+        let locked = within(LOCK_WAIT, writer.lock(&question)).await;
         let Some(Ok(Locked { news, .. })) = locked else { return false };
         let is_undone = match news.first() {
-            None => matches!(
-                self.shared.connector.within(COMMIT_WAIT, writer.commit(version, &Writes::new())).await,
-                Some(Ok(()))
-            ),
+            None => matches!(within(COMMIT_WAIT, writer.commit(version, &Writes::new())).await, Some(Ok(()))),
             // Who wrote the very same keys may be this process.
             Some((first, others)) => {
                 let differ = !others.iter().map(|(key, _)| key).eq(writes.iter().map(|(key, _)| key));
@@ -250,7 +300,7 @@ impl Sequencer {
         group.sort();
         let mut writes = group.writes;
         keep_last(&mut writes);
-        match self.shared.connector.within(COMMIT_WAIT, writer.commit(version, &writes)).await {
+        match within(COMMIT_WAIT, writer.commit(version, &writes)).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), version);
                 self.shared.history.advance_own(version, writes, &group.expected);
@@ -353,6 +403,11 @@ impl Sequencer {
             let _gone = proposal.answer.send(Err(error.clone().into()));
         }
     }
+}
+
+/// `None` if it takes longer.
+async fn within<O>(limit: Duration, future: impl Future<Output = O>) -> Option<O> {
+    timeout(limit, future).await.ok()
 }
 
 /// A group that is tried in one trip, with what it takes to begin it again.

@@ -110,8 +110,9 @@ fn statements() -> [String; 12] {
 }
 
 impl Writer {
+    /// Connects on the runtime of the caller.
     pub(super) async fn connect(connector: &Connector) -> Result<Self, EngineError> {
-        let client = connector.connect(Purpose::Commit).await?;
+        let client = connector.connect_here(Purpose::Commit).await?;
         let texts = statements();
         let prepared = try_join_all(texts.iter().map(|text| client.prepare(text))).await;
         let prepared = prepared.map_err(|error| refused("preparing to commit", error))?;
