@@ -219,3 +219,51 @@ async fn additions_of_many_processes_all_count_and_deleted_ranges_are_empty() {
     // Every writer ends with a deletion, so the last commit of all has left nothing but its own item.
     assert_eq!(tx.range(RangeRead::prefix(b"queue/", 1_000)).await.unwrap().items.len(), 1);
 }
+
+/// By which connections groups were committed.
+async fn committers(client: &tokio_postgres::Client, schema: &str) -> usize {
+    let row = client.query_one(&format!("SELECT count(DISTINCT by) FROM {schema}.commits"), &[]).await.unwrap();
+    usize::try_from(row.get::<_, i64>(0)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_move_to_a_thread_of_their_own_and_back_and_none_is_lost() {
+    let schema = fresh_schema();
+    let engine = Postgres::open_with(shared().url(), Options { schema: schema.clone(), ..Options::default() }).await;
+    let engine = engine.unwrap();
+    let (client, line) = tokio_postgres::connect(shared().url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(line);
+    let noted = "ADD COLUMN by integer, ALTER COLUMN by SET DEFAULT pg_backend_pid()";
+    client.batch_execute(&format!("ALTER TABLE {schema}.commits {noted}")).await.unwrap();
+    assert!(increment(&engine, "lone").await && increment(&engine, "lone").await);
+    assert_eq!(committers(&client, &schema).await, 1);
+    let mut rounds = 0;
+    while committers(&client, &schema).await == 1 {
+        let crowd = (0..64).map(|writer| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    assert!(increment(&engine, &format!("crowd {writer}")).await);
+                }
+            })
+        });
+        for writer in crowd.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        rounds += 1;
+        assert!(rounds < 100, "a crowd does not move it");
+    }
+    let mut lone = 2;
+    while committers(&client, &schema).await == 2 {
+        assert!(lone < 10_000, "a lone one does not move it back");
+        for _ in 0..100 {
+            assert!(increment(&engine, "lone").await);
+            lone += 1;
+        }
+    }
+    let mut tx = engine.begin().await.unwrap();
+    assert_eq!(number(tx.get(b"lone").await.unwrap().as_ref()), lone);
+    for writer in 0..64 {
+        assert_eq!(number(tx.get(format!("crowd {writer}").as_bytes()).await.unwrap().as_ref()), 20 * rounds);
+    }
+}
