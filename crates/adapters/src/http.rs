@@ -93,7 +93,10 @@ impl HttpAdapter {
             *request.headers_mut() = completed(&asked, call)?;
             let answer = self.client.send(&asked.url, request).await.map_err(unreachable)?;
             match next_hop(&asked, &answer.head)? {
-                Some(next) => asked = next,
+                Some(next) => {
+                    asked = next;
+                    answer.let_go().await;
+                }
                 None => return Ok(answer),
             }
         }
@@ -123,6 +126,7 @@ impl HttpAdapter {
     async fn request(&self, call: &Call) -> Result<Value, Failure> {
         let answer = self.send(call, Outgoing::read(Params::of(&call.params)?)?).await?;
         if let Some(failure) = asks_for_another_try(&answer.head) {
+            answer.let_go().await;
             return Err(failure);
         }
         let status = Value::Integer(answer.head.status.as_u16().into());

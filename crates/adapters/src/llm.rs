@@ -52,6 +52,7 @@ impl LlmAdapter {
     async fn chat(&self, call: &Call) -> Result<Value, Failure> {
         let answer = self.http.send(call, self.outgoing(Params::of(&call.params)?)?).await?;
         if let Some(failure) = asks_for_another_try(&answer.head) {
+            answer.let_go().await;
             return Err(failure);
         }
         let status = answer.head.status;

@@ -28,6 +28,7 @@ use std::{
 };
 use tokio::{
     net::TcpStream,
+    task::unconstrained,
     time::{Instant, timeout},
 };
 use tower_service::Service;
@@ -37,6 +38,10 @@ use url::{Position, Url};
 const IDLE_MAX: usize = 1_024;
 /// A host that does not answer to this, three times, is gone, also in the middle of a long silence.
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Of an answer that nobody wants: how long it is waited for, and how much of it is read.
+const UNWANTED_WAIT: Duration = Duration::from_secs(1);
+const UNWANTED_BYTES_MAX: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy)]
 pub struct ClientConfig {
@@ -91,8 +96,8 @@ struct Idle {
 /// A connection.
 struct Line {
     sender: SendRequest<Full<Bytes>>,
-    connection: Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>,
-    is_over: bool,
+    /// `None` once it has ended.
+    connection: Option<Connection<MaybeHttpsStream<TokioIo<TcpStream>>, Full<Bytes>>>,
 }
 
 /// An answer, of which the body is still to come. Dropped before its end, it closes the connection.
@@ -117,6 +122,8 @@ impl Client {
         connector.set_keepalive(Some(KEEPALIVE));
         connector.set_keepalive_interval(Some(KEEPALIVE));
         connector.set_keepalive_retries(Some(3));
+        #[cfg(target_os = "linux")]
+        connector.set_tcp_user_timeout(Some(2 * KEEPALIVE)); // nor does it take what is sent
         let encryption = HttpsConnectorBuilder::new()
             .with_provider_and_platform_verifier(rustls::crypto::ring::default_provider())?
             .https_or_http()
@@ -127,29 +134,30 @@ impl Client {
 
     /// Sends a request, whatever address it names, to this one; gives the answer before its body.
     pub async fn send(&self, url: &Url, mut request: Request<Full<Bytes>>) -> Result<Answer, ClientError> {
-        let origin = &url[..Position::BeforePath];
+        let origin = format!("{}{}", &url[..Position::BeforeUsername], &url[Position::BeforeHost..Position::AfterPort]);
         *request.uri_mut() = url[Position::BeforePath..Position::AfterQuery].parse().map_err(http::Error::from)?;
         let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]).map_err(http::Error::from)?;
-        request.headers_mut().insert(header::HOST, host);
+        request.headers_mut().entry(header::HOST).or_insert(host);
         loop {
-            let idle = self.take(origin);
+            let idle = self.take(&origin);
             let was_idle = idle.is_some();
             let mut line = match idle {
                 Some(line) => line,
-                None => self.connect(origin).await?,
+                None => self.connect(&origin).await?,
             };
-            if !line.is_free().await {
+            if was_idle && !line.is_free().await {
                 continue;
             }
             let sending = line.sender.try_send_request(request);
             match self.in_time(line.during(sending)).await? {
                 Ok(answer) => {
                     let (head, body) = answer.into_parts();
-                    return Ok(Answer { head, body, line, origin: origin.to_owned(), client: self.clone() });
+                    return Ok(Answer { head, body, line, origin, client: self.clone() });
                 }
                 Err(mut refused) => match refused.take_message() {
-                    Some(unsent) if was_idle => request = unsent, // closed at this moment, and nothing was sent
-                    Some(_) | None => return Err(refused.into_error().into()),
+                    Some(unsent) if was_idle => request = unsent, // closed at this moment
+                    Some(_) => return Err(ClientError::Connect(refused.into_error().into())),
+                    None => return Err(refused.into_error().into()),
                 },
             }
         }
@@ -165,7 +173,7 @@ impl Client {
         let connected = timeout(self.0.config.connect_timeout, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         let (sender, connection) = connected.map_err(ClientError::Connect)?;
-        Ok(Box::new(Line { sender, connection, is_over: false }))
+        Ok(Box::new(Line { sender, connection: Some(connection) }))
     }
 
     async fn in_time<O>(&self, answered: impl Future<Output = O>) -> Result<O, ClientError> {
@@ -189,12 +197,26 @@ impl Client {
     fn keep(&self, origin: String, line: Box<Line>) {
         let mut idle = self.0.idle.lock();
         if idle.count == IDLE_MAX {
-            return;
+            idle.drop_oldest();
         }
         idle.lines.entry(origin).or_default().push((line, Instant::now()));
         idle.count += 1;
         if !std::mem::replace(&mut idle.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(&self.0)));
+        }
+    }
+}
+
+impl Idle {
+    fn drop_oldest(&mut self) {
+        let oldest = self.lines.iter().min_by_key(|(_, lines)| lines.first().map(|(_, since)| *since));
+        let Some(origin) = oldest.map(|(origin, _)| origin.clone()) else { return };
+        if let Some(lines) = self.lines.get_mut(&origin) {
+            lines.remove(0);
+            self.count -= 1;
+            if lines.is_empty() {
+                self.lines.remove(&origin);
+            }
         }
     }
 }
@@ -219,10 +241,10 @@ async fn sweep(shared: Weak<Shared>) {
 }
 
 impl Line {
-    /// Moves the connection on. That it has ended is heard by whoever waits for what comes over it.
+    /// Moves the connection on. One that has ended is dropped, by which whoever waits for something hears of it.
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.is_over {
-            self.is_over = Pin::new(&mut self.connection).poll(cx).is_ready();
+        if self.connection.as_mut().is_some_and(|connection| Pin::new(connection).poll(cx).is_ready()) {
+            self.connection = None;
         }
     }
 
@@ -239,12 +261,12 @@ impl Line {
         .await
     }
 
-    /// Whether another request may be sent.
+    /// Whether another request may be sent. Looked at also by a task that has read enough for now.
     async fn is_free(&mut self) -> bool {
-        poll_fn(|cx| {
+        unconstrained(poll_fn(|cx| {
             self.drive(cx);
-            Poll::Ready(!self.is_over && self.sender.is_ready())
-        })
+            Poll::Ready(self.connection.is_some() && self.sender.is_ready())
+        }))
         .await
     }
 }
@@ -264,5 +286,10 @@ impl Answer {
             self.client.keep(self.origin, self.line);
         }
         Ok(body)
+    }
+
+    /// Nobody wants the body. A short one is read, so that the connection can be used again.
+    pub async fn let_go(self) {
+        let _closed = timeout(UNWANTED_WAIT, self.body(UNWANTED_BYTES_MAX)).await;
     }
 }

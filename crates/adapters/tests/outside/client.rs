@@ -1,6 +1,7 @@
 //! The connections of the HTTP client: used again, replaced, closed.
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::Request;
 use http_body_util::Full;
 use mundi_adapters::http::client::{Client, ClientConfig, ClientError};
@@ -121,6 +122,45 @@ async fn one_that_was_closed_while_it_lay_idle_is_replaced() {
     tokio::time::sleep(PAUSE).await; // the end is there before the connection is taken
     assert_eq!(get(&client, &server).await.unwrap(), b"hello");
     assert_eq!((*server.connected.lock(), *server.asked.lock()), (2, 2));
+}
+
+/// In one task, as an adapter worker makes them: it may be told to stop reading before it has seen that a connection has ended.
+#[tokio::test]
+async fn many_that_were_closed_while_they_lay_idle_are_replaced_at_once() {
+    let (mut server, client) = (Server::start(&[Does::AnswerAndClose; 200]).await, client());
+    for round in 1..=2 {
+        let answers = join_all((0..100).map(|_| get(&client, &server))).await;
+        assert!(answers.iter().all(Result::is_ok), "{round}: {answers:?}");
+        server.until_ended(round * 100).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!((*server.connected.lock(), *server.asked.lock()), (200, 200));
+}
+
+/// As one that is no HTTP server, or that has too much to do.
+#[tokio::test]
+async fn a_server_that_hangs_up_at_once_is_not_called_again_and_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    let accepted = Arc::new(Mutex::new(0));
+    let count = accepted.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            *count.lock() += 1;
+            drop(stream);
+        }
+    });
+    client().send(&url, Request::new(Full::new(Bytes::new()))).await.map(drop).unwrap_err();
+    assert_eq!(*accepted.lock(), 1);
+}
+
+#[tokio::test]
+async fn a_short_answer_that_nobody_wants_leaves_its_connection() {
+    let (server, client) = (Server::start(&[]).await, client());
+    for _ in 0..3 {
+        client.send(&server.url, Request::new(Full::new(Bytes::new()))).await.unwrap().let_go().await;
+    }
+    assert_eq!((*server.connected.lock(), *server.asked.lock()), (1, 3));
 }
 
 #[tokio::test]

@@ -69,7 +69,7 @@ impl Default for Options {
 
 /// The engine of a fleet. Cheap to clone; its connections close when the last clone and the last transaction are gone.
 ///
-/// It is opened within a tokio runtime, which carries its connections. Transactions run on any executor.
+/// It is opened within a tokio runtime, which carries its connections but for that of a busy sequencer. Transactions run on any executor.
 #[derive(Clone)]
 pub struct Postgres(Arc<Inner>);
 
@@ -108,7 +108,7 @@ impl Postgres {
             clock_ms: options.clock_ms,
         });
         let (queue, sequencer) = Sequencer::new(shared.clone());
-        sequencer.start()?;
+        sequencer.start().await?;
         let follower = shared.connector.handle().spawn(follower::follow(shared.clone()));
         Ok(Self(Arc::new(Inner { shared, queue, follower })))
     }

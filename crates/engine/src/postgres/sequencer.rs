@@ -58,6 +58,9 @@ pub(super) struct Proposal {
     pub(super) _open: [Option<Open>; 2],
 }
 
+/// At which a place is left: after 32 large groups, or a thousand small ones.
+const MISPLACED_MAX: u32 = 1_024;
+
 /// Where groups are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -68,18 +71,14 @@ enum Place {
 }
 
 impl Place {
-    fn suits(self, proposals: usize) -> bool {
+    /// How much speaks for the other place, after a group of so many. Some small groups come between large ones under any load; and a load
+    /// that is over for a moment is not over.
+    fn misplaced(self, before: u32, proposals: usize) -> u32 {
         match self {
-            Self::Shared => proposals < 8,
-            Self::Own => proposals > 2,
-        }
-    }
-
-    /// After so many groups that do not suit it, one after the other, a place is left. The load that is over for a moment is not over.
-    const fn patience(self) -> u32 {
-        match self {
-            Self::Shared => 32,
-            Self::Own => 1_000,
+            Self::Shared if proposals >= 8 => before + MISPLACED_MAX / 32,
+            Self::Shared => before.saturating_sub(MISPLACED_MAX / 64),
+            Self::Own if proposals <= 2 => before + 1,
+            Self::Own => 0,
         }
     }
 }
@@ -131,27 +130,35 @@ impl Sequencer {
     }
 
     /// Runs until the engine is dropped and everything is answered.
-    pub(super) fn start(self) -> Result<(), EngineError> {
+    pub(super) async fn start(self) -> Result<(), EngineError> {
         let failed = |error| EngineError::failed("starting the sequencer", error);
-        let own = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let moving = async move {
-            let shared = self.shared.connector.handle().clone();
-            let mut next = Some((self, VecDeque::new()));
-            while let Some((sequencer, waiting)) = next {
-                let Ok(Some((sequencer, waiting))) = shared.spawn(sequencer.run(Place::Shared, waiting)).await else {
-                    return;
-                };
-                next = sequencer.run(Place::Own, waiting).await;
+        let (tell, told) = oneshot::channel();
+        let life = move || match Builder::new_current_thread().enable_all().build() {
+            Ok(own) => {
+                let _gone = tell.send(Ok(()));
+                own.block_on(self.live());
             }
+            Err(error) => drop(tell.send(Err(error))),
         };
-        let thread = thread::Builder::new().name("mundi-commits".to_owned());
-        thread.spawn(move || own.block_on(moving)).map(drop).map_err(failed)
+        thread::Builder::new().name("mundi-commits".to_owned()).spawn(life).map_err(failed)?;
+        told.await.map_err(|_| EngineError::Closed)?.map_err(failed)
+    }
+
+    /// Moves from place to place.
+    async fn live(self) {
+        let shared = self.shared.connector.handle().clone();
+        let mut next = Some((self, VecDeque::new()));
+        while let Some((sequencer, waiting)) = next {
+            let run = shared.spawn(sequencer.run(Place::Shared, waiting));
+            let Ok(Some((sequencer, waiting))) = run.await else { return };
+            next = sequencer.run(Place::Own, waiting).await;
+        }
     }
 
     /// Commits in one place until the other one suits the load better, or nobody is left who could commit.
     async fn run(mut self, place: Place, mut waiting: VecDeque<Proposal>) -> Option<(Self, VecDeque<Proposal>)> {
         let mut misplaced = 0;
-        while misplaced < place.patience() {
+        while misplaced < MISPLACED_MAX {
             if waiting.is_empty() {
                 waiting.push_back(self.proposals.recv().await?);
             }
@@ -159,7 +166,7 @@ impl Sequencer {
             while let Ok(next) = self.proposals.try_recv() {
                 waiting.push_back(next);
             }
-            misplaced = if place.suits(waiting.len()) { 0 } else { misplaced + 1 };
+            misplaced = place.misplaced(misplaced, waiting.len());
             // Where the process has much to do, more is about to be committed: once round, and the next group begins.
             let round = (place == Place::Own).then(|| self.shared.connector.handle().spawn(async {}));
             self.commit_group(&mut waiting).await;

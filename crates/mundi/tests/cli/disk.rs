@@ -230,7 +230,7 @@ fn a_file_in_the_place_of_the_data_folder_is_told_by_its_code_and_not_touched() 
 fn a_server_asks_for_as_many_open_files_as_it_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -S -n 256; ulimit -H -n 4096; exec \"$0\" dev --bind 127.0.0.1:0 --data \"$1\""]);
+    command.args(["-c", "ulimit -S -n 256; ulimit -H -n 1024; exec \"$0\" dev --bind 127.0.0.1:0 --data \"$1\""]);
     command.arg(env!("CARGO_BIN_EXE_mundi")).arg(folder.path().join("data")).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -240,5 +240,5 @@ fn a_server_asks_for_as_many_open_files_as_it_is_allowed() {
     child.wait().unwrap();
     assert!(serves);
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
-    assert_eq!(limit.split_whitespace().next(), Some("4096"), "{limit}");
+    assert_eq!(limit.split_whitespace().next(), Some("1024"), "{limit}");
 }

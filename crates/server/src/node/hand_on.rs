@@ -22,7 +22,10 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 use url::Url;
 
 /// Names the worker that a request was handed on to; on the answer, the one that answers.
@@ -130,14 +133,10 @@ impl<E: Engine> HandOn<E> {
         let worker = holder.worker.to_string();
         let Ok(named) = HeaderValue::from_str(&worker) else { return Ok(None) };
         headers.insert(HANDED_ON, named);
-        let asking = async {
-            let answer = client.send(&url, request).await?;
-            let (status, headers) = (answer.head.status, answer.head.headers.clone());
-            Ok::<_, ClientError>((status, headers, answer.body(ANSWER_BYTES_MAX).await?))
-        };
         let patience = asked.timeout.saturating_add(MARGIN);
-        let asked = timeout(patience, asking).await.unwrap_or(Err(ClientError::Silent(patience)));
-        let (status, headers, body) = match asked {
+        let until = Instant::now() + patience;
+        let sent = timeout_at(until, client.send(&url, request)).await;
+        let mut answer = match sent.unwrap_or(Err(ClientError::Silent(patience))) {
             Ok(answer) => answer,
             Err(error) => {
                 self.forget(universe, world);
@@ -145,6 +144,7 @@ impl<E: Engine> HandOn<E> {
                 return if error.is_unsent() { Ok(None) } else { Err(unknown(error)) };
             }
         };
+        let (status, headers) = (answer.head.status, std::mem::take(&mut answer.head.headers));
         let Some(by) = headers.get(HANDED_ON) else {
             self.forget(universe, world);
             return Err(unknown(StrangerError)); // who answers there is none of ours
@@ -154,8 +154,11 @@ impl<E: Engine> HandOn<E> {
             [StatusCode::MISDIRECTED_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
         if !is_meant || refused.contains(&status) {
             self.forget(universe, world);
+            answer.let_go().await;
             return Ok(None);
         }
+        let body = timeout_at(until, answer.body(ANSWER_BYTES_MAX)).await;
+        let body = body.unwrap_or(Err(ClientError::Silent(patience))).map_err(unknown)?;
         self.metrics.add(Metric::HandedOn, 1);
         Ok(Some(Answered { status, headers, body: body.into() }))
     }
