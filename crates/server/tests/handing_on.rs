@@ -46,6 +46,7 @@ impl Member {
     /// A call by HTTP, as if it had been handed on to this worker.
     async fn add_handed_on(&self, world: WorldId, worker: &str) -> (u16, String) {
         let url = format!("http://{}/v1/u/default/worlds/{world}/call/add", self.server.address());
+        let _before = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(url);
         let answer = request.header("mundi-handed-on", worker).body("1").send().await.unwrap();
         assert_eq!(answer.headers()["mundi-handed-on"], self.node.worker().to_string(), "it says who answers");
