@@ -180,6 +180,7 @@ fn check_bounds(item: &InboxItem) -> Result<(), Rejection> {
             name("adapter", &receipt.adapter),
             inline(&receipt.payload),
             ("signature", receipt.signature.as_ref().map_or(0, Vec::len), limits::REASON_BYTES_MAX),
+            name("operator", receipt.operator.as_ref().map_or("", |operator| &operator.name)),
         ],
         Input::Message { inbox, payload, headers } => {
             let header_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();

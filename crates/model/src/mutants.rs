@@ -37,10 +37,12 @@ pub enum Mutant {
     UniverseCrossed,
     /// What is handed to a world directly gets a place behind items that the turn has not seen.
     DirectAhead,
+    /// An operator's answer is taken without a look whether the intent is open.
+    AnswerUnasked,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -56,6 +58,7 @@ impl Mutant {
         Self::ForkRepeats,
         Self::UniverseCrossed,
         Self::DirectAhead,
+        Self::AnswerUnasked,
     ];
 }
 

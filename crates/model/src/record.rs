@@ -381,6 +381,20 @@ pub struct Receipt {
     #[n(5)]
     #[cbor(with = "minicbor::bytes")]
     pub signature: Option<Vec<u8>>,
+    /// Who answered by hand, in place of an adapter.
+    #[n(6)]
+    pub operator: Option<Operator>,
+}
+
+/// An operator who answered an intent by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Operator {
+    /// The public half of the token that allowed it; absent where a server requires none.
+    #[n(0)]
+    pub token: Option<u64>,
+    /// The token's label, or the name that the caller gave.
+    #[n(1)]
+    pub name: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -472,6 +486,12 @@ mod tests {
             payload: Payload::Blob(Hash::of(b"blob"), 4),
             adapter: "a".into(),
             signature: Some(vec![1]),
+            operator: None,
+        };
+        let by_hand = Receipt {
+            signature: None,
+            operator: Some(Operator { token: Some(9), name: "ops".into() }),
+            ..receipt.clone()
         };
         let headers = [("b", "1"), ("aa", "2")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         vec![
@@ -503,6 +523,7 @@ mod tests {
             Body::Custom(Custom { kind: "c".into(), payload: inline(b"x") }),
             Body::StepFailed(StepFailed { code: "CODE".into(), reason: "why".into() }),
             Body::RecordingEnded(intent),
+            ingress(Input::Receipt(by_hand)),
         ]
     }
 

@@ -185,6 +185,7 @@ fn answer_to(intent: &OpenIntent, recorded: Option<Receipt>) -> Receipt {
             payload: describe_failure(&failure, 0),
             adapter: "recording".to_owned(),
             signature: None,
+            operator: None,
         }
     };
     recorded.map_or_else(none, |receipt| Receipt { intent: intent.hash, ..receipt })

@@ -4,7 +4,7 @@
 
 use mundi_model::{
     Code, Coded, Height, Value, WorkerId, WorldId, cbor,
-    record::{Body, EffectPolicy, Input, ReceiptStatus, Record},
+    record::{Body, EffectPolicy, Input, Operator, ReceiptStatus, Record},
 };
 use mundi_runtime::{
     RuntimeError, Services,
@@ -38,6 +38,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn id(n: u64) -> WorkerId {
     WorkerId::new(n).unwrap()
+}
+
+fn operator() -> Operator {
+    Operator { token: None, name: "ops".into() }
 }
 
 fn ops(rig: &Rig) -> Ops<TestPlane> {
@@ -190,15 +194,13 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         let retried = claim(&rig, 5).await.remove(0);
         assert_eq!((retried.item.intent, retried.claim.attempt), (failing.item.intent, 2));
 
-        assert!(ops.cancel_effect(all[2].place, "enough").await.unwrap());
-        assert_eq!(code(ops.cancel_effect(all[2].place, "enough").await), Code::EffectNotFound);
-        let answer = mundi_store::protocol::Answer {
-            status: ReceiptStatus::Ok,
-            payload: mundi_model::record::Payload::Inline(vec![0xf6]),
-            adapter: "slow".into(),
-        };
+        assert!(ops.cancel_effect(all[2].place, "enough", operator()).await.unwrap());
+        assert_eq!(code(ops.cancel_effect(all[2].place, "enough", operator()).await), Code::EffectNotFound);
+        let payload = mundi_model::record::Payload::Inline(vec![0xf6]);
+        let answer = mundi_store::protocol::Answer::new(ReceiptStatus::Ok, payload, "slow");
         let late = CompleteEffect { claim: held.proof, answer, now_ns, dedupe_window_ns: 1, holder_is_told: false };
-        mundi_runtime::Plane::run(&rig.plane, &late).await.unwrap();
+        let refused = mundi_runtime::Plane::run(&rig.plane, &late).await.unwrap_err();
+        assert_eq!(refused.code(), Code::EffectClaimLost, "an operator answered in its place");
         let read = ReadTurn { fence: host.fence(), cursor_seen: None, items_max: 10, bytes_max: 1 << 20 };
         let items = mundi_runtime::Plane::run(&rig.plane, &read).await.unwrap().output.items;
         assert_eq!(items.len(), 1, "one receipt, whatever the slow worker says");

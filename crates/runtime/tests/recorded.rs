@@ -60,7 +60,7 @@ async fn carry_out(rig: &Rig, calls: &mut u64) -> Vec<WorldId> {
         *calls += 1;
         worlds.push(claimed.item.world);
         let payload = Payload::Inline(cbor::encode(&Value::Integer((*calls).into())));
-        let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: "outside".into() };
+        let answer = Answer::new(ReceiptStatus::Ok, payload, "outside");
         complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer, false).await.unwrap();
     }
 }

@@ -3,22 +3,25 @@
 use crate::{
     cluster::{Doors, SimPlane},
     faults::Fault,
-    notes::{Fate, Forked, Notes, Sent},
+    notes::{ByHand, Fate, Forked, Notes, Sent},
     outside::CALL,
     stage::Stage,
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
-    record::{EffectPolicy, InboxItem, Input, Origin, Payload, ReplyOutcome},
+    record::{EffectPolicy, InboxItem, Input, Operator, Origin, Payload, ReceiptStatus, ReplyOutcome},
 };
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
     lifecycle::{ForkAt, NewWorld, create},
-    ops::Ops,
+    ops::{EffectName, HandAnswer, Ops},
 };
-use mundi_store::keyspace::world_meta::InboxBounds;
+use mundi_store::{
+    keyspace::world_meta::InboxBounds,
+    protocol::{AnsweredByHand, QueuedEffect},
+};
 use std::{
     sync::{
         Arc,
@@ -70,6 +73,7 @@ impl Client {
             24..32 if faults.has(Fault::Moves) => self.assign(world).await,
             32..34 => self.create(&id).await,
             34..44 => self.call(world, &id).await,
+            44..60 if faults.has(Fault::Answers) => self.answer_by_hand(world, &id).await,
             _ => {
                 self.send(world, &id, &self.script(&id, number)).await;
                 Ok(())
@@ -263,6 +267,37 @@ impl Client {
         }
     }
 
+    /// Answers one of a world's open intents as an operator does, perhaps twice at once.
+    async fn answer_by_hand(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
+        let (stage, universe, ops) = (&self.stage, self.setting.universe, self.ops_near(world));
+        let effects = ops.list_effects(Some(world), None, None, 100).await?.items;
+        if effects.is_empty() {
+            return Ok(());
+        }
+        let QueuedEffect { place, item, .. } = &effects[usize::try_from(stage.below(effects.len() as u64)).unwrap_or(0)];
+        let name = if stage.below(2) == 0 { EffectName::Place(*place) } else { EffectName::Intent(item.intent) };
+        let status = [ReceiptStatus::Ok, ReceiptStatus::Error, ReceiptStatus::Timeout]
+            [usize::try_from(stage.below(3)).unwrap_or(0)];
+        let noted = ByHand { universe, world, intent: item.intent, status, given: None };
+        self.notes.write(|pages| pages.by_hand.insert(id.to_owned(), noted));
+        stage.sleep_ms(stage.below(30)).await; // an operator looks first
+        let operator = Operator { token: Some(u64::from(self.number)), name: id.to_owned() };
+        let answer = HandAnswer { status, payload: cbor::encode(&Value::Text(id.to_owned())), operator };
+        let give = || ops.answer_effect(name, Some(world), answer.clone());
+        let twice = stage.strikes(Fault::Duplicates, 400);
+        let heard = if twice {
+            let (first, second) = futures_util::future::join(give(), give()).await;
+            vec![first, second]
+        } else {
+            vec![give().await]
+        };
+        let given: Vec<_> = heard.iter().map(was_given).collect();
+        let given = if given.contains(&Some(true)) { Some(true) } else { given.into_iter().min().flatten() };
+        stage.note(format_args!("operator {id} answers {} of {world} with {status:?}: {given:?}", item.intent));
+        self.notes.write(|pages| pages.by_hand.entry(id.to_owned()).and_modify(|noted| noted.given = given));
+        Ok(())
+    }
+
     async fn assign(&self, world: WorldId) -> Result<(), RuntimeError> {
         let workers = &self.setting.workers;
         let to = workers[usize::try_from(self.stage.below(workers.len() as u64)).unwrap_or(0)];
@@ -285,6 +320,15 @@ pub(crate) async fn create_world(
     let inbox = stage.faults().has(Fault::TinyLimits).then_some(tiny);
     let (universe, manifest, now_ns) = (setting.universe, setting.manifests[0], plane.now_ns());
     create(plane, NewWorld { universe, world, manifest, inbox, now_ns }).await.map(drop)
+}
+
+/// Whether an answer by hand was taken; `None` if nobody knows.
+fn was_given(heard: &Result<AnsweredByHand, RuntimeError>) -> Option<bool> {
+    match heard {
+        Ok(AnsweredByHand::Delivered | AnsweredByHand::Before) => Some(true),
+        Ok(AnsweredByHand::Dropped) => Some(false),
+        Err(error) => matches!(fate_of(error), Fate::Refused(_)).then_some(false),
+    }
 }
 
 /// What a client knows after an error: some say that surely nothing happened.

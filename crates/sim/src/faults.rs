@@ -73,6 +73,8 @@ faults! {
     Lifecycle = "lifecycle";
     /// Operators move worlds between workers, and an orchestrator places them.
     Moves = "moves";
+    /// Operators answer open intents by hand, while adapters work on them.
+    Answers = "answers";
 }
 
 /// How a fault can meet a protocol.

@@ -1,6 +1,6 @@
 //! What clients and the outside world remember by themselves: the other half of the evidence.
 
-use mundi_model::{Code, Height, InboxSeq, IntentHash, UniverseId, WorldId, record::EffectPolicy};
+use mundi_model::{Code, Height, InboxSeq, IntentHash, UniverseId, WorldId, record::{EffectPolicy, ReceiptStatus}};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,6 +17,19 @@ pub(crate) struct Pages {
     /// What the outside did, by intent.
     pub(crate) outside: BTreeMap<IntentHash, Deed>,
     pub(crate) worlds: BTreeMap<UniverseId, Vec<WorldId>>,
+    /// Answers that operators gave by hand, by the name that they gave them under.
+    pub(crate) by_hand: BTreeMap<String, ByHand>,
+}
+
+/// An answer that an operator tried to give.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByHand {
+    pub(crate) universe: UniverseId,
+    pub(crate) world: WorldId,
+    pub(crate) intent: IntentHash,
+    pub(crate) status: ReceiptStatus,
+    /// `Some(true)` if it was delivered, `Some(false)` if it was refused, `None` if the operator heard nothing.
+    pub(crate) given: Option<bool>,
 }
 
 /// An event that a client tried to send. The same id may be sent more than once, under one key.

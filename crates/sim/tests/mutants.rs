@@ -13,7 +13,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::FenceDropped => "fences",
         // The kernel refuses to take an item twice, so its world stands still.
         Mutant::TurnSplit => "liveness",
-        Mutant::PublishApart => "receipts",
+        Mutant::PublishApart | Mutant::AnswerUnasked => "receipts",
         Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead => "ingress",
         Mutant::AckWithoutToken => "claims",
         Mutant::EpochReset => "leases",

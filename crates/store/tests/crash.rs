@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
-    record::{Body, Input, Intent, ManifestChange, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
+    record::{Body, Input, Intent, ManifestChange, Operator, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
 };
 use mundi_store::{
     Clock, Fence, StoreError,
@@ -27,14 +27,14 @@ use mundi_store::{
     },
     objects,
     protocol::{
-        Answer, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor,
+        Answer, AnswerEffect, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor,
         CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish,
-        FinishMail, FireTimers, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail,
+        FinishMail, FireTimers, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail, QueuedEffect,
         ReapEffects, ReleaseLease, RenewLeases, Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld,
         compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
     },
     testing::{
-        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, engine_contents, named_event, note_body,
+        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, ask_in_hands, engine_contents, named_event, note_body,
         set_timers, world_id,
     },
 };
@@ -416,7 +416,7 @@ fn claim_effects() {
 fn complete_an_effect() {
     let act = async |store: &Store, claimed: &ClaimedEffect| {
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
-        let answer = Answer { status, payload, adapter: "test".into() };
+        let answer = Answer::new(status, payload, "test");
         let (engine, clock) = (&store.engine, &store.clock);
         complete_effect(engine, clock, &store.blobs, claimed, answer, false).await.map(drop)
     };
@@ -568,6 +568,10 @@ fn replay_dead_letters_of_every_queue() {
     survives(on_the_heap, buried, act, everything);
 }
 
+fn operator() -> Operator {
+    Operator { token: Some(7), name: "ops".into() }
+}
+
 #[test]
 fn drop_dead_letters() {
     let act = async |store: &Store, letters: &Vec<(Queue, QueueSeq)>| {
@@ -597,7 +601,10 @@ fn intervene_in_effects() {
             let (universe, now_ns) = (store.universe, 9);
             let done = match place.stage {
                 EffectStage::Waiting => store.run(&RetryEffect { universe, place, now_ns }).await.map(drop),
-                _ => store.run(&CancelEffect { universe, place, reason: "why".into(), now_ns }).await.map(drop),
+                _ => {
+                    let (reason, operator) = ("why".into(), operator());
+                    store.run(&CancelEffect { universe, place, reason, operator, now_ns }).await.map(drop)
+                }
             };
             match done {
                 Err(error) if error.code() == Code::EffectNotFound => {}
@@ -607,6 +614,52 @@ fn intervene_in_effects() {
         Ok(())
     };
     survives(on_the_heap, setup, act, everything);
+}
+
+/// An operator answers a pending effect, a claimed one, one in a slot of its world's process, and one that is in no queue.
+/// What a lost commit left is found by the same answer, given again.
+#[test]
+fn answer_effects_by_hand() {
+    let setup = async |store: &Store| {
+        let fence = live(store).await;
+        ask(store, fence, &["a"], TERMS).await.unwrap();
+        store.run(&claim_of(store, 1)).await.unwrap();
+        let claim = Claim { token: [3; 16], worker: WorkerId::new(1).unwrap(), deadline_ns: 900, attempt: 1 };
+        ask_in_hands(store, fence, &["b"], TERMS, claim).await.unwrap();
+        ask(store, fence, &["a"], TERMS).await.unwrap();
+        let list = ListEffects { universe: store.universe, world: None, kind: None, after: None, items_max: 10 };
+        let mut asked: Vec<_> = store.run(&list).await.unwrap().output.items;
+        asked.sort_by_key(|effect| effect.item.height);
+        assert_eq!(asked.len(), 3);
+        asked.into_iter().enumerate().map(|(n, effect)| by_hand(store, &effect, n > 0)).collect::<Vec<_>>()
+    };
+    let act = async |store: &Store, answers: &Vec<AnswerEffect>| {
+        for by_hand in answers {
+            match store.run(by_hand).await {
+                // It is gone from its place: the first try was applied, or an operator looks for it again.
+                Err(error) if error.code() == Code::EffectNotFound => panic!("{error}"),
+                answered => answered.map(drop)?,
+            }
+        }
+        Ok(())
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+fn by_hand(store: &Store, effect: &QueuedEffect, at_its_place: bool) -> AnswerEffect {
+    let QueuedEffect { place, item, .. } = effect;
+    AnswerEffect {
+        universe: store.universe,
+        world: item.world,
+        intent: item.intent,
+        kind: item.kind.clone(),
+        place: at_its_place.then_some(*place),
+        status: ReceiptStatus::Timeout,
+        payload: Payload::Inline(vec![0xf6]),
+        operator: operator(),
+        now_ns: 9,
+        holder_is_told: false,
+    }
 }
 
 /// Timers of two worlds, one of which is cancelled by then.

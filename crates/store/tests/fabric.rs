@@ -105,7 +105,7 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
         let second = store.run(&claim(2)).await.unwrap().output.effects.remove(0);
         assert!(send(&store, from, to.world, "m").await.unwrap().already_enqueued);
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
-        let answer = Answer { status, payload, adapter: "fabric".into() };
+        let answer = Answer::new(status, payload, "fabric");
         complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, false).await.unwrap();
         assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
         assert_eq!(receipts(&store, from).await.unwrap().len(), 1);

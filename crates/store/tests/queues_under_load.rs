@@ -59,7 +59,7 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
             1 => {} // it dies, and the reaper finds what it held
             _ => {
                 let payload = Payload::Inline(vec![0xf6]);
-                let answer = Answer { status: ReceiptStatus::Ok, payload, adapter: String::new() };
+                let answer = Answer::new(ReceiptStatus::Ok, payload, "");
                 // A claim may have been reaped meanwhile; then someone else answers.
                 let _ = complete_effect(&store.engine, &store.clock, &store.blobs, &claimed, answer, false).await;
             }

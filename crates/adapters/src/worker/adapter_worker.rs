@@ -376,7 +376,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         payload: Vec<u8>,
     ) -> Result<(), StoreError> {
         let (status, is_small) = (ReceiptStatus::Ok, payload.len() <= limits::PAYLOAD_INLINE_BYTES_MAX);
-        let answer = Answer { status, payload: Payload::Inline(payload), adapter: adapter.name().to_owned() };
+        let answer = Answer::new(status, Payload::Inline(payload), adapter.name());
         if let Some(holder) = self.holder.as_deref().filter(|_| is_small) {
             let receipt = receipt_of(&claimed.item, answer.clone(), self.clock.now_ns());
             if holder.answer(AnsweredEffect { claim: claimed.proof, status }, receipt).await {

@@ -5,14 +5,14 @@ use futures_util::future::{BoxFuture, poll_fn};
 use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
 use mundi_engine::Engine;
 use mundi_model::{
-    Value, cbor,
-    record::{Body, Input, ReceiptStatus, Record},
+    Code, Coded, Value, cbor,
+    record::{Body, Input, Operator, ReceiptStatus, Record},
 };
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
     metrics::Metrics,
-    ops::Ops,
+    ops::{EffectName, HandAnswer, Ops},
     testing::{Node, Rig, TestPlane, call},
     worker::{WorkerConfig, WorldWorker},
 };
@@ -21,7 +21,7 @@ use mundi_store::{
         Lane, Shard, effect_dedupe, effect_dedupe::EffectStatus, effect_pending::EffectItem, effect_place::EffectStage,
         low_water, queue::Queue,
     },
-    protocol::{Failure, KindCap, QueuedEffect, ReapEffects},
+    protocol::{AnsweredByHand, Failure, KindCap, QueuedEffect, ReapEffects},
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -62,6 +62,10 @@ impl Adapter for Gate {
             Poll::Pending
         }))
     }
+}
+
+fn operator() -> Operator {
+    Operator { token: None, name: "ops".into() }
 }
 
 struct Beside {
@@ -167,7 +171,7 @@ fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_no_event_is() {
     beside.tell("emit lost\nemit kept");
     let (ops, effects) = (ops(&beside.rig), beside.effects());
     let lost = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place;
-    beside.rig.executor.block_on(async move { assert!(ops.cancel_effect(lost, "enough").await.unwrap()) });
+    beside.rig.executor.block_on(async move { assert!(ops.cancel_effect(lost, "enough", operator()).await.unwrap()) });
     // Both calls end before their worker hears of it, and both answers are handed to the world, with an event.
     beside.gate.open();
     beside.tell("add n");
@@ -176,6 +180,45 @@ fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_no_event_is() {
     let statuses: Vec<_> = beside.receipts().into_iter().map(|(status, _)| status).collect();
     assert_eq!(statuses, [ReceiptStatus::Error, ReceiptStatus::Ok]);
     check(&beside.rig, world_id(1));
+}
+
+#[test]
+fn an_operator_answers_in_place_of_the_slot_that_holds_the_effect() {
+    let beside = beside(3, 8);
+    beside.tell("emit by_hand\nemit by_slot");
+    let (ops, effects) = (ops(&beside.rig), beside.effects());
+    let item = &effects.iter().find(|effect| effect.item.label == "by_hand").unwrap().item;
+    let (intent, name) = (item.intent, EffectName::Intent(item.intent));
+    let answer = |payload: u8| HandAnswer {
+        status: ReceiptStatus::Timeout,
+        payload: vec![payload],
+        operator: operator(),
+    };
+    let (asking, given) = (ops.clone(), answer(0xf6));
+    let answered = beside.rig.executor.block_on(async move { asking.answer_effect(name, None, given).await.unwrap() });
+    assert_eq!(answered, AnsweredByHand::Delivered);
+    beside.gate.open();
+    beside.tell("add n");
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    let statuses: Vec<_> = beside.receipts().into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [ReceiptStatus::Timeout, ReceiptStatus::Ok], "the slot's own answer was refused");
+    let of_hand = crate::rig::bodies(&beside.rig, world_id(1)).into_iter().find_map(|body| match body {
+        Body::Ingress(ingress) => match ingress.item.input {
+            Input::Receipt(receipt) if receipt.intent == intent => Some(receipt),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(of_hand.unwrap().operator, Some(operator()), "on record with who did it");
+    check(&beside.rig, world_id(1));
+
+    // The same answer again is the same; another one comes too late.
+    let (again, other) = (answer(0xf6), answer(0xf5));
+    let (again, other) = beside.rig.executor.block_on(async move {
+        let again = ops.answer_effect(name, Some(world_id(1)), again).await.unwrap();
+        (again, ops.answer_effect(name, Some(world_id(1)), other).await.unwrap_err())
+    });
+    assert_eq!((again, other.code()), (AnsweredByHand::Before, Code::ReceiptClosed));
 }
 
 #[test]

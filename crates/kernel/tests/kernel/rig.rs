@@ -315,6 +315,7 @@ pub(crate) fn receipt(intent: IntentHash, kind: &str, status: ReceiptStatus, pay
         payload: Payload::Inline(payload.to_vec()),
         adapter: "test".into(),
         signature: None,
+        operator: None,
     })
 }
 

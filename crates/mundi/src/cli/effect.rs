@@ -1,7 +1,7 @@
 //! `mundi effect`: what worlds asked of the outside and has no receipt yet.
 
 use super::{
-    client::{Listing, Server},
+    client::{Listing, Server, value},
     exit::Outcome,
     output::Out,
 };
@@ -10,6 +10,20 @@ use serde_json::{Value, json};
 
 #[derive(Subcommand)]
 pub(super) enum EffectCommand {
+    /// Answers an open effect by hand; who did it is on record.
+    Answer {
+        #[command(flatten)]
+        server: Server,
+        /// Its place (`e_…`) or its intent.
+        effect: String,
+        #[arg(long, value_parser = ["ok", "error", "timeout"])]
+        status: String,
+        /// JSON that the program gets with the receipt; null if it is not given.
+        payload: Option<String>,
+        /// The world of the intent: finds one that is in no queue, such as a dead letter's.
+        #[arg(long)]
+        world: Option<String>,
+    },
     /// Ends an effect with an error receipt.
     Cancel {
         #[command(flatten)]
@@ -44,6 +58,11 @@ pub(super) enum EffectCommand {
 impl EffectCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
+            Self::Answer { server, effect, status, payload, world } => {
+                let path = server.of(&format!("effects/answer/{effect}"));
+                let form = json!({ "status": status, "payload": value(payload), "world": world });
+                out.object(&server.post(&path, &form).await?)
+            }
             Self::Cancel { server, effect, reason } => {
                 let path = server.of(&format!("effects/cancel/{effect}"));
                 out.object(&server.post(&path, &json!({ "reason": reason })).await?)

@@ -1,6 +1,7 @@
 //! External adapter workers: the protocol step by step, and the example in Python.
 
 use crate::process::Server;
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -70,6 +71,36 @@ async fn a_worker_that_dies_loses_its_claim_to_the_next_and_a_failure_without_re
     let failed = json!({ "claim": next["claim"], "reason": "no such thing", "retryable": false });
     server.post(&format!("{T}/fail"), &failed).await.ok(204);
     assert!(answered(&server, "a").await.to_string().contains("no such thing"));
+}
+
+#[tokio::test]
+async fn an_operator_answers_by_hand_and_the_worker_that_holds_the_claim_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    ask(&server, "a", json!({})).await;
+    let task = claim(&server, "5s", "30s").await[0].clone();
+    let at = format!("/v1/u/default/effects/answer/{}", task["intent"].as_str().unwrap());
+    let answer = json!({ "status": "ok", "payload": { "by": "hand" } });
+    server.post(&at, &json!({ "status": "maybe" })).await.refused(400, "REQUEST_INVALID");
+    let token = server.post("/v1/tokens", &json!({ "can": ["admin"], "label": "night shift" })).await.ok(201);
+    let shown = format!("Bearer {}", token["token"].as_str().unwrap());
+    let answered = server.send(Method::POST, &at, &[("authorization", &shown)], &answer).await.ok(200);
+    assert_eq!(answered, json!({ "changed": true, "operator": "night shift" }));
+    assert_eq!(self::answered(&server, "a").await, json!({ "by": "hand" }));
+    let late = json!({ "claim": task["claim"], "result": "late" });
+    server.post(&format!("{T}/complete"), &late).await.refused(409, "EFFECT_CLAIM_LOST");
+    server.post(&at, &answer).await.refused(404, "EFFECT_NOT_FOUND");
+    let again = json!({ "status": "ok", "payload": { "by": "hand" }, "world": "k" });
+    let repeated = server.send(Method::POST, &at, &[("authorization", &shown)], &again).await.ok(200);
+    assert_eq!(repeated["changed"], false);
+    server.post(&at, &again).await.refused(409, "RECEIPT_CLOSED"); // of somebody else
+    let other = json!({ "status": "error", "world": "k" });
+    server.post(&at, &other).await.refused(409, "RECEIPT_CLOSED");
+    let journal = server.get(&format!("{W}/k/journal")).await.ok(200);
+    let receipts: Vec<_> = journal["items"].as_array().unwrap().iter().map(|record| &record["input"]).collect();
+    let receipts: Vec<_> = receipts.into_iter().filter(|input| input["receipt"] == task["intent"]).collect();
+    assert_eq!(receipts.len(), 1);
+    assert_eq!(receipts[0]["operator"], json!({ "token": token["id"], "name": "night shift" }));
 }
 
 #[tokio::test]

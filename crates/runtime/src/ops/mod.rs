@@ -17,6 +17,7 @@ mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
+pub use effects::{EffectName, HandAnswer};
 pub use ingress::BegunCall;
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use snapshots::Upkeep;

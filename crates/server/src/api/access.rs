@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Hash, UniverseId, hex, parse_hex};
+use mundi_model::{Code, Hash, UniverseId, hex, parse_hex, record::Operator};
 use mundi_runtime::Plane;
 use mundi_store::{
     StoreError,
@@ -46,8 +46,7 @@ impl Access {
 
     /// By the token that a request shows, or by where it comes from.
     pub(crate) async fn decide<E: Engine>(api: &Api<E>, headers: &HeaderMap) -> Result<Self, Problem> {
-        if let Some(given) = headers.get(header::AUTHORIZATION) {
-            let token = given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default();
+        if let Some(token) = bearer(headers) {
             let access = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
             return access.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"));
         }
@@ -112,13 +111,44 @@ fn parse(text: &str) -> Option<(TokenId, Hash)> {
 }
 
 async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<Access>, StoreError> {
+    let found = token_of(api, text).await?;
+    Ok(found.map(|(_, record)| Access { universe: record.universe, verbs: record.verbs }))
+}
+
+async fn token_of<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, TokenRecord)>, StoreError> {
     let Some((id, secret)) = parse(text) else { return Ok(None) };
     let mut tx = api.node.plane().engine().begin().await?;
     let record = token::read(&mut tx, id).await?;
     // Also a token that is not there is compared, so that the time says nothing.
     let stored = record.as_ref().map_or(Hash::of(b""), |record| record.secret);
     let same = bool::from(stored.as_bytes().ct_eq(secret.as_bytes()));
-    Ok(record.filter(|_| same).map(|record| Access { universe: record.universe, verbs: record.verbs }))
+    Ok(record.filter(|_| same).map(|record| (id, record)))
+}
+
+/// Who makes a request, for what is kept on record: the token's public half and its label. Taken beside the extractor that
+/// asks for the right to do it.
+pub(crate) struct By(pub(crate) Operator);
+
+impl<E: Engine> FromRequestParts<Api<E>> for By {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        let found = match bearer(&parts.headers) {
+            Some(text) => Box::pin(token_of(api, text)).await?,
+            None => None,
+        };
+        let operator = match found {
+            Some((id, record)) => Operator { token: Some(id), name: record.label },
+            None => Operator { token: None, name: "local".to_owned() },
+        };
+        Ok(Self(operator))
+    }
+}
+
+/// The token that a request shows; an empty text for an authorization of another kind.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(header::AUTHORIZATION)?;
+    Some(given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default())
 }
 
 /// What a request may do, or why it may do nothing. Every handler but life and readiness takes it, alone or with what it is

@@ -1,15 +1,18 @@
-//! Effects on their way: list, describe, retry, cancel.
+//! Effects on their way: list, describe, retry, cancel, answer.
 
 use super::{
     ListPage, Problem,
+    access::By,
     extract::{ADMIN, Form, In, Name, Params, READ, world_of},
     json, limit,
 };
 use axum::Json;
 use mundi_engine::Engine;
+use mundi_model::{Code, Value, cbor, limits, record::ReceiptStatus};
+use mundi_runtime::ops::HandAnswer;
 use mundi_store::{
     keyspace::effect_place::{EffectPlace, EffectStage},
-    protocol::QueuedEffect,
+    protocol::{AnsweredByHand, QueuedEffect},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -126,12 +129,74 @@ pub(super) struct Cancel {
 )]
 pub(super) async fn cancel<E: Engine>(
     In { universe, .. }: In<E, ADMIN>,
+    By(operator): By,
     name: Name,
     Form(cancel): Form<Cancel>,
 ) -> Result<Json<Changed>, Problem> {
     let reason = cancel.reason.as_deref().unwrap_or("cancelled by an operator");
-    if reason.len() > mundi_model::limits::REASON_BYTES_MAX {
+    if reason.len() > limits::REASON_BYTES_MAX {
         return Err(Problem::invalid("the reason is too long"));
     }
-    Ok(Json(Changed { changed: universe.ops().cancel_effect(name.parse()?, reason).await? }))
+    Ok(Json(Changed { changed: universe.ops().cancel_effect(name.parse()?, reason, operator).await? }))
+}
+
+/// The receipt that an operator gives.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnswerForm {
+    status: AnswerStatus,
+    /// What the program gets with the receipt: null if nothing is said.
+    #[serde(default)]
+    payload: serde_json::Value,
+    /// The world of the intent. With it an intent is found that is in no queue, such as one whose effect is a dead letter.
+    world: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AnswerStatus {
+    Ok,
+    Error,
+    Timeout,
+}
+
+impl From<AnswerStatus> for ReceiptStatus {
+    fn from(status: AnswerStatus) -> Self {
+        match status {
+            AnswerStatus::Ok => Self::Ok,
+            AnswerStatus::Error => Self::Error,
+            AnswerStatus::Timeout => Self::Timeout,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Answered {
+    /// False if the same operator had given the same answer before, or if the world is gone.
+    changed: bool,
+    /// Who is on record.
+    operator: String,
+}
+
+/// Answers an open intent by hand: its world gets this receipt, which names who gave it, and no other. The effect is named
+/// by its place or by its intent.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/effects/answer/{effect}", tag = "effects", request_body = AnswerForm,
+    responses((status = 200, body = Answered)),
+)]
+pub(super) async fn answer<E: Engine>(
+    In { universe, .. }: In<E, ADMIN>,
+    By(operator): By,
+    name: Name,
+    Form(form): Form<AnswerForm>,
+) -> Result<Json<Answered>, Problem> {
+    let world = form.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let payload = cbor::encode(&Value::from(form.payload));
+    if payload.len() > limits::PAYLOAD_BYTES_MAX {
+        return Err(Problem::new(Code::EffectAnswerTooLarge, format!("the payload has {} bytes", payload.len())));
+    }
+    let by = operator.name.clone();
+    let answer = HandAnswer { status: form.status.into(), payload, operator };
+    let answered = universe.ops().answer_effect(name.parse()?, world, answer).await?;
+    Ok(Json(Answered { changed: answered == AnsweredByHand::Delivered, operator: by }))
 }

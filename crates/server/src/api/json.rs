@@ -2,7 +2,9 @@
 
 use mundi_model::{
     Height, Value, cbor, hex,
-    record::{Body, EffectPolicy, InboxItem, Input, Payload, ReceiptStatus, ReplyOutcome, SnapshotNote},
+    record::{
+        Body, EffectPolicy, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote,
+    },
 };
 use mundi_store::journal::StoredRecord;
 use serde_json::{Map, Value as Json, json};
@@ -42,7 +44,7 @@ pub(crate) fn policy(policy: EffectPolicy) -> &'static str {
     }
 }
 
-fn status(status: ReceiptStatus) -> &'static str {
+pub(crate) fn status(status: ReceiptStatus) -> &'static str {
     match status {
         ReceiptStatus::Ok => "ok",
         ReceiptStatus::Error => "error",
@@ -106,13 +108,21 @@ pub(crate) fn body(body: &Body) -> Json {
     }
 }
 
+fn receipt(receipt: &Receipt) -> Json {
+    let mut json = json!({
+        "receipt": receipt.intent, "kind": receipt.kind, "status": status(receipt.status),
+        "payload": payload(&receipt.payload), "adapter": receipt.adapter,
+    });
+    if let Some(Operator { token, name }) = &receipt.operator {
+        json["operator"] = json!({ "token": token.map(|token| hex(&token.to_be_bytes())), "name": name });
+    }
+    json
+}
+
 pub(crate) fn item(item: &InboxItem) -> Json {
     let input = match &item.input {
         Input::Event { schema, value, key } => json!({ "event": schema, "value": payload(value), "key": key }),
-        Input::Receipt(receipt) => json!({
-            "receipt": receipt.intent, "kind": receipt.kind, "status": status(receipt.status),
-            "payload": payload(&receipt.payload), "adapter": receipt.adapter,
-        }),
+        Input::Receipt(receipt) => self::receipt(receipt),
         Input::Message { inbox, payload: sent, headers } => {
             json!({ "message": inbox, "payload": payload(sent), "headers": headers })
         }

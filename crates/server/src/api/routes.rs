@@ -74,6 +74,7 @@ use utoipa::{
         effects::describe,
         effects::retry,
         effects::cancel,
+        effects::answer,
         tasks::claim,
         tasks::heartbeat,
         tasks::complete,
@@ -161,6 +162,7 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))
         .route(&at("/effects/retry/{effect}"), post(effects::retry::<E>))
         .route(&at("/effects/cancel/{effect}"), post(effects::cancel::<E>))
+        .route(&at("/effects/answer/{effect}"), post(effects::answer::<E>))
         .route(&at("/tasks/claim"), post(tasks::claim::<E>))
         .route(&at("/tasks/heartbeat"), post(tasks::heartbeat::<E>))
         .route(&at("/tasks/complete"), post(tasks::complete::<E>))

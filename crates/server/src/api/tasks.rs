@@ -302,7 +302,7 @@ pub(super) async fn complete<E: Engine>(
         }
         payload = Payload::Blob(Blobs::put(&plane.blobs, universe.id(), bytes.clone().into(), &[]).await?, len);
     }
-    let answer = Answer { status: ReceiptStatus::Ok, payload, adapter };
+    let answer = Answer::new(ReceiptStatus::Ok, payload, adapter);
     let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
     plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told: false }).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -1,10 +1,12 @@
 //! Receipts: every intent that a journal announces is published in the same transaction, and gets exactly one terminal
-//! receipt; an `ok` says what the outside did. What one world sends to another arrives once.
+//! receipt; an `ok` says what the outside did. What one world sends to another arrives once. An answer that an operator gave by
+//! hand is that receipt if it was taken, is on record under the operator's name, and is nowhere if it was refused.
 
 use super::Evidence;
 use crate::{
+    notes::ByHand,
     outside::CALL,
-    story::{Fact, WorldStory, cancelled, id_of},
+    story::{Fact, Place, WorldStory, cancelled, id_of},
 };
 use mundi_kernel::intents::TIMER_SET;
 use mundi_model::{
@@ -14,16 +16,19 @@ use mundi_model::{
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for ((_, world), story) in &evidence.story.worlds {
-        one(evidence, story).map_err(|why| format!("{world}: {why}"))?;
+    for (place, story) in &evidence.story.worlds {
+        one(evidence, *place, story).map_err(|why| format!("{}: {why}", place.1))?;
     }
     Ok(())
 }
 
-fn one(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
+fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), String> {
     published(story)?;
-    let (mut messages, mut enqueued) = (BTreeSet::new(), BTreeSet::new());
+    let (mut messages, mut enqueued, mut by_hand) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (number, _, item) in story.items() {
+        if let Input::Receipt(Receipt { operator: Some(operator), .. }) = &item.input {
+            by_hand.insert(operator.name.clone());
+        }
         match (&item.input, item.origin.sender) {
             (Input::Receipt(receipt), _) if !enqueued.insert(receipt.intent) => {
                 return Err(format!("a second receipt of {} was enqueued (commit {number})", receipt.intent));
@@ -43,6 +48,7 @@ fn one(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
             return Err(format!("a second receipt was journaled at {height}"));
         }
     }
+    answers_by_hand(evidence, place, story, &by_hand, &answered)?;
     if !evidence.settled || !story.lives() {
         return Ok(());
     }
@@ -52,6 +58,36 @@ fn one(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
         let arrived = if enqueued.contains(&intent) { "which was enqueued" } else { "which was never enqueued" };
         Err(format!("the intent {intent} never got its receipt, {arrived}"))
     })
+}
+
+/// What operators heard agrees with what was enqueued and journaled.
+fn answers_by_hand(
+    evidence: &Evidence,
+    place: Place,
+    story: &WorldStory,
+    enqueued: &BTreeSet<String>,
+    answered: &BTreeMap<IntentHash, Receipt>,
+) -> Result<(), String> {
+    let withdrawn = cancelled(story);
+    for (name, noted) in evidence.notes.by_hand.iter().filter(|(_, noted)| (noted.universe, noted.world) == place) {
+        let ByHand { intent, status, given, .. } = *noted;
+        let is_journaled = answered.get(&intent).is_some_and(|receipt| {
+            receipt.status == status && receipt.operator.as_ref().is_some_and(|operator| operator.name == *name)
+        });
+        match given {
+            Some(false) if enqueued.contains(name) => {
+                return Err(format!("the answer of operator {name} to {intent} was refused and enqueued"));
+            }
+            Some(true) if !enqueued.contains(name) => {
+                return Err(format!("the answer of operator {name} to {intent} was taken and never enqueued"));
+            }
+            Some(true) if evidence.settled && story.lives() && !is_journaled && !withdrawn.contains(&intent) => {
+                return Err(format!("the answer of operator {name} to {intent} was taken and is not the receipt"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The effects of a world: what its journal announces, and what it inherited.
@@ -92,6 +128,10 @@ fn check_answer(evidence: &Evidence, receipt: &Receipt) -> Result<(), String> {
     }
     let Payload::Inline(bytes) = &receipt.payload else { return Ok(()) };
     let said = cbor::decode::<Value>(bytes).ok();
+    if let Some(operator) = &receipt.operator {
+        let is_own = said == Some(Value::Text(operator.name.clone()));
+        return if is_own { Ok(()) } else { Err(format!("a receipt of operator {} says {said:?}", operator.name)) };
+    }
     let deed = evidence.notes.outside.get(&receipt.intent).and_then(|deed| deed.answer);
     let did = deed.map(|answer| Value::Integer(answer.into()));
     if said == did { Ok(()) } else { Err(format!("a receipt says {said:?}, and the outside did {did:?}")) }

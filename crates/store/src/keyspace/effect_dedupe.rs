@@ -10,7 +10,7 @@ use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{IntentHash, UniverseId, WorldId, record::ReceiptStatus};
+use mundi_model::{Hash, IntentHash, UniverseId, WorldId, record::ReceiptStatus};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct EffectDedupe {
@@ -18,6 +18,15 @@ pub struct EffectDedupe {
     pub status: EffectStatus,
     #[n(1)]
     pub at_ns: u64,
+    /// An operator gave the receipt, and which one: it may be given again, and a worker's is refused.
+    #[n(2)]
+    pub by_hand: Option<Hash>,
+}
+
+impl EffectDedupe {
+    pub fn new(status: EffectStatus, at_ns: u64) -> Self {
+        Self { status, at_ns, by_hand: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -94,7 +103,16 @@ mod tests {
                 1 => EffectStatus::Cancelled,
                 _ => EffectStatus::Complete(ReceiptStatus::Timeout),
             };
-            laws::value_survives(Family::EffectDedupe, &EffectDedupe { status, at_ns }, &noise)?;
+            laws::value_survives(Family::EffectDedupe, &EffectDedupe::new(status, at_ns), &noise)?;
+            let by_hand = Some(Hash::of(&noise));
+            laws::value_survives(Family::EffectDedupe, &EffectDedupe { status, at_ns, by_hand }, &noise)?;
+        }
+
+        /// Two fields, as before there were answers by hand: what was remembered then can be read.
+        #[test]
+        fn an_answer_of_a_worker_is_stored_as_it_always_was(at_ns: u64) {
+            let bytes = mundi_model::cbor::encode(&EffectDedupe::new(EffectStatus::Pending, at_ns));
+            prop_assert_eq!(bytes[0], 0x82);
         }
     }
 }

@@ -238,7 +238,7 @@ impl CommitTurn {
                     kinds.insert(item.kind.as_str());
                 }
             }
-            let dedupe = EffectDedupe { status: EffectStatus::Pending, at_ns: self.now_ns };
+            let dedupe = EffectDedupe::new(EffectStatus::Pending, self.now_ns);
             effect_dedupe::write(tx, universe, world, item.intent, &dedupe)?;
         }
         kinds.into_iter().try_for_each(|kind| queue_notify::bump(tx, universe, kind))?;
@@ -295,7 +295,7 @@ impl CommitTurn {
                 None if inbox_dedupe::read(tx, universe, world, DedupeId::receipt(intent)).await?.is_none() => {}
                 _ => continue,
             }
-            let dedupe = EffectDedupe { status: EffectStatus::Cancelled, at_ns };
+            let dedupe = EffectDedupe::new(EffectStatus::Cancelled, at_ns);
             effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
         }
         Ok(())
@@ -320,7 +320,7 @@ impl AnsweredEffect {
             None => Err(lost.into()),
             Some(held) if held.is_in_hand() => Ok(tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?),
             Some(_) => match self.claim.held(tx).await? {
-                Held::Mine(_) => complete(tx, &self.claim, self.status, now_ns, limits::DEDUPE_WINDOW_NS),
+                Held::Mine(_) => complete(tx, &self.claim, self.status, None, now_ns, limits::DEDUPE_WINDOW_NS),
                 Held::Withdrawn(_) | Held::Answered | Held::Lost => Err(lost.into()),
             },
         }

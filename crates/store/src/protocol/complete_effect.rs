@@ -19,8 +19,8 @@ use crate::{
 };
 use mundi_engine::{Engine, Read, Transaction};
 use mundi_model::{
-    limits,
-    record::{Payload, ReceiptStatus},
+    Hash, cbor, limits,
+    record::{Operator, Payload, ReceiptStatus},
 };
 
 /// What an adapter has to say.
@@ -31,6 +31,26 @@ pub struct Answer {
     pub payload: Payload,
     /// Which adapter it comes from.
     pub adapter: String,
+    pub signature: Option<Vec<u8>>,
+    /// Who answers by hand, in place of an adapter.
+    pub operator: Option<Operator>,
+}
+
+impl Answer {
+    pub fn new(status: ReceiptStatus, payload: Payload, adapter: impl Into<String>) -> Self {
+        Self { status, payload, adapter: adapter.into(), signature: None, operator: None }
+    }
+
+    /// An answer by hand.
+    pub fn by_operator(status: ReceiptStatus, payload: Payload, operator: Operator) -> Self {
+        Self { operator: Some(operator), ..Self::new(status, payload, "operator") }
+    }
+
+    /// What tells an operator's answer from every other: the same one may be given again.
+    pub(super) fn by_hand(&self) -> Option<Hash> {
+        let operator = self.operator.as_ref()?;
+        Some(Hash::of(&cbor::encode(&("mundi.answer.1", self.status, &self.payload, operator))))
+    }
 }
 
 /// Moves a large payload to the content store, then completes. Who says that it tells the holder does so afterwards,
@@ -98,11 +118,10 @@ impl Protocol for CompleteEffect {
         tx.announce(|| self.reads());
         match self.claim.held(tx).await? {
             Held::Mine(held) => {
-                let Answer { status, payload, adapter } = self.answer.clone();
                 let Self { now_ns, dedupe_window_ns, holder_is_told, .. } = *self;
-                let receipts_before = 0;
+                let (answer_given, receipts_before) = (self.answer.clone(), 0);
                 let terminal =
-                    Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
+                    Terminal { answer: answer_given, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }

@@ -118,13 +118,18 @@ pub enum EffectError {
     ClaimLost { world: WorldId, intent: IntentHash },
     #[error("there is no effect at {place}: it went on, or is over")]
     NotFound { place: EffectPlace },
+    #[error("no effect with the intent {intent} is open; one that is in no queue is found with its world")]
+    IntentNotFound { intent: IntentHash },
+    #[error("the effect {intent} of {world} has its receipt, or was withdrawn")]
+    Closed { world: WorldId, intent: IntentHash },
 }
 
 impl Coded for EffectError {
     fn code(&self) -> Code {
         match self {
             Self::ClaimLost { .. } => Code::EffectClaimLost,
-            Self::NotFound { .. } => Code::EffectNotFound,
+            Self::NotFound { .. } | Self::IntentNotFound { .. } => Code::EffectNotFound,
+            Self::Closed { .. } => Code::ReceiptClosed,
         }
     }
 }

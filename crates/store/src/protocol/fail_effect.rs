@@ -7,7 +7,7 @@
 //! reaper, which comes to the same.
 
 use super::{
-    EffectClaim,
+    Answer, EffectClaim,
     settle_effect::{Held, Terminal, answer, defer, leave_hand, remove_withdrawn},
 };
 use crate::{
@@ -107,10 +107,9 @@ impl FailEffect {
             Failed::Answered(status) => {
                 let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
                 let payload = describe(&self.failure, held.claim.attempt);
-                let adapter = self.adapter.clone();
+                let error = Answer::new(status, payload, self.adapter.clone());
                 let holder_is_told = false;
-                let terminal =
-                    Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
+                let terminal = Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Failed::Answered(status) } else { Failed::Dropped })
             }

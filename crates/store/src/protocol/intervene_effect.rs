@@ -1,4 +1,4 @@
-//! An operator intervenes: an effect is tried at once, or ended without being carried out.
+//! An operator intervenes: an effect is tried at once, or ended without being carried out. (To answer it is `answer_effect`.)
 //!
 //! Guarantees: an effect that is ended gives its world the one receipt, an `error` with the code `EFFECT_CANCELLED`, in
 //! the transaction that takes it out of the queue; a worker that has it in hands finds its claim lost. An effect that is
@@ -7,7 +7,7 @@
 //! went on: by the first run, or by a worker.
 
 use super::{
-    EffectClaim, Failure, ReadEffect, Repeat, fail_effect,
+    Answer, EffectClaim, Failure, ReadEffect, Repeat, fail_effect,
     settle_effect::{Terminal, answer, defer, is_awaited, remove_withdrawn},
 };
 use crate::{
@@ -19,7 +19,10 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::{Code, UniverseId, limits, record::ReceiptStatus};
+use mundi_model::{
+    Code, UniverseId, limits,
+    record::{Operator, ReceiptStatus},
+};
 
 /// Ends an effect.
 #[derive(Debug, Clone)]
@@ -28,6 +31,8 @@ pub struct CancelEffect {
     pub place: EffectPlace,
     /// For the program, and for people.
     pub reason: String,
+    /// Stands in the receipt.
+    pub operator: Operator,
     pub now_ns: u64,
 }
 
@@ -40,7 +45,7 @@ impl Protocol for CancelEffect {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
-        let Self { universe, place, ref reason, now_ns } = *self;
+        let Self { universe, place, ref reason, ref operator, now_ns } = *self;
         let found = ReadEffect { universe, place }.run(tx).await?;
         tx.delete(effect_place::key(universe, place).as_bytes())?;
         let (world, intent) = (found.item.world, found.item.intent);
@@ -51,10 +56,10 @@ impl Protocol for CancelEffect {
         }
         let failure = Failure { code: Code::EffectCancelled, reason: reason.clone(), repeat: Repeat::Never };
         let payload = fail_effect::describe(&failure, found.attempts.attempts);
-        let (status, adapter) = (ReceiptStatus::Error, "operator".to_owned());
+        let error = Answer::by_operator(ReceiptStatus::Error, payload, operator.clone());
         let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
         let (receipts_before, holder_is_told) = (0, false);
-        let terminal = Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
+        let terminal = Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
         answer(tx, &claim, &found.item, terminal).await
     }
 }

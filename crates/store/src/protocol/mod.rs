@@ -2,6 +2,7 @@
 //! when a commit's fate is unknown.
 
 mod acquire_lease;
+mod answer_effect;
 mod append_batch;
 mod archive_world;
 mod assign_world;
@@ -63,6 +64,7 @@ mod settle_world;
 mod tokens;
 
 pub use acquire_lease::{AcquireLease, AcquireToDelete};
+pub use answer_effect::{AnswerEffect, AnsweredByHand, answer_effect};
 pub use append_batch::AppendBatch;
 pub use archive_world::ArchiveWorld;
 pub use assign_world::AssignWorld;

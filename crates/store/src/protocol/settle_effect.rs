@@ -23,9 +23,9 @@ use crate::{
 };
 use mundi_engine::{Read, Transaction};
 use mundi_model::{
-    Hash, UniverseId,
+    Hash, IntentHash, UniverseId, WorldId,
     mutants::{Mutant, planted},
-    record::{InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus},
+    record::{InboxItem, Input, Origin, Receipt, ReceiptStatus},
 };
 
 /// What a holder finds when it comes back with a result.
@@ -34,9 +34,9 @@ pub(super) enum Held {
     Mine(Box<EffectInflight>),
     /// The claim is held, and nobody waits any more: it was cancelled, or its world is gone.
     Withdrawn(Box<EffectInflight>),
-    /// The claim is not held, and the intent has its receipt.
+    /// The claim is not held, and the intent has the receipt of a worker.
     Answered,
-    /// The claim is not held.
+    /// The claim is not held; or an operator answered in its place.
     Lost,
 }
 
@@ -56,11 +56,17 @@ impl Held {
         let EffectClaim { universe, world, intent, .. } = *claim;
         if let Some(held) = claim.inflight(tx).await? {
             let is_awaited = is_awaited(tx, universe, &held.item, held.is_in_hand()).await?;
+            if !is_awaited && is_answered_by_hand(tx, universe, world, intent).await? {
+                return Ok(Self::Lost); // the reaper removes the item
+            }
             let held = Box::new(held);
             return Ok(if is_awaited { Self::Mine(held) } else { Self::Withdrawn(held) });
         }
-        let status = effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status);
-        Ok(if matches!(status, Some(EffectStatus::Complete(_))) { Self::Answered } else { Self::Lost })
+        let known = effect_dedupe::read(tx, universe, world, intent).await?;
+        let by_worker = |dedupe: &EffectDedupe| {
+            matches!(dedupe.status, EffectStatus::Complete(_)) && dedupe.by_hand.is_none()
+        };
+        Ok(if known.as_ref().is_some_and(by_worker) { Self::Answered } else { Self::Lost })
     }
 }
 
@@ -93,6 +99,17 @@ pub(super) async fn is_awaited<T: Transaction>(
     }
 }
 
+/// Whether an operator answered the intent.
+async fn is_answered_by_hand<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    intent: IntentHash,
+) -> Result<bool, StoreError> {
+    let known = effect_dedupe::read(tx, universe, world, intent).await?;
+    Ok(known.is_some_and(|dedupe| dedupe.by_hand.is_some()))
+}
+
 /// An effect leaves the hand that it was published into, and is not answered: from now on a key of its own says that it is pending.
 pub(super) fn leave_hand<T: Transaction>(
     tx: &mut T,
@@ -101,16 +118,14 @@ pub(super) fn leave_hand<T: Transaction>(
 ) -> Result<(), StoreError> {
     let EffectItem { world, intent, published_at_ns: at_ns, .. } = held.item;
     match held.status {
-        Some(status) => effect_dedupe::write(tx, universe, world, intent, &EffectDedupe { status, at_ns }),
+        Some(status) => effect_dedupe::write(tx, universe, world, intent, &EffectDedupe::new(status, at_ns)),
         None => Ok(()),
     }
 }
 
 /// A terminal answer on its way into the world.
 pub(super) struct Terminal {
-    pub(super) status: ReceiptStatus,
-    pub(super) payload: Payload,
-    pub(super) adapter: String,
+    pub(super) answer: Answer,
     pub(super) now_ns: u64,
     pub(super) dedupe_window_ns: u64,
     /// How many receipts this transaction has enqueued before.
@@ -121,9 +136,9 @@ pub(super) struct Terminal {
 
 /// The receipt of an effect, as its world takes it.
 pub fn receipt_of(item: &EffectItem, answer: Answer, now_ns: u64) -> InboxItem {
-    let Answer { status, payload, adapter } = answer;
+    let Answer { status, payload, adapter, signature, operator } = answer;
     let kind = item.kind.clone();
-    let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature: None };
+    let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature, operator };
     let origin = Origin {
         enqueued_at_ns: now_ns,
         correlation_id: item.correlation_id.clone(),
@@ -141,9 +156,9 @@ pub(super) async fn answer<T: Transaction>(
     item: &EffectItem,
     terminal: Terminal,
 ) -> Result<bool, StoreError> {
-    let Terminal { status, payload, adapter, now_ns, dedupe_window_ns, receipts_before, holder_is_told } = terminal;
-    let receipt = receipt_of(item, Answer { status, payload, adapter }, now_ns);
-    let new = NewItem { item: receipt, dedupe: Some(DedupeId::receipt(item.intent)) };
+    let Terminal { answer, now_ns, dedupe_window_ns, receipts_before, holder_is_told } = terminal;
+    let (status, by_hand) = (answer.status, answer.by_hand());
+    let new = NewItem { item: receipt_of(item, answer, now_ns), dedupe: Some(DedupeId::receipt(item.intent)) };
     let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
     let enqueue = enqueue.beyond_bounds().after(receipts_before).telling(holder_is_told);
     match crate::Protocol::run(&enqueue, tx).await {
@@ -153,7 +168,7 @@ pub(super) async fn answer<T: Transaction>(
         }
         Err(error) => return Err(error),
     }
-    complete(tx, claim, status, now_ns, dedupe_window_ns).map(|()| true)
+    complete(tx, claim, status, by_hand, now_ns, dedupe_window_ns).map(|()| true)
 }
 
 /// The intent has its receipt: it is remembered for a while, and the item is gone.
@@ -161,11 +176,12 @@ pub(super) fn complete<T: Transaction>(
     tx: &mut T,
     claim: &EffectClaim,
     status: ReceiptStatus,
+    by_hand: Option<Hash>,
     now_ns: u64,
     dedupe_window_ns: u64,
 ) -> Result<(), StoreError> {
     let EffectClaim { universe, world, intent, .. } = *claim;
-    let dedupe = EffectDedupe { status: EffectStatus::Complete(status), at_ns: now_ns };
+    let dedupe = EffectDedupe { status: EffectStatus::Complete(status), at_ns: now_ns, by_hand };
     effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
     let id = Hash::from_bytes(*intent.as_bytes());
     let ending = Ending::new(DedupeKind::Effect, world, id, now_ns.saturating_add(dedupe_window_ns));

@@ -54,7 +54,7 @@ async fn claim(store: &Store, kind: &str, token: u8) -> Vec<ClaimedEffect> {
 }
 
 fn ok() -> Answer {
-    Answer { status: ReceiptStatus::Ok, payload: Payload::Inline(vec![0xf5]), adapter: "test".into() }
+    Answer::new(ReceiptStatus::Ok, Payload::Inline(vec![0xf5]), "test")
 }
 
 async fn complete(store: &Store, claimed: &ClaimedEffect) -> Result<Completed, StoreError> {

@@ -134,6 +134,7 @@ impl Director {
             payload: Payload::Inline(cbor::encode(&Value::from(payload))),
             adapter: "test".to_owned(),
             signature: None,
+            operator: None,
         })
     }
 }
