@@ -8,7 +8,7 @@ from mundi_offer import OFFER
 from program import program
 from wit_world.imports import host, types
 
-from mundi import Event, Full, Message, Named, Origin, Receipt, Timer, Upgraded, World, cbor
+from mundi import Event, Full, Message, Named, Origin, Receipt, SendOptions, Timer, Upgraded, World, cbor
 
 _LEVELS = {"debug": host.Level.DEBUG, "info": host.Level.INFO, "warn": host.Level.WARN, "error": host.Level.ERROR}
 _STATUS = {types.Status.OK: "ok", types.Status.ERROR: "error", types.Status.TIMEOUT: "timeout"}
@@ -19,6 +19,15 @@ def _or_full(call: Any, *arguments: Any) -> Any:
         return call(*arguments)
     except Err as error:
         raise Full(f"the world has as many {error.value.name.lower().replace('_', ' ')} as it may have") from None
+
+
+def _send(to: str, what: Any, label: str, options: Optional[SendOptions]) -> None:
+    if options is None:
+        _or_full(host.send, to, what, label)
+        return
+    headers = list(options.headers.items())
+    said = host.SendOptions(options.universe, options.correlation_id, headers, options.message_id)
+    _or_full(host.send_with, to, what, said, label)
 
 
 class _Host:
@@ -47,12 +56,16 @@ class _Host:
     def set_timer(self, label: str, due_ns: int, payload: bytes) -> None:
         _or_full(host.set_timer, label, due_ns, payload)
 
-    def send_event(self, to: str, schema: str, value: bytes, label: str) -> None:
-        _or_full(host.send, to, types.Outgoing_Event(types.OutgoingEvent(schema, value)), label)
+    def headers(self) -> dict[str, str]:
+        return dict(host.headers())
 
-    def send_message(self, to: str, inbox: str, payload: bytes, headers: dict[str, str], label: str) -> None:
-        message = types.Message(inbox, payload, list(headers.items()))
-        _or_full(host.send, to, types.Outgoing_Message(message), label)
+    def send_event(self, to: str, schema: str, value: bytes, label: str, options: Optional[SendOptions]) -> None:
+        _send(to, types.Outgoing_Event(types.OutgoingEvent(schema, value)), label, options)
+
+    def send_message(
+        self, to: str, inbox: str, payload: bytes, headers: dict[str, str], label: str, options: Optional[SendOptions]
+    ) -> None:
+        _send(to, types.Outgoing_Message(types.Message(inbox, payload, list(headers.items()))), label, options)
 
     def spawn(self, manifest: str, first: Optional[tuple[str, bytes]], label: str) -> str:
         outgoing = None if first is None else types.Outgoing_Event(types.OutgoingEvent(*first))

@@ -1,39 +1,49 @@
 //! `fabric.send`: a message to another world (seed 000, section 6).
 //!
-//! Parameters: `dest_world`, `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox`, `payload_cbor`
-//! and `headers`), and optionally `dest_universe` and `correlation_id`. The answer says `status` (`ok`, or
-//! `already_enqueued` when an attempt before had done it), `message_id`, `dest_world` and `enqueued_seq`. A destination
-//! that does not exist is an `error` receipt at once; one whose inbox is full is tried again.
+//! Parameters: `dest_world`, `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox` and
+//! `payload_cbor`), and optionally `headers`, `correlation_id`, `dest_universe` and `message_id`, which is there only if the
+//! sender's manifest allowed it. The answer says `status` (`ok`, or `already_enqueued` when an attempt before had done it),
+//! `message_id`, `dest_world` and `enqueued_seq`; that of a failure says `error`, and the same with a null `enqueued_seq`.
+//!
+//! A destination that does not exist, an event that the destination's manifest does not take, and a universe that does not
+//! accept messages from the sender's are `error` receipts at once; a destination whose inbox is full is tried again.
 
-use crate::{
-    Adapter, Call, Params,
-    blob::refused,
-    params::{invalid, map, text},
-};
+use crate::{Adapter, Call, Params, blob::refused, params::invalid};
 use futures_util::future::BoxFuture;
-use mundi_engine::Engine;
+use mundi_kernel::intents::{FABRIC_SEND, check_headers};
 use mundi_model::{
-    UniverseId, Value, WorldId,
+    Code, Hash, UniverseId, Value, WorldId,
     record::{Input, Payload, Sender},
 };
-use mundi_runtime::{Holder, tell};
-use mundi_store::{
-    Clock,
-    blob::Blobs,
-    protocol::{FabricMessage, Failure, Sent, fabric_send},
+use mundi_runtime::{Holder, Plane, RuntimeError, manifests::check_event, tell};
+use mundi_store::protocol::{
+    FabricMessage, Failure, FindMessage, MessageId, Repeat, Sent, fabric_receipt, fabric_send,
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-pub struct FabricAdapter<E, B> {
-    engine: E,
-    blobs: B,
-    clock: Arc<dyn Clock>,
-    holder: Option<Arc<dyn Holder>>,
+/// Which universes accept messages of which others. Within a universe there is nothing to ask.
+pub trait UniversePolicy: Send + Sync {
+    fn accepts(&self, to: UniverseId, from: UniverseId) -> bool;
 }
 
-impl<E, B> FabricAdapter<E, B> {
-    pub fn new(engine: E, blobs: B, clock: Arc<dyn Clock>) -> Self {
-        Self { engine, blobs, clock, holder: None }
+/// No universe accepts messages of another one.
+pub struct ClosedUniverses;
+
+impl UniversePolicy for ClosedUniverses {
+    fn accepts(&self, _: UniverseId, _: UniverseId) -> bool {
+        false
+    }
+}
+
+pub struct FabricAdapter<P> {
+    plane: P,
+    holder: Option<Arc<dyn Holder>>,
+    universes: Arc<dyn UniversePolicy>,
+}
+
+impl<P: Plane> FabricAdapter<P> {
+    pub fn new(plane: P) -> Self {
+        Self { plane, holder: None, universes: Arc::new(ClosedUniverses) }
     }
 
     /// Tells who holds worlds in this process of what is sent to them.
@@ -41,44 +51,60 @@ impl<E, B> FabricAdapter<E, B> {
     pub fn with_holder(self, holder: Arc<dyn Holder>) -> Self {
         Self { holder: Some(holder), ..self }
     }
+
+    /// Messages to another universe go where this allows it; without it, nowhere.
+    #[must_use]
+    pub fn with_universes(self, universes: Arc<dyn UniversePolicy>) -> Self {
+        Self { universes, ..self }
+    }
 }
 
-impl<E: Engine, B: Blobs> Adapter for FabricAdapter<E, B> {
+impl<P: Plane> Adapter for FabricAdapter<P> {
     fn name(&self) -> &str {
         "fabric"
     }
 
     fn kinds(&self) -> &[&str] {
-        &["fabric.send"]
+        &[FABRIC_SEND]
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
-            let (to, sent) = send(&self.engine, &*self.clock, &self.blobs, self.holder.as_deref(), call).await?;
+            let sent = send(&self.plane, self.holder.as_deref(), &*self.universes, call).await?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
-            Ok(map([
-                ("status", text(status)),
-                ("message_id", text(call.intent.to_string())),
-                ("dest_world", text(to.to_string())),
-                ("enqueued_seq", Value::Bytes(sent.seq.as_bytes().to_vec())),
-            ]))
+            Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
         })
     }
 }
 
 /// Sends the message that the parameters of a call carry, once for all attempts.
-pub(crate) async fn send<E: Engine, B: Blobs>(
-    engine: &E,
-    clock: &dyn Clock,
-    blobs: &B,
+pub(crate) async fn send<P: Plane>(
+    plane: &P,
     holder: Option<&dyn Holder>,
+    universes: &dyn UniversePolicy,
     call: &Call,
-) -> Result<(WorldId, Sent), Failure> {
+) -> Result<Sent, Failure> {
     let (universe, message) = read(call)?;
-    let to = message.to;
+    if universe != call.universe && !universes.accepts(universe, call.universe) {
+        let reason = format!("{universe} does not accept messages from {}", call.universe);
+        return Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never });
+    }
+    let (to, id) = (message.to, message.id);
+    if let Input::Event { schema, value: Payload::Inline(value), .. } = &message.input {
+        match check_event(plane, (universe, to), schema, value).await {
+            Ok(()) => {}
+            Err(RuntimeError::EventInvalid(reason)) => {
+                // The destination may have another manifest since an earlier attempt sent it.
+                let before = plane.run(&FindMessage { universe, to, id }).await.map_err(|error| refused(&error))?;
+                let failure = Failure { code: Code::EventInvalid, reason, repeat: Repeat::Never };
+                return before.output.ok_or(failure);
+            }
+            Err(error) => return Err(refused(&error)),
+        }
+    }
+    let (engine, clock, blobs) = (plane.engine(), &**plane.clock(), plane.blobs());
     let send = async |told| fabric_send(engine, clock, blobs, universe, message, told).await;
-    let sent = tell(holder, (universe, to), send).await.map_err(|error| refused(&error))?;
-    Ok((to, sent))
+    tell(holder, (universe, to), send).await.map_err(|error| refused(&error))
 }
 
 fn read(call: &Call) -> Result<(UniverseId, FabricMessage), Failure> {
@@ -88,28 +114,39 @@ fn read(call: &Call) -> Result<(UniverseId, FabricMessage), Failure> {
         Some(universe) => universe.parse().map_err(|_| invalid("`dest_universe` is not a universe"))?,
         None => call.universe,
     };
+    let id = match params.text_or_none("message_id")? {
+        Some(id) => MessageId::Chosen(id.parse::<Hash>().map_err(|_| invalid("`message_id` is not a hash"))?),
+        None => MessageId::Intent(call.intent),
+    };
+    let headers = params.texts("headers")?;
+    check_headers(&headers).map_err(invalid)?;
+    let (input, headers) = input(params, headers)?;
     let message = FabricMessage {
-        id: call.intent,
+        id,
         from: Sender { world: call.world, height: call.height },
         to,
-        input: input(params)?,
+        input,
         correlation_id: params.text_or_none("correlation_id")?.map(str::to_owned),
         trace: call.trace.clone(),
+        headers,
     };
     Ok((universe, message))
 }
 
-fn input(params: Params<'_>) -> Result<Input, Failure> {
+type Headers = BTreeMap<String, String>;
+
+/// What enters the inbox, and the headers that stand beside it.
+fn input(params: Params<'_>, headers: Headers) -> Result<(Input, Headers), Failure> {
     let payload = |name| Ok(Payload::Inline(params.bytes_or_none(name)?.unwrap_or_default().to_vec()));
     match params.text("mode")? {
         "typed_event" => {
-            Ok(Input::Event { schema: params.text("schema")?.to_owned(), value: payload("value_cbor")?, key: None })
+            let schema = params.text("schema")?.to_owned();
+            Ok((Input::Event { schema, value: payload("value_cbor")?, key: None }, headers))
         }
-        "inbox" => Ok(Input::Message {
-            inbox: params.text("inbox")?.to_owned(),
-            payload: payload("payload_cbor")?,
-            headers: params.texts("headers")?,
-        }),
+        "inbox" => {
+            let inbox = params.text("inbox")?.to_owned();
+            Ok((Input::Message { inbox, payload: payload("payload_cbor")?, headers }, Headers::new()))
+        }
         other => Err(invalid(format!("`mode` is neither `typed_event` nor `inbox` but `{other}`"))),
     }
 }

@@ -8,7 +8,7 @@
 use crate::{
     Adapter, Call, Params,
     blob::refused,
-    fabric,
+    fabric::{self, ClosedUniverses},
     params::{invalid, map, text},
 };
 use futures_util::future::BoxFuture;
@@ -36,7 +36,7 @@ impl<P: Plane> SpawnAdapter<P> {
         let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
         let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
         if params.get("mode").is_some() {
-            fabric::send(self.plane.engine(), &**self.plane.clock(), self.plane.blobs(), None, call).await?;
+            fabric::send(&self.plane, None, &ClosedUniverses, call).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
     }

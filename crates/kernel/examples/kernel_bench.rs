@@ -274,7 +274,7 @@ fn arrival(number: u64) -> Arrival {
 }
 
 fn arrive(number: u64, input: Input) -> Arrival {
-    let origin = Origin { enqueued_at_ns: number, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(number);
     let seq = InboxSeq::new(Stamp::new(number + 1, 0), 0);
     let mut entropy = [0; 16];
     entropy[..8].copy_from_slice(&number.to_be_bytes());

@@ -4,6 +4,7 @@
 //! does not check bounds and schemas again; it asks only what the step depends on.
 
 use crate::{
+    intents::check_headers,
     manifest::ManifestError,
     objects::{LoadError, Objects, load_checked},
     registry::Registry,
@@ -171,6 +172,13 @@ fn check_bounds(item: &InboxItem) -> Result<(), Rejection> {
     let origin = &item.origin;
     let correlation = name("correlation id", origin.correlation_id.as_deref().unwrap_or(""));
     let trace = name("trace", origin.trace.as_deref().unwrap_or(""));
+    let of_message = match &item.input {
+        Input::Message { headers, .. } => Some(headers),
+        _ => None,
+    };
+    for headers in [&origin.headers].into_iter().chain(of_message) {
+        check_headers(headers).map_err(|reason| Rejection::new(Code::ItemTooLarge, reason))?;
+    }
     let parts = match &item.input {
         Input::Event { schema, value, key } => {
             vec![name("schema", schema), inline(value), name("key", key.as_deref().unwrap_or(""))]
@@ -182,10 +190,7 @@ fn check_bounds(item: &InboxItem) -> Result<(), Rejection> {
             ("signature", receipt.signature.as_ref().map_or(0, Vec::len), limits::REASON_BYTES_MAX),
             name("operator", receipt.operator.as_ref().map_or("", |operator| &operator.name)),
         ],
-        Input::Message { inbox, payload, headers } => {
-            let header_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
-            vec![name("inbox", inbox), inline(payload), ("headers", header_bytes, limits::PAYLOAD_INLINE_BYTES_MAX)]
-        }
+        Input::Message { inbox, payload, .. } => vec![name("inbox", inbox), inline(payload)],
         Input::TimerFired { payload, .. } => vec![inline(payload)],
         Input::Control { command, payload } => vec![name("command", command), inline(payload)],
     };
@@ -196,4 +201,7 @@ fn check_bounds(item: &InboxItem) -> Result<(), Rejection> {
         None => Ok(()),
     }
 }
-const _: () = assert!(2 * limits::PAYLOAD_INLINE_BYTES_MAX + 8 * limits::NAME_BYTES_MAX < limits::RECORD_BYTES_MAX);
+const _: () = assert!(
+    limits::PAYLOAD_INLINE_BYTES_MAX + 2 * limits::HEADERS_BYTES_MAX + 10 * limits::NAME_BYTES_MAX
+        < limits::RECORD_BYTES_MAX
+);

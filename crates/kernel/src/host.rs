@@ -5,7 +5,7 @@ use crate::{
     intents::{self, FABRIC_SEND, OpenIntent, Place, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
     meter::{Fault, Meter},
     objects::{Object, Objects},
-    program::{EmitError, Host, Level, Outgoing, Stop, View},
+    program::{EmitError, Host, Level, Outgoing, SendOptions, Stop, View},
     state::State,
 };
 use mundi_model::{
@@ -154,6 +154,23 @@ impl<'a> StepHost<'a> {
         Ok(())
     }
 
+    /// What a program says beside a message. (The headers of a message are bounded where they arrive: programs of before could
+    /// send more.)
+    fn check_options(&mut self, options: &SendOptions<'_>) -> Result<(), Stop> {
+        if let Some(correlation_id) = options.correlation_id {
+            self.check_name("correlation id", correlation_id)?;
+        }
+        if let Some(Err(reason)) = options.headers.map(intents::check_headers) {
+            return self.meter.refuse(reason);
+        }
+        let effects = &self.state.active.manifest.manifest.effects;
+        let allowed = effects.get(FABRIC_SEND).is_some_and(|rule| rule.message_ids);
+        if options.message_id.is_some() && !allowed {
+            return self.meter.refuse("the manifest does not allow programs to choose message ids".to_owned());
+        }
+        Ok(())
+    }
+
     fn require_declared(&mut self, kind: &str) -> Result<(), Stop> {
         if self.state.active.manifest.manifest.effects.contains_key(kind) {
             return Ok(());
@@ -269,16 +286,23 @@ impl Host for StepHost<'_> {
         self.withdraw(&timer).map(|()| true)
     }
 
-    fn send(&mut self, to: WorldId, message: &Outgoing<'_>, label: &str) -> Result<(), EmitError> {
-        let params = intents::message_params(to, None, Some(message));
+    fn send_with(
+        &mut self,
+        to: WorldId,
+        message: &Outgoing<'_>,
+        options: &SendOptions<'_>,
+        label: &str,
+    ) -> Result<(), EmitError> {
+        let params = intents::message_params(to, None, Some(message), options);
         self.meter.call(params.len() + label.len())?;
         self.require_declared(FABRIC_SEND)?;
+        self.check_options(options)?;
         self.open_effect(FABRIC_SEND, &params, label)
     }
 
     fn spawn(&mut self, manifest: Hash, first: Option<&Outgoing<'_>>, label: &str) -> Result<WorldId, EmitError> {
         let child = intents::spawned_world(self.state.position.world, self.next_place());
-        let params = intents::message_params(child, Some(manifest), first);
+        let params = intents::message_params(child, Some(manifest), first, &SendOptions::default());
         self.meter.call(params.len() + label.len())?;
         self.require_declared(WORLD_SPAWN)?;
         self.open_effect(WORLD_SPAWN, &params, label)?;

@@ -2,7 +2,7 @@
 
 use crate::{
     objects::Object,
-    program::Outgoing,
+    program::{Outgoing, SendOptions},
     undo::{Mark, UndoMap},
 };
 use minicbor::{Decode, Encode};
@@ -50,8 +50,14 @@ pub struct TimerSet {
     pub payload: Payload,
 }
 
-/// The parameters of [`FABRIC_SEND`], and of [`WORLD_SPAWN`] with a manifest.
-pub(crate) fn message_params(to: WorldId, manifest: Option<Hash>, message: Option<&Outgoing<'_>>) -> Vec<u8> {
+/// The parameters of [`FABRIC_SEND`], and of [`WORLD_SPAWN`] with a manifest. What is not said is not written: an intent's hash
+/// covers these bytes.
+pub(crate) fn message_params(
+    to: WorldId,
+    manifest: Option<Hash>,
+    message: Option<&Outgoing<'_>>,
+    options: &SendOptions<'_>,
+) -> Vec<u8> {
     let text = |text: &str| Value::Text(text.to_owned());
     let mut params = BTreeMap::from([("dest_world".to_owned(), text(&to.to_string()))]);
     let mut set = |name: &str, value: Value| params.insert(name.to_owned(), value);
@@ -61,6 +67,9 @@ pub(crate) fn message_params(to: WorldId, manifest: Option<Hash>, message: Optio
     match message {
         None => {}
         Some(Outgoing::Event { schema, value }) => {
+            if let Some(headers) = options.headers.filter(|headers| !headers.is_empty()) {
+                set("headers", texts(headers.iter()));
+            }
             set("mode", text("typed_event"));
             set("schema", text(schema));
             set("value_cbor", Value::Bytes(value.to_vec()));
@@ -69,11 +78,34 @@ pub(crate) fn message_params(to: WorldId, manifest: Option<Hash>, message: Optio
             set("mode", text("inbox"));
             set("inbox", text(inbox));
             set("payload_cbor", Value::Bytes(payload.to_vec()));
-            let headers = headers.iter().map(|(name, value)| (name.clone(), text(value)));
-            set("headers", Value::Map(headers.collect()));
+            set("headers", texts(headers.iter().chain(options.headers.into_iter().flatten())));
         }
     }
+    if let Some(universe) = options.universe {
+        set("dest_universe", text(&universe.to_string()));
+    }
+    if let Some(correlation_id) = options.correlation_id {
+        set("correlation_id", text(correlation_id));
+    }
+    if let Some(message_id) = options.message_id {
+        set("message_id", text(&message_id.to_string()));
+    }
     cbor::encode(&Value::Map(params))
+}
+
+/// A map of texts; of two with the same key the later one holds.
+fn texts<'t>(pairs: impl Iterator<Item = (&'t String, &'t String)>) -> Value {
+    Value::Map(pairs.map(|(name, value)| (name.clone(), Value::Text(value.clone()))).collect())
+}
+
+/// Headers are few and small.
+pub fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), String> {
+    let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
+    let (count, max, bytes_max) = (headers.len(), limits::HEADERS_MAX, limits::HEADERS_BYTES_MAX);
+    if count > max || bytes > bytes_max {
+        return Err(format!("{count} headers with {bytes} bytes; at most {max} with {bytes_max} bytes are allowed"));
+    }
+    Ok(())
 }
 
 /// A payload as records carry it: inline, or the hash of an object that is then in `objects`.

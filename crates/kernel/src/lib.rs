@@ -34,7 +34,7 @@
 //! let (mut world, first) = World::create(&objects, registry.clone(), genesis)?;
 //!
 //! let input = Input::Event { schema: "add".into(), value: Payload::Inline(vec![0xf6]), key: None };
-//! let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+//! let origin = Origin { wants_reply: true, ..Origin::new(0) };
 //! let item = Arrived::Item(std::sync::Arc::new(InboxItem { input, origin }));
 //! let arrival = Arrival { seq: InboxSeq::new(Stamp::new(1, 0), 0), item, now_ns: 1, entropy: [0; 16] };
 //! let turn = world.turn(&objects, &[arrival], TurnBudget::default())?;

@@ -129,6 +129,12 @@ pub struct EffectRule {
     pub retry: Option<Retry>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
+    /// Of `fabric.send`: the program may choose the ids of its messages.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub message_ids: bool,
+    /// Receipts of adapters and workers must be signed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub signed: bool,
 }
 
 /// What a manifest says about carrying out effects of a kind; what it leaves open is the runtime's to choose.
@@ -154,7 +160,15 @@ impl Manifest {
 
 impl Default for EffectRule {
     fn default() -> Self {
-        Self { params: Schema::anything(), receipt: Schema::anything(), timeout_ms: None, retry: None, rate: None }
+        Self {
+            params: Schema::anything(),
+            receipt: Schema::anything(),
+            timeout_ms: None,
+            retry: None,
+            rate: None,
+            message_ids: false,
+            signed: false,
+        }
     }
 }
 

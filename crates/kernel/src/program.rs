@@ -5,7 +5,7 @@
 
 use crate::cells::Entry;
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, UniverseId, WorldId,
     record::{Origin, ReceiptStatus},
 };
 use std::collections::BTreeMap;
@@ -110,7 +110,18 @@ pub trait Host: View {
     fn cancel_timer(&mut self, label: &str) -> Result<bool, Stop>;
 
     /// Sends to another world. Whether it arrived comes back as a receipt under the label.
-    fn send(&mut self, to: WorldId, message: &Outgoing<'_>, label: &str) -> Result<(), EmitError>;
+    fn send(&mut self, to: WorldId, message: &Outgoing<'_>, label: &str) -> Result<(), EmitError> {
+        self.send_with(to, message, &SendOptions::default(), label)
+    }
+
+    /// As [`Self::send`], with what the program says beside it.
+    fn send_with(
+        &mut self,
+        to: WorldId,
+        message: &Outgoing<'_>,
+        options: &SendOptions<'_>,
+        label: &str,
+    ) -> Result<(), EmitError>;
 
     /// Asks for a new world that runs `manifest`. Its id is known at once, whether it began comes back as
     /// a receipt under the label.
@@ -128,6 +139,19 @@ pub trait Host: View {
 pub enum Outgoing<'a> {
     Event { schema: &'a str, value: &'a [u8] },
     Message { inbox: &'a str, payload: &'a [u8], headers: &'a BTreeMap<String, String> },
+}
+
+/// What a program may say about something that it sends.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SendOptions<'a> {
+    /// The universe of the world that it goes to: the sender's own if absent. Another one must accept messages from here.
+    pub universe: Option<UniverseId>,
+    /// Arrives as [`Origin::correlation_id`].
+    pub correlation_id: Option<&'a str>,
+    /// Arrive as [`Origin::headers`] of an event, and with those of a message.
+    pub headers: Option<&'a BTreeMap<String, String>>,
+    /// The name under which it is enqueued at most once, in place of the intent's; only where the manifest allows it.
+    pub message_id: Option<Hash>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -193,12 +193,11 @@ fn take_over(world: &mut World, objects: &dyn Objects, candidate: Hash) -> Resul
     let (height, logical_now_ns) = (position.height, position.logical_now_ns);
     let payload = Payload::Inline(cbor::encode(&Upgrade { manifest: candidate, forced: false }));
     let input = Input::Control { command: "upgrade".to_owned(), payload };
-    let origin =
-        Origin { enqueued_at_ns: logical_now_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(logical_now_ns);
     let manifest = world.state.active.manifest.hash;
     let stamps = Stamps { now_ns: logical_now_ns, logical_now_ns, entropy: [0; 16], manifest };
     let seq = position.last_seq.unwrap_or(InboxSeq::from_bytes([0; InboxSeq::LEN]));
-    let ingress = Ingress { stamps, seq, item: InboxItem { input, origin } };
+    let ingress = Ingress::new(stamps, seq, InboxItem { input, origin });
     let outcome = take_in(world, objects, height, &ingress, Stamped::Elsewhere)?;
     let failed = outcome.outputs.iter().any(|output| matches!(output, Body::StepFailed(_)));
     let candidate = Followed::of(&world.state, &outcome);

@@ -288,6 +288,9 @@ fn check_stamps(state: &State, ingress: &Ingress, not_before_ns: u64) -> Result<
     if stamps.logical_now_ns != expected {
         return Err(format!("its logical time is {}, not {expected}", stamps.logical_now_ns));
     }
+    if ingress.event_hash.is_some() && ingress.event_hash != ingress.item.input.event_hash() {
+        return Err("its event hash is not that of its event".to_owned());
+    }
     if !state.expects(ingress.seq) {
         return Err(format!("the inbox item {} was taken before", ingress.seq));
     }

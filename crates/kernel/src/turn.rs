@@ -280,7 +280,7 @@ impl<'w> Turn<'w> {
             manifest: state.active.manifest.hash,
         };
         let height = state.position.height;
-        let ingress = Ingress { stamps, seq: arrival.seq, item: InboxItem::clone(item) };
+        let ingress = Ingress::new(stamps, arrival.seq, InboxItem::clone(item));
         let sealed = self.world.state.append(Body::Ingress(ingress));
         if let Body::Ingress(ingress) = &sealed.record().body {
             self.world.state.pass(arrival.seq);

@@ -123,6 +123,15 @@ pub mod text_map {
         }
         Ok(map)
     }
+
+    /// With `has_nil`: an empty map at the end of a value is not written.
+    pub fn nil() -> Option<BTreeMap<String, String>> {
+        Some(BTreeMap::new())
+    }
+
+    pub fn is_nil(map: &BTreeMap<String, String>) -> bool {
+        map.is_empty()
+    }
 }
 
 fn short_name<T>() -> &'static str {

@@ -228,6 +228,9 @@ codes! {
     EffectTimeout = "EFFECT_TIMEOUT", Unavailable, "One attempt of an effect took longer than its manifest allows.";
     EffectParamsInvalid = "EFFECT_PARAMS_INVALID", Invalid, "An adapter cannot use the parameters of an effect.";
     EffectDenied = "EFFECT_DENIED", Invalid, "An adapter's configuration does not allow what an effect asks for.";
+    UniverseDenied = "UNIVERSE_DENIED", Invalid, "A message is for a universe that does not accept messages from the sender's.";
+    SignatureMissing = "SIGNATURE_MISSING", Invalid, "A receipt must be signed, and is not.";
+    SignatureInvalid = "SIGNATURE_INVALID", Invalid, "The signature of a receipt is not that of its adapter's key.";
     EffectFailed = "EFFECT_FAILED", Unavailable, "The other side of an effect failed, or could not be reached.";
     EffectAnswerTooLarge = "EFFECT_ANSWER_TOO_LARGE", Full, "The answer to an effect has more bytes than the adapter takes.";
     EffectNotFound = "EFFECT_NOT_FOUND", NotFound, "There is no effect at this place of the queue.";

@@ -173,6 +173,12 @@ pub const SCAN_ITEMS_MAX: usize = 1_000;
 /// What one scan of cells returns at most in bytes (it may end with an item that goes beyond).
 pub const SCAN_BYTES_MAX: usize = 1 << 20;
 
+/// Headers of a message or an event between worlds: what a proxy or a tracer adds, several times over.
+pub const HEADERS_MAX: usize = 64;
+
+/// The names and values of all headers together, with eight bytes for each: they stand in the record beside the payload.
+pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
+
 /// Names: labels, effect kinds, schemas, inboxes, codes. Long enough for a path, short enough for an index.
 pub const NAME_BYTES_MAX: usize = 256;
 

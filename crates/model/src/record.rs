@@ -200,6 +200,16 @@ pub struct Ingress {
     pub seq: InboxSeq,
     #[n(2)]
     pub item: InboxItem,
+    /// Of an event: [`Input::event_hash`]. Records of before there was one have none.
+    #[n(3)]
+    pub event_hash: Option<Hash>,
+}
+
+impl Ingress {
+    pub fn new(stamps: Stamps, seq: InboxSeq, item: InboxItem) -> Self {
+        let event_hash = item.input.event_hash();
+        Self { stamps, seq, item, event_hash }
+    }
 }
 
 /// A request for an external effect. Timers (`timer.set`), messages to other worlds (`fabric.send`) and
@@ -365,6 +375,19 @@ pub enum Input {
     },
 }
 
+impl Input {
+    /// What names the content of an event: its schema, its value and its key, wherever and however often it is sent. `None`
+    /// for everything that is not an event.
+    pub fn event_hash(&self) -> Option<Hash> {
+        let Self::Event { schema, value, key } = self else { return None };
+        let value = match value {
+            Payload::Inline(bytes) => Hash::of(bytes),
+            Payload::Blob(hash, _) => *hash,
+        };
+        Some(Hash::of(&cbor::encode(&("mundi.event.1", schema, value, key))))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Receipt {
     #[n(0)]
@@ -424,6 +447,24 @@ pub struct Origin {
     /// The world that sent it, and the height that its sender had reached.
     #[n(4)]
     pub sender: Option<Sender>,
+    /// What the sender of an event set beside it; those of a message stand in [`Input::Message`].
+    #[n(5)]
+    #[cbor(with = "cbor::text_map", has_nil)]
+    pub headers: BTreeMap<String, String>,
+}
+
+impl Origin {
+    /// Of what nobody sent and nobody waits for.
+    pub fn new(enqueued_at_ns: u64) -> Self {
+        Self {
+            enqueued_at_ns,
+            correlation_id: None,
+            trace: None,
+            wants_reply: false,
+            sender: None,
+            headers: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -460,8 +501,9 @@ mod tests {
             trace: None,
             wants_reply: true,
             sender: Some(sender),
+            headers: BTreeMap::new(),
         };
-        Body::Ingress(Ingress { stamps, seq: seq(), item: InboxItem { input, origin } })
+        Body::Ingress(Ingress { stamps, seq: seq(), item: InboxItem { input, origin }, event_hash: None })
     }
 
     fn note() -> SnapshotNote {
@@ -524,7 +566,27 @@ mod tests {
             Body::StepFailed(StepFailed { code: "CODE".into(), reason: "why".into() }),
             Body::RecordingEnded(intent),
             ingress(Input::Receipt(by_hand)),
+            with_headers(),
         ]
+    }
+
+    /// An event with its hash and headers.
+    fn with_headers() -> Body {
+        let event = Input::Event { schema: "e".into(), value: inline(b"\x01"), key: None };
+        let Body::Ingress(ingress) = ingress(event) else { unreachable!() };
+        let mut item = ingress.item;
+        item.origin.headers = [("b".to_owned(), "1".to_owned()), ("aa".to_owned(), "2".to_owned())].into();
+        Body::Ingress(Ingress::new(ingress.stamps, ingress.seq, item))
+    }
+
+    #[test]
+    fn an_event_has_the_same_hash_inline_and_as_an_object() {
+        let event = |value, key: Option<&str>| Input::Event { schema: "e".into(), value, key: key.map(str::to_owned) };
+        let hash = event(inline(b"\x01"), None).event_hash().unwrap();
+        assert_eq!(event(Payload::Blob(Hash::of(b"\x01"), 1), None).event_hash(), Some(hash));
+        assert_ne!(event(inline(b"\x02"), None).event_hash(), Some(hash));
+        assert_ne!(event(inline(b"\x01"), Some("k")).event_hash(), Some(hash));
+        assert_eq!(Input::Control { command: "pause".into(), payload: inline(b"") }.event_hash(), None);
     }
 
     /// These are persisted in every journal: a change here is a change of the format.

@@ -38,7 +38,7 @@ fn main() {
 
 fn event(script: &str) -> InboxItem {
     let input: Input = script_event(script);
-    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+    let origin = Origin { wants_reply: true, ..Origin::new(0) };
     InboxItem { input, origin }
 }
 

@@ -112,7 +112,7 @@ mod tests {
 
     fn direct() -> (Direct, Wait) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
-        let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let origin = Origin::new(0);
         Direct::new(Arc::new(InboxItem { input, origin }), Sender::Event)
     }
 

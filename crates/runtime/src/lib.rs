@@ -5,6 +5,7 @@
 //! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
 //! - [`orchestrator`]: where worlds should run.
 //! - [`lifecycle`]: create, fork, pause, resume, archive, delete.
+//! - [`manifests`]: what a world takes in, for whoever sends to it; [`policy`]: what an effect was allowed by.
 //! - [`ops`]: the internal control surface.
 //! - [`shell`]: what every role runs in: boot guard, mailbox, retries, counters, stop.
 //! - [`calls`]: who waits for which reply.
@@ -23,11 +24,13 @@ pub mod hands;
 mod holder;
 pub mod host;
 pub mod lifecycle;
+pub mod manifests;
 pub mod metrics;
 mod objects;
 pub mod ops;
 pub mod orchestrator;
 mod plane;
+pub mod policy;
 mod recording;
 pub mod shell;
 mod signal;

@@ -43,7 +43,7 @@ async fn run_scripts(rig: &Rig, host: &mut WorldHost<TestPlane>, scripts: &[&str
 }
 
 fn item(script: &str) -> InboxItem {
-    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(0);
     InboxItem { input: script_event(script), origin }
 }
 

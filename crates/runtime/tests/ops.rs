@@ -165,7 +165,14 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         let failing = claim(&rig, 2).await.remove(0);
         let now_ns = mundi_runtime::Plane::now_ns(&rig.plane);
         let failure = Failure { code: Code::EffectFailed, reason: "not yet".into(), repeat: Repeat::AfterMs(60_000) };
-        let fail = FailEffect { claim: failing.proof, failure, adapter: "a".into(), now_ns, dedupe_window_ns: 1 };
+        let fail = FailEffect {
+            claim: failing.proof,
+            failure,
+            adapter: "a".into(),
+            params: None,
+            now_ns,
+            dedupe_window_ns: 1,
+        };
         mundi_runtime::Plane::run(&rig.plane, &fail).await.unwrap();
 
         let depths = ops.queue_depths().await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::{
     api::{AccessPolicy, ApiLimits},
-    node::{DEFAULT_UNIVERSE, NodeConfig, Role},
+    node::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules},
     serve::ServeLimits,
 };
 use mundi_adapters::{http::HttpConfig, llm::LlmConfig, worker::AdapterWorkerConfig};
@@ -31,6 +31,16 @@ pub struct Config {
     pub api: ApiConfig,
     pub http: HttpSection,
     pub llm: LlmSection,
+    /// What holds in a universe, by its name or id, such as `[universes.shop]`.
+    pub universes: BTreeMap<String, UniverseSection>,
+}
+
+/// What holds in one universe. Every process of a fleet must be told the same.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct UniverseSection {
+    /// The universes whose worlds may send messages to worlds of this one, by name or id: none unless they are named.
+    pub accepts_from: BTreeSet<String>,
 }
 
 /// Where things are kept.
@@ -224,6 +234,12 @@ impl EffectsSection {
     }
 }
 
+impl UniverseSection {
+    fn rules(&self) -> UniverseRules {
+        UniverseRules { accepts_from: self.accepts_from.clone() }
+    }
+}
+
 impl KindSection {
     fn cap(&self) -> KindCap {
         let rate = |per_second| RateTerms { per_second, burst: self.universe_burst.unwrap_or(per_second) };
@@ -412,6 +428,7 @@ impl Config {
                 ..HttpConfig::default()
             },
             llm: llm.transpose()?,
+            universe_rules: self.universes.iter().map(|(name, section)| (name.clone(), section.rules())).collect(),
             drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
             lease_ttl: Duration::from_millis(self.node.lease_ttl_ms.max(LEASE_TTL_MS_MIN)),
             ..NodeConfig::default()
@@ -593,6 +610,19 @@ mod tests {
         assert_eq!(node.adapters.kind_calls_max, [("http.request".to_owned(), 2)].into());
         let nothing = Config::default().node().unwrap();
         assert_eq!((nothing.snapshots, nothing.adapters.calls_max), (SnapshotPolicy::default(), 1_024));
+    }
+
+    #[test]
+    fn who_may_send_to_a_universe_reaches_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("mundi.toml");
+        std::fs::write(&file, "[universes.billing]\naccepts_from = [\"shop\"]\n").unwrap();
+        let config = Config::load(Some(&file), [], &[]).unwrap();
+        let again: Config = toml::from_str(&config.show().unwrap()).unwrap();
+        assert_eq!(again.universes, config.universes);
+        let rules = &config.node().unwrap().universe_rules["billing"];
+        assert!(rules.accepts_from.contains("shop"));
+        assert!(Config::default().node().unwrap().universe_rules.is_empty(), "nobody, unless it is said");
     }
 
     #[test]

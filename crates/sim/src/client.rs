@@ -180,7 +180,7 @@ impl Client {
         let value = Payload::Inline(cbor::encode(&Value::Text(script.to_owned())));
         let input = Input::Event { schema: "script".to_owned(), value, key: None };
         let enqueued_at_ns = self.plane.now_ns();
-        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply, sender: None };
+        let origin = Origin { wants_reply, ..Origin::new(enqueued_at_ns) };
         InboxItem { input, origin }
     }
 
@@ -274,7 +274,8 @@ impl Client {
         if effects.is_empty() {
             return Ok(());
         }
-        let QueuedEffect { place, item, .. } = &effects[usize::try_from(stage.below(effects.len() as u64)).unwrap_or(0)];
+        let QueuedEffect { place, item, .. } =
+            &effects[usize::try_from(stage.below(effects.len() as u64)).unwrap_or(0)];
         let name = if stage.below(2) == 0 { EffectName::Place(*place) } else { EffectName::Intent(item.intent) };
         let status = [ReceiptStatus::Ok, ReceiptStatus::Error, ReceiptStatus::Timeout]
             [usize::try_from(stage.below(3)).unwrap_or(0)];
@@ -294,7 +295,11 @@ impl Client {
         let given: Vec<_> = heard.iter().map(was_given).collect();
         let given = if given.contains(&Some(true)) { Some(true) } else { given.into_iter().min().flatten() };
         stage.note(format_args!("operator {id} answers {} of {world} with {status:?}: {given:?}", item.intent));
-        self.notes.write(|pages| pages.by_hand.entry(id.to_owned()).and_modify(|noted| noted.given = given));
+        self.notes.write(|pages| {
+            if let Some(noted) = pages.by_hand.get_mut(id) {
+                noted.given = given;
+            }
+        });
         Ok(())
     }
 

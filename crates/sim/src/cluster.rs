@@ -265,7 +265,7 @@ impl Slot {
                     ..AdapterWorkerConfig::default()
                 };
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
-                let mut fabric = FabricAdapter::new(engine.clone(), blobs.clone(), clock.clone());
+                let mut fabric = FabricAdapter::new(plane.clone());
                 let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
                 if ground.stage.below(2) > 0 {
                     let holder: Arc<dyn Holder> = Arc::new(ground.doors.clone());

@@ -1,6 +1,9 @@
 //! What clients and the outside world remember by themselves: the other half of the evidence.
 
-use mundi_model::{Code, Height, InboxSeq, IntentHash, UniverseId, WorldId, record::{EffectPolicy, ReceiptStatus}};
+use mundi_model::{
+    Code, Height, InboxSeq, IntentHash, UniverseId, WorldId,
+    record::{EffectPolicy, ReceiptStatus},
+};
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -190,7 +190,7 @@ impl Simulated {
         let key = format!("event {}", self.stage.tick());
         let input = Input::Event { schema: schema.to_owned(), value: Payload::Inline(cbor::encode(value)), key: None };
         let enqueued_at_ns = self.stage.now_ns();
-        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: true, sender: None };
+        let origin = Origin { wants_reply: true, ..Origin::new(enqueued_at_ns) };
         let item = InboxItem { input, origin };
         let placed =
             self.retry(move |plane| {

@@ -12,12 +12,12 @@ use mundi_store::{keyspace::journal_entry, testing::Rng};
 fn seeds() -> Vec<Vec<u8>> {
     let (universe, world) = (UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]));
     let sender = Some(Sender { world, height: Height::new(7) });
-    let origin = Origin { enqueued_at_ns: 4, correlation_id: Some("c".into()), trace: None, wants_reply: true, sender };
+    let origin = Origin { correlation_id: Some("c".into()), wants_reply: true, sender, ..Origin::new(4) };
     let input = Input::TimerFired { timer: IntentHash::of(b"timer"), payload: Payload::Blob(Hash::of(b"x"), 9) };
     let item = InboxItem { input, origin };
     let stamps = Stamps { now_ns: 1, logical_now_ns: 2, entropy: [3; 16], manifest: Hash::of(b"manifest") };
     let seq = InboxSeq::new(Stamp::new(1, 2), 3);
-    let ingress = Body::Ingress(Ingress { stamps, seq, item: item.clone() });
+    let ingress = Body::Ingress(Ingress::new(stamps, seq, item.clone()));
     let fork = Body::ForkGenesis(ForkGenesis {
         universe,
         world,

@@ -27,15 +27,16 @@ use mundi_store::{
     },
     objects,
     protocol::{
-        Answer, AnswerEffect, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor,
-        CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish,
-        FinishMail, FireTimers, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, NewMail, QueuedEffect,
-        ReapEffects, ReleaseLease, RenewLeases, Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld,
-        compact_inbox, complete_effect, delete_world, expire_dedupe, fabric_send,
+        Answer, AnswerEffect, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect,
+        CommitCursor, CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect,
+        Failure, Finish, FinishMail, FireTimers, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers,
+        MailClaimed, MessageId, NewMail, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases, Repeat,
+        ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, compact_inbox, complete_effect, delete_world,
+        expire_dedupe, fabric_send,
     },
     testing::{
-        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, ask_in_hands, engine_contents, named_event, note_body,
-        set_timers, world_id,
+        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, ask_in_hands, engine_contents,
+        named_event, note_body, set_timers, world_id,
     },
 };
 use pollster::block_on;
@@ -429,7 +430,10 @@ fn fail_an_effect_for_now_and_for_good() {
         let act = async |store: &Store, claimed: &ClaimedEffect| {
             let failure = Failure { code: Code::EffectFailed, reason: "down".into(), repeat };
             let (claim, adapter) = (claimed.proof, "test".to_owned());
-            store.run(&FailEffect { claim, failure, adapter, now_ns: 9, dedupe_window_ns: 1 }).await.map(drop)
+            store
+                .run(&FailEffect { claim, failure, adapter, params: None, now_ns: 9, dedupe_window_ns: 1 })
+                .await
+                .map(drop)
         };
         survives(on_the_heap, claimed, act, everything);
     }
@@ -686,12 +690,13 @@ fn send_to_another_world() {
     let setup = async |store: &Store| (live(store).await, store.live(2).await.unwrap());
     let act = async |store: &Store, (from, to): &(Fence, Fence)| {
         let message = FabricMessage {
-            id: IntentHash::of(b"i"),
+            id: MessageId::Intent(IntentHash::of(b"i")),
             from: Sender { world: from.world, height: Height::new(1) },
             to: to.world,
             input: Input::Event { schema: "e".into(), value: Payload::Inline(vec![0xf6]), key: None },
             correlation_id: None,
             trace: None,
+            headers: [].into(),
         };
         fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await.map(drop)
     };

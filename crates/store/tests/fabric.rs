@@ -10,7 +10,9 @@ use mundi_model::{
 use mundi_store::{
     Clock, Fence, StoreError,
     keyspace::{Shard, effect_pending::EffectTerms},
-    protocol::{Answer, ClaimEffects, FabricMessage, KindCap, ReapEffects, Sent, complete_effect, fabric_send},
+    protocol::{
+        Answer, ClaimEffects, FabricMessage, KindCap, MessageId, ReapEffects, Sent, complete_effect, fabric_send,
+    },
     testing::{Fixture, Probe, ask, receipts, world_id},
 };
 use pollster::block_on;
@@ -26,7 +28,7 @@ async fn two_worlds() -> (Store, Fence, Fence) {
 
 async fn send(store: &Store, from: Fence, to: WorldId, name: &str) -> Result<Sent, StoreError> {
     let message = FabricMessage {
-        id: IntentHash::of(name.as_bytes()),
+        id: MessageId::Intent(IntentHash::of(name.as_bytes())),
         from: Sender { world: from.world, height: Height::new(7) },
         to,
         input: Input::Message {
@@ -36,6 +38,7 @@ async fn send(store: &Store, from: Fence, to: WorldId, name: &str) -> Result<Sen
         },
         correlation_id: Some("c".into()),
         trace: None,
+        headers: [].into(),
     };
     fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await
 }

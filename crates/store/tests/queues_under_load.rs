@@ -54,7 +54,10 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
             0 => {
                 let failure = Failure { code: Code::EffectFailed, reason: String::new(), repeat: Repeat::Backoff };
                 let (claim, adapter, now_ns) = (claimed.proof, String::new(), store.clock.now_ns());
-                store.run(&FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns: 1 }).await.unwrap();
+                store
+                    .run(&FailEffect { claim, failure, adapter, params: None, now_ns, dedupe_window_ns: 1 })
+                    .await
+                    .unwrap();
             }
             1 => {} // it dies, and the reaper finds what it held
             _ => {

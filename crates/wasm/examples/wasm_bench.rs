@@ -107,7 +107,7 @@ impl Bench {
 fn arrival(number: u64) -> Arrival {
     let value = Payload::Inline(cbor::encode(&Value::Integer(1.into())));
     let input = Input::Event { schema: "add".to_owned(), value, key: None };
-    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+    let origin = Origin { wants_reply: true, ..Origin::new(0) };
     let item = Arrived::Item(Arc::new(InboxItem { input, origin }));
     Arrival { seq: InboxSeq::new(Stamp::new(number, 0), 0), item, now_ns: number, entropy: [0; 16] }
 }

@@ -27,6 +27,7 @@ pub(crate) struct Linked {
     query: ComponentExportIndex,
 }
 
+type Headers = Vec<(String, String)>;
 type Handle<'e> = TypedFunc<(&'e types::Event,), (Result<(), String>,)>;
 type Query<'q> = TypedFunc<(&'q str, &'q [u8]), (Result<Vec<u8>, String>,)>;
 
@@ -34,7 +35,7 @@ impl Linked {
     /// A component that nobody has seen yet, and what it says about itself.
     pub(crate) fn new(component: &Component, limits: &WasmLimits, wall: Duration) -> Result<(Self, String), String> {
         let linked = Self::again(component).map_err(|error| format!("{error:#}"))?;
-        let mut store = linked.store(Lent::Nobody, limits, wall).map_err(|error| error.to_string())?;
+        let mut store = linked.store(Lent::Nobody, Vec::new(), limits, wall).map_err(|error| error.to_string())?;
         // This looks at the types of all exports, too.
         let described = linked.pre.instantiate(&mut store).and_then(|program| program.call_describe(&mut store));
         Ok((linked, described.map_err(|error| sentence(&error))?))
@@ -50,8 +51,14 @@ impl Linked {
         Ok(Self { pre, handle: export("handle")?, query: export("query")? })
     }
 
-    fn store(&self, lent: Lent, limits: &WasmLimits, wall: Duration) -> wasmtime::Result<Store<Surface>> {
-        let mut store = Store::new(self.pre.engine(), Surface { lent, bounds: Bounds::of(limits) });
+    fn store(
+        &self,
+        lent: Lent,
+        headers: Headers,
+        limits: &WasmLimits,
+        wall: Duration,
+    ) -> wasmtime::Result<Store<Surface>> {
+        let mut store = Store::new(self.pre.engine(), Surface { lent, bounds: Bounds::of(limits), headers });
         store.limiter(|surface| &mut surface.bounds);
         store.set_hostcall_fuel(SAID_BYTES_MAX);
         store.set_fuel(limits.fuel_max)?;
@@ -70,7 +77,7 @@ pub(crate) struct ComponentProgram {
 
 impl Program for ComponentProgram {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
-        let event = event_of(event);
+        let (headers, event) = (headers_of(event), event_of(event));
         let call = |handle: Func, store: &mut Store<Surface>| {
             #[expect(unsafe_code, reason = "the types of an export do not change between steps")]
             // SAFETY: the component has described itself before, in `Linked::new`, where the types of its exports were
@@ -78,7 +85,7 @@ impl Program for ComponentProgram {
             let handle: Handle<'_> = unsafe { TypedFunc::new_unchecked(handle) };
             handle.call(store, (&event,)).map(|(answer,)| answer)
         };
-        let ran = lend_host(host, |lent| self.run(lent, &self.linked.handle, call));
+        let ran = lend_host(host, |lent| self.run(lent, headers, &self.linked.handle, call));
         ran.settle(host, &self.limits)
     }
 
@@ -89,7 +96,7 @@ impl Program for ComponentProgram {
             let query: Query<'_> = unsafe { TypedFunc::new_unchecked(query) };
             query.call(store, (name, params)).map(|(answer,)| answer)
         };
-        let ran = lend_view(view, |lent| self.run(lent, &self.linked.query, call));
+        let ran = lend_view(view, |lent| self.run(lent, Vec::new(), &self.linked.query, call));
         ran.settle(view, &self.limits)
     }
 }
@@ -101,10 +108,11 @@ impl ComponentProgram {
     fn run<T>(
         &self,
         lent: Lent,
+        headers: Headers,
         export: &ComponentExportIndex,
         call: impl FnOnce(Func, &mut Store<Surface>) -> Answer<T>,
     ) -> Ran<T> {
-        let mut store = match self.linked.store(lent, &self.limits, self.wall) {
+        let mut store = match self.linked.store(lent, headers, &self.limits, self.wall) {
             Ok(store) => store,
             Err(error) => return Ran { answer: Err(error), fuel_left: self.limits.fuel_max, began: false },
         };
@@ -181,6 +189,15 @@ impl ResourceLimiter for Bounds {
     fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         Ok(desired <= self.table_elements_max)
     }
+}
+
+/// What the sender set beside an event, or in a message.
+fn headers_of(event: &Event<'_>) -> Headers {
+    let headers = match event.cause {
+        Cause::Message { headers, .. } => headers,
+        _ => &event.origin.headers,
+    };
+    headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn event_of(event: &Event<'_>) -> types::Event {

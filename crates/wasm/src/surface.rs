@@ -5,7 +5,7 @@
 
 use crate::{
     contract::mundi::program::{
-        host::{Cell, Full, Host as Imports, Level},
+        host::{Cell, Full, Host as Imports, Level, SendOptions},
         types::{Host as Types, Outgoing},
     },
     lend::Lent,
@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Surface {
     pub(crate) lent: Lent,
     pub(crate) bounds: Bounds,
+    /// Of the event that is being handled.
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// Why a call of the host did not return.
@@ -127,6 +129,11 @@ impl Imports for Surface {
         Ok(())
     }
 
+    fn headers(&mut self) -> wasmtime::Result<Vec<(String, String)>> {
+        self.view("headers")?.charge(1).map_err(CallRefused::from)?;
+        Ok(self.headers.clone())
+    }
+
     fn put(&mut self, key: String, value: Vec<u8>) -> wasmtime::Result<()> {
         Ok(self.host("put")?.put(&key, &value).map_err(CallRefused::from)?)
     }
@@ -154,6 +161,24 @@ impl Imports for Surface {
     fn send(&mut self, to: String, what: Outgoing, label: String) -> wasmtime::Result<Result<(), Full>> {
         let to: WorldId = to.parse().map_err(CallRefused::Id)?;
         Ok(full(self.host("send")?.send(to, &Sendable::new(what).outgoing(), &label))?)
+    }
+
+    fn send_with(
+        &mut self,
+        to: String,
+        what: Outgoing,
+        options: SendOptions,
+        label: String,
+    ) -> wasmtime::Result<Result<(), Full>> {
+        let to: WorldId = to.parse().map_err(CallRefused::Id)?;
+        let headers: BTreeMap<_, _> = options.headers.into_iter().collect();
+        let options = kernel::SendOptions {
+            universe: options.universe.map(|id| id.parse()).transpose().map_err(CallRefused::Id)?,
+            correlation_id: options.correlation_id.as_deref(),
+            headers: Some(&headers),
+            message_id: options.message_id.map(|id| id.parse()).transpose().map_err(CallRefused::Id)?,
+        };
+        Ok(full(self.host("send-with")?.send_with(to, &Sendable::new(what).outgoing(), &options, &label))?)
     }
 
     fn spawn(

@@ -9,7 +9,7 @@ from typing import Any, Optional, Protocol, Union
 
 from . import cbor
 
-__all__ = ["Event", "Failure", "Full", "Message", "Named", "Origin", "Program", "Receipt", "Timer", "Upgraded", "World"]
+__all__ = ["Event", "Failure", "Full", "Message", "Named", "Origin", "Program", "Receipt", "SendOptions", "Timer", "Upgraded", "World"]
 
 
 class Failure(Exception):
@@ -73,6 +73,20 @@ class Origin:
 
 
 @dataclass
+class SendOptions:
+    """What may be said about something that is sent."""
+
+    universe: Optional[str] = None
+    """The universe of the world that it goes to: the sender's own if absent. Another one must accept messages from here."""
+    correlation_id: Optional[str] = None
+    """Arrives as the event's origin.correlation_id."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Arrive as the world's headers."""
+    message_id: Optional[str] = None
+    """A hash (h_...) under which it is enqueued at most once, in place of the intent's; only where the manifest allows it."""
+
+
+@dataclass
 class Event:
     """What reaches a program. The place is where a reply goes, now or in a later step."""
 
@@ -102,6 +116,11 @@ class World:
     def now_ns(self) -> int:
         """The world's clock, which never goes back."""
         return self._host.now_ns()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that came with the event or message that is being handled."""
+        return self._host.headers()
 
     def get(self, key: str, default: Any = None) -> Any:
         """What a cell holds."""
@@ -137,12 +156,22 @@ class World:
     def cancel_timer(self, label: str) -> bool:
         return self._host.cancel_timer(label)
 
-    def send_event(self, to: str, schema: str, value: Any, label: str = "") -> None:
+    def send_event(
+        self, to: str, schema: str, value: Any, label: str = "", options: Optional[SendOptions] = None
+    ) -> None:
         """Sends an event to another world. Whether it arrived comes back as a receipt under the label."""
-        self._host.send_event(to, schema, cbor.encode(value), label)
+        self._host.send_event(to, schema, cbor.encode(value), label, options)
 
-    def send_message(self, to: str, inbox: str, payload: bytes, headers: dict[str, str], label: str = "") -> None:
-        self._host.send_message(to, inbox, payload, headers, label)
+    def send_message(
+        self,
+        to: str,
+        inbox: str,
+        payload: bytes,
+        headers: dict[str, str],
+        label: str = "",
+        options: Optional[SendOptions] = None,
+    ) -> None:
+        self._host.send_message(to, inbox, payload, headers, label, options)
 
     def spawn(self, manifest: str, first: Optional[tuple[str, Any]] = None, label: str = "") -> str:
         """Asks for a new world that runs a manifest, and gets a first event. Its id is known at once."""

@@ -5,10 +5,10 @@ and timers come as steps of their own. The bounds of the kernel are not checked 
 """
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
-from . import Event, Failure, Named, Origin, Program, Receipt, Timer, World, cbor
+from . import Event, Failure, Named, Origin, Program, Receipt, SendOptions, Timer, World, cbor
 
 
 @dataclass
@@ -23,6 +23,10 @@ class Step:
     logs: list[str] = field(default_factory=list)
 
 
+def _said(options: Optional[SendOptions]) -> dict[str, Any]:
+    return {} if options is None else asdict(options)
+
+
 class _Host:
     """What a test world is between two steps, with the calls of a host."""
 
@@ -33,6 +37,7 @@ class _Host:
         self.now = 1_000_000_000
         self.number = 0
         self.drawn = 0
+        self.given: dict[str, str] = {}
         self.step = Step()
 
     def world_id(self) -> str:
@@ -87,11 +92,19 @@ class _Host:
             self.step.cancelled.append(label)
         return found is not None
 
-    def send_event(self, to: str, schema: str, value: bytes, label: str) -> None:
-        self.emit("fabric.send", cbor.encode({"to": to, "schema": schema, "value": cbor.decode(value)}), label)
+    def headers(self) -> dict[str, str]:
+        return dict(self.given)
 
-    def send_message(self, to: str, inbox: str, payload: bytes, headers: dict[str, str], label: str) -> None:
-        self.emit("fabric.send", cbor.encode({"to": to, "inbox": inbox, "headers": headers}), label)
+    def send_event(self, to: str, schema: str, value: bytes, label: str, options: Optional[SendOptions]) -> None:
+        params = {"to": to, "schema": schema, "value": cbor.decode(value)}
+        self.emit("fabric.send", cbor.encode(params | _said(options)), label)
+
+    def send_message(
+        self, to: str, inbox: str, payload: bytes, headers: dict[str, str], label: str, options: Optional[SendOptions]
+    ) -> None:
+        said = _said(options)
+        said["headers"] = headers | said.get("headers", {})
+        self.emit("fabric.send", cbor.encode({"to": to, "inbox": inbox} | said), label)
 
     def spawn(self, manifest: str, first: Optional[tuple[str, bytes]], label: str) -> str:
         child = f"w_{self.number * 1000 + len(self.step.intents):026}"
@@ -116,7 +129,7 @@ class _Reading:
         self._copy = copy.deepcopy(host)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("world_id", "height", "now_ns", "get", "scan", "log"):
+        if name in ("world_id", "height", "now_ns", "get", "scan", "log", "headers"):
             return getattr(self._copy, name)
         raise AssertionError(f"`{name}` was called in a query, which changes nothing")
 
@@ -153,12 +166,13 @@ class TestWorld:
         self._host.now = max(self._host.now, timer["due_ns"])
         return self.step(Timer(label, timer["payload"]))
 
-    def step(self, cause: Any) -> Step:
-        """Any other cause."""
+    def step(self, cause: Any, origin: Optional[Origin] = None, headers: Optional[dict[str, str]] = None) -> Step:
+        """Any other cause; perhaps with what its sender said beside it."""
         host = self._host
+        host.given = headers or {}
         host.number, host.drawn, host.step = host.number + 1, 0, Step()
         before = copy.deepcopy(host)
-        event = Event(f"s_{host.number:024x}", cause, Origin(enqueued_at_ns=host.now, wants_reply=True))
+        event = Event(f"s_{host.number:024x}", cause, origin or Origin(enqueued_at_ns=host.now, wants_reply=True))
         try:
             self._program.handle(World(host), event)
         except Exception:

@@ -2,7 +2,7 @@ import json
 import unittest
 from pathlib import Path
 
-from mundi import Failure, Receipt, Timer, cbor
+from mundi import Failure, Named, Origin, Receipt, SendOptions, Timer, cbor
 from mundi.testing import TestWorld
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors.json"
@@ -39,6 +39,23 @@ class Asks:
         if name == "draw":
             return world.random()
         return world.get("answer")
+
+
+class Relays:
+    def handle(self, world, event):
+        options = SendOptions("u_2", event.origin.correlation_id, world.headers, "h_1")
+        world.send_event("w_9", "on", 7, "on", options)
+        world.send_message("w_9", "mail", b"", {"own": "b"}, "mail", options)
+
+
+class Sends(unittest.TestCase):
+    def test_a_program_sets_and_hears_correlation_headers_universe_and_message_id(self) -> None:
+        origin, headers = Origin(correlation_id="order 7"), {"tenant": "a"}
+        step = TestWorld(Relays()).step(Named("go", None), origin, headers)
+        said = {"universe": "u_2", "correlation_id": "order 7", "headers": headers, "message_id": "h_1"}
+        event = {"to": "w_9", "schema": "on", "value": 7} | said
+        message = {"to": "w_9", "inbox": "mail"} | said | {"headers": {"own": "b", "tenant": "a"}}
+        self.assertEqual([intent["params"] for intent in step.intents], [event, message])
 
 
 class Worlds(unittest.TestCase):

@@ -74,6 +74,19 @@ pub enum Outgoing {
     Message { inbox: String, payload: Vec<u8>, headers: Vec<(String, String)> },
 }
 
+/// What may be said about something that is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SendOptions {
+    /// The universe of the world that it goes to: the sender's own if absent. Another one must accept messages from here.
+    pub universe: Option<String>,
+    /// Arrives as [`Origin::correlation_id`].
+    pub correlation_id: Option<String>,
+    /// Arrive as [`World::headers`](crate::World::headers).
+    pub headers: Vec<(String, String)>,
+    /// A hash (`h_…`) under which it is enqueued at most once, in place of the intent's; only where the manifest allows it.
+    pub message_id: Option<String>,
+}
+
 impl Outgoing {
     pub fn event(schema: &str, value: &impl serde::Serialize) -> Result<Self, Failure> {
         Ok(Self::Event { schema: schema.to_owned(), value: cbor::to_vec(value)? })

@@ -1,11 +1,11 @@
 //! The host, as a component calls it.
 
 use crate::{
-    Full, Level, Outgoing,
+    Full, Level, Outgoing, SendOptions,
     bindings::generated::mundi::program::{host, types},
 };
 
-pub(crate) use host::{cancel, cancel_timer, delete, get, height, now_ns, put, random, reply, world_id};
+pub(crate) use host::{cancel, cancel_timer, delete, get, headers, height, now_ns, put, random, reply, world_id};
 
 fn full(full: host::Full) -> Full {
     match full {
@@ -47,6 +47,12 @@ pub(crate) fn set_timer(label: &str, due_ns: u64, payload: &[u8]) -> Result<(), 
 
 pub(crate) fn send(to: &str, what: &Outgoing, label: &str) -> Result<(), Full> {
     host::send(to, &outgoing(what), label).map_err(full)
+}
+
+pub(crate) fn send_with(to: &str, what: &Outgoing, options: &SendOptions, label: &str) -> Result<(), Full> {
+    let SendOptions { universe, correlation_id, headers, message_id } = options.clone();
+    let options = host::SendOptions { universe, correlation_id, headers, message_id };
+    host::send_with(to, &outgoing(what), &options, label).map_err(full)
 }
 
 pub(crate) fn spawn(manifest: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Full> {

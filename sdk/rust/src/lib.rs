@@ -50,7 +50,7 @@ mod host;
 pub mod testing;
 mod world;
 
-pub use event::{Cause, Event, Origin, Outgoing, Sender, Status};
+pub use event::{Cause, Event, Origin, Outgoing, SendOptions, Sender, Status};
 pub use failure::Failure;
 pub use serde_json::Value;
 pub use world::{Full, Level, World};

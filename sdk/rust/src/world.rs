@@ -1,6 +1,6 @@
 //! The world that a program is the code of.
 
-use crate::{Effect, Failure, Outgoing, cbor, host};
+use crate::{Effect, Failure, Outgoing, SendOptions, cbor, host};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 
@@ -54,6 +54,11 @@ impl World {
     /// The world's clock, which never goes back.
     pub fn now_ns(&self) -> u64 {
         host::now_ns()
+    }
+
+    /// The headers that came with the event or message that is being handled.
+    pub fn headers(&self) -> Vec<(String, String)> {
+        host::headers()
     }
 
     /// What a cell holds.
@@ -121,6 +126,11 @@ impl World {
     /// Sends to another world. Whether it arrived comes back as a receipt under the label.
     pub fn send(&mut self, to: &str, what: &Outgoing, label: &str) -> Result<(), Failure> {
         Ok(host::send(to, what, label)?)
+    }
+
+    /// The same, with what is said beside it: where it goes, what it is correlated by, headers, its message id.
+    pub fn send_with(&mut self, to: &str, what: &Outgoing, options: &SendOptions, label: &str) -> Result<(), Failure> {
+        Ok(host::send_with(to, what, options, label)?)
     }
 
     /// Asks for a new world that runs a manifest. Its id is known at once.

@@ -1,7 +1,7 @@
 /** The component's side of the contract. `mundi program build` puts it around a project's program. */
 
 // @ts-ignore: only a component has it.
-import * as imports from "mundi:program/host@1.0.0";
+import * as imports from "mundi:program/host@1.1.0";
 import { decode, encode } from "./cbor.ts";
 import { type Cause, type Event, type Program, World } from "./index.ts";
 

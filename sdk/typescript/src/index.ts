@@ -45,6 +45,7 @@ export interface Host {
   get(key: string): Uint8Array | undefined;
   scan(prefix: string, after: string | undefined, itemsMax: number): { key: string; value: Uint8Array }[];
   log(level: Level, text: string): void;
+  headers(): [string, string][];
   put(key: string, value: Uint8Array): void;
   delete(key: string): void;
   emit(kind: string, params: Uint8Array, label: string): void;
@@ -52,6 +53,7 @@ export interface Host {
   setTimer(label: string, dueNs: bigint, payload: Uint8Array): void;
   cancelTimer(label: string): boolean;
   send(to: string, what: Outgoing, label: string): void;
+  sendWith(to: string, what: Outgoing, options: HostSendOptions, label: string): void;
   spawn(manifest: string, first: Outgoing | undefined, label: string): string;
   reply(to: string, payload: Uint8Array): void;
   random(): bigint;
@@ -61,6 +63,26 @@ export interface Host {
 export type Outgoing =
   | { tag: "event"; val: { schema: string; value: Uint8Array } }
   | { tag: "message"; val: { inbox: string; payload: Uint8Array; headers: [string, string][] } };
+
+/** What may be said about something that is sent. */
+export interface SendOptions {
+  /** The universe of the world that it goes to: the sender's own if absent. Another one must accept messages from here. */
+  universe?: string;
+  /** Arrives as the event's `origin.correlationId`. */
+  correlationId?: string;
+  /** Arrive as the world's `headers`. */
+  headers?: Record<string, string>;
+  /** A hash (`h_…`) under which it is enqueued at most once, in place of the intent's; only where the manifest allows it. */
+  messageId?: string;
+}
+
+/** The same, as a host takes it. */
+export interface HostSendOptions {
+  universe: string | undefined;
+  correlationId: string | undefined;
+  headers: [string, string][];
+  messageId: string | undefined;
+}
 
 export function event(schema: string, value: unknown): Outgoing {
   return { tag: "event", val: { schema, value: encode(value) } };
@@ -88,6 +110,11 @@ export class World<Effects = AnyEffects> {
   /** The world's clock, which never goes back. */
   get nowNs(): bigint {
     return this.host.nowNs();
+  }
+
+  /** The headers that came with the event or message that is being handled. */
+  get headers(): Record<string, string> {
+    return Object.fromEntries(this.host.headers());
   }
 
   /** What a cell holds. */
@@ -138,8 +165,10 @@ export class World<Effects = AnyEffects> {
   }
 
   /** Sends to another world. Whether it arrived comes back as a receipt under the label. */
-  send(to: string, what: Outgoing, label = ""): void {
-    this.host.send(to, what, label);
+  send(to: string, what: Outgoing, label = "", options?: SendOptions): void {
+    if (options === undefined) return this.host.send(to, what, label);
+    const { universe, correlationId, headers = {}, messageId } = options;
+    this.host.sendWith(to, what, { universe, correlationId, headers: Object.entries(headers), messageId }, label);
   }
 
   /** Asks for a new world that runs a manifest. Its id is known at once. */

@@ -6,7 +6,17 @@
  */
 
 import { decode, encode } from "./cbor.ts";
-import { type Cause, type Host, type Level, type Outgoing, type Program, type Status, World } from "./index.ts";
+import {
+  type Cause,
+  type Host,
+  type HostSendOptions,
+  type Level,
+  type Origin,
+  type Outgoing,
+  type Program,
+  type Status,
+  World,
+} from "./index.ts";
 
 export interface Intent {
   kind: string;
@@ -48,6 +58,7 @@ class TestHost implements Host {
   now = 1_000_000_000n;
   number = 0;
   drawn = 0;
+  given: [string, string][] = [];
   step = new Step();
 
   copy(): TestHost {
@@ -85,6 +96,10 @@ class TestHost implements Host {
 
   log(_: Level, text: string): void {
     this.step.logs.push(text);
+  }
+
+  headers(): [string, string][] {
+    return this.given;
   }
 
   put(key: string, value: Uint8Array): void {
@@ -126,6 +141,12 @@ class TestHost implements Host {
     this.emit("fabric.send", encode({ to, what: what.tag }), label);
   }
 
+  sendWith(to: string, what: Outgoing, options: HostSendOptions, label: string): void {
+    const { universe = null, correlationId = null, headers, messageId = null } = options;
+    const said = { universe, correlationId, headers: Object.fromEntries(headers), messageId };
+    this.emit("fabric.send", encode({ to, what: what.tag, ...said }), label);
+  }
+
   spawn(manifest: string, _: Outgoing | undefined, label: string): string {
     const child = "w_" + String(this.number * 1000 + this.step.intents.length).padStart(26, "0");
     this.emit("world.spawn", encode({ world: child, manifest }), label);
@@ -146,7 +167,7 @@ class TestHost implements Host {
 
 /** What a query sees: as a server would, it refuses whatever changes the world. */
 function reading(host: TestHost): Host {
-  const reads = ["worldId", "height", "nowNs", "get", "scan", "log"];
+  const reads = ["worldId", "height", "nowNs", "get", "scan", "log", "headers"];
   return new Proxy(host.copy(), {
     get(target, name) {
       if (reads.includes(String(name))) return (target as any)[name].bind(target);
@@ -188,16 +209,18 @@ export class TestWorld {
     return this.step({ is: "timer", label, payload: timer.payload });
   }
 
-  /** Any other cause. */
-  step(cause: Cause): Step {
+  /** Any other cause; perhaps with what its sender said beside it. */
+  step(cause: Cause, said: Partial<Origin> & { headers?: Record<string, string> } = {}): Step {
     const host = this.host;
+    const { headers = {}, ...told } = said;
+    host.given = Object.entries(headers);
     host.number++;
     host.drawn = 0;
     const before = host.copy();
     host.step = new Step();
     const seq = "s_" + host.number.toString(16).padStart(24, "0");
     try {
-      const origin = { enqueuedAtNs: host.now, wantsReply: true };
+      const origin = { enqueuedAtNs: host.now, wantsReply: true, ...told };
       this.program.handle(new World<any>(host), { seq, origin, cause });
     } catch (error) {
       this.host = before;

@@ -2,7 +2,7 @@ import { deepStrictEqual, strictEqual, throws } from "node:assert";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { decode, encode } from "../src/cbor.ts";
-import type { Program } from "../src/index.ts";
+import { type Program, event as sent } from "../src/index.ts";
 import { TestWorld } from "../src/testing.ts";
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString("hex");
@@ -86,4 +86,18 @@ test("cells are in the order of their bytes", () => {
   deepStrictEqual(world.cells, keys);
   deepStrictEqual(world.query("any"), keys);
   deepStrictEqual(world.query("any", keys[2]), [keys[3]]);
+});
+
+test("a program sets and hears correlation, headers, universe and message id", () => {
+  const relay: Program = {
+    handle(world, event) {
+      const { correlationId } = event.origin;
+      const options = { universe: "u_2", correlationId, headers: world.headers, messageId: "h_1" };
+      world.send("w_9", sent("on", 7), "on", options);
+    },
+  };
+  const told = { correlationId: "order 7", headers: { tenant: "a" } };
+  const step = new TestWorld(relay).step({ is: "event", schema: "go", value: null }, told);
+  const said = { universe: "u_2", correlationId: "order 7", headers: { tenant: "a" }, messageId: "h_1" };
+  deepStrictEqual(step.intents[0].params, { to: "w_9", what: "event", ...said });
 });

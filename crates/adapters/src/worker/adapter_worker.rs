@@ -6,7 +6,7 @@
 //! workers that died.
 
 use super::{ride_out, wait};
-use crate::{Adapter, Call, params::invalid, too_large};
+use crate::{Adapter, Call, denied, failed, params::invalid, too_large};
 use futures_channel::mpsc;
 use futures_util::{
     FutureExt,
@@ -22,6 +22,7 @@ use mundi_runtime::{
     Holder,
     hands::{Hand, Hands, InHand, Offer},
     metrics::{Metric, Metrics},
+    policy::PolicyContexts,
     shell::Report,
     tell,
 };
@@ -85,6 +86,7 @@ pub struct AdapterWorker<E, B> {
     report: Arc<Report>,
     metrics: Arc<Metrics>,
     holder: Option<Arc<dyn Holder>>,
+    policies: PolicyContexts,
 }
 
 /// A call that runs.
@@ -92,6 +94,14 @@ struct Running {
     claim: EffectClaim,
     kind: String,
     abort: AbortHandle,
+}
+
+/// How an effect came to its worker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    FromQueue,
+    /// From a world of this process.
+    FromTurn,
 }
 
 /// A call is over; perhaps it is to be tried again.
@@ -140,8 +150,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         config: AdapterWorkerConfig,
     ) -> Self {
         let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
-        let holder = None;
-        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics, holder }
+        let (holder, policies) = (None, PolicyContexts::default());
+        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics, holder, policies }
     }
 
     #[must_use]
@@ -261,7 +271,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             round.put_off.remove(*kind);
             let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
             for (effect, hand) in claims.effects.into_iter().zip(hands) {
-                round.start(InHand { effect, hand });
+                round.start(InHand { effect, hand }, Came::FromQueue);
             }
             round.capped |= claims.capped;
             round.ended |= claims.more; // look again at once, but at other kinds and other duties, too
@@ -306,9 +316,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         attempt = claimed.claim.attempt,
         trace = claimed.item.trace,
     ))]
-    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, mut hand: Hand) -> bool {
+    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, mut hand: Hand, came: Came) -> bool {
         let started_ns = self.clock.now_ns();
-        let attempted = self.attempt(adapter, &claimed).await;
+        let attempted = match self.check_policy(&claimed, came).await {
+            Ok(()) => self.attempt(adapter, &claimed).await,
+            Err(failure) => Err(failure),
+        };
         hand.call_is_over();
         let took_ns = self.clock.now_ns().saturating_sub(started_ns);
         let latency_ms = took_ns / 1_000_000;
@@ -333,6 +346,18 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             tracing::warn!(%intent, %code, %error, "an effect was carried out and its answer was not taken");
         }
         failed
+    }
+
+    /// Whether the manifest that an effect was asked for under allows it.
+    async fn check_policy(&self, claimed: &ClaimedEffect, came: Came) -> Result<(), Failure> {
+        if came == Came::FromTurn {
+            return Ok(()); // the kernel has just checked it
+        }
+        let checked = self.policies.check(&self.blobs, self.universe, &claimed.item).await;
+        checked.map(drop).map_err(|error| match error.code() {
+            Code::EffectDenied => denied(error.to_string()),
+            _ => failed(error.to_string()),
+        })
     }
 
     async fn attempt(&self, adapter: &Arc<dyn Adapter>, claimed: &ClaimedEffect) -> Result<Vec<u8>, Failure> {
@@ -396,8 +421,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         claimed: &ClaimedEffect,
         failure: Failure,
     ) -> Result<(), StoreError> {
-        let (claim, adapter, now_ns) = (claimed.proof, adapter.name().to_owned(), self.clock.now_ns());
-        let fail = FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns: limits::DEDUPE_WINDOW_NS };
+        let (claim, adapter) = (claimed.proof, adapter.name().to_owned());
+        // What is small stands in the queue, and is read there.
+        let params = match &claimed.item.params {
+            Payload::Blob(..) => self.params(&claimed.item.params).await.ok(),
+            Payload::Inline(_) => None,
+        };
+        let (now_ns, dedupe_window_ns) = (self.clock.now_ns(), limits::DEDUPE_WINDOW_NS);
+        let fail = FailEffect { claim, failure, adapter, params, now_ns, dedupe_window_ns };
         let failed = run(&self.engine, &*self.clock, &fail).await?.output;
         if let Failed::Retrying { .. } = failed {
             self.report.count(|counters| counters.requeues += 1);
@@ -472,7 +503,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         self.running.values().filter(|running| running.kind == kind).count()
     }
 
-    fn start(&mut self, InHand { effect, hand }: InHand) {
+    fn start(&mut self, InHand { effect, hand }: InHand, came: Came) {
         let worker = self.worker;
         let (seq, claim) = (effect.proof.seq, effect.proof);
         let Some(adapter) = worker.adapters.get(hand.kind()) else { return };
@@ -485,7 +516,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         self.running.insert(seq, Running { claim, kind: hand.kind().to_owned(), abort });
         self.touched.insert(claim.lane);
         self.note_held();
-        let call = Abortable::new(worker.carry_out(adapter, effect, hand), registration);
+        let call = Abortable::new(worker.carry_out(adapter, effect, hand, came), registration);
         self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
     }
 
@@ -510,7 +541,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         let mut any = false;
         loop {
             while let Poll::Ready(Some(given)) = self.given.poll_next_unpin(cx) {
-                self.start(given);
+                self.start(given, Came::FromTurn);
             }
             let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) else { break };
             let Some(Running { kind, .. }) = self.running.remove(&seq) else { continue };

@@ -189,11 +189,8 @@ fn an_operator_answers_in_place_of_the_slot_that_holds_the_effect() {
     let (ops, effects) = (ops(&beside.rig), beside.effects());
     let item = &effects.iter().find(|effect| effect.item.label == "by_hand").unwrap().item;
     let (intent, name) = (item.intent, EffectName::Intent(item.intent));
-    let answer = |payload: u8| HandAnswer {
-        status: ReceiptStatus::Timeout,
-        payload: vec![payload],
-        operator: operator(),
-    };
+    let answer =
+        |payload: u8| HandAnswer { status: ReceiptStatus::Timeout, payload: vec![payload], operator: operator() };
     let (asking, given) = (ops.clone(), answer(0xf6));
     let answered = beside.rig.executor.block_on(async move { asking.answer_effect(name, None, given).await.unwrap() });
     assert_eq!(answered, AnsweredByHand::Delivered);

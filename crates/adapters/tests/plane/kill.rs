@@ -129,7 +129,7 @@ fn start(plane: &KillPlane, calls: Calls) {
 }
 
 fn item(script: &str) -> InboxItem {
-    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(0);
     InboxItem { input: script_event(script), origin }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod crash_points;
+mod fabric;
 mod hands;
 mod kill;
 mod rig;

@@ -134,7 +134,7 @@ where
     P::Blobs: Clone + 'static,
 {
     let (engine, blobs, clock) = (plane.engine().clone(), plane.blobs().clone(), plane.clock().clone());
-    let fabric = FabricAdapter::new(engine.clone(), blobs.clone(), clock.clone());
+    let fabric = FabricAdapter::new(plane.clone());
     AdapterWorker::new(engine, blobs, clock, entropy, universe, worker, config)
         .serve(Arc::new(fabric))
         .serve(Arc::new(SpawnAdapter::new(plane.clone())))

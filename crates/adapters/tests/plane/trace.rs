@@ -62,11 +62,9 @@ fn everything_that_follows_from_an_input_belongs_to_its_trace() {
     let due_ns = rig.executor.now_ns() + 2_000_000_000;
     let script = format!("emit e\ntimer t {due_ns}\nsend {} m hello", world_id(2));
     let origin = |trace: Option<String>| Origin {
-        enqueued_at_ns: rig.executor.now_ns(),
         correlation_id: Some("order 7".into()),
         trace,
-        wants_reply: false,
-        sender: None,
+        ..Origin::new(rig.executor.now_ns())
     };
     let traced = InboxItem { input: script_event(&script), origin: origin(Some(root.to_string())) };
     let untraced = InboxItem { input: script_event("add n"), origin: origin(None) };

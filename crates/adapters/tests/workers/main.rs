@@ -8,7 +8,6 @@ use futures_util::future::BoxFuture;
 use mundi_adapters::{
     Adapter, Call,
     blob::BlobAdapter,
-    fabric::FabricAdapter,
     failed,
     worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
 };
@@ -272,40 +271,4 @@ async fn a_blob_that_was_put_is_got() {
     let missing = Value::Text(mundi_model::Hash::of(b"other").to_string());
     let failure = adapter.call(&call(&store, fence, "blob.get", &[("hash", missing)])).await.unwrap_err();
     assert_eq!(failure.code, mundi_model::Code::BlobNotFound);
-}
-
-#[tokio::test]
-async fn a_message_reaches_its_world_once_and_an_unknown_world_is_an_error() {
-    let (store, fence) = world().await;
-    let to = store.live(2).await.unwrap();
-    let adapter = FabricAdapter::new(store.engine.clone(), store.blobs.clone(), Arc::new(RealClock));
-    let text = |text: &str| Value::Text(text.to_owned());
-    let params = [
-        ("dest_world", text(&to.world.to_string())),
-        ("mode", text("inbox")),
-        ("inbox", text("mail")),
-        ("payload_cbor", Value::Bytes(vec![0xf6])),
-        ("headers", Value::Map([("a".to_owned(), text("b"))].into())),
-    ];
-    for status in ["ok", "already_enqueued"] {
-        let Value::Map(sent) = adapter.call(&call(&store, fence, "fabric.send", &params)).await.unwrap() else {
-            panic!("a map")
-        };
-        assert_eq!(sent["status"], text(status));
-    }
-    let items = store.read_turn(to).await.unwrap().items;
-    assert_eq!(items.len(), 1);
-    assert_eq!(items[0].item.origin.sender.unwrap().world, fence.world);
-
-    let event = [
-        ("dest_world", text(&mundi_store::testing::world_id(77).to_string())),
-        ("mode", text("typed_event")),
-        ("schema", text("e")),
-        ("value_cbor", Value::Bytes(vec![0xf6])),
-    ];
-    let failure = adapter.call(&call(&store, fence, "fabric.send", &event)).await.unwrap_err();
-    assert_eq!(
-        (failure.code, failure.repeat),
-        (mundi_model::Code::WorldNotFound, mundi_store::protocol::Repeat::Never)
-    );
 }

@@ -241,7 +241,7 @@ fn batch(universe: &Universe<ConfiguredEngine>) -> Vec<NewItem> {
     let value = Payload::Inline(cbor::encode(&Value::Integer(1.into())));
     let input = Input::Event { schema: "add".to_owned(), value, key: None };
     let enqueued_at_ns = universe.plane().now_ns();
-    let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(enqueued_at_ns);
     (0..BATCH_EVENTS)
         .map(|_| NewItem { item: InboxItem { input: input.clone(), origin: origin.clone() }, dedupe: None })
         .collect()

@@ -4,11 +4,12 @@ use crate::rig::{CHILD, Rig, WORLD, fired, receipt};
 use mundi_kernel::{
     fork::{ForkRequest, fork},
     intents::{Place, intent_hash},
+    replay::Replay,
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Hash, Height, WorldId,
-    record::{EffectPolicy, Payload, ReceiptStatus},
+    Hash, Height, WorldId, cbor,
+    record::{Body, EffectPolicy, Payload, ReceiptStatus, Record},
 };
 
 /// A change of any of these is a change of the format of journals or of the outcome of old programs.
@@ -43,6 +44,41 @@ fn a_known_history_has_known_hashes() {
         "fork record 55d21cfcedae99e84a31d867",
     ];
     assert_eq!(found, expected);
+}
+
+/// Journals of before events had hashes are what they were, and replay: the same history, recorded without them, has the chain
+/// that it always had.
+#[test]
+fn a_history_without_event_hashes_replays_and_has_the_chain_of_before() {
+    let mut rig = Rig::new();
+    let output = rig.run("put a 1\nfill large 3000\nemit http get\ntimer wake 5000\nrandom r\nnow t\nsend s\nreply hi");
+    rig.take(receipt(output.publish[0].intent.hash, "http", ReceiptStatus::Ok, b"yes"));
+    rig.take(fired(output.timers[0].timer));
+    rig.run("panic oh");
+    let (mut prev, mut journal) = (Record::CHAIN_START, Vec::new());
+    for bytes in &rig.journal {
+        let mut record: Record = cbor::decode(bytes).unwrap();
+        if let Body::Ingress(ingress) = &mut record.body {
+            assert_eq!(ingress.event_hash, ingress.item.input.event_hash());
+            ingress.event_hash = None;
+        }
+        record.prev = prev;
+        let (bytes, hash) = record.seal();
+        prev = hash;
+        journal.push(bytes);
+    }
+    assert_eq!(&prev.to_hex()[..24], "493b689018f1fef329790006");
+    let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &journal[0]).unwrap();
+    replay.run(&rig.objects, &journal[1..], None).unwrap();
+    replay.finish().unwrap();
+
+    // With a hash that is not its event's, it is refused.
+    let mut record: Record = cbor::decode(&journal[1]).unwrap();
+    let Body::Ingress(ingress) = &mut record.body else { panic!("an ingress") };
+    ingress.event_hash = Some(Hash::of(b"another event"));
+    let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &journal[0]).unwrap();
+    let refused = replay.run(&rig.objects, &[record.seal().0], None).unwrap_err();
+    assert!(refused.to_string().contains("event hash"), "{refused}");
 }
 
 #[test]

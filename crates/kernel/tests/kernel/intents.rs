@@ -1,14 +1,15 @@
 //! Intents, receipts, timers: exactly one terminal receipt, and names that no two worlds share.
 
-use crate::rig::{CHILD, Rig, WORLD, body, event, fired, manifest, receipt, refusal};
+use crate::rig::{CHILD, Rig, UNIVERSE, WORLD, body, event, fired, manifest, receipt, refusal};
 use mundi_kernel::{
     intents::{Place, intent_hash},
-    manifest::{Limits, Manifest},
+    manifest::{EffectRule, Limits, Manifest},
 };
 use mundi_model::{
-    Height, IntentHash, Value, WorldId, cbor,
+    Hash, Height, IntentHash, Value, WorldId, cbor, limits,
     record::{Body, Payload, ReceiptStatus, ReplyOutcome},
 };
+use std::collections::BTreeMap;
 
 #[test]
 fn an_intent_hash_covers_world_height_index_kind_and_params() {
@@ -178,4 +179,48 @@ fn a_world_forgets_the_oldest_closed_intents_and_no_others() {
         rig.run(many.trim_end());
     }
     assert_eq!(refusal(&rig.take(receipt(first.hash, "http", ReceiptStatus::Ok, b""))), "RECEIPT_UNKNOWN");
+}
+
+fn params(intent: &mundi_kernel::intents::OpenIntent) -> BTreeMap<String, Value> {
+    let Payload::Inline(bytes) = &intent.params else { panic!("small params stand in the record") };
+    let Ok(Value::Map(fields)) = cbor::decode(bytes) else { panic!("a map") };
+    fields
+}
+
+#[test]
+fn a_program_says_what_a_message_is_correlated_by_with_headers_and_a_universe() {
+    let mut rig = Rig::new();
+    let output = rig.run("send plain\nsend-correlated order-7 a\nsend-headers 2 1 b");
+    let sent: Vec<_> = output.publish.iter().map(|publish| params(&publish.intent)).collect();
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert!(["correlation_id", "headers", "dest_universe", "message_id"].iter().all(|key| !sent[0].contains_key(*key)));
+    assert_eq!(sent[1]["correlation_id"], text("order-7"));
+    let headers = [("000".to_owned(), text("x")), ("001".to_owned(), text("x"))];
+    assert_eq!(sent[2]["headers"], Value::Map(headers.into()));
+    assert_eq!(sent[2]["dest_universe"], text(&UNIVERSE.to_string()));
+    rig.replayed();
+}
+
+#[test]
+fn what_is_said_beside_a_message_is_bounded_and_a_message_id_is_for_those_who_may_choose_one() {
+    let many = limits::HEADERS_MAX + 1;
+    let long = "c".repeat(limits::NAME_BYTES_MAX + 1);
+    let large = limits::HEADERS_BYTES_MAX;
+    for script in [
+        format!("send-headers {many} 1 h"),
+        format!("send-headers 1 {large} h"),
+        format!("send-correlated {long} c"),
+        "send-as m a".to_owned(),
+    ] {
+        let mut rig = Rig::new();
+        let output = rig.run(&script);
+        assert!(output.publish.is_empty(), "{script}");
+        assert_eq!(refusal(&output), "OUTPUT_REFUSED", "{script}");
+    }
+    let mut manifest = manifest(1);
+    manifest.effects.insert("fabric.send".into(), EffectRule { message_ids: true, ..EffectRule::default() });
+    let mut rig = Rig::with(&manifest);
+    let output = rig.run("send-as m a");
+    let chosen = Value::Text(Hash::of(b"m").to_string());
+    assert_eq!(params(&output.publish[0].intent)["message_id"], chosen);
 }

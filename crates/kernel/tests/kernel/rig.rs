@@ -3,7 +3,7 @@
 use mundi_kernel::{
     MemoryObjects, Note, Registry, World,
     manifest::{EffectRule, Manifest, OnFailure, Schema},
-    program::{Cause, EmitError, Event, Failure, Host, Level, Outgoing, Program, View},
+    program::{Cause, EmitError, Event, Failure, Host, Level, Outgoing, Program, SendOptions, View},
     replay::Replay,
     snapshot::TakenSnapshot,
     turn::{Arrival, Arrived, TurnBudget, TurnError, TurnOutput},
@@ -113,6 +113,21 @@ impl Script {
             ["send", label] => {
                 host.send(CHILD, &Outgoing::Event { schema: "script", value: b"\x60" }, label)?;
             }
+            ["send-correlated", correlation_id, label] => {
+                let options = SendOptions { correlation_id: Some(correlation_id), ..SendOptions::default() };
+                host.send_with(CHILD, &Outgoing::Event { schema: "script", value: b"\x60" }, &options, label)?;
+            }
+            ["send-headers", count, len, label] => {
+                let header = |n: usize| (format!("{n:03}"), "x".repeat(len.parse().unwrap()));
+                let headers = (0..count.parse().unwrap()).map(header).collect();
+                let options =
+                    SendOptions { universe: Some(UNIVERSE), headers: Some(&headers), ..SendOptions::default() };
+                host.send_with(CHILD, &Outgoing::Event { schema: "script", value: b"\x60" }, &options, label)?;
+            }
+            ["send-as", name, label] => {
+                let options = SendOptions { message_id: Some(Hash::of(name.as_bytes())), ..SendOptions::default() };
+                host.send_with(CHILD, &Outgoing::Event { schema: "script", value: b"\x60" }, &options, label)?;
+            }
             ["spawn", label] => {
                 let child = host.spawn(Hash::of(b"manifest"), None, label)?;
                 host.put("spawned", child.as_bytes())?;
@@ -186,7 +201,7 @@ impl Rig {
 
     /// The next place of the inbox, with the clock a little later.
     pub(crate) fn arrival(&mut self, input: Input) -> Arrival {
-        let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+        let origin = Origin { wants_reply: true, ..Origin::new(0) };
         self.now_ns += 10;
         let seq = InboxSeq::new(Stamp::new(self.next_seq, 0), 0);
         self.next_seq += 1;

@@ -4,9 +4,9 @@ use mundi_wasm::build::componentize;
 
 /// Adds the CBOR byte that it is sent (0 to 23) to a cell of one byte, and replies with the sum.
 const ADDER: &str = r#"(module
-  (import "mundi:program/host@1.0.0" "get" (func $get (param i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "reply" (func $reply (param i32 i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "get" (func $get (param i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "put" (func $put (param i32 i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "reply" (func $reply (param i32 i32 i32 i32)))
   (memory (export "memory") 1)
   (global $free (mut i32) (i32.const 8192))
   (data (i32.const 512) "sum")
@@ -41,8 +41,8 @@ pub(crate) fn adder() -> Vec<u8> {
 /// Asks for an effect that nobody carries out, on each event; `then` is what it does after that.
 pub(crate) fn asker(then: &str) -> Vec<u8> {
     let text = r#"(module
-      (import "mundi:program/host@1.0.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32)))
-      (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
+      (import "mundi:program/host@1.1.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32)))
+      (import "mundi:program/host@1.1.0" "put" (func $put (param i32 i32 i32 i32)))
       (memory (export "memory") 1)
       (global $free (mut i32) (i32.const 8192))
       (data (i32.const 512) "outside\f6")

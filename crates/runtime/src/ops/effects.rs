@@ -119,7 +119,16 @@ impl<P: Plane> Ops<P> {
         let payload = Payload::Inline(payload);
         let give = async |holder_is_told| {
             let by_hand = AnswerEffect {
-                universe, world, intent, kind, place, status, payload, operator, now_ns, holder_is_told,
+                universe,
+                world,
+                intent,
+                kind,
+                place,
+                status,
+                payload,
+                operator,
+                now_ns,
+                holder_is_told,
             };
             answer_effect(engine, clock, blobs, by_hand).await
         };

@@ -5,20 +5,20 @@ use crate::{
     Plane, RuntimeError,
     direct::{Sender, Taken},
     holder::{Holder, tell},
+    manifests::{load_manifest, newest_manifest},
     objects::{AtHand, with_objects},
     trace::TraceContext,
 };
 use futures_util::future::BoxFuture;
-use mundi_engine::Engine;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
-    CallId, Hash, Height, WorldId, limits,
+    CallId, Hash, WorldId, limits,
     record::{InboxItem, Input, Payload, ReplyOutcome},
 };
 use mundi_store::{
     StoreError,
-    keyspace::{inbox_dedupe::DedupeId, manifest_at},
-    protocol::{Enqueued, InboxError, NewItem, enqueue_told, require_live},
+    keyspace::inbox_dedupe::DedupeId,
+    protocol::{Enqueued, InboxError, NewItem, enqueue_told},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -47,28 +47,19 @@ impl<P: Plane> Ops<P> {
         if self.worker.as_ref().and_then(|worker| worker.manifest(world)).is_some_and(|it| check(&it).is_ok()) {
             return Ok(());
         }
-        let mut tx = self.plane.engine().begin().await?;
-        let newest = Height::new(u64::MAX);
-        let Some(manifest) = manifest_at::read(&mut tx, self.universe, world, newest).await? else {
-            require_live(&mut tx, self.universe, world).await?;
-            return Ok(());
-        };
-        drop(tx);
-        check(&*self.manifest(world, manifest).await?).map_err(RuntimeError::EventInvalid)
+        match newest_manifest(&self.plane, (self.universe, world)).await? {
+            Some(manifest) => check(&manifest).map_err(RuntimeError::EventInvalid),
+            None => Ok(()),
+        }
     }
 
     /// Whether a stored manifest can be used: it and its schemas are there and compile, and its program can be run. One
     /// that must be prepared first is waited for.
     pub async fn check_manifest(&self, manifest: Hash) -> Result<(), RuntimeError> {
         let nobody = WorldId::from_bytes([0; 16]);
-        let compiled = self.manifest(nobody, manifest).await?;
+        let compiled = load_manifest(&self.plane, (self.universe, nobody), manifest).await?;
         let load = |objects: &AtHand| self.plane.registry().program(objects, &compiled.manifest);
         with_objects(&self.plane, (self.universe, nobody), &mut AtHand::default(), load).await.map(drop)
-    }
-
-    async fn manifest(&self, world: WorldId, manifest: Hash) -> Result<Arc<CompiledManifest>, RuntimeError> {
-        let load = |objects: &AtHand| self.plane.registry().manifest(objects, manifest);
-        with_objects(&self.plane, (self.universe, world), &mut AtHand::default(), load).await
     }
 
     /// Puts an item into a world's inbox, or before the world itself; under the same key at most once.

@@ -126,7 +126,7 @@ impl<P: Plane> Ops<P> {
     async fn control(&self, world: WorldId, command: &str, payload: Vec<u8>) -> Result<InboxSeq, RuntimeError> {
         let input = Input::Control { command: command.to_owned(), payload: Payload::Inline(payload) };
         let enqueued_at_ns = self.plane.now_ns();
-        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let origin = Origin::new(enqueued_at_ns);
         Ok(self.enqueue_ingress(world, InboxItem { input, origin }, None).await?.seq)
     }
 

@@ -134,7 +134,7 @@ pub async fn taken<P: Plane>(host: &mut WorldHost<P>) -> Result<u64, RuntimeErro
 }
 
 fn item(input: Input) -> NewItem {
-    let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: true, sender: None };
+    let origin = Origin { wants_reply: true, ..Origin::new(0) };
     NewItem { item: InboxItem { input, origin }, dedupe: None }
 }
 

@@ -3,7 +3,7 @@
 use mundi_kernel::{
     Registry,
     manifest::{EffectRule, Manifest, Schema},
-    program::{Cause, Event, Failure, Host, Outgoing, Program, View},
+    program::{Cause, Event, Failure, Host, Outgoing, Program, SendOptions, View},
     registry::native_descriptor,
 };
 use mundi_model::{Hash, InboxSeq, Value, cbor};
@@ -86,6 +86,19 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
             let to = to.parse().map_err(|_| Failure::new("no world"))?;
             let message = Outgoing::Message { inbox: "script", payload: text.as_bytes(), headers: &BTreeMap::new() };
             Ok(host.send(to, &message, label)?)
+        }
+        // An event to another world, with all that can be said beside it; `-` for nothing.
+        ["event", universe, to, label, ref rest @ ..] => {
+            let to = to.parse().map_err(|_| Failure::new("no world"))?;
+            let headers = [("label".to_owned(), (*label).to_owned())].into();
+            let options = SendOptions {
+                universe: universe.parse().ok(),
+                correlation_id: Some(label),
+                headers: Some(&headers),
+                ..SendOptions::default()
+            };
+            let value = cbor::encode(&Value::Text(rest.join(" ")));
+            Ok(host.send_with(to, &Outgoing::Event { schema: "script", value: &value }, &options, label)?)
         }
         // A name for people and checkers.
         ["#", _] => Ok(()),

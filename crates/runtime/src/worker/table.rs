@@ -627,7 +627,7 @@ mod tests {
 
     fn hand(table: &mut Table<u8>, world: WorldId) -> Wait {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
-        let origin = Origin { enqueued_at_ns: 0, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let origin = Origin::new(0);
         table.hand(world, &Arc::new(InboxItem { input, origin }), Sender::Event).unwrap().wait
     }
 

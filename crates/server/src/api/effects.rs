@@ -29,6 +29,9 @@ pub(super) struct Effect {
     kind: String,
     params: serde_json::Value,
     label: String,
+    /// The manifest that it was asked for under; whoever carries it out checks that it allows the kind.
+    policy_context: Option<String>,
+    correlation_id: Option<String>,
     published_at_ns: u64,
     attempts: u32,
     attempts_max: u32,
@@ -55,6 +58,8 @@ impl From<QueuedEffect> for Effect {
             kind: item.kind,
             params: json::payload(&item.params),
             label: item.label,
+            policy_context: item.policy_context.map(|context| context.to_string()),
+            correlation_id: item.correlation_id,
             published_at_ns: item.published_at_ns,
             attempts: attempts.attempts,
             attempts_max: item.terms.attempts_max,

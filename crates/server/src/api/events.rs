@@ -13,7 +13,7 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    CallId, Code, WorldId, limits,
+    CallId, Code, Hash, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::Plane;
@@ -39,11 +39,14 @@ pub(super) struct Sent {
     seq: Option<String>,
     /// It was there already, under the same key.
     before: bool,
+    /// Names the event by its content: schema, value and key. Its record in the journal has the same.
+    #[schema(value_type = Option<String>)]
+    event_hash: Option<Hash>,
 }
 
-impl From<Enqueued> for Sent {
-    fn from(enqueued: Enqueued) -> Self {
-        Self { seq: Some(enqueued.seq.to_string()), before: enqueued.before }
+impl Sent {
+    fn new(enqueued: Enqueued, event_hash: Option<Hash>) -> Self {
+        Self { seq: Some(enqueued.seq.to_string()), before: enqueued.before, event_hash }
     }
 }
 
@@ -140,7 +143,7 @@ impl Incoming {
         let Self { event: schema, value, key, idempotency_key, correlation_id, trace } = self;
         let verb = if wants_reply { "call" } else { "send" };
         let idempotency_key = idempotency_key.map(|key| format!("{verb}/{schema}/{key}"));
-        let origin = Origin { enqueued_at_ns: now_ns, correlation_id, trace, wants_reply, sender: None };
+        let origin = Origin { correlation_id, trace, wants_reply, ..Origin::new(now_ns) };
         (InboxItem { input: Input::Event { schema, value: Payload::Inline(value), key }, origin }, idempotency_key)
     }
 }
@@ -197,12 +200,14 @@ async fn take<E: Engine>(
     universe.ops().check_events(world, [incoming.checked()]).await?;
     let plane = universe.plane();
     let (item, idempotency_key) = incoming.into_item(plane.now_ns(), false);
+    let event_hash = item.input.event_hash();
     let Some(delay) = delay else {
-        return Ok(universe.ops().enqueue_ingress(world, item, idempotency_key.as_deref()).await?.into());
+        let enqueued = universe.ops().enqueue_ingress(world, item, idempotency_key.as_deref()).await?;
+        return Ok(Sent::new(enqueued, event_hash));
     };
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
     Box::pin(Delayed { world, item, idempotency_key }.send(plane, universe.id(), due_ns)).await?;
-    Ok(Sent { seq: None, before: false })
+    Ok(Sent { seq: None, before: false, event_hash })
 }
 
 /// Sends an event and answers with the program's reply to it. `mundi-call` names the call: with it the reply can be asked
@@ -332,8 +337,10 @@ pub(super) async fn batch<E: Engine>(
         let (item, key) = incoming.into_item(now_ns, false);
         NewItem { item, dedupe: key.as_deref().map(DedupeId::idempotency_key) }
     };
-    let items = incoming.into_iter().map(item).collect();
-    let sent: Vec<Sent> = universe.ops().enqueue_batch(world, items).await?.into_iter().map(Sent::from).collect();
+    let items: Vec<_> = incoming.into_iter().map(item).collect();
+    let hashes: Vec<_> = items.iter().map(|new| new.item.input.event_hash()).collect();
+    let placed = universe.ops().enqueue_batch(world, items).await?.into_iter().zip(hashes);
+    let sent: Vec<Sent> = placed.map(|(enqueued, hash)| Sent::new(enqueued, hash)).collect();
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
@@ -380,7 +387,7 @@ impl TryFrom<CloudEvent> for Incoming {
 
 /// Source and id together are what is unique. They may be long, so their hash stands for them.
 fn cloud_key(source: &str, id: &str) -> String {
-    format!("cloudevents/{}", mundi_model::Hash::of_parts([source.as_bytes(), b"\0", id.as_bytes()]))
+    format!("cloudevents/{}", Hash::of_parts([source.as_bytes(), b"\0", id.as_bytes()]))
 }
 
 fn binary_cloud_event(headers: &HeaderMap, body: &[u8]) -> Result<Incoming, Problem> {

@@ -74,6 +74,9 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::Ingress(ingress) => {
             let mut json = item(&ingress.item);
             json["type"] = json!("ingress");
+            if let Some(event_hash) = ingress.event_hash {
+                json["event_hash"] = json!(event_hash);
+            }
             json["seq"] = json!(ingress.seq);
             json["now_ns"] = json!(ingress.stamps.now_ns);
             json["logical_now_ns"] = json!(ingress.stamps.logical_now_ns);
@@ -131,10 +134,14 @@ pub(crate) fn item(item: &InboxItem) -> Json {
     };
     let origin = &item.origin;
     let sender = origin.sender.as_ref().map(|sender| json!({ "world": sender.world, "height": sender.height }));
-    json!({
+    let mut json = json!({
         "input": input, "enqueued_at_ns": origin.enqueued_at_ns, "correlation_id": origin.correlation_id,
         "trace": origin.trace, "wants_reply": origin.wants_reply, "sender": sender,
-    })
+    });
+    if !origin.headers.is_empty() {
+        json["headers"] = json!(origin.headers);
+    }
+    json
 }
 
 pub(crate) fn snapshot(note: &SnapshotNote) -> Json {

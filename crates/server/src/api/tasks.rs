@@ -14,7 +14,7 @@ use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, IntentHash, UniverseId, Value, WorldId, cbor, hex, limits,
+    Code, Coded, IntentHash, UniverseId, Value, WorldId, cbor, hex, limits,
     record::{Payload, ReceiptStatus},
 };
 use mundi_runtime::Plane;
@@ -190,9 +190,32 @@ async fn claim_now<E: Engine>(
             first: Shard::of(&token),
             cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
-        claimed.extend(plane.run(&claim).await?.output.effects);
+        for effect in plane.run(&claim).await?.output.effects {
+            if let Some(effect) = allowed(api, universe, effect).await? {
+                claimed.push(effect);
+            }
+        }
     }
     Ok(claimed)
+}
+
+/// An effect that the manifest which it was asked for under does not allow is not handed out: its world gets an `error`.
+async fn allowed<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    effect: ClaimedEffect,
+) -> Result<Option<ClaimedEffect>, Problem> {
+    let plane = universe.plane();
+    let error = match api.node.policies().check(plane.blobs(), universe.id(), &effect.item).await {
+        Ok(_) => return Ok(Some(effect)),
+        Err(error) => error,
+    };
+    let repeat = if error.code() == Code::EffectDenied { Repeat::Never } else { Repeat::Backoff };
+    let failure = Failure { code: error.code(), reason: error.to_string(), repeat };
+    let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
+    let (claim, adapter) = (effect.proof, "dispatch".to_owned());
+    plane.run(&FailEffect { claim, failure, adapter, params: None, now_ns, dedupe_window_ns }).await?;
+    Ok(None)
 }
 
 async fn tasks<E: Engine>(universe: &Universe<E>, claimed: Vec<ClaimedEffect>) -> Result<Vec<Task>, Problem> {
@@ -340,6 +363,6 @@ pub(super) async fn fail<E: Engine>(
     };
     let failure = Failure { code: Code::EffectFailed, reason: form.reason, repeat };
     let (now_ns, dedupe_window_ns) = (universe.plane().now_ns(), limits::DEDUPE_WINDOW_NS);
-    universe.plane().run(&FailEffect { claim, failure, adapter, now_ns, dedupe_window_ns }).await?;
+    universe.plane().run(&FailEffect { claim, failure, adapter, params: None, now_ns, dedupe_window_ns }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

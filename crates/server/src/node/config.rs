@@ -3,7 +3,13 @@
 use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig, worker::AdapterWorkerConfig};
 use mundi_model::WorkerId;
 use mundi_runtime::host::SnapshotPolicy;
-use std::{collections::BTreeSet, fs::File, io, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    io,
+    path::PathBuf,
+    time::Duration,
+};
 
 /// What a process can be to a universe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -25,6 +31,13 @@ impl Role {
     pub const ALL: [Self; 5] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Api];
 }
 
+/// What holds in one universe. Every process of a fleet must be told the same.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UniverseRules {
+    /// The universes whose worlds may send messages to worlds of this one, by name or id.
+    pub accepts_from: BTreeSet<String>,
+}
+
 #[derive(Clone)]
 pub struct NodeConfig {
     pub roles: BTreeSet<Role>,
@@ -35,6 +48,8 @@ pub struct NodeConfig {
     pub lanes: usize,
     /// Made if they are not there.
     pub universes: BTreeSet<String>,
+    /// By name or id.
+    pub universe_rules: BTreeMap<String, UniverseRules>,
     pub snapshots: SnapshotPolicy,
     pub adapters: AdapterWorkerConfig,
     pub http: HttpConfig,
@@ -63,6 +78,7 @@ impl Default for NodeConfig {
             worker: None,
             lanes: 256,
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
+            universe_rules: BTreeMap::new(),
             snapshots: SnapshotPolicy::default(),
             adapters: AdapterWorkerConfig::default(),
             http: HttpConfig::default(),

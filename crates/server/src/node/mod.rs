@@ -25,9 +25,10 @@ mod hand_on;
 mod open;
 mod roles;
 mod universe;
+mod universe_policy;
 
 pub(crate) use config::spool;
-pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role};
+pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules};
 pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
@@ -42,7 +43,7 @@ use edge::StopTasks;
 use hand_on::HandOn;
 use mundi_engine::{Embedded, Engine};
 use mundi_model::{UniverseId, WorkerId, limits};
-use mundi_runtime::{Plane, Services, metrics::Metrics};
+use mundi_runtime::{Plane, Services, metrics::Metrics, policy::PolicyContexts};
 use mundi_store::{
     Clock, Entropy,
     blobs::{Cas, CasConfig},
@@ -70,6 +71,8 @@ struct Shared<E: Engine> {
     /// By name, and by id as text.
     universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
     metrics: Arc<Metrics>,
+    /// The manifests that effects were asked for under.
+    policies: PolicyContexts,
     /// There if others may hold worlds.
     hand_on: Option<Arc<HandOn<E>>>,
     /// Where others reach this process.
@@ -137,6 +140,7 @@ impl<E: Engine> Node<E> {
             named: programs.named,
             universes: RwLock::default(),
             metrics,
+            policies: PolicyContexts::default(),
             hand_on,
             address: RwLock::default(),
             stop: tokio::sync::Mutex::new(Some(stop)),
@@ -168,6 +172,11 @@ impl<E: Engine> Node<E> {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// What the manifests allow that effects were asked for under.
+    pub fn policies(&self) -> &PolicyContexts {
+        &self.0.policies
     }
 
     /// The programs that have a name here.

@@ -85,17 +85,17 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
         let http = HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
         let mut worker = AdapterWorker::new(
-            engine.clone(),
+            engine,
             blobs.clone(),
-            clock.clone(),
+            clock,
             plane.entropy.clone(),
             universe,
             node.worker(),
             config.adapters.clone(),
         );
         worker = worker.with_metrics(node.0.metrics.clone());
-        worker = worker.serve(Arc::new(BlobAdapter::new(blobs.clone())));
-        let mut fabric = FabricAdapter::new(engine, blobs, clock);
+        worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));
+        let mut fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         if let Some(worlds) = &self.worlds {
             let holder: Arc<dyn Holder> = Arc::new(worlds.clone());
             (worker, fabric) = (worker.with_holder(holder.clone()), fabric.with_holder(holder));

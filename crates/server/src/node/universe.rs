@@ -169,7 +169,7 @@ impl<E: Engine> Universe<E> {
 
     fn event(&self, event: &str, value: &Value) -> InboxItem {
         let enqueued_at_ns = self.plane.now_ns();
-        let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let origin = Origin::new(enqueued_at_ns);
         let value = Payload::Inline(cbor::encode(value));
         InboxItem { input: Input::Event { schema: event.to_owned(), value, key: None }, origin }
     }

@@ -23,6 +23,11 @@ impl DedupeId {
         Self(Hash::of_parts([&b"message:"[..], intent.as_bytes()]))
     }
 
+    /// A message that another world sends under a name that it chose.
+    pub fn chosen_message(id: Hash) -> Self {
+        Self(Hash::of_parts([&b"chosen message:"[..], id.as_bytes()]))
+    }
+
     /// The terminal receipt of an intent.
     pub fn receipt(intent: IntentHash) -> Self {
         Self(Hash::of_parts([&b"receipt:"[..], intent.as_bytes()]))

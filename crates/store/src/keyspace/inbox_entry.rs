@@ -70,7 +70,7 @@ mod tests {
         #[test]
         fn the_value_survives(schema: String, value in laws::payloads(), at: u64, noise: Vec<u8>) {
             let origin =
-                Origin { enqueued_at_ns: at, correlation_id: None, trace: None, wants_reply: true, sender: None };
+                Origin { wants_reply: true, ..Origin::new(at) };
             let item = InboxItem { input: Input::Event { schema, value, key: None }, origin };
             laws::value_survives(Family::InboxEntry, &item, &noise)?;
         }

@@ -83,7 +83,9 @@ impl Protocol for AnswerEffect {
         let known = effect_dedupe::read(tx, universe, world, intent).await?;
         let closed = || StoreError::from(EffectError::Closed { world, intent });
         let found = match known.map(|dedupe| (dedupe.status, dedupe.by_hand)) {
-            Some((EffectStatus::Complete(_), before)) if before == given.by_hand() => return Ok(AnsweredByHand::Before),
+            Some((EffectStatus::Complete(_), before)) if before == given.by_hand() => {
+                return Ok(AnsweredByHand::Before);
+            }
             Some((EffectStatus::Complete(_) | EffectStatus::Cancelled, _)) if !planted(Mutant::AnswerUnasked) => {
                 return Err(closed());
             }

@@ -162,8 +162,7 @@ impl Enqueue {
         receipts: &[Receipt],
         now_ns: u64,
     ) -> Result<Self, InboxError> {
-        let origin =
-            Origin { enqueued_at_ns: now_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        let origin = Origin::new(now_ns);
         let item = |receipt: &Receipt| NewItem {
             item: InboxItem { input: Input::Receipt(receipt.clone()), origin: origin.clone() },
             dedupe: Some(DedupeId::receipt(receipt.intent)),

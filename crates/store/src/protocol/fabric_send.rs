@@ -11,18 +11,50 @@
 //! Unknown commit: run again; the message is there, under its name.
 
 use super::{NewItem, enqueue_told};
-use crate::{Clock, StoreError, blob::Blobs, keyspace::inbox_dedupe::DedupeId};
-use mundi_engine::Engine;
+use crate::{
+    Clock, OnUnknown, Protocol, StoreError,
+    blob::Blobs,
+    keyspace::inbox_dedupe::{self, DedupeId},
+};
+use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    InboxSeq, IntentHash, UniverseId, WorldId, limits,
+    Hash, InboxSeq, IntentHash, UniverseId, Value, WorldId, limits,
     record::{InboxItem, Input, Origin, Sender},
 };
+use std::{collections::BTreeMap, fmt};
+
+/// The name of a message: what is sent again under it is not enqueued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageId {
+    /// The intent of the sender.
+    Intent(IntentHash),
+    /// One that the sender chose, because its manifest allows it. Whoever sends to the same world under the same one sends the
+    /// same message; it never meets an intent's.
+    Chosen(Hash),
+}
+
+impl MessageId {
+    fn dedupe(self) -> DedupeId {
+        match self {
+            Self::Intent(intent) => DedupeId::message(intent),
+            Self::Chosen(id) => DedupeId::chosen_message(id),
+        }
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Intent(intent) => intent.fmt(f),
+            Self::Chosen(id) => id.fmt(f),
+        }
+    }
+}
 
 /// A message on its way.
 #[derive(Debug, Clone)]
 pub struct FabricMessage {
-    /// Its name: the intent of the sender.
-    pub id: IntentHash,
+    pub id: MessageId,
     pub from: Sender,
     pub to: WorldId,
     /// An [`Input::Event`] or an [`Input::Message`].
@@ -30,6 +62,8 @@ pub struct FabricMessage {
     pub correlation_id: Option<String>,
     /// W3C `traceparent`.
     pub trace: Option<String>,
+    /// Of an event; those of a message stand in its input.
+    pub headers: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +81,54 @@ pub async fn fabric_send<E: Engine, B: Blobs>(
     message: FabricMessage,
     holder_is_told: bool,
 ) -> Result<Sent, StoreError> {
-    let FabricMessage { id, from, to, input, correlation_id, trace } = message;
-    let origin =
-        Origin { enqueued_at_ns: clock.now_ns(), correlation_id, trace, wants_reply: false, sender: Some(from) };
-    let new = vec![NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::message(id)) }];
+    let FabricMessage { id, from, to, input, correlation_id, trace, headers } = message;
+    let origin = Origin { correlation_id, trace, sender: Some(from), headers, ..Origin::new(clock.now_ns()) };
+    let new = vec![NewItem { item: InboxItem { input, origin }, dedupe: Some(id.dedupe()) }];
     let window_ns = limits::DEDUPE_WINDOW_NS;
     let placed = enqueue_told(holder_is_told, engine, clock, blobs, universe, to, new, window_ns).await?;
     #[expect(clippy::expect_used, reason = "one item in, one place out")]
     let placed = placed.first().expect("the place of the one item");
     Ok(Sent { seq: placed.seq, already_enqueued: placed.before })
+}
+
+/// Where a message was enqueued before, if it was. Reads only.
+#[derive(Debug, Clone, Copy)]
+pub struct FindMessage {
+    pub universe: UniverseId,
+    pub to: WorldId,
+    pub id: MessageId,
+}
+
+impl Protocol for FindMessage {
+    type Output = Option<Sent>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<Sent>, StoreError> {
+        let seq = inbox_dedupe::read(tx, self.universe, self.to, self.id.dedupe()).await?;
+        Ok(seq.map(|seq| Sent { seq, already_enqueued: true }))
+    }
+}
+
+/// What a receipt of `fabric.send` says, whatever became of the message (`sys/FabricSendReceipt@1`): `status`, `message_id`,
+/// `dest_world` and `enqueued_seq`, which is null unless it was enqueued.
+pub fn fabric_receipt(
+    status: &str,
+    intent: IntentHash,
+    params: &Value,
+    seq: Option<InboxSeq>,
+) -> BTreeMap<String, Value> {
+    let text = |name: &str| match params {
+        Value::Map(fields) => fields.get(name).filter(|value| matches!(value, Value::Text(_))).cloned(),
+        _ => None,
+    };
+    let seq = seq.map_or(Value::Null, |seq| Value::Bytes(seq.as_bytes().to_vec()));
+    BTreeMap::from([
+        ("status".to_owned(), Value::Text(status.to_owned())),
+        ("message_id".to_owned(), text("message_id").unwrap_or_else(|| Value::Text(intent.to_string()))),
+        ("dest_world".to_owned(), text("dest_world").unwrap_or(Value::Null)),
+        ("enqueued_seq".to_owned(), seq),
+    ])
 }

@@ -7,7 +7,7 @@
 //! reaper, which comes to the same.
 
 use super::{
-    Answer, EffectClaim,
+    Answer, EffectClaim, fabric_receipt,
     settle_effect::{Held, Terminal, answer, defer, leave_hand, remove_withdrawn},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     keyspace::{
         effect_attempt::EffectAttempts,
         effect_inflight::{self, EffectInflight},
-        effect_pending::EffectTerms,
+        effect_pending::{EffectItem, EffectTerms},
     },
 };
 use mundi_engine::Transaction;
@@ -24,6 +24,9 @@ use mundi_model::{
     record::{Payload, ReceiptStatus},
 };
 use std::collections::BTreeMap;
+
+/// The kind of a message to another world, as the kernel names it.
+const FABRIC_SEND: &str = "fabric.send";
 
 /// Why an attempt failed, and whether another one makes sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct FailEffect {
     pub failure: Failure,
     /// Which adapter it comes from.
     pub adapter: String,
+    /// The effect's parameters, if they are known and too large to stand in the queue: its receipt may tell of them.
+    pub params: Option<Value>,
     pub now_ns: u64,
     pub dedupe_window_ns: u64,
 }
@@ -106,7 +111,7 @@ impl FailEffect {
             }
             Failed::Answered(status) => {
                 let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
-                let payload = describe(&self.failure, held.claim.attempt);
+                let payload = describe_of(&held.item, self.params.as_ref(), &self.failure, held.claim.attempt);
                 let error = Answer::new(status, payload, self.adapter.clone());
                 let holder_is_told = false;
                 let terminal = Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
@@ -140,15 +145,33 @@ fn backoff_ms(terms: &EffectTerms, attempt: u32) -> u64 {
     terms.backoff_ms.saturating_mul(1 << doublings).min(terms.backoff_ms_max)
 }
 
+/// The same for an effect of which more can be said: a message that was not sent has the fields of one that was.
+pub(super) fn describe_of(item: &EffectItem, params: Option<&Value>, failure: &Failure, attempts: u32) -> Payload {
+    if item.kind != FABRIC_SEND {
+        return describe(failure, attempts);
+    }
+    let queued = match &item.params {
+        Payload::Inline(bytes) => cbor::decode(bytes).ok(),
+        Payload::Blob(..) => None,
+    };
+    let params = params.or(queued.as_ref()).unwrap_or(&Value::Null);
+    let mut fields = fields(failure, attempts);
+    fields.extend(fabric_receipt("error", item.intent, params, None));
+    Payload::Inline(cbor::encode(&Value::Map(fields)))
+}
+
 /// The payload of a receipt that tells of a failure: `{attempts, code, reason}`.
 pub fn describe(failure: &Failure, attempts: u32) -> Payload {
+    Payload::Inline(cbor::encode(&Value::Map(fields(failure, attempts))))
+}
+
+fn fields(failure: &Failure, attempts: u32) -> BTreeMap<String, Value> {
     let reason = failure.reason.chars().take(limits::REASON_BYTES_MAX / 4).collect();
-    let value = Value::Map(BTreeMap::from([
+    BTreeMap::from([
         ("attempts".to_owned(), Value::Integer(attempts.into())),
         ("code".to_owned(), Value::Text(failure.code.to_string())),
         ("reason".to_owned(), Value::Text(reason)),
-    ]));
-    Payload::Inline(cbor::encode(&value))
+    ])
 }
 
 #[cfg(test)]

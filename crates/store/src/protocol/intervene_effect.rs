@@ -55,7 +55,7 @@ impl Protocol for CancelEffect {
             return remove_withdrawn(tx, &claim, found.is_in_hand).map(|()| false);
         }
         let failure = Failure { code: Code::EffectCancelled, reason: reason.clone(), repeat: Repeat::Never };
-        let payload = fail_effect::describe(&failure, found.attempts.attempts);
+        let payload = fail_effect::describe_of(&found.item, None, &failure, found.attempts.attempts);
         let error = Answer::by_operator(ReceiptStatus::Error, payload, operator.clone());
         let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
         let (receipts_before, holder_is_told) = (0, false);

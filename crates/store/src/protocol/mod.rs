@@ -88,7 +88,7 @@ pub use existence::require_live;
 pub(crate) use existence::{explain_missing, require_world};
 pub use expire_dedupe::{ExpireDedupe, expire_dedupe};
 pub use extend_claims::{ExtendClaims, Extended};
-pub use fabric_send::{FabricMessage, Sent, fabric_send};
+pub use fabric_send::{FabricMessage, FindMessage, MessageId, Sent, fabric_receipt, fabric_send};
 pub use fail_effect::{FailEffect, Failed, Failure, Repeat, describe as describe_failure};
 pub use find_holder::FindHolder;
 pub use finish_mail::{Finish, FinishMail, MailFinished};

@@ -63,9 +63,8 @@ impl Held {
             return Ok(if is_awaited { Self::Mine(held) } else { Self::Withdrawn(held) });
         }
         let known = effect_dedupe::read(tx, universe, world, intent).await?;
-        let by_worker = |dedupe: &EffectDedupe| {
-            matches!(dedupe.status, EffectStatus::Complete(_)) && dedupe.by_hand.is_none()
-        };
+        let by_worker =
+            |dedupe: &EffectDedupe| matches!(dedupe.status, EffectStatus::Complete(_)) && dedupe.by_hand.is_none();
         Ok(if known.as_ref().is_some_and(by_worker) { Self::Answered } else { Self::Lost })
     }
 }
@@ -139,13 +138,8 @@ pub fn receipt_of(item: &EffectItem, answer: Answer, now_ns: u64) -> InboxItem {
     let Answer { status, payload, adapter, signature, operator } = answer;
     let kind = item.kind.clone();
     let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature, operator };
-    let origin = Origin {
-        enqueued_at_ns: now_ns,
-        correlation_id: item.correlation_id.clone(),
-        trace: item.trace.clone(),
-        wants_reply: false,
-        sender: None,
-    };
+    let (correlation_id, trace) = (item.correlation_id.clone(), item.trace.clone());
+    let origin = Origin { correlation_id, trace, ..Origin::new(now_ns) };
     InboxItem { input: Input::Receipt(receipt), origin }
 }
 

@@ -15,7 +15,7 @@ pub fn refs_of_record(record: &Record, each: &mut impl FnMut(Hash)) {
             each(fork.parent_snapshot);
             each(fork.snapshot);
         }
-        Body::Ingress(Ingress { stamps, seq: _, item }) => {
+        Body::Ingress(Ingress { stamps, seq: _, item, event_hash: _ }) => {
             each(stamps.manifest);
             refs_of_item(item, each);
         }

@@ -152,7 +152,7 @@ pub fn world_id(number: u64) -> WorldId {
 
 /// An event that carries a text.
 pub fn event(text: &str) -> NewItem {
-    let origin = Origin { enqueued_at_ns: 9, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(9);
     let value = Payload::Inline(text.as_bytes().to_vec());
     let input = Input::Event { schema: "test".into(), value, key: None };
     NewItem { item: InboxItem { input, origin }, dedupe: None }

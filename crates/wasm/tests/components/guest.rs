@@ -32,12 +32,12 @@ impl Default for Guest {
 
 /// The imports that guests use. Each has its canonical ABI form.
 const IMPORTS: &str = r#"
-  (import "mundi:program/host@1.0.0" "put" (func $put (param i32 i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "get" (func $get (param i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "reply" (func $reply (param i32 i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "log" (func $log (param i32 i32 i32)))
-  (import "mundi:program/host@1.0.0" "random" (func $random (result i64)))
+  (import "mundi:program/host@1.1.0" "put" (func $put (param i32 i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "get" (func $get (param i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "emit" (func $emit (param i32 i32 i32 i32 i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "reply" (func $reply (param i32 i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "log" (func $log (param i32 i32 i32)))
+  (import "mundi:program/host@1.1.0" "random" (func $random (result i64)))
 "#;
 
 /// Memory: 0..256 stays zero (an `ok` of any shape), 256 is scratch for answers, 512 the texts below, 4096 the

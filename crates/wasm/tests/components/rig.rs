@@ -79,8 +79,7 @@ impl Rig {
 
     pub(crate) fn take(&mut self, input: Input) -> Result<TurnOutput, TurnError> {
         let number = self.next;
-        let origin =
-            Origin { enqueued_at_ns: number, correlation_id: None, trace: None, wants_reply: true, sender: None };
+        let origin = Origin { wants_reply: true, ..Origin::new(number) };
         let item = Arrived::Item(Arc::new(InboxItem { input, origin }));
         let mut entropy = [7; 16];
         entropy[..8].copy_from_slice(&number.to_be_bytes());

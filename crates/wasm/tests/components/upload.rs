@@ -12,7 +12,7 @@ use std::fmt::Write;
 #[test]
 fn a_good_component_passes() {
     let inspected = inspect(&counter().component()).unwrap();
-    assert_eq!(inspected.imports, ["mundi:program/types@1.0.0", "mundi:program/host@1.0.0"]);
+    assert_eq!(inspected.imports, ["mundi:program/types@1.1.0", "mundi:program/host@1.1.0"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The host, as a program calls it in a test.
 
 use crate::{
-    Full, Level, Outgoing, Value, cbor,
+    Full, Level, Outgoing, SendOptions, Value, cbor,
     testing::{Intent, Timer, state::with},
 };
 
@@ -94,6 +94,21 @@ fn described(what: &Outgoing) -> Value {
 
 pub(crate) fn send(to: &str, what: &Outgoing, label: &str) -> Result<(), Full> {
     emit("fabric.send", &cbor::encode(&serde_json::json!({ "to": to, "what": described(what) })), label)
+}
+
+pub(crate) fn send_with(to: &str, what: &Outgoing, options: &SendOptions, label: &str) -> Result<(), Full> {
+    let SendOptions { universe, correlation_id, headers, message_id } = options;
+    let headers: serde_json::Map<_, _> =
+        headers.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+    let params = serde_json::json!({
+        "to": to, "what": described(what), "dest_universe": universe, "correlation_id": correlation_id,
+        "headers": headers, "message_id": message_id,
+    });
+    emit("fabric.send", &cbor::encode(&params), label)
+}
+
+pub(crate) fn headers() -> Vec<(String, String)> {
+    with(|state| state.headers.clone())
 }
 
 pub(crate) fn spawn(manifest: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Full> {

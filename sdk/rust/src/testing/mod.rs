@@ -88,9 +88,15 @@ impl<P: Program> TestWorld<P> {
 
     /// Any other cause.
     pub fn step(&mut self, cause: Cause) -> Result<Step, Failure> {
+        let origin = Origin { enqueued_at_ns: self.state.now_ns, wants_reply: true, ..Origin::default() };
+        self.arrive(cause, origin, Vec::new())
+    }
+
+    /// The same with all that its sender said beside it.
+    pub fn arrive(&mut self, cause: Cause, origin: Origin, headers: Vec<(String, String)>) -> Result<Step, Failure> {
         let seq = self.state.begin();
         let before = self.state.clone();
-        let origin = Origin { enqueued_at_ns: self.state.now_ns, wants_reply: true, ..Origin::default() };
+        self.state.headers = headers;
         let event = Event { seq: seq.clone(), origin, cause };
         let (mut state, handled) = state::lend(self.state.clone(), || P::handle(&mut World::new(), &event));
         let mut step = std::mem::take(&mut state.step);

@@ -12,6 +12,8 @@ pub(crate) struct State {
     pub(crate) height: u64,
     pub(crate) drawn: u64,
     pub(crate) emitted: u32,
+    /// Of the event that is being handled.
+    pub(crate) headers: Vec<(String, String)>,
     /// What the step under way did.
     pub(crate) step: Step,
 }
@@ -26,6 +28,7 @@ impl State {
             height: 0,
             drawn: 0,
             emitted: 0,
+            headers: Vec::new(),
             step: Step::default(),
         }
     }

@@ -1,0 +1,47 @@
+//! What the newest manifest of a world takes in, for whoever sends to it.
+
+use crate::{
+    Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+};
+use mundi_engine::Engine;
+use mundi_kernel::manifest::CompiledManifest;
+use mundi_model::{Hash, Height, UniverseId, WorldId};
+use mundi_store::{keyspace::manifest_at, protocol::require_live};
+use std::sync::Arc;
+
+/// The manifest that a world's journal ends with; `None` for a world that lives and has none on record.
+pub async fn newest_manifest<P: Plane>(
+    plane: &P,
+    (universe, world): (UniverseId, WorldId),
+) -> Result<Option<Arc<CompiledManifest>>, RuntimeError> {
+    let mut tx = plane.engine().begin().await?;
+    let Some(hash) = manifest_at::read(&mut tx, universe, world, Height::new(u64::MAX)).await? else {
+        require_live(&mut tx, universe, world).await?;
+        return Ok(None);
+    };
+    drop(tx);
+    load_manifest(plane, (universe, world), hash).await.map(Some)
+}
+
+pub(crate) async fn load_manifest<P: Plane>(
+    plane: &P,
+    place: (UniverseId, WorldId),
+    manifest: Hash,
+) -> Result<Arc<CompiledManifest>, RuntimeError> {
+    let load = |objects: &AtHand| plane.registry().manifest(objects, manifest);
+    with_objects(plane, place, &mut AtHand::default(), load).await
+}
+
+/// Whether a world takes an event, by the newest manifest on record. The world checks again when it takes the event in.
+pub async fn check_event<P: Plane>(
+    plane: &P,
+    place: (UniverseId, WorldId),
+    schema: &str,
+    value: &[u8],
+) -> Result<(), RuntimeError> {
+    match newest_manifest(plane, place).await? {
+        Some(manifest) => manifest.check_event(schema, value).map_err(RuntimeError::EventInvalid),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,34 @@
+//! Which universes accept messages from which others: by the configuration, and none unless it says so.
+
+use super::{Node, Shared, Universe, UniverseRules};
+use mundi_adapters::fabric::UniversePolicy;
+use mundi_engine::Engine;
+use mundi_model::UniverseId;
+use std::sync::{Arc, Weak};
+
+/// A node's universes by name, for a role that the node itself keeps running: it does not keep the node.
+pub(super) struct NodeUniverses<E: Engine>(Weak<Shared<E>>);
+
+impl<E: Engine> Node<E> {
+    pub(super) fn universe_policy(&self) -> NodeUniverses<E> {
+        NodeUniverses(Arc::downgrade(&self.0))
+    }
+
+    /// What the configuration says about a universe, by its name or its id.
+    pub fn rules_of(&self, universe: &Universe<E>) -> Option<&UniverseRules> {
+        let rules = &self.config().universe_rules;
+        rules.get(universe.name()).or_else(|| rules.get(&universe.id().to_string()))
+    }
+}
+
+impl<E: Engine> UniversePolicy for NodeUniverses<E> {
+    fn accepts(&self, to: UniverseId, from: UniverseId) -> bool {
+        let Some(node) = self.0.upgrade().map(Node) else { return false };
+        let Some(to) = node.universe(&to.to_string()) else { return false };
+        let name = node.universe(&from.to_string()).map(|from| from.name().to_owned());
+        node.rules_of(&to).is_some_and(|rules| {
+            rules.accepts_from.contains(&from.to_string())
+                || name.is_some_and(|name| rules.accepts_from.contains(&name))
+        })
+    }
+}

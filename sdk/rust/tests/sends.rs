@@ -1,0 +1,35 @@
+//! What a program says beside a message, and what it hears of one.
+
+use mundi_sdk::{Cause, Event, Failure, Origin, Outgoing, Program, SendOptions, World, testing::TestWorld};
+use serde_json::json;
+
+/// Sends each event on, with the headers that it came with and its correlation id.
+struct Relay;
+
+impl Program for Relay {
+    const OFFER: &'static str = "{}";
+
+    fn handle(world: &mut World, event: &Event) -> Result<(), Failure> {
+        let options = SendOptions {
+            universe: Some("u_00000000000000000000000002".to_owned()),
+            correlation_id: event.origin.correlation_id.clone(),
+            headers: world.headers(),
+            message_id: Some("h_1".to_owned()),
+        };
+        world.send_with("w_00000000000000000000000009", &Outgoing::event("on", &7)?, &options, "on")
+    }
+}
+
+#[test]
+fn a_program_sets_and_hears_correlation_headers_universe_and_message_id() {
+    let mut world = TestWorld::<Relay>::new();
+    let origin = Origin { correlation_id: Some("order 7".to_owned()), ..Origin::default() };
+    let cause = Cause::Event { schema: "go".to_owned(), value: vec![0xf6], key: None };
+    let step = world.arrive(cause, origin, vec![("tenant".to_owned(), "a".to_owned())]).unwrap();
+    let expected = json!({
+        "to": "w_00000000000000000000000009", "what": { "schema": "on", "value": 7 },
+        "dest_universe": "u_00000000000000000000000002", "correlation_id": "order 7",
+        "headers": { "tenant": "a" }, "message_id": "h_1",
+    });
+    assert_eq!((&step.intents[0].kind[..], &step.intents[0].params), ("fabric.send", &expected));
+}
