@@ -1,11 +1,14 @@
 """An adapter worker in Python, with nothing but the standard library: carries out effects of the kind `external.task`.
 
     MUNDI_URL=http://127.0.0.1:7600 python3 worker.py
+
+With MUNDI_SIGNING_SEED (64 hex digits) it signs its receipts; the server has the public key of `python` then.
 """
 import json, os, sys, threading, time, urllib.error, urllib.request
 
 URL = os.environ.get("MUNDI_URL", "http://127.0.0.1:7600") + "/v1/u/default/tasks/"
 TOKEN = os.environ.get("MUNDI_TOKEN")
+SEED = os.environ.get("MUNDI_SIGNING_SEED")
 
 
 def ask(what, body):
@@ -28,14 +31,24 @@ def carry_out(task):
     return {"doubled": task["params"]["n"] * 2}
 
 
+def signed(task, status, payload):
+    if SEED is None:
+        return {"adapter": "python"}
+    import signing
+
+    fields = [task[name] for name in ("universe", "world", "intent", "kind")]
+    statement = signing.statement(*fields, status, signing.payload_hash(payload), "python")
+    return {"adapter": "python", "signature": signing.sign(bytes.fromhex(SEED), statement).hex()}
+
+
 def answer(task):
     try:
         result = carry_out(task)
     except (RuntimeError, KeyError, TypeError) as error:
-        retryable = isinstance(error, RuntimeError)
-        ask("fail", {"claim": task["claim"], "reason": str(error), "retryable": retryable})
+        failed = {"reason": str(error), "retryable": isinstance(error, RuntimeError)}
+        ask("fail", {"claim": task["claim"], **failed, **signed(task, "error", str(error))})
     else:
-        ask("complete", {"claim": task["claim"], "result": result, "adapter": "python"})
+        ask("complete", {"claim": task["claim"], "result": result, **signed(task, "ok", result)})
 
 
 def keep(claim, done):

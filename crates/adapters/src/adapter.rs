@@ -21,6 +21,12 @@ pub trait Adapter: Send + Sync {
         usize::MAX
     }
 
+    /// The Ed25519 signature of a receipt's [statement](crate::signature::Statement), by an adapter that has a key.
+    fn sign(&self, statement: &[u8]) -> Option<Vec<u8>> {
+        let _ = statement;
+        None
+    }
+
     /// The payload of the `ok` receipt, or why there is none.
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>>;
 }

@@ -5,6 +5,8 @@
 //!   engine are parameters, so that the simulator runs the very same code.
 //! - [`blob`], [`fabric`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
 //!
+//! - [`signature`]: receipts that their adapter signs.
+//!
 //! This crate must never run a program, nor hold a lease: all it gives to a world goes through the inbox.
 //! Secrets are given to an adapter when it is made; they never reach a receipt.
 
@@ -23,6 +25,7 @@ pub mod llm;
 mod params;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod signature;
 pub mod spawn;
 pub mod worker;
 

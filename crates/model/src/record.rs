@@ -590,7 +590,7 @@ mod tests {
     }
 
     /// These are persisted in every journal: a change here is a change of the format.
-    const GOLDEN: [&str; 19] = [
+    const GOLDEN: [&str; 21] = [
         "aee46272a6d176c8",
         "2aaa7d0b9a4cb50b",
         "bf6b0e1432901afe",
@@ -610,6 +610,8 @@ mod tests {
         "72cad70a2ac0b387",
         "f12bfb9876d1ab91",
         "af09d0ea522a183e",
+        "2f06f8261e9ef4d2",
+        "39e31f695ec1cef4",
     ];
 
     #[test]

@@ -188,5 +188,6 @@ fn answer_to(intent: &OpenIntent, recorded: Option<Receipt>) -> Receipt {
             operator: None,
         }
     };
-    recorded.map_or_else(none, |receipt| Receipt { intent: intent.hash, ..receipt })
+    // A signature is of the parent's intent, and says nothing of the branch's.
+    recorded.map_or_else(none, |receipt| Receipt { intent: intent.hash, signature: None, ..receipt })
 }

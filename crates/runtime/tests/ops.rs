@@ -169,6 +169,7 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
             claim: failing.proof,
             failure,
             adapter: "a".into(),
+            signature: None,
             params: None,
             now_ns,
             dedupe_window_ns: 1,

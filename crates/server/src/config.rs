@@ -5,8 +5,13 @@ use crate::{
     node::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules},
     serve::ServeLimits,
 };
-use mundi_adapters::{http::HttpConfig, llm::LlmConfig, worker::AdapterWorkerConfig};
-use mundi_model::{Code, Coded, WorkerId};
+use mundi_adapters::{
+    http::HttpConfig,
+    llm::LlmConfig,
+    signature::{AdapterKeys, PUBLIC_KEY_LEN},
+    worker::AdapterWorkerConfig,
+};
+use mundi_model::{Code, Coded, WorkerId, parse_hex};
 use mundi_runtime::host::SnapshotPolicy;
 use mundi_store::{keyspace::effect_pending::RateTerms, protocol::KindCap};
 use serde::{Deserialize, Serialize};
@@ -41,6 +46,9 @@ pub struct Config {
 pub struct UniverseSection {
     /// The universes whose worlds may send messages to worlds of this one, by name or id: none unless they are named.
     pub accepts_from: BTreeSet<String>,
+    /// The Ed25519 public keys of adapters and workers, by the name that stands in their receipts: 64 hex digits each. Receipts in the
+    /// name of one that has a key must be signed with it.
+    pub adapter_keys: BTreeMap<String, String>,
 }
 
 /// Where things are kept.
@@ -235,8 +243,14 @@ impl EffectsSection {
 }
 
 impl UniverseSection {
-    fn rules(&self) -> UniverseRules {
-        UniverseRules { accepts_from: self.accepts_from.clone() }
+    fn rules(&self) -> Result<UniverseRules, String> {
+        let key = |(adapter, digits): (&String, &String)| {
+            let key = parse_hex::<PUBLIC_KEY_LEN>(digits);
+            let invalid = || format!("the key of `{adapter}` is not an Ed25519 public key: expected 64 hex digits");
+            Ok((adapter.clone(), key.ok_or_else(invalid)?))
+        };
+        let keys = self.adapter_keys.iter().map(key).collect::<Result<Vec<_>, String>>()?;
+        Ok(UniverseRules { accepts_from: self.accepts_from.clone(), adapter_keys: AdapterKeys::new(keys) })
     }
 }
 
@@ -361,6 +375,9 @@ impl Config {
         if let Some(address) = &config.api.advertise {
             advertised(address, 0).map_err(|cause| ConfigError::new("api.advertise", cause))?;
         }
+        for (name, section) in &config.universes {
+            section.rules().map_err(|cause| ConfigError::new(format!("universes.{name}"), cause))?;
+        }
         for (kind, section) in &config.effects.kinds {
             section.check().map_err(|cause| ConfigError::new(format!("effects.kinds.{kind:?}"), cause))?;
         }
@@ -416,6 +433,11 @@ impl Config {
             let LlmSection { api_key, model, models_allowed, .. } = self.llm.clone();
             Ok(LlmConfig { base_url, api_key, model, models_allowed })
         });
+        let rules = |(name, section): (&String, &UniverseSection)| {
+            let rules = section.rules().map_err(|cause| ConfigError::new(format!("universes.{name}"), cause))?;
+            Ok((name.clone(), rules))
+        };
+        let universe_rules = self.universes.iter().map(rules).collect::<Result<_, ConfigError>>()?;
         Ok(NodeConfig {
             roles: self.node.roles.clone(),
             worker: worker.transpose()?,
@@ -428,7 +450,7 @@ impl Config {
                 ..HttpConfig::default()
             },
             llm: llm.transpose()?,
-            universe_rules: self.universes.iter().map(|(name, section)| (name.clone(), section.rules())).collect(),
+            universe_rules,
             drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
             lease_ttl: Duration::from_millis(self.node.lease_ttl_ms.max(LEASE_TTL_MS_MIN)),
             ..NodeConfig::default()
@@ -623,6 +645,11 @@ mod tests {
         let rules = &config.node().unwrap().universe_rules["billing"];
         assert!(rules.accepts_from.contains("shop"));
         assert!(Config::default().node().unwrap().universe_rules.is_empty(), "nobody, unless it is said");
+        for (digits, is_key) in [("0".repeat(64), true), ("0".repeat(63), false), ("x".repeat(64), false)] {
+            let section = format!("{{ adapter_keys = {{ mail = \"{digits}\" }} }}");
+            let loaded = Config::load(None, env(&[("MUNDI_UNIVERSES__BILLING", &section)]), &[]);
+            assert_eq!(loaded.is_ok(), is_key, "{digits}");
+        }
     }
 
     #[test]

@@ -431,7 +431,15 @@ fn fail_an_effect_for_now_and_for_good() {
             let failure = Failure { code: Code::EffectFailed, reason: "down".into(), repeat };
             let (claim, adapter) = (claimed.proof, "test".to_owned());
             store
-                .run(&FailEffect { claim, failure, adapter, params: None, now_ns: 9, dedupe_window_ns: 1 })
+                .run(&FailEffect {
+                    claim,
+                    failure,
+                    adapter,
+                    signature: None,
+                    params: None,
+                    now_ns: 9,
+                    dedupe_window_ns: 1,
+                })
                 .await
                 .map(drop)
         };

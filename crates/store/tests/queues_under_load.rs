@@ -55,7 +55,15 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
                 let failure = Failure { code: Code::EffectFailed, reason: String::new(), repeat: Repeat::Backoff };
                 let (claim, adapter, now_ns) = (claimed.proof, String::new(), store.clock.now_ns());
                 store
-                    .run(&FailEffect { claim, failure, adapter, params: None, now_ns, dedupe_window_ns: 1 })
+                    .run(&FailEffect {
+                        claim,
+                        failure,
+                        adapter,
+                        signature: None,
+                        params: None,
+                        now_ns,
+                        dedupe_window_ns: 1,
+                    })
                     .await
                     .unwrap();
             }

@@ -6,7 +6,12 @@
 //! workers that died.
 
 use super::{ride_out, wait};
-use crate::{Adapter, Call, denied, failed, params::invalid, too_large};
+use crate::{
+    Adapter, Call, denied, failed,
+    params::invalid,
+    signature::{AdapterKeys, Statement, payload_hash, reason_hash},
+    too_large,
+};
 use futures_channel::mpsc;
 use futures_util::{
     FutureExt,
@@ -15,14 +20,14 @@ use futures_util::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, UniverseId, Value, WorkerId, cbor, limits,
+    Code, Coded, Hash, UniverseId, Value, WorkerId, cbor, limits,
     record::{Payload, ReceiptStatus},
 };
 use mundi_runtime::{
     Holder,
     hands::{Hand, Hands, InHand, Offer},
     metrics::{Metric, Metrics},
-    policy::PolicyContexts,
+    policy::{EffectGrant, PolicyContexts},
     shell::Report,
     tell,
 };
@@ -31,6 +36,7 @@ use mundi_store::{
     blob::Blobs,
     keyspace::{
         Lane, Shard,
+        effect_pending::EffectItem,
         queue::QueueSeq,
         queue_notify::{self, Seen},
     },
@@ -60,6 +66,8 @@ pub struct AdapterWorkerConfig {
     pub kind_calls_max: BTreeMap<String, usize>,
     /// What holds for a kind over all worlds and workers of the universe; every worker must be told the same.
     pub universe_caps: BTreeMap<String, KindCap>,
+    /// The keys of adapters in the universe: receipts of these must be signed.
+    pub keys: AdapterKeys,
 }
 
 impl Default for AdapterWorkerConfig {
@@ -69,6 +77,7 @@ impl Default for AdapterWorkerConfig {
             calls_max: 1_024,
             kind_calls_max: BTreeMap::new(),
             universe_caps: BTreeMap::new(),
+            keys: AdapterKeys::default(),
         }
     }
 }
@@ -94,14 +103,6 @@ struct Running {
     claim: EffectClaim,
     kind: String,
     abort: AbortHandle,
-}
-
-/// How an effect came to its worker.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Came {
-    FromQueue,
-    /// From a world of this process.
-    FromTurn,
 }
 
 /// A call is over; perhaps it is to be tried again.
@@ -271,7 +272,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             round.put_off.remove(*kind);
             let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
             for (effect, hand) in claims.effects.into_iter().zip(hands) {
-                round.start(InHand { effect, hand }, Came::FromQueue);
+                round.start(InHand { effect, hand });
             }
             round.capped |= claims.capped;
             round.ended |= claims.more; // look again at once, but at other kinds and other duties, too
@@ -316,12 +317,15 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         attempt = claimed.claim.attempt,
         trace = claimed.item.trace,
     ))]
-    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, mut hand: Hand, came: Came) -> bool {
+    async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, mut hand: Hand) -> bool {
         let started_ns = self.clock.now_ns();
-        let attempted = match self.check_policy(&claimed, came).await {
-            Ok(()) => self.attempt(adapter, &claimed).await,
+        let granted = self.check_policy(&claimed).await;
+        let must_sign = granted.as_ref().is_ok_and(|grant| grant.signed);
+        let attempted = match granted {
+            Ok(_) => self.attempt(adapter, &claimed).await,
             Err(failure) => Err(failure),
         };
+        let attempted = attempted.and_then(|payload| self.signed(adapter, &claimed, payload, must_sign));
         hand.call_is_over();
         let took_ns = self.clock.now_ns().saturating_sub(started_ns);
         let latency_ms = took_ns / 1_000_000;
@@ -338,8 +342,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         });
         let failed = attempted.is_err();
         let settled = match attempted {
-            Ok(payload) => self.complete(adapter, &claimed, payload).await,
-            Err(failure) => self.fail(adapter, &claimed, failure).await,
+            Ok(answer) => self.complete(&claimed, answer).await,
+            Err(failure) => self.fail(adapter, &claimed, failure, must_sign).await,
         };
         if let Err(error) = settled {
             let (intent, code) = (claimed.proof.intent, error.code());
@@ -348,16 +352,55 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         failed
     }
 
-    /// Whether the manifest that an effect was asked for under allows it.
-    async fn check_policy(&self, claimed: &ClaimedEffect, came: Came) -> Result<(), Failure> {
-        if came == Came::FromTurn {
-            return Ok(()); // the kernel has just checked it
-        }
+    /// Whether the manifest that an effect was asked for under allows it, and what it asks for.
+    async fn check_policy(&self, claimed: &ClaimedEffect) -> Result<EffectGrant, Failure> {
         let checked = self.policies.check(&self.blobs, self.universe, &claimed.item).await;
-        checked.map(drop).map_err(|error| match error.code() {
+        checked.map_err(|error| match error.code() {
             Code::EffectDenied => denied(error.to_string()),
             _ => failed(error.to_string()),
         })
+    }
+
+    fn statement<'a>(
+        &self,
+        adapter: &'a Arc<dyn Adapter>,
+        item: &'a EffectItem,
+        status: ReceiptStatus,
+        payload: Hash,
+    ) -> Statement<'a> {
+        let (universe, adapter) = (self.universe, adapter.name());
+        Statement { universe, world: item.world, intent: item.intent, kind: &item.kind, status, payload, adapter }
+    }
+
+    /// An `ok` with the adapter's signature, if it signs; refused if it must and does not.
+    fn signed(
+        &self,
+        adapter: &Arc<dyn Adapter>,
+        claimed: &ClaimedEffect,
+        payload: Vec<u8>,
+        must_sign: bool,
+    ) -> Result<Answer, Failure> {
+        let payload = Payload::Inline(payload);
+        let statement = self.statement(adapter, &claimed.item, ReceiptStatus::Ok, payload_hash(&payload));
+        let signature = adapter.sign(&statement.to_bytes());
+        self.config.keys.check(&statement, signature.as_deref(), must_sign)?;
+        Ok(Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter.name()) })
+    }
+
+    /// In whose name an attempt failed, with the signature. What an adapter that must sign does not sign, the worker says itself.
+    fn signed_failure(
+        &self,
+        adapter: &Arc<dyn Adapter>,
+        item: &EffectItem,
+        failure: &Failure,
+        must_sign: bool,
+    ) -> (String, Option<Vec<u8>>) {
+        let statement = self.statement(adapter, item, ReceiptStatus::Error, reason_hash(&failure.reason));
+        let signature = adapter.sign(&statement.to_bytes());
+        match self.config.keys.check(&statement, signature.as_deref(), must_sign) {
+            Ok(()) => (adapter.name().to_owned(), signature),
+            Err(_) => ("worker".to_owned(), None),
+        }
     }
 
     async fn attempt(&self, adapter: &Arc<dyn Adapter>, claimed: &ClaimedEffect) -> Result<Vec<u8>, Failure> {
@@ -394,14 +437,10 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
     }
 
-    async fn complete(
-        &self,
-        adapter: &Arc<dyn Adapter>,
-        claimed: &ClaimedEffect,
-        payload: Vec<u8>,
-    ) -> Result<(), StoreError> {
-        let (status, is_small) = (ReceiptStatus::Ok, payload.len() <= limits::PAYLOAD_INLINE_BYTES_MAX);
-        let answer = Answer::new(status, Payload::Inline(payload), adapter.name());
+    async fn complete(&self, claimed: &ClaimedEffect, answer: Answer) -> Result<(), StoreError> {
+        let status = answer.status;
+        let is_small =
+            matches!(&answer.payload, Payload::Inline(bytes) if bytes.len() <= limits::PAYLOAD_INLINE_BYTES_MAX);
         if let Some(holder) = self.holder.as_deref().filter(|_| is_small) {
             let receipt = receipt_of(&claimed.item, answer.clone(), self.clock.now_ns());
             if holder.answer(AnsweredEffect { claim: claimed.proof, status }, receipt).await {
@@ -420,15 +459,17 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         adapter: &Arc<dyn Adapter>,
         claimed: &ClaimedEffect,
         failure: Failure,
+        must_sign: bool,
     ) -> Result<(), StoreError> {
-        let (claim, adapter) = (claimed.proof, adapter.name().to_owned());
+        let claim = claimed.proof;
+        let (adapter, signature) = self.signed_failure(adapter, &claimed.item, &failure, must_sign);
         // What is small stands in the queue, and is read there.
         let params = match &claimed.item.params {
             Payload::Blob(..) => self.params(&claimed.item.params).await.ok(),
             Payload::Inline(_) => None,
         };
         let (now_ns, dedupe_window_ns) = (self.clock.now_ns(), limits::DEDUPE_WINDOW_NS);
-        let fail = FailEffect { claim, failure, adapter, params, now_ns, dedupe_window_ns };
+        let fail = FailEffect { claim, failure, adapter, signature, params, now_ns, dedupe_window_ns };
         let failed = run(&self.engine, &*self.clock, &fail).await?.output;
         if let Failed::Retrying { .. } = failed {
             self.report.count(|counters| counters.requeues += 1);
@@ -503,7 +544,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         self.running.values().filter(|running| running.kind == kind).count()
     }
 
-    fn start(&mut self, InHand { effect, hand }: InHand, came: Came) {
+    fn start(&mut self, InHand { effect, hand }: InHand) {
         let worker = self.worker;
         let (seq, claim) = (effect.proof.seq, effect.proof);
         let Some(adapter) = worker.adapters.get(hand.kind()) else { return };
@@ -516,7 +557,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         self.running.insert(seq, Running { claim, kind: hand.kind().to_owned(), abort });
         self.touched.insert(claim.lane);
         self.note_held();
-        let call = Abortable::new(worker.carry_out(adapter, effect, hand, came), registration);
+        let call = Abortable::new(worker.carry_out(adapter, effect, hand), registration);
         self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());
     }
 
@@ -541,7 +582,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         let mut any = false;
         loop {
             while let Poll::Ready(Some(given)) = self.given.poll_next_unpin(cx) {
-                self.start(given, Came::FromTurn);
+                self.start(given);
             }
             let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) else { break };
             let Some(Running { kind, .. }) = self.running.remove(&seq) else { continue };

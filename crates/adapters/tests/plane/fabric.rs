@@ -13,7 +13,7 @@ use mundi_runtime::{
     Plane,
     lifecycle::{NewWorld, create},
     policy::{PolicyContexts, PolicyError},
-    testing::{Rig, manifest, register},
+    testing::{Rig, TestPlane, manifest, register},
 };
 use mundi_store::{
     blob::Blobs,
@@ -61,20 +61,16 @@ fn event(to: WorldId, schema: &str) -> Vec<(&'static str, Value)> {
     vec![("dest_world", to), ("mode", text("typed_event")), ("schema", text(schema)), ("value_cbor", value)]
 }
 
-fn send(rig: &Rig, params: &[(&str, Value)], intent: &str) -> Result<BTreeMap<String, Value>, Failure> {
-    send_by(&FabricAdapter::new(rig.plane.clone()), rig, params, intent)
+type Sent = Result<BTreeMap<String, Value>, Failure>;
+
+fn send(rig: &Rig, params: &[(&str, Value)], intent: &str) -> Sent {
+    send_by(FabricAdapter::new(rig.plane.clone()), rig, params, intent)
 }
 
-fn send_by(
-    adapter: &FabricAdapter<mundi_runtime::testing::TestPlane>,
-    rig: &Rig,
-    params: &[(&str, Value)],
-    intent: &str,
-) -> Result<BTreeMap<String, Value>, Failure> {
+fn send_by(adapter: FabricAdapter<TestPlane>, rig: &Rig, params: &[(&str, Value)], intent: &str) -> Sent {
     let call = call(rig, intent, params);
-    match futures_util::FutureExt::now_or_never(adapter.call(&call)) {
-        Some(Ok(Value::Map(receipt))) => Ok(receipt),
-        Some(Err(failure)) => Err(failure),
+    match rig.executor.block_on(async move { adapter.call(&call).await })? {
+        Value::Map(receipt) => Ok(receipt),
         other => panic!("{other:?}"),
     }
 }
@@ -194,7 +190,7 @@ fn a_message_crosses_into_a_universe_that_accepts_it_and_into_no_other() {
         [(Route { from: OTHER, to: rig.universe }, false), (Route { from: rig.universe, to: OTHER }, true)]
     {
         let adapter = FabricAdapter::new(rig.plane.clone()).with_universes(Arc::new(route));
-        assert_eq!(send_by(&adapter, &rig, &params, "m").is_ok(), goes);
+        assert_eq!(send_by(adapter, &rig, &params, "m").is_ok(), goes);
     }
     assert_eq!(waiting(&rig, 2), 0, "nothing entered the world of the same id here");
     let own = ("dest_universe", text(&rig.universe.to_string()));

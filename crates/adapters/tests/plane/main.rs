@@ -8,6 +8,7 @@ mod fabric;
 mod hands;
 mod kill;
 mod rig;
+mod signed;
 mod stories;
 mod timers;
 mod trace;

@@ -36,12 +36,12 @@ fn a_known_history_has_known_hashes() {
     let found = found.map(|(name, hash)| format!("{name} {}", &hash.to_hex()[..24]));
     let expected = [
         "manifest a6c0e4c78512de420daefac8",
-        "chain 493b689018f1fef329790006",
+        "chain 51950d2a6f26b83edfab495d",
         "digest 5ce5fec8a0d414c5ced386dd",
         "cells eab951e981134de609a9e379",
-        "snapshot 7cc0de8a39ba02af8a2f645d",
-        "child da364149855ef1aca2345f00",
-        "fork record 55d21cfcedae99e84a31d867",
+        "snapshot 2d241598cce87322b032a696",
+        "child 7bfa1a9c113b20bfeeb0bda0",
+        "fork record 1f03770bdda5dac1013e7567",
     ];
     assert_eq!(found, expected);
 }

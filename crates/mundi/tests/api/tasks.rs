@@ -103,17 +103,83 @@ async fn an_operator_answers_by_hand_and_the_worker_that_holds_the_claim_is_refu
     assert_eq!(receipts[0]["operator"], json!({ "token": token["id"], "name": "night shift" }));
 }
 
+const SEED: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+
+fn signing(arguments: &[&str]) -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/external-adapter/signing.py");
+    let done = Command::new("python3").arg("-B").arg(script).args(arguments).output().ok()?;
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    Some(String::from_utf8(done.stdout).unwrap().trim().to_owned())
+}
+
 #[tokio::test]
-async fn the_example_in_python_carries_out_effects() {
+async fn a_receipt_that_must_be_signed_is_taken_with_its_signature_and_refused_without() {
+    let Some(public) = signing(&["public", SEED]) else {
+        eprintln!("python3 is not installed: nothing was signed");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let keys = format!("{{ adapter_keys = {{ python = \"{public}\" }} }}");
+    let server = Server::start_with(folder.path(), &[("MUNDI_UNIVERSES__DEFAULT", &keys)]);
+    ask(&server, "a", json!({ "n": 21 })).await;
+    let task = claim(&server, "5s", "30s").await[0].clone();
+    let result = json!({ "doubled": 42 });
+    let complete = |adapter: &str, signature: Option<&str>| json!({ "claim": task["claim"], "result": result, "adapter": adapter, "signature": signature });
+    let at = format!("{T}/complete");
+    server.post(&at, &complete("python", None)).await.refused(400, "SIGNATURE_MISSING");
+    server.post(&at, &complete("python", Some(&"0".repeat(128)))).await.refused(400, "SIGNATURE_INVALID");
+    server.post(&at, &complete("python", Some("zz"))).await.refused(400, "SIGNATURE_INVALID");
+    server.post(&at, &complete("other", Some(&"0".repeat(128)))).await.refused(400, "SIGNATURE_INVALID");
+    let fail = json!({ "claim": task["claim"], "reason": "no", "retryable": false, "adapter": "python" });
+    server.post(&format!("{T}/fail"), &fail).await.refused(400, "SIGNATURE_MISSING");
+    let fields = |hash: &str| {
+        json!([task["universe"], task["world"], task["intent"], task["kind"], "ok", hash, "python"]).to_string()
+    };
+    let wrong = signing(&["sign", SEED, &fields("h_00")]).unwrap(); // of another payload
+    server.post(&at, &complete("python", Some(&wrong))).await.refused(400, "SIGNATURE_INVALID");
+    let payload = mundi_model::cbor::encode(&mundi_model::Value::from(result.clone()));
+    let hash = mundi_model::Hash::of(&payload).to_string();
+    let right = signing(&["sign", SEED, &fields(&hash)]).unwrap();
+    server.post(&at, &complete("python", Some(&right))).await.ok(204);
+    assert_eq!(answered(&server, "a").await, result);
+    let journal = server.get(&format!("{W}/k/journal")).await.ok(200);
+    let inputs = journal["items"].as_array().unwrap().iter().map(|record| &record["input"]);
+    let receipt = inputs.filter(|input| input["receipt"] == task["intent"]).collect::<Vec<_>>();
+    assert_eq!((&receipt[0]["adapter"], &receipt[0]["signature"]), (&json!("python"), &json!(right)));
+}
+
+#[tokio::test]
+async fn a_manifest_asks_for_signed_receipts_of_any_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let u = "/v1/u/default";
+    let programs = server.get(&format!("{u}/programs")).await.ok(200);
+    let kv = programs.as_array().unwrap().iter().find(|program| program["name"] == "kv").unwrap().clone();
+    let mut manifest = server.get(&format!("{u}/manifests/{}", kv["manifest"].as_str().unwrap())).await.ok(200);
+    manifest["effects"]["external.task"] = json!({ "signed": true });
+    let stored = server.post(&format!("{u}/manifests"), &manifest).await.ok(201);
+    server.post(W, &json!({ "world": "k", "manifest": stored["hash"] })).await.ok(201);
+    let asked = json!({ "key": "a", "kind": "external.task", "params": {} });
+    server.post(&format!("{W}/k/call/ask"), &asked).await.ok(200);
+    let task = claim(&server, "5s", "30s").await[0].clone();
+    assert_eq!(task["signed"], true);
+    let plain = json!({ "claim": task["claim"], "result": 1 });
+    server.post(&format!("{T}/complete"), &plain).await.refused(400, "SIGNATURE_MISSING");
+}
+
+#[tokio::test]
+async fn the_example_in_python_carries_out_effects_and_signs_its_receipts() {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("python3 is not installed: the example was not run");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path());
+    let keys = format!("{{ adapter_keys = {{ python = \"{}\" }} }}", signing(&["public", SEED]).unwrap());
+    let server = Server::start_with(folder.path(), &[("MUNDI_UNIVERSES__DEFAULT", &keys)]);
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/external-adapter/worker.py");
-    let worker = Command::new("python3").arg(example).env("MUNDI_URL", &server.url).stderr(Stdio::inherit()).spawn();
-    let mut worker = worker.unwrap();
+    let mut worker = Command::new("python3");
+    worker.arg("-B").arg(example).env("MUNDI_URL", &server.url).env("MUNDI_SIGNING_SEED", SEED);
+    let mut worker = worker.stderr(Stdio::inherit()).spawn().unwrap();
     ask(&server, "a", json!({ "n": 21, "succeeds_at": 2 })).await;
     ask(&server, "b", json!({ "no": "n" })).await;
     let (first, second) = (answered(&server, "a").await, answered(&server, "b").await);

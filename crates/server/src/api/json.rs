@@ -116,6 +116,9 @@ fn receipt(receipt: &Receipt) -> Json {
         "receipt": receipt.intent, "kind": receipt.kind, "status": status(receipt.status),
         "payload": payload(&receipt.payload), "adapter": receipt.adapter,
     });
+    if let Some(signature) = &receipt.signature {
+        json["signature"] = json!(hex(signature));
+    }
     if let Some(Operator { token, name }) = &receipt.operator {
         json["operator"] = json!({ "token": token.map(|token| hex(&token.to_be_bytes())), "name": name });
     }

@@ -12,16 +12,18 @@ use crate::node::Universe;
 use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
+use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, IntentHash, UniverseId, Value, WorldId, cbor, hex, limits,
+    Code, Coded, Hash, IntentHash, UniverseId, Value, WorldId, cbor, hex, limits, parse_hex,
     record::{Payload, ReceiptStatus},
 };
-use mundi_runtime::Plane;
+use mundi_runtime::{Plane, policy::EffectGrant};
 use mundi_store::{
     blob::Blobs,
     keyspace::{
         Lane, Shard,
+        effect_place::{EffectPlace, EffectStage},
         queue::QueueSeq,
         queue_notify::{self, Seen},
     },
@@ -64,9 +66,13 @@ pub(super) struct Task {
     claim: String,
     /// The same for each attempt: the idempotency key to hand to the other side.
     intent: String,
+    /// The id of its universe: stands in what is signed.
+    universe: String,
     world: String,
     kind: String,
     params: serde_json::Value,
+    /// The manifest asks for a signed receipt.
+    signed: bool,
     /// The first one is 1.
     attempt: u32,
     attempts_max: u32,
@@ -160,7 +166,7 @@ async fn claim_now<E: Engine>(
     kinds: &[String],
     items_max: usize,
     ttl: Duration,
-) -> Result<Vec<ClaimedEffect>, Problem> {
+) -> Result<Vec<(ClaimedEffect, EffectGrant)>, Problem> {
     let (plane, id) = (universe.plane(), universe.id());
     let mut claimed = Vec::new();
     for kind in kinds {
@@ -191,8 +197,8 @@ async fn claim_now<E: Engine>(
             cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
         for effect in plane.run(&claim).await?.output.effects {
-            if let Some(effect) = allowed(api, universe, effect).await? {
-                claimed.push(effect);
+            if let Some(grant) = allowed(api, universe, &effect).await? {
+                claimed.push((effect, grant));
             }
         }
     }
@@ -203,24 +209,27 @@ async fn claim_now<E: Engine>(
 async fn allowed<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
-    effect: ClaimedEffect,
-) -> Result<Option<ClaimedEffect>, Problem> {
+    effect: &ClaimedEffect,
+) -> Result<Option<EffectGrant>, Problem> {
     let plane = universe.plane();
     let error = match api.node.policies().check(plane.blobs(), universe.id(), &effect.item).await {
-        Ok(_) => return Ok(Some(effect)),
+        Ok(grant) => return Ok(Some(grant)),
         Err(error) => error,
     };
     let repeat = if error.code() == Code::EffectDenied { Repeat::Never } else { Repeat::Backoff };
     let failure = Failure { code: error.code(), reason: error.to_string(), repeat };
     let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
     let (claim, adapter) = (effect.proof, "dispatch".to_owned());
-    plane.run(&FailEffect { claim, failure, adapter, params: None, now_ns, dedupe_window_ns }).await?;
+    plane.run(&FailEffect { claim, failure, adapter, signature: None, params: None, now_ns, dedupe_window_ns }).await?;
     Ok(None)
 }
 
-async fn tasks<E: Engine>(universe: &Universe<E>, claimed: Vec<ClaimedEffect>) -> Result<Vec<Task>, Problem> {
+async fn tasks<E: Engine>(
+    universe: &Universe<E>,
+    claimed: Vec<(ClaimedEffect, EffectGrant)>,
+) -> Result<Vec<Task>, Problem> {
     let mut tasks = Vec::with_capacity(claimed.len());
-    for ClaimedEffect { proof, claim, item } in claimed {
+    for (ClaimedEffect { proof, claim, item }, EffectGrant { signed }) in claimed {
         let ticket = Ticket {
             kind: item.kind.clone(),
             seq: proof.seq,
@@ -235,9 +244,11 @@ async fn tasks<E: Engine>(universe: &Universe<E>, claimed: Vec<ClaimedEffect>) -
         tasks.push(Task {
             claim: ticket.to_text(),
             intent: item.intent.to_string(),
+            universe: universe.id().to_string(),
             world: item.world.to_string(),
             kind: item.kind,
             params,
+            signed,
             attempt: claim.attempt,
             attempts_max: item.terms.attempts_max,
             deadline_ns: claim.deadline_ns,
@@ -294,6 +305,38 @@ pub(super) struct CompleteForm {
     result: serde_json::Value,
     /// Who answers: stands in the receipt. `external` if nothing is said.
     adapter: Option<String>,
+    /// The Ed25519 signature of the receipt, as 128 hex digits: `docs/external-workers.md` says of which bytes.
+    signature: Option<String>,
+}
+
+fn signature(digits: Option<&str>) -> Result<Option<Vec<u8>>, Problem> {
+    let invalid = || Problem::new(Code::SignatureInvalid, "a signature is 128 hex digits");
+    digits.map(|digits| parse_hex::<64>(digits).map(|bytes| bytes.to_vec()).ok_or_else(invalid)).transpose()
+}
+
+/// Whether the answer to a claimed effect is signed as its manifest and the universe's keys ask for. Whether the claim is held is
+/// asked for when the answer is given.
+async fn check_signature<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    claim: &EffectClaim,
+    (adapter, signature): (&str, Option<&[u8]>),
+    (status, payload): (ReceiptStatus, Hash),
+) -> Result<(), Problem> {
+    let EffectClaim { universe: id, lane, seq, world, intent, .. } = *claim;
+    let place = EffectPlace { stage: EffectStage::Claimed, lane, place_ns: 0, seq };
+    let item = match universe.ops().read_effect(place).await {
+        Ok(found) => found.item,
+        Err(error) if error.code() == Code::EffectNotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let grant = api.node.policies().check(universe.plane().blobs(), id, &item).await;
+    let must_sign = grant.map_err(|error| Problem::new(error.code(), error.to_string()))?.signed;
+    let statement = Statement { universe: id, world, intent, kind: &item.kind, status, payload, adapter };
+    let none = AdapterKeys::default();
+    let keys = api.node.rules_of(universe).map_or(&none, |rules| &rules.adapter_keys);
+    let checked = keys.check(&statement, signature, must_sign);
+    checked.map_err(|failure| Problem::new(failure.code, failure.reason))
 }
 
 fn adapter(name: Option<String>) -> Result<String, Problem> {
@@ -310,10 +353,11 @@ fn adapter(name: Option<String>) -> Result<String, Problem> {
     responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
 )]
 pub(super) async fn complete<E: Engine>(
-    In { universe, .. }: In<E, WORK>,
+    In { api, universe }: In<E, WORK>,
     Form(form): Form<CompleteForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
+    let signature = signature(form.signature.as_deref())?;
     let plane = universe.plane();
     let mut payload = Payload::Inline(cbor::encode(&Value::from(form.result)));
     if let Payload::Inline(bytes) = &payload
@@ -325,7 +369,9 @@ pub(super) async fn complete<E: Engine>(
         }
         payload = Payload::Blob(Blobs::put(&plane.blobs, universe.id(), bytes.clone().into(), &[]).await?, len);
     }
-    let answer = Answer::new(ReceiptStatus::Ok, payload, adapter);
+    let said = (ReceiptStatus::Ok, payload_hash(&payload));
+    check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
+    let answer = Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter) };
     let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
     plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told: false }).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -341,6 +387,8 @@ pub(super) struct FailForm {
     /// The other side says when.
     retry_after_ms: Option<u64>,
     adapter: Option<String>,
+    /// As in `complete`, over the status `error` and the reason as a text.
+    signature: Option<String>,
 }
 
 /// Ends an attempt. One that may be repeated is, under the manifest's budget; else its world gets an `error` receipt.
@@ -349,10 +397,11 @@ pub(super) struct FailForm {
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn fail<E: Engine>(
-    In { universe, .. }: In<E, WORK>,
+    In { api, universe }: In<E, WORK>,
     Form(form): Form<FailForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
+    let signature = signature(form.signature.as_deref())?;
     if form.reason.len() > limits::REASON_BYTES_MAX {
         return Err(Problem::invalid("the reason is too long"));
     }
@@ -361,8 +410,13 @@ pub(super) async fn fail<E: Engine>(
         (true, Some(ms)) => Repeat::AfterMs(ms),
         (true, None) => Repeat::Backoff,
     };
+    let said = (ReceiptStatus::Error, reason_hash(&form.reason));
+    check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let failure = Failure { code: Code::EffectFailed, reason: form.reason, repeat };
     let (now_ns, dedupe_window_ns) = (universe.plane().now_ns(), limits::DEDUPE_WINDOW_NS);
-    universe.plane().run(&FailEffect { claim, failure, adapter, params: None, now_ns, dedupe_window_ns }).await?;
+    universe
+        .plane()
+        .run(&FailEffect { claim, failure, adapter, signature, params: None, now_ns, dedupe_window_ns })
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }

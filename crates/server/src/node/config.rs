@@ -1,6 +1,8 @@
 //! What a node runs, and with what.
 
-use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig, worker::AdapterWorkerConfig};
+use mundi_adapters::{
+    http::HttpConfig, llm::LlmConfig, process::ProcessConfig, signature::AdapterKeys, worker::AdapterWorkerConfig,
+};
 use mundi_model::WorkerId;
 use mundi_runtime::host::SnapshotPolicy;
 use std::{
@@ -36,6 +38,8 @@ impl Role {
 pub struct UniverseRules {
     /// The universes whose worlds may send messages to worlds of this one, by name or id.
     pub accepts_from: BTreeSet<String>,
+    /// The keys of adapters and external workers: receipts of these must be signed.
+    pub adapter_keys: AdapterKeys,
 }
 
 #[derive(Clone)]

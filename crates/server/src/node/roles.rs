@@ -10,7 +10,7 @@ use mundi_adapters::{
     llm::LlmAdapter,
     process::ProcessAdapter,
     spawn::SpawnAdapter,
-    worker::{AdapterWorker, TimerWorker, TimerWorkerConfig},
+    worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
 };
 use mundi_engine::Engine;
 use mundi_model::UniverseId;
@@ -37,7 +37,12 @@ pub(super) struct Roles<P: Plane> {
 }
 
 impl<E: Engine> Roles<NodePlane<E>> {
-    pub(super) async fn start(node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<Self, NodeError> {
+    pub(super) async fn start(
+        node: &Node<E>,
+        name: &str,
+        universe: UniverseId,
+        calls: Calls,
+    ) -> Result<Self, NodeError> {
         let mut roles = Self { worlds: None, shells: Vec::new(), ended: Mutex::default() };
         if node.config().roles.contains(&Role::World) {
             roles.run_worlds(node, universe, calls).await?; // first: others tell it of what they bring
@@ -45,7 +50,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         for role in &node.config().roles {
             match role {
                 Role::World => {}
-                Role::Adapter => roles.run_adapters(node, universe)?,
+                Role::Adapter => roles.run_adapters(node, name, universe)?,
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
                     Orchestrator::new(node.plane().clone(), OrchestratorConfig::new(universe)).start();
@@ -80,10 +85,11 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(())
     }
 
-    fn run_adapters(&self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+    fn run_adapters(&self, node: &Node<E>, name: &str, universe: UniverseId) -> Result<(), NodeError> {
         let (config, plane) = (node.config(), node.plane());
         let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
         let http = HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
+        let keys = node.rules(name, universe).map(|rules| rules.adapter_keys.clone()).unwrap_or_default();
         let mut worker = AdapterWorker::new(
             engine,
             blobs.clone(),
@@ -91,7 +97,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
             plane.entropy.clone(),
             universe,
             node.worker(),
-            config.adapters.clone(),
+            AdapterWorkerConfig { keys, ..config.adapters.clone() },
         );
         worker = worker.with_metrics(node.0.metrics.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));

@@ -41,7 +41,7 @@ impl<E: Engine> Universe<E> {
             manifests.insert(name.clone(), manifest);
         }
         let calls = Calls::default();
-        let roles = Roles::start(node, id, calls.clone()).await?;
+        let roles = Roles::start(node, name, id, calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls);
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),

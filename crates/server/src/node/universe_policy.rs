@@ -16,8 +16,12 @@ impl<E: Engine> Node<E> {
 
     /// What the configuration says about a universe, by its name or its id.
     pub fn rules_of(&self, universe: &Universe<E>) -> Option<&UniverseRules> {
+        self.rules(universe.name(), universe.id())
+    }
+
+    pub(super) fn rules(&self, name: &str, id: UniverseId) -> Option<&UniverseRules> {
         let rules = &self.config().universe_rules;
-        rules.get(universe.name()).or_else(|| rules.get(&universe.id().to_string()))
+        rules.get(name).or_else(|| rules.get(&id.to_string()))
     }
 }
 

@@ -53,6 +53,8 @@ pub struct FailEffect {
     pub failure: Failure,
     /// Which adapter it comes from.
     pub adapter: String,
+    /// Of the adapter, over its reason.
+    pub signature: Option<Vec<u8>>,
     /// The effect's parameters, if they are known and too large to stand in the queue: its receipt may tell of them.
     pub params: Option<Value>,
     pub now_ns: u64,
@@ -112,7 +114,8 @@ impl FailEffect {
             Failed::Answered(status) => {
                 let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
                 let payload = describe_of(&held.item, self.params.as_ref(), &self.failure, held.claim.attempt);
-                let error = Answer::new(status, payload, self.adapter.clone());
+                let signature = self.signature.clone();
+                let error = Answer { signature, ..Answer::new(status, payload, self.adapter.clone()) };
                 let holder_is_told = false;
                 let terminal = Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;

@@ -190,7 +190,15 @@ impl ReapEffects {
         let reason = format!("{} did not extend its claim", held.claim.worker);
         let failure = Failure { code: Code::EffectClaimExpired, reason, repeat: Repeat::Backoff };
         let (now_ns, dedupe_window_ns) = (self.now_ns, limits::DEDUPE_WINDOW_NS);
-        let fail = FailEffect { claim, failure, adapter: "reaper".to_owned(), params: None, now_ns, dedupe_window_ns };
+        let fail = FailEffect {
+            claim,
+            failure,
+            adapter: "reaper".to_owned(),
+            signature: None,
+            params: None,
+            now_ns,
+            dedupe_window_ns,
+        };
         #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
         let receipts_before = reaped.answered as u16;
         fail.end_attempt(tx, held, receipts_before).await

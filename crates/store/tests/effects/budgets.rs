@@ -57,7 +57,15 @@ fn a_retry_is_found_although_the_mark_has_passed_its_time() {
         assert_eq!(claim(&store, "a", 2).await.len(), 1, "the mark is beyond ten seconds now");
         let failure = Failure { code: Code::EffectFailed, reason: String::new(), repeat: Repeat::Backoff };
         let adapter = String::new();
-        let late = FailEffect { claim: two.proof, failure, adapter, params: None, now_ns: 5, dedupe_window_ns: 1 };
+        let late = FailEffect {
+            claim: two.proof,
+            failure,
+            adapter,
+            signature: None,
+            params: None,
+            now_ns: 5,
+            dedupe_window_ns: 1,
+        };
         store.run(&late).await.unwrap();
         assert_eq!(claim(&store, "a", 3).await.len(), 1);
     });

@@ -64,7 +64,15 @@ async fn complete(store: &Store, claimed: &ClaimedEffect) -> Result<Completed, S
 async fn fail(store: &Store, claimed: &ClaimedEffect, repeat: Repeat) -> Failed {
     let failure = Failure { code: Code::EffectFailed, reason: "down".into(), repeat };
     let (now_ns, adapter) = (store.clock.now_ns(), "test".to_owned());
-    let fail = FailEffect { claim: claimed.proof, failure, adapter, params: None, now_ns, dedupe_window_ns: 1 };
+    let fail = FailEffect {
+        claim: claimed.proof,
+        failure,
+        adapter,
+        signature: None,
+        params: None,
+        now_ns,
+        dedupe_window_ns: 1,
+    };
     store.run(&fail).await.unwrap().output
 }
 

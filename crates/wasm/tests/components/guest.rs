@@ -8,7 +8,9 @@ pub(crate) const OFFER: &str = r#"{"events":{"go":true},"effects":{"http.get":{}
 /// A guest in the making: each part has a harmless default.
 pub(crate) struct Guest {
     pub(crate) offer: String,
-    /// Other definitions: imports come from `IMPORTS`.
+    /// Imports beside those of `IMPORTS`.
+    pub(crate) imports: &'static str,
+    /// Other definitions.
     pub(crate) extra: String,
     pub(crate) handle: String,
     pub(crate) query: String,
@@ -21,6 +23,7 @@ impl Default for Guest {
     fn default() -> Self {
         Self {
             offer: OFFER.to_owned(),
+            imports: "",
             extra: String::new(),
             handle: "i32.const 0".to_owned(),
             query: "i32.const 0".to_owned(),
@@ -59,10 +62,10 @@ impl Guest {
     }
 
     pub(crate) fn core(&self) -> Vec<u8> {
-        let Self { offer, extra, handle, query, memory, giving } = self;
+        let Self { offer, imports, extra, handle, query, memory, giving } = self;
         let escaped: String = offer.bytes().map(|byte| format!("\\{byte:02x}")).collect();
         let text = format!(
-            r#"(module {IMPORTS}
+            r#"(module {IMPORTS} {imports}
               {memory}
               (global $free (mut i32) (i32.const 65536))
               {TEXTS}

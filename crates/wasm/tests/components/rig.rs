@@ -11,7 +11,7 @@ use mundi_model::{
     record::{Body, Genesis, InboxItem, Input, Origin, Payload, Record, StepFailed},
 };
 use mundi_wasm::{Components, ComponentsConfig};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) struct Rig {
     pub(crate) objects: MemoryObjects,
@@ -78,8 +78,17 @@ impl Rig {
     }
 
     pub(crate) fn take(&mut self, input: Input) -> Result<TurnOutput, TurnError> {
+        self.take_with(input, BTreeMap::new())
+    }
+
+    /// An input with headers beside it.
+    pub(crate) fn take_with(
+        &mut self,
+        input: Input,
+        headers: BTreeMap<String, String>,
+    ) -> Result<TurnOutput, TurnError> {
         let number = self.next;
-        let origin = Origin { wants_reply: true, ..Origin::new(number) };
+        let origin = Origin { wants_reply: true, headers, ..Origin::new(number) };
         let item = Arrived::Item(Arc::new(InboxItem { input, origin }));
         let mut entropy = [7; 16];
         entropy[..8].copy_from_slice(&number.to_be_bytes());

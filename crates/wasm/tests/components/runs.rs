@@ -11,9 +11,12 @@ use mundi_kernel::{
     replay::Replay,
     turn::TurnError,
 };
-use mundi_model::{Code, Coded, Hash, limits, record::ReplyOutcome};
+use mundi_model::{
+    Code, Coded, Hash, Value, cbor, limits,
+    record::{Input, Payload, ReplyOutcome},
+};
 use mundi_wasm::{ComponentsConfig, ENGINE};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[test]
 fn a_component_counts_replies_and_replays() {
@@ -21,12 +24,74 @@ fn a_component_counts_replies_and_replays() {
     for count in 1..=3_u8 {
         let output = rig.go();
         let ReplyOutcome::Ok(payload) = &output.replies[0].outcome else { panic!("{:?}", output.replies) };
-        assert_eq!(*payload, mundi_model::record::Payload::Inline(vec![count]));
+        assert_eq!(*payload, Payload::Inline(vec![count]));
     }
     assert_eq!(rig.world.cell(&rig.objects, "cell").unwrap(), Some(vec![3]));
     let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.records[0]).unwrap();
     replay.run(&rig.objects, &rig.records[1..], None).unwrap();
     assert_eq!(replay.finish().unwrap().digest(), rig.world.digest());
+}
+
+/// The contract only grew since 1.0: a component that was built for it imports the same functions under that version.
+#[test]
+fn a_component_of_an_earlier_contract_goes_on_running() {
+    let mut component = counter().component();
+    let (now, before) = (b"@1.1.0", b"@1.0.0");
+    let places: Vec<_> = (0..component.len() - now.len()).filter(|at| component[*at..].starts_with(now)).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| component[at..at + now.len()].copy_from_slice(before));
+    let inspected = mundi_wasm::inspect::inspect(&component).unwrap();
+    assert_eq!(inspected.imports, ["mundi:program/types@1.0.0", "mundi:program/host@1.0.0"]);
+    let mut rig = Rig::new(&component);
+    rig.go();
+    rig.go();
+    assert_eq!(rig.world.cell(&rig.objects, "cell").unwrap(), Some(vec![2]));
+}
+
+/// Sends each event on, with the headers that it came with and a correlation id.
+fn relay() -> Guest {
+    let to = mundi_model::WorldId::from_bytes([9; 16]);
+    Guest {
+        offer: r#"{"events":{"go":true},"effects":{"fabric.send":{}}}"#.to_owned(),
+        imports: r#"
+          (import "mundi:program/host@1.1.0" "headers" (func $headers (param i32)))
+          (import "mundi:program/host@1.1.0" "send-with" (func $send_with (param i32 i32)))"#,
+        extra: format!(
+            r#"(data (i32.const 2048) "{to}") (data (i32.const 2100) "go") (data (i32.const 2104) "order 7")"#
+        ),
+        // The record of the parameters at 1024: to, what, options, label.
+        ..Guest::handling(
+            r#"
+            (call $headers (i32.const 700))
+            (i32.store (i32.const 1024) (i32.const 2048)) (i32.store (i32.const 1028) (i32.const 28))
+            (i32.store (i32.const 1036) (i32.const 2100)) (i32.store (i32.const 1040) (i32.const 2))
+            (i32.store (i32.const 1044) (i32.const 536)) (i32.store (i32.const 1048) (i32.const 1))
+            (i32.store8 (i32.const 1072) (i32.const 1))
+            (i32.store (i32.const 1076) (i32.const 2104)) (i32.store (i32.const 1080) (i32.const 7))
+            (i32.store (i32.const 1084) (i32.load (i32.const 700)))
+            (i32.store (i32.const 1088) (i32.load (i32.const 704)))
+            (i32.store (i32.const 1104) (i32.const 2100)) (i32.store (i32.const 1108) (i32.const 2))
+            (call $send_with (i32.const 1024) (i32.const 712))
+            i32.const 0"#,
+        )
+    }
+}
+
+#[test]
+fn a_component_hears_headers_and_sets_what_it_sends_with() {
+    let mut rig = Rig::new(&relay().component());
+    let value = Payload::Inline(vec![0xf6]);
+    let input = Input::Event { schema: "go".to_owned(), value, key: None };
+    let headers: BTreeMap<_, _> = [("tenant".to_owned(), "a".to_owned()), ("user".to_owned(), "b".to_owned())].into();
+    let output = rig.take_with(input, headers.clone()).unwrap();
+    assert!(failure(&output).is_none(), "{:?}", failure(&output));
+    let Payload::Inline(params) = &output.publish[0].intent.params else { panic!("small ones") };
+    let Value::Map(params) = cbor::decode(params).unwrap() else { panic!("a map") };
+    assert_eq!(params["correlation_id"], Value::Text("order 7".to_owned()));
+    let expected = headers.into_iter().map(|(name, value)| (name, Value::Text(value))).collect();
+    assert_eq!(params["headers"], Value::Map(expected));
+    assert_eq!(params["schema"], Value::Text("go".to_owned()));
+    assert!(!params.contains_key("dest_universe") && !params.contains_key("message_id"));
 }
 
 #[test]
