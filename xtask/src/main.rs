@@ -3,6 +3,7 @@
 mod fuzz;
 mod guests;
 mod instructions;
+mod nightly;
 mod services;
 
 use std::process::{Command, ExitCode};
@@ -20,6 +21,11 @@ const COMMANDS: &[Entry] = &[
     ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
+    (
+        "nightly",
+        "the simulator with 50,000 seeds that were never run (`nightly 1000` for fewer), and a crash at every await",
+        nightly::all,
+    ),
     ("soak-server", "the server under load and random kills: ten minutes, then fifty kills with proof", soak_server),
     ("failover", "a fleet of processes, 300 worlds, ten minutes of deaths and cuts", failover),
     ("s3-garage", "the object store against Garage, which is built first (16 CPU-minutes)", s3_garage),

@@ -140,6 +140,9 @@ fn check_receipt(state: &State, receipt: &Receipt) -> Result<(), Rejection> {
     Err(Rejection::new(Code::ReceiptMismatch, reason))
 }
 
+/// The command that ends a pause.
+pub(crate) const RESUME: &str = "resume";
+
 fn understand(
     registry: &Registry,
     objects: &dyn Objects,
@@ -149,7 +152,7 @@ fn understand(
     let invalid = |reason: String| Rejection::new(Code::ControlInvalid, reason);
     match command {
         "pause" => Ok(Control::Pause),
-        "resume" => Ok(Control::Resume),
+        RESUME => Ok(Control::Resume),
         "upgrade" => {
             let upgrade: Upgrade = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
             match Active::load(objects, registry, upgrade.manifest) {

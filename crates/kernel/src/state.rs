@@ -1,6 +1,7 @@
 //! All that a world is between two records: what a snapshot keeps, and nothing else.
 
 use crate::{
+    admit,
     cells::Cells,
     intents::Register,
     manifest::{CompiledManifest, ManifestError},
@@ -13,7 +14,7 @@ use crate::{
 use minicbor::{Decode, Encode};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
-    record::{Body, Genesis, Record, Sealed, SnapshotNote},
+    record::{Body, Genesis, InboxItem, Input, Record, Sealed, SnapshotNote},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -206,6 +207,14 @@ impl State {
     /// Whether an inbox item may come now: each comes once, and in order.
     pub(crate) fn expects(&self, seq: InboxSeq) -> bool {
         self.position.last_seq.is_none_or(|last| last < seq) && !self.taken_ahead.map().contains_key(&seq)
+    }
+
+    /// Whether a paused world takes an item although others before it wait: control commands, as long as there is room in
+    /// the list of them. A full list keeps room for resumes: a world that could not be resumed would wait for ever.
+    pub(crate) fn takes_ahead(&self, item: &InboxItem) -> bool {
+        let Input::Control { command, .. } = &item.input else { return false };
+        let for_resumes = if command == admit::RESUME { limits::RESUMES_AHEAD_MAX } else { 0 };
+        self.taken_ahead.map().len() < limits::TAKEN_AHEAD_MAX + for_resumes
     }
 
     /// The world's time at a record: it never goes back, and a timer never fires early.

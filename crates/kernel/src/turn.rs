@@ -13,7 +13,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
-    record::{Body, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
+    record::{Body, InboxItem, Ingress, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
 };
 use std::sync::Arc;
 
@@ -46,10 +46,6 @@ impl Arrived {
             Ok(item) => Self::Item(Arc::new(item)),
             Err(error) => Self::Unusable { item: Hash::of(bytes), code: error.code(), reason: error.to_string() },
         }
-    }
-
-    fn is_control(&self) -> bool {
-        matches!(self, Self::Item(item) if matches!(item.input, Input::Control { .. }))
     }
 }
 
@@ -218,8 +214,8 @@ impl<'w> Turn<'w> {
             if !state.position.paused && !in_order {
                 break; // resumed: what was passed over comes first, in the next turn
             }
-            let room_ahead = state.taken_ahead.map().len() < limits::TAKEN_AHEAD_MAX;
-            if state.position.paused && !(arrival.item.is_control() && room_ahead) {
+            let comes_ahead = matches!(&arrival.item, Arrived::Item(item) if state.takes_ahead(item));
+            if state.position.paused && !comes_ahead {
                 in_order = false;
                 continue;
             }

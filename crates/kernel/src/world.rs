@@ -20,7 +20,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId,
-    record::{Body, Custom, Genesis, SnapshotNote},
+    record::{Body, Custom, Genesis, InboxItem, SnapshotNote},
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -119,6 +119,11 @@ impl World {
     /// Whether it has not taken this inbox item yet.
     pub fn expects(&self, seq: InboxSeq) -> bool {
         self.state.expects(seq)
+    }
+
+    /// Whether it takes this inbox item although others before it wait because it is paused.
+    pub fn takes_ahead(&self, seq: InboxSeq, item: &InboxItem) -> bool {
+        self.state.expects(seq) && self.state.takes_ahead(item)
     }
 
     /// How many cells were written since the last snapshot: what the next one has to make nodes for.

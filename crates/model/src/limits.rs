@@ -212,6 +212,9 @@ pub const CLOSED_INTENTS_MAX: u64 = 1_024;
 /// Control commands that a paused world took ahead of the items before them.
 pub const TAKEN_AHEAD_MAX: usize = 1_024;
 
+/// Resumes among them for which there is room although the others fill the list.
+pub const RESUMES_AHEAD_MAX: usize = 1_024;
+
 /// Cells that are written before the tree is made of them: bounds what a scan passes over.
 pub const UNSETTLED_CELLS_MAX: usize = 10_000;
 

@@ -39,10 +39,12 @@ pub enum Mutant {
     DirectAhead,
     /// An operator's answer is taken without a look whether the intent is open.
     AnswerUnasked,
+    /// A full page of an inbox is taken for all of it, so what is handed to a world directly passes what was not read.
+    EndAssumed,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -59,6 +61,7 @@ impl Mutant {
         Self::UniverseCrossed,
         Self::DirectAhead,
         Self::AnswerUnasked,
+        Self::EndAssumed,
     ];
 }
 

@@ -100,8 +100,8 @@ impl Wait {
 mod tests {
     use super::*;
     use crate::{
-        host::CycleBudget,
-        testing::{Rig, script_event},
+        host::{CycleBudget, Progress},
+        testing::{Rig, control, script_event, taken},
     };
     use futures_util::FutureExt;
     use mundi_model::{
@@ -130,6 +130,53 @@ mod tests {
         refused.ticket.set_tried(false);
         drop(refused);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
+    }
+
+    fn scripted() -> (Direct, Wait) {
+        Direct::new(Arc::new(InboxItem { input: script_event("add n"), origin: Origin::new(0) }), Sender::Event)
+    }
+
+    /// Found by the simulator: a page that already held a command was taken for the whole inbox, and the cursor moved to a
+    /// direct item over what was never read.
+    #[test]
+    fn a_direct_item_does_not_pass_what_waits_behind_a_resume() {
+        Rig::run(|rig| async move {
+            rig.create(world_id(0)).await.unwrap();
+            let mut host = rig.host(world_id(0), WorkerId::new(1).unwrap()).await.unwrap();
+            let few = CycleBudget { items_max: 2, wall_ms_max: 1_000, ..CycleBudget::default() };
+            rig.send(world_id(0), vec![control("pause")]).await.unwrap();
+            host.turn(&few).await.unwrap();
+            let mut wait = vec![control("resume")];
+            wait.extend((0..5).map(|_| script_event("add n")));
+            let waiting = rig.send(world_id(0), wait).await.unwrap();
+            host.turn(&few).await.unwrap();
+            let (direct, wait) = scripted();
+            host.hand(vec![direct]);
+            host.cycle(&few, drop).await.unwrap();
+            assert_eq!(taken(&mut host).await.unwrap(), 6, "five from the inbox, and the direct one");
+            let place = wait.taken().now_or_never().unwrap().unwrap().unwrap().seq;
+            assert!(waiting.iter().all(|waiting| waiting.seq < place));
+        });
+    }
+
+    /// A world that cannot take a command does not keep its callers waiting for it.
+    #[test]
+    fn nobody_waits_for_a_paused_world_whose_list_of_commands_is_full() {
+        Rig::run(|rig| async move {
+            rig.create(world_id(0)).await.unwrap();
+            let mut host = rig.host(world_id(0), WorkerId::new(1).unwrap()).await.unwrap();
+            let page = CycleBudget { items_max: 100, wall_ms_max: 10_000, ..CycleBudget::default() };
+            rig.send(world_id(0), vec![control("pause"), script_event("add n")]).await.unwrap();
+            host.cycle(&page, drop).await.unwrap();
+            for _ in 0..11 {
+                rig.send(world_id(0), vec![control("pause"); 100]).await.unwrap();
+            }
+            host.cycle(&page, drop).await.unwrap();
+            let (direct, wait) = scripted();
+            host.hand(vec![direct]);
+            assert_eq!(host.turn(&page).await.unwrap(), Progress::Idle);
+            assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)), "it goes through the inbox");
+        });
     }
 
     #[test]

@@ -199,6 +199,67 @@ fn a_paused_world_finds_its_resume_behind_commands_that_it_has_taken() {
     });
 }
 
+/// Found by the simulator: a page that already held a command was taken for the whole inbox, and the world stood still.
+#[test]
+fn a_resume_with_more_than_a_page_behind_it_leaves_nothing_waiting() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let few = CycleBudget { items_max: 2, wall_ms_max: 1_000, ..budget() };
+        rig.send(world, vec![control("pause")]).await.unwrap();
+        host.turn(&few).await.unwrap();
+        let mut wait = vec![control("resume")];
+        wait.extend((0..5).map(|_| script_event("add n")));
+        rig.send(world, wait).await.unwrap();
+        let cycled = host.cycle(&few, drop).await.unwrap();
+        assert_eq!((cycled.items, cycled.more), (6, false));
+        assert_eq!(taken(&mut host).await.unwrap(), 5);
+    });
+}
+
+/// A command that was found beyond the first page was taken for the last one.
+#[test]
+fn a_resume_behind_another_command_and_pages_of_events_is_found_in_the_same_cycle() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let few = CycleBudget { items_max: 2, wall_ms_max: 1_000, ..budget() };
+        rig.send(world, vec![control("pause")]).await.unwrap();
+        host.turn(&few).await.unwrap();
+        let events = |count| (0..count).map(|_| script_event("add n"));
+        let mut wait: Vec<_> = events(5).collect();
+        wait.push(control("pause"));
+        wait.extend(events(5));
+        wait.push(control("resume"));
+        wait.extend(events(3));
+        rig.send(world, wait).await.unwrap();
+        let cycled = host.cycle(&few, drop).await.unwrap();
+        assert_eq!((host.is_paused(), cycled.more), (false, false));
+        assert_eq!(taken(&mut host).await.unwrap(), 13);
+    });
+}
+
+/// Commands that a paused world could not take were never looked at again, and it could not be resumed.
+#[test]
+fn a_paused_world_with_more_commands_than_it_takes_ahead_is_resumed() {
+    with_world(|rig, world| async move {
+        let mut host = host(&rig, world, 1).await;
+        let page = CycleBudget { items_max: 100, wall_ms_max: 10_000, ..budget() };
+        rig.send(world, vec![control("pause"), script_event("add n")]).await.unwrap();
+        host.cycle(&page, drop).await.unwrap();
+        for _ in 0..11 {
+            rig.send(world, vec![control("pause"); 100]).await.unwrap();
+        }
+        let cycled = host.cycle(&page, drop).await.unwrap();
+        assert_eq!((cycled.items, cycled.more), (0, false), "the list is full, and the world rests");
+        rig.send(world, vec![control("resume")]).await.unwrap();
+        host.cycle(&page, drop).await.unwrap();
+        assert_eq!(taken(&mut host).await.unwrap(), 1, "it was resumed");
+        assert!(host.is_paused(), "by the commands for which there was no room");
+        rig.send(world, vec![control("resume"), script_event("add n")]).await.unwrap();
+        host.cycle(&page, drop).await.unwrap();
+        assert_eq!((host.is_paused(), taken(&mut host).await.unwrap()), (false, 2));
+    });
+}
+
 #[test]
 fn a_large_payload_is_fetched_when_the_kernel_asks_for_it() {
     with_world(|rig, world| async move {

@@ -14,7 +14,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         // The kernel refuses to take an item twice, so its world stands still.
         Mutant::TurnSplit => "liveness",
         Mutant::PublishApart | Mutant::AnswerUnasked => "receipts",
-        Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead => "ingress",
+        Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead | Mutant::EndAssumed => "ingress",
         Mutant::AckWithoutToken => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",

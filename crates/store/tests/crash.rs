@@ -295,7 +295,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
     Ok(Some(CommitTurn {
         fence,
         cursor: input.cursor,
-        consumed: Consumed::of(&input.items[..1]),
+        consumed: Consumed::of(&input.items[..1], None),
         records: Batch::from_bodies(input.head, bodies)?,
         effects: vec![effect],
         timers: vec![timer],

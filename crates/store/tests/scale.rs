@@ -174,7 +174,7 @@ async fn turn(store: &Store, times: &Times, fence: Fence) {
     let commit = CommitTurn {
         fence,
         cursor: input.cursor,
-        consumed: Consumed::of(items),
+        consumed: Consumed::of(items, None),
         records: mundi_store::journal::Batch::from_bodies(input.head, bodies).unwrap(),
         effects: vec![],
         timers: vec![],

@@ -17,13 +17,14 @@ use mundi_store::{
         ready, reply, timer_due, world_meta,
     },
     protocol::{
-        AcquireLease, AppendBatch, AssignWorld, CommitTurn, Consumed, Drained, InHands, ReleaseLease, RenewLeases,
-        SettleWorld, Settled, WorldCreated, compact_inbox, delete_world, expire_dedupe,
+        AcquireLease, AppendBatch, AssignWorld, CommitTurn, CommitUnread, Consumed, Drained, InHands, InboxEnd,
+        ReadTurn, ReleaseLease, RenewLeases, SettleWorld, Settled, TurnItem, WorldCreated, compact_inbox, delete_world,
+        expire_dedupe,
     },
     testing::{Fixture, Probe, engine_contents, event, named_event, note_body, world_id},
 };
 use pollster::block_on;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 type Store = Fixture<Memory>;
 
@@ -305,6 +306,50 @@ fn large_payloads_go_to_the_content_store_and_still_count() {
     });
 }
 
+/// A direct item that passed items which its turn had not read lost them.
+#[test]
+fn a_turn_whose_cursor_would_pass_unread_items_is_refused() {
+    block_on(async {
+        let store = store().await;
+        let fence = store.live(1).await.unwrap();
+        let direct = Arc::new(event("direct").item);
+        let drained = store.read_turn(fence).await.unwrap().end.expect("an empty inbox was read to its end");
+        store.send(fence.world, vec![event("a"), event("b"), event("c")]).await.unwrap();
+        let page = ReadTurn { fence, cursor_seen: None, items_max: 2, bytes_max: limits::TURN_BYTES_MAX };
+        let input = store.run(&page).await.unwrap().output;
+        assert_eq!((input.items.len(), &input.end), (2, &None), "there is more than a page");
+        let all = store.read_turn(fence).await.unwrap();
+        let end = all.end.as_ref().expect("all of it was read");
+        let turn = |items: &[TurnItem], end| CommitTurn {
+            fence,
+            cursor: input.cursor,
+            consumed: Consumed::of(items, end),
+            records: Batch::from_bodies(input.head, [note_body(1)]).unwrap(),
+            effects: vec![],
+            timers: vec![],
+            receipts: Vec::new(),
+            in_hands: InHands::default(),
+            ready: false,
+            now_ns: 1,
+        };
+        let with_direct = |items: &[TurnItem], end: &InboxEnd| [items, &[end.direct(0, direct.clone())]].concat();
+        let before = engine_contents(&store.engine).await.unwrap();
+        let without_proof = turn(&with_direct(&all.items, end), None);
+        let older_proof = turn(&with_direct(&all.items, end), Some(&drained));
+        let items_left_out = turn(&with_direct(&input.items, end), Some(end));
+        let nothing_read = turn(&with_direct(&[], end), Some(end));
+        for refused in [without_proof, older_proof, items_left_out, nothing_read] {
+            assert_eq!(code(store.run(&refused).await), Code::TurnInvalid, "{:?}", refused.consumed);
+            // Nor by the way that does not read the inbox.
+            let unread = CommitUnread { turn: &refused, end };
+            assert_eq!(code(store.run(&unread).await), Code::TurnInvalid, "{:?}", refused.consumed);
+        }
+        assert_eq!(engine_contents(&store.engine).await.unwrap(), before, "nothing was changed");
+        store.run(&turn(&with_direct(&all.items, end), Some(end))).await.unwrap();
+        assert!(store.read_turn(fence).await.unwrap().items.is_empty());
+    });
+}
+
 /// Once intents were published in another transaction than their records, and a crash between lost them.
 #[test]
 fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
@@ -338,7 +383,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
         let turn = |body, effect| CommitTurn {
             fence,
             cursor: input.cursor,
-            consumed: Consumed::of(&input.items),
+            consumed: Consumed::of(&input.items, None),
             records: Batch::from_bodies(input.head, [body]).unwrap(),
             effects: vec![effect],
             timers: vec![],

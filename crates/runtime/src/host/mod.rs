@@ -18,8 +18,8 @@ use crate::{
     recording::Recording,
 };
 use mundi_kernel::{World, manifest::CompiledManifest};
-use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
-use mundi_store::{Fence, keyspace::notify::Seen};
+use mundi_model::{Hash, Height, UniverseId, WorldId};
+use mundi_store::{Fence, protocol::InboxEnd};
 use std::{collections::VecDeque, sync::Arc};
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
@@ -36,20 +36,10 @@ pub struct WorldHost<P: Plane> {
     tail: Tail,
     /// Items that wait in memory for the next turn.
     direct: VecDeque<Direct>,
-    /// The inbox, when the last turn has left nothing in it.
-    drained: Option<Drained>,
+    /// That the last turn has left nothing in the inbox.
+    drained: Option<InboxEnd>,
     /// Who of this process carries its effects out.
     hands: Employed,
-}
-
-/// An inbox without items after its cursor.
-#[derive(Debug, Clone)]
-struct Drained {
-    cursor: Option<InboxSeq>,
-    /// While the counter says this, nothing was enqueued.
-    notify: Seen,
-    /// The version that this was seen at; the commit of a turn that was made of it is later.
-    version: u64,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.

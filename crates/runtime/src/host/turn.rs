@@ -1,6 +1,6 @@
 //! The turn: read, run the kernel, commit in one fenced transaction, keep (DESIGN, "The turn").
 
-use super::{Drained, WorldHost};
+use super::WorldHost;
 use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
@@ -26,8 +26,8 @@ use mundi_store::{
     journal::Batch,
     keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
     protocol::{
-        CommitCursor, CommitTurn, CommitUnread, Consumed, EffectError, InHands, InboxError, PeekInbox, ReadAhead,
-        ReadTurn, TurnInput, TurnItem,
+        Ahead, CommitCursor, CommitTurn, CommitUnread, Consumed, EffectError, InHands, InboxEnd, InboxError, PeekInbox,
+        ReadAhead, ReadTurn, TurnInput, TurnItem,
     },
     run_or_tell,
 };
@@ -118,19 +118,20 @@ impl<P: Plane> WorldHost<P> {
     async fn take_turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let items_max = budget.items_max;
         let (mut input, is_read) = self.read(items_max).await?;
-        if self.world.is_paused() && input.more {
-            Box::pin(self.look_ahead(&mut input, items_max)).await?;
+        let mut ahead = Vec::new();
+        if self.world.is_paused() {
+            self.direct.clear(); // it takes no event: the inbox keeps those
+            if input.end.is_none() {
+                ahead = Box::pin(self.look_ahead(&mut input, items_max)).await?;
+            }
         }
-        let (mut tickets, waiting) = (Vec::new(), input.items.len());
-        if !input.more {
-            tickets = self.take_direct(&mut input, items_max);
-        }
+        let waiting = input.items.len();
+        let mut tickets = self.take_direct(&mut input, items_max);
         if input.items.is_empty() {
-            let TurnInput { cursor, notify, version, .. } = input;
-            self.drained = Some(Drained { cursor, notify, version });
+            self.drained = input.end.and_then(|end| end.after(input.cursor));
             return Ok(Progress::Idle);
         }
-        let mut arrivals = self.arrivals(&input.items);
+        let mut arrivals = self.arrivals(input.items.iter().chain(&ahead));
         let Self { plane, fence, world, at_hand, recording, hands, .. } = self;
         let (whole, mut budget) = (budget, budget.of_turn());
         if recording.is_some() {
@@ -148,15 +149,17 @@ impl<P: Plane> WorldHost<P> {
             }
             Box::pin(supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped)).await?;
         };
-        let more = input.more || turn.output().consumed < input.items.len() && !turn.is_paused();
+        // A paused world that took a command looks for the next one until it finds none: a turn looks at one page of them.
+        let more = turn.is_paused() || input.end.is_none() || turn.output().consumed < input.items.len();
         let direct = turn.output().consumed.saturating_sub(waiting);
         if turn.output().records.is_empty() {
             // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
             let items = turn.keep().consumed;
-            let Some(Consumed { through: new, .. }) = Consumed::of(&input.items[..items]) else {
+            let Some(consumed) = Consumed::of(&input.items[..items], None) else {
                 return Ok(Progress::Idle);
             };
-            Box::pin(plane.run(&CommitCursor { fence: *fence, old: input.cursor, new })).await?;
+            let (old, new) = (input.cursor, consumed.through());
+            Box::pin(plane.run(&CommitCursor { fence: *fence, old, new })).await?;
             return Ok(Progress::Moved { items, records: 0, replies: Vec::new(), more, waited: Waited::default() });
         }
         if !turn.output().objects.is_empty() {
@@ -182,9 +185,9 @@ impl<P: Plane> WorldHost<P> {
         let apart = if planted(Mutant::TurnSplit) { commit.consumed.take() } else { None };
         tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(true));
         let (engine, clock) = (plane.engine(), &**plane.clock());
-        let committed = match is_read {
-            true => run_or_tell(engine, clock, &commit).await,
-            false => run_or_tell(engine, clock, &CommitUnread { turn: &commit, notify: &input.notify }).await,
+        let committed = match input.end.as_ref().filter(|_| !is_read) {
+            None => run_or_tell(engine, clock, &commit).await,
+            Some(end) => run_or_tell(engine, clock, &CommitUnread { turn: &commit, end }).await,
         };
         let committed = match committed {
             Ok(committed) => committed,
@@ -204,16 +207,16 @@ impl<P: Plane> WorldHost<P> {
                 }
             }
         }
-        if let Some(Consumed { through: new, .. }) = apart {
-            Box::pin(plane.run(&CommitCursor { fence: *fence, old: commit.cursor, new })).await?;
+        if let Some(apart) = apart {
+            let (old, new) = (commit.cursor, apart.through());
+            Box::pin(plane.run(&CommitCursor { fence: *fence, old, new })).await?;
         }
         let (mut output, now_ns) = (turn.keep(), self.plane.now_ns());
         self.tail.grow(count as u64, bytes, now_ns);
         self.at_hand.trim();
         let (items, records) = (output.consumed, count);
-        let cursor = commit.consumed.map(|consumed| consumed.through).or(input.cursor);
-        let drained = !input.more && items >= waiting;
-        self.drained = drained.then_some(Drained { cursor, notify: input.notify, version: input.version });
+        let cursor = committed.output.cursor;
+        self.drained = input.end.and_then(|end| end.after(cursor));
         let taken = &input.items[..items];
         note_traces(taken);
         let waited = Waited::of(taken, now_ns);
@@ -237,6 +240,7 @@ impl<P: Plane> WorldHost<P> {
         loop {
             let Progress::Moved { items, records, replies: answers, more, waited } = self.turn(budget).await? else {
                 cycled.more = false;
+                self.direct.clear();
                 return Ok(cycled);
             };
             replies(answers);
@@ -253,22 +257,18 @@ impl<P: Plane> WorldHost<P> {
         }
     }
 
-    /// Appends what waits in memory to what was read from the inbox, which was all of it. A paused world takes no event: the
-    /// inbox keeps those.
+    /// Appends what waits in memory to what was read from the inbox, if that was all of it.
     fn take_direct(&mut self, input: &mut TurnInput, items_max: usize) -> Vec<Ticket> {
-        if self.world.is_paused() {
-            self.direct.clear();
-        }
+        let Some(end) = &input.end else { return Vec::new() };
         // A receipt that the world does not wait for any more: who brought it hears that no turn takes it.
         let Self { direct, world, .. } = self;
         direct.retain(|Direct { ticket, .. }| {
             ticket.answers().is_none_or(|answered| world.waits_for(answered.claim.intent))
         });
         let room = items_max.saturating_sub(input.items.len()).min(self.direct.len());
-        let version = if planted(Mutant::DirectAhead) { input.version + 8 } else { input.version };
         let direct = self.direct.drain(..room);
         let place = |(index, Direct { item, ticket })| {
-            input.items.push(TurnItem::direct(version, index, item));
+            input.items.push(end.direct(index, item));
             ticket
         };
         (0u16..).zip(direct).map(place).collect()
@@ -311,25 +311,28 @@ impl<P: Plane> WorldHost<P> {
     async fn read(&mut self, items_max: usize) -> Result<(TurnInput, bool), RuntimeError> {
         let (fence, bytes_max) = (self.fence, limits::TURN_BYTES_MAX);
         let mut cursor_seen = None;
-        if let Some(Drained { cursor, notify, version: seen_at }) = self.drained.take() {
+        if let Some(drained) = self.drained.take() {
             let peek = PeekInbox { universe: fence.universe, world: fence.world };
             let head = JournalHead { height: self.world.head(), chain: self.world.chain() };
-            let unread = |version, notify| TurnInput { head, cursor, version, items: Vec::new(), more: false, notify };
+            let unread = |end: InboxEnd, notify| {
+                let (cursor, items) = (end.last(), Vec::new());
+                TurnInput { head, cursor, items, end: Some(end), notify }
+            };
             if !self.direct.is_empty()
                 && self.recording.is_none()
                 && let Some(recalled) = peek.recall(self.plane.engine())
-                && recalled.notify == notify
-                && recalled.version > seen_at
+                && recalled.version > drained.version()
+                && let Some(end) = drained.at(&recalled)
             {
-                return Ok((unread(recalled.version, notify), false));
+                return Ok((unread(end, recalled.notify), false));
             }
             // Where nobody answers, the read of the whole says so.
             if let Ok(peeked) = peek.run(self.plane.engine()).await
-                && peeked.notify == notify
+                && let Some(end) = drained.at(&peeked)
             {
-                return Ok((unread(peeked.version, notify), true));
+                return Ok((unread(end, peeked.notify), true));
             }
-            cursor_seen = cursor;
+            cursor_seen = drained.last();
         }
         let input = Box::pin(self.plane.run(&ReadTurn { fence, cursor_seen, items_max, bytes_max })).await?.output;
         self.check_head(&input)?;
@@ -344,27 +347,32 @@ impl<P: Plane> WorldHost<P> {
         Err(RuntimeError::MemoryStale { world: self.fence.world, journal, memory })
     }
 
-    /// A paused world takes only control commands: they are looked for beyond the items that wait. Those that it has
-    /// taken ahead stay where they are until their turn comes, and must not hide the ones behind them.
-    async fn look_ahead(&mut self, input: &mut TurnInput, items_max: usize) -> Result<(), RuntimeError> {
+    /// A paused world takes only control commands: they are looked for beyond the items that wait, and the first page of them
+    /// is returned. Those that it has taken ahead stay where they are until their turn comes, and must not hide the ones behind
+    /// them. What was read here says nothing about the inbox' end: the turn leaves out what lies between.
+    async fn look_ahead(&mut self, input: &mut TurnInput, items_max: usize) -> Result<Vec<TurnItem>, RuntimeError> {
         if input.items.first().is_some_and(|item| !self.world.expects(item.seq)) {
-            return Ok(()); // on record already: the cursor passes it first, so that nothing that waits is passed with it
+            return Ok(Vec::new()); // on record already: the cursor passes it first, so that nothing that waits is passed with it
         }
-        let (mut last, mut more) = (input.items.last().map(|item| item.seq), true);
-        while more && !input.items.iter().any(|item| is_new_command(&self.world, item)) {
-            let Some(after) = last else { return Ok(()) };
+        if input.items.iter().any(|item| self.world.takes_ahead(item.seq, &item.item)) {
+            return Ok(Vec::new());
+        }
+        let mut last = input.items.last().map(|item| item.seq);
+        // One item that waits is enough to tell the kernel that the commands come out of order.
+        input.items.truncate(1);
+        while let Some(after) = last {
             let ahead = ReadAhead { fence: self.fence, after, items_max, bytes_max: limits::TURN_BYTES_MAX };
-            let page = self.plane.run(&ahead).await?.output;
-            (last, more) = (page.items.last().map(|item| item.seq), page.more);
-            // One item that waits is enough to tell the kernel that the commands come out of order.
-            input.items.truncate(1);
-            input.items.extend(page.items.into_iter().filter(|item| is_new_command(&self.world, item)));
+            let Ahead { mut items, more } = self.plane.run(&ahead).await?.output;
+            last = items.last().map(|item| item.seq).filter(|_| more);
+            items.retain(|item| self.world.takes_ahead(item.seq, &item.item));
+            if !items.is_empty() {
+                return Ok(items);
+            }
         }
-        input.more = false;
-        Ok(())
+        Ok(Vec::new())
     }
 
-    fn arrivals(&self, items: &[TurnItem]) -> Vec<Arrival> {
+    fn arrivals<'a>(&self, items: impl Iterator<Item = &'a TurnItem>) -> Vec<Arrival> {
         let now_ns = self.plane.now_ns();
         let arrival = |item: &TurnItem| Arrival {
             seq: item.seq,
@@ -372,12 +380,8 @@ impl<P: Plane> WorldHost<P> {
             now_ns,
             entropy: self.plane.random(),
         };
-        items.iter().map(arrival).collect()
+        items.map(arrival).collect()
     }
-}
-
-fn is_new_command(world: &World, item: &TurnItem) -> bool {
-    matches!(item.item.input, Input::Control { .. }) && world.expects(item.seq)
 }
 
 /// What a cycle did.
@@ -466,7 +470,7 @@ fn commit<P: Plane>(
     let effects = publish.filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
     let taken = if planted(Mutant::CursorEarly) { input.items.len() } else { output.consumed };
-    let consumed = Consumed::of(&input.items[..taken]);
+    let consumed = Consumed::of(&input.items[..taken], input.end.as_ref());
     let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);

@@ -16,6 +16,13 @@ pub fn key(universe: UniverseId, world: WorldId) -> Key {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen(Option<Bytes>);
 
+#[cfg(test)]
+impl Seen {
+    pub(crate) fn of(count: u64) -> Self {
+        Self(Some(Bytes::copy_from_slice(&count.to_le_bytes())))
+    }
+}
+
 pub(crate) async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<Seen, StoreError> {
     Ok(Seen(tx.get_snapshot(key(universe, world).as_bytes()).await?))
 }

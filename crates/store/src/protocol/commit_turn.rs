@@ -8,11 +8,13 @@
 //! process has a hand free is published as claimed, by one key; a receipt that comes from such a hand is taken only while its claim
 //! is held, and ends the effect in the same transaction: the key is gone, and the journal knows of both. That the world waits
 //! for it nobody but the world's own turns could change, and their head is compared.
+//! The cursor never passes an item that the turn has not read: it moves from where the turn saw it, over items that were read
+//! without a gap, and to the place of a direct item only with the proof that nothing else is before it (`inbox_end`).
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
 use super::{
-    EffectClaim, EffectError, Enqueue, InboxError, TurnItem, require_world,
+    EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem, require_world,
     settle_effect::{Held, complete},
 };
 use crate::{
@@ -43,7 +45,7 @@ use crate::{
 };
 use mundi_engine::{Read, Transaction};
 use mundi_model::{
-    Hash, Height, InboxSeq, IntentHash, limits,
+    Hash, Height, InboxSeq, IntentHash, WorldId, limits,
     mutants::{Mutant, planted},
     record::{Receipt, ReceiptStatus},
 };
@@ -89,18 +91,39 @@ pub struct AnsweredEffect {
 }
 
 /// How far into the inbox a turn got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consumed {
-    pub through: InboxSeq,
+    through: InboxSeq,
+    /// The last one that stood in the inbox.
+    last_read: Option<InboxSeq>,
     /// What leaves the inbox.
-    pub depth: Depth,
+    depth: Depth,
+    end: Option<InboxEnd>,
 }
 
 impl Consumed {
-    /// The first items after the cursor, as they were read; `None` for no items.
-    pub fn of(items: &[TurnItem]) -> Option<Self> {
+    /// The first items after the cursor, as they were read, and direct items behind them if the inbox was read to its
+    /// end; `None` for no items.
+    pub fn of(items: &[TurnItem], end: Option<&InboxEnd>) -> Option<Self> {
         let through = items.last()?.seq;
-        Some(Self { through, depth: items.iter().map(|item| item.depth).sum() })
+        let last_read = items.iter().rfind(|item| !item.seq.is_direct()).map(|item| item.seq);
+        let end = end.filter(|_| through.is_direct()).cloned();
+        Some(Self { through, last_read, depth: items.iter().map(|item| item.depth).sum(), end })
+    }
+
+    pub fn through(&self) -> InboxSeq {
+        self.through
+    }
+
+    /// Refuses to pass what was not read.
+    fn plan(&self, world: WorldId, expected: Option<InboxSeq>, actual: Option<InboxSeq>) -> Result<(), InboxError> {
+        plan_cursor(expected, actual, self.through)?;
+        let read = self.last_read.or(actual);
+        let is_proven = || self.end.as_ref().is_some_and(|end| end.lets_pass(read, self.through));
+        if self.through.is_direct() && !is_proven() {
+            return Err(InboxError::Unread { world, read, to: self.through });
+        }
+        Ok(())
     }
 }
 
@@ -129,23 +152,22 @@ impl Protocol for CommitTurn {
         self.check_published()?;
         tx.announce(|| self.reads());
         self.fence.check(tx).await?;
-        let after = self.consumed.map(|consumed| consumed.through).or(self.cursor);
+        let after = self.consumed.as_ref().map(Consumed::through).or(self.cursor);
         let mut committed = TurnCommitted { head: self.records.end(), cursor: after, claimed: Vec::new() };
         let before = append::position(tx, universe, world).await?;
         if append::plan(before.head, &self.records)? == Appending::AlreadyThere {
             return Ok(committed);
         }
-        if let Some(consumed) = self.consumed {
-            // Items that never stood in the inbox come after all that ever did: wherever the cursor is, it rises.
+        if let Some(consumed) = &self.consumed {
+            consumed.plan(world, self.cursor, before.cursor)?;
             if consumed.depth.items > 0 {
-                plan_cursor(self.cursor, before.cursor, consumed.through)?;
                 inbox_depth::subtract(tx, universe, world, consumed.depth)?;
             }
         }
         for answered in &self.in_hands.answered {
             answered.settle(tx, self.now_ns).await?;
         }
-        let cursor = self.consumed.map(|consumed| consumed.through).or(before.cursor);
+        let cursor = self.consumed.as_ref().map(Consumed::through).or(before.cursor);
         self.records.write(tx, universe, world)?;
         journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
         committed.claimed = self.publish_effects(tx).await?;

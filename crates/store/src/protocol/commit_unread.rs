@@ -5,19 +5,15 @@
 //! enqueued, nothing is written, and the turn is made again with it.
 //! Unknown commit: as `commit_turn`; a run that was applied is recognized also if the inbox has grown since.
 
-use super::{CommitTurn, InboxError, TurnCommitted};
-use crate::{
-    Fence, OnUnknown, Protocol, StoreError,
-    journal::append,
-    keyspace::notify::{self, Seen},
-};
+use super::{CommitTurn, InboxEnd, InboxError, TurnCommitted};
+use crate::{Fence, OnUnknown, Protocol, StoreError, journal::append, keyspace::notify};
 use mundi_engine::Transaction;
 
 #[derive(Debug)]
 pub struct CommitUnread<'a> {
     pub turn: &'a CommitTurn,
-    /// What the inbox' counter said when it was drained.
-    pub notify: &'a Seen,
+    /// That the inbox was drained.
+    pub end: &'a InboxEnd,
 }
 
 impl Protocol for CommitUnread<'_> {
@@ -34,7 +30,7 @@ impl Protocol for CommitUnread<'_> {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnCommitted, StoreError> {
         let Fence { universe, world, .. } = self.turn.fence;
         tx.announce(|| [notify::key(universe, world).announced()]);
-        let is_grown = notify::depend(tx, universe, world).await? != *self.notify;
+        let is_grown = notify::depend(tx, universe, world).await? != *self.end.notify();
         if is_grown && append::position(tx, universe, world).await?.head != self.turn.records.end() {
             return Err(InboxError::Grown { world }.into());
         }

@@ -49,7 +49,7 @@ impl Protocol for DrainInbox {
         self.fence.check(tx).await?;
         let Position { head, cursor } = append::position(tx, universe, world).await?;
         let (items, more) = items_after(tx, universe, world, cursor, self.items_max, self.bytes_max).await?;
-        let Some(consumed) = Consumed::of(&items) else { return Ok(Drained::Idle) };
+        let Some(consumed) = Consumed::of(&items, None) else { return Ok(Drained::Idle) };
         let manifest = manifest_at::require(tx, universe, world, head.height).await?;
         let count = items.len();
         let records = Batch::from_bodies(head, plan(self, manifest, items))?;

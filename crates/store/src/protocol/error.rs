@@ -71,6 +71,10 @@ pub enum InboxError {
     CursorRegressed { at: Option<InboxSeq>, to: InboxSeq },
     #[error("the cursor stands at {actual:?}, not at {expected:?}: someone else moved it")]
     CursorMoved { expected: Option<InboxSeq>, actual: Option<InboxSeq> },
+    #[error(
+        "a turn of {world} has read its inbox up to {read:?} and not to the end; it may not move the cursor to {to}"
+    )]
+    Unread { world: WorldId, read: Option<InboxSeq>, to: InboxSeq },
     #[error("something was enqueued to {world} since its inbox was read to the end")]
     Grown { world: WorldId },
 }
@@ -82,6 +86,7 @@ impl Coded for InboxError {
             Self::ItemTooLarge { .. } => Code::InboxItemTooLarge,
             Self::BatchInvalid { .. } => Code::BatchInvalid,
             Self::CursorRegressed { .. } => Code::CursorRegressed,
+            Self::Unread { .. } => Code::TurnInvalid,
             // A turn hears of it, and is made again: nobody else does.
             Self::CursorMoved { .. } | Self::Grown { .. } => Code::CursorMoved,
         }

@@ -4,6 +4,7 @@
 //! prefix, and without a conflict: items are immutable, and none ever appears behind one that was seen.
 //! Unknown commit: cannot be; it writes nothing.
 
+use super::InboxEnd;
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::append,
@@ -18,7 +19,11 @@ use crate::{
 };
 use bytes::Bytes;
 use mundi_engine::{RangeRead, Read, Transaction};
-use mundi_model::{InboxSeq, UniverseId, WorldId, limits, record::InboxItem};
+use mundi_model::{
+    InboxSeq, UniverseId, WorldId, limits,
+    mutants::{Mutant, planted},
+    record::InboxItem,
+};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +40,10 @@ pub struct ReadTurn {
 pub struct TurnInput {
     pub head: JournalHead,
     pub cursor: Option<InboxSeq>,
-    /// Every commit up to this version was seen: see [`InboxSeq::direct`].
-    pub version: u64,
+    /// The items after the cursor, without a gap.
     pub items: Vec<TurnItem>,
-    /// There are more items than the budgets allow.
-    pub more: bool,
+    /// Behind the last of them the inbox is empty. `None`: there are more items than the budgets allow.
+    pub end: Option<InboxEnd>,
     /// For [`notify::changed`], once there is nothing to do.
     pub notify: Seen,
 }
@@ -50,13 +54,6 @@ pub struct TurnItem {
     pub item: Arc<InboxItem>,
     /// What it weighs in the inbox; nothing if it never stood there.
     pub depth: Depth,
-}
-
-impl TurnItem {
-    /// An item for a turn that has read the inbox to its end at `version`: see [`InboxSeq::direct`].
-    pub fn direct(version: u64, index: u16, item: Arc<InboxItem>) -> Self {
-        Self { seq: InboxSeq::direct(version, index), item, depth: Depth::default() }
-    }
 }
 
 impl Protocol for ReadTurn {
@@ -85,7 +82,10 @@ impl Protocol for ReadTurn {
         let Position { head, cursor } = append::position(tx, universe, world).await?;
         let (items, more) = items_after(tx, universe, world, cursor, self.items_max, self.bytes_max).await?;
         let version = tx.version().await?;
-        Ok(TurnInput { head, cursor, version, items, more, notify })
+        let last = items.last().map(|item| item.seq).or(cursor);
+        let is_end = !more || planted(Mutant::EndAssumed);
+        let end = is_end.then(|| InboxEnd::found(last, notify.clone(), version));
+        Ok(TurnInput { head, cursor, items, end, notify })
     }
 }
 

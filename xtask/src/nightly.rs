@@ -1,0 +1,75 @@
+//! What takes too long for every change: simulator seeds that nobody has run before, and a crash at every await.
+
+use crate::run;
+use std::{
+    ops::Range,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+/// Seeds of each family, unless the command says otherwise.
+const SEEDS: u64 = 50_000;
+
+/// One in so many seeds runs with these faults all at once, instead of with those that it chooses.
+const TOGETHER_ONE_IN: u64 = 10;
+const TOGETHER: &str =
+    "latency,lost-requests,spurious-wakes,clock-jumps,duplicates,tiny-limits,upgrades,lifecycle,moves,pauses";
+
+/// A run has 2^22 seeds for each second since the last one began. So two runs never share a seed, and all seeds are below 2^53, which
+/// every reader of JSON prints exactly.
+const SECOND_BITS: u32 = 22;
+
+/// `cargo xtask nightly [SEEDS]`.
+pub(crate) fn all() -> bool {
+    let count = std::env::args().nth(2).map_or(Ok(SEEDS), |text| text.parse());
+    let Ok(count) = count else {
+        eprintln!("usage: cargo xtask nightly [SEEDS]");
+        return false;
+    };
+    let range = seeds(now(), count);
+    eprintln!("seeds {range:?}; a failure is repeated by `cargo run --release -p mundi-sim -- --seed N`");
+    // Each of them says what it found, whatever the others find.
+    let kept = [simulate(&range, &[]), together(&range), every_await()];
+    kept.iter().all(|kept| *kept)
+}
+
+fn simulate(range: &Range<u64>, faults: &[&str]) -> bool {
+    let (from, count) = (range.start.to_string(), (range.end - range.start).to_string());
+    let jobs = thread::available_parallelism().map_or(1, usize::from).to_string();
+    let simulator = ["run", "--release", "--package", "mundi-sim", "--"];
+    let range = ["--from", &from, "--seeds", &count, "--jobs", &jobs];
+    run("cargo", &[&simulator[..], &range, faults].concat(), &[])
+}
+
+fn together(range: &Range<u64>) -> bool {
+    let count = (range.end - range.start).div_ceil(TOGETHER_ONE_IN);
+    simulate(&(range.start..range.start + count), &["--faults", TOGETHER, "--exact"])
+}
+
+fn every_await() -> bool {
+    let crash_points = ["test", "--release", "--package", "mundi-adapters", "--test", "plane", "crash_points"];
+    run("cargo", &crash_points, &[("MUNDI_EVERY_AWAIT", "1")])
+}
+
+fn seeds(since_1970: Duration, count: u64) -> Range<u64> {
+    let from = since_1970.as_secs() << SECOND_BITS;
+    from..from + count.min(1 << SECOND_BITS)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time only chooses what is run")]
+fn now() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_begin_in_different_seconds_share_no_seed() {
+        let (one, next) =
+            (seeds(Duration::from_secs(1_790_000_000), u64::MAX), seeds(Duration::from_secs(1_790_000_001), 7));
+        assert!(one.end <= next.start);
+        assert!(one.start > 1 << 48 && next.end < 1 << 53, "beyond the seeds of commits, and exact in JSON");
+    }
+}
