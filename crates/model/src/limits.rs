@@ -54,6 +54,16 @@ pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
 /// The same in bytes.
 pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
+/// How often the delivery of a timer, or of what was sent with a delay, is tried before it becomes a dead letter: with the waits
+/// below, about a quarter of an hour.
+pub const DELIVERY_ATTEMPTS_MAX: u32 = 20;
+
+/// The wait after the first failed delivery; it doubles with each.
+pub const DELIVERY_BACKOFF_MS: u64 = 100;
+
+/// The longest wait between two deliveries.
+pub const DELIVERY_BACKOFF_MS_MAX: u64 = 60_000;
+
 /// Room that a full inbox still has for commands: a paused world with a full inbox must hear that it may go on.
 pub const INBOX_COMMANDS_MAX: u64 = 16;
 

@@ -48,7 +48,7 @@ struct Obedient {
 }
 
 impl Handler for Obedient {
-    async fn handle(&self, frame: &Frame) -> Result<(), Failed> {
+    async fn handle(&self, frame: &Frame, _acknowledge: &FinishMail) -> Result<(), Failed> {
         let text = String::from_utf8_lossy(&frame.payload).into_owned();
         self.done.lock().push(text.clone());
         let fail = |code: Code| Err(Failed { code, reason: text.clone() });

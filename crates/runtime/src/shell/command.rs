@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor};
-use mundi_store::protocol::SendMail;
+use mundi_store::protocol::{FinishMail, SendMail};
 
 /// What a worker is asked to do. Each may come twice, and late: the truth is in assignment and lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -68,7 +68,7 @@ impl<P: Plane> Handler for WorkerCommands<P> {
     /// Each is a word to a worker in this process; those about all worlds of one that died come together.
     const MESSAGES_AT_ONCE: usize = 64;
 
-    async fn handle(&self, frame: &Frame) -> Result<(), Failed> {
+    async fn handle(&self, frame: &Frame, _acknowledge: &FinishMail) -> Result<(), Failed> {
         let invalid = |reason: String| Failed { code: Code::CommandInvalid, reason };
         if frame.kind != FrameKind::Command {
             return Err(invalid(format!("a world worker takes commands, not {:?}", frame.kind)));

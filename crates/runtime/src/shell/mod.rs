@@ -17,10 +17,10 @@ pub use step::Failed;
 
 use crate::{Plane, RuntimeError, signal::Signal};
 use futures_util::future::select;
-use mundi_model::{Coded, UniverseId, WorkerId};
+use mundi_model::{Coded, UniverseId, WorkerId, limits};
 use mundi_store::{
     keyspace::{mailbox, schema_version::SchemaVersion},
-    protocol::{ClaimMail, GuardSchema, MailClaimed, SchemaGuarded},
+    protocol::{ClaimMail, FinishMail, GuardSchema, MailClaimed, SchemaGuarded},
 };
 use parking_lot::Mutex;
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
@@ -31,8 +31,9 @@ pub trait Handler: Send + Sync + 'static {
     /// same moment.
     const MESSAGES_AT_ONCE: usize = 1;
 
-    /// Must bear to be called twice for one message: a claim may run out while it works.
-    fn handle(&self, frame: &Frame) -> impl Future<Output = Result<(), Failed>> + Send;
+    /// Must bear to be called twice for one message: a claim may run out while it works. A handler that does what the message asks for
+    /// by a transaction makes `acknowledge` part of it, and then does it once; for all others the shell acknowledges.
+    fn handle(&self, frame: &Frame, acknowledge: &FinishMail) -> impl Future<Output = Result<(), Failed>> + Send;
 }
 
 /// The stable knobs.
@@ -45,6 +46,8 @@ pub struct Policy {
     pub retry_budget_max: u32,
     /// The wait before the second attempt; it doubles with each.
     pub backoff_ms: u64,
+    /// The longest of these waits.
+    pub backoff_ms_max: u64,
     /// Messages and timers of one tick.
     pub batch_max: usize,
     /// The longest sleep, whatever the next due time says.
@@ -58,8 +61,22 @@ impl Default for Policy {
             requeue_attempts_max: 4,
             retry_budget_max: 4,
             backoff_ms: 50,
+            backoff_ms_max: 60_000,
             batch_max: 64,
             idle_ms_max: 60_000,
+        }
+    }
+}
+
+impl Policy {
+    /// For messages that somebody was told will arrive: tried for as long as timers are.
+    pub fn of_deliveries() -> Self {
+        Self {
+            claim_ttl_ms: 10_000,
+            retry_budget_max: limits::DELIVERY_ATTEMPTS_MAX,
+            backoff_ms: limits::DELIVERY_BACKOFF_MS,
+            backoff_ms_max: limits::DELIVERY_BACKOFF_MS_MAX,
+            ..Self::default()
         }
     }
 }

@@ -45,7 +45,7 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         self.record(ReplayKind::Attempt, place, None, frame);
         let started_ns = self.plane.now_ns();
         let result = match Frame::decode_for(self.config.worker, frame) {
-            Ok(frame) => self.handler.handle(&frame).await,
+            Ok(frame) => self.handler.handle(&frame, &self.finishing(place, claim, Finish::Acknowledge)).await,
             Err(error) => Err(Failed::from(&error)),
         };
         let latency_ms = self.plane.now_ns().saturating_sub(started_ns) / 1_000_000;
@@ -75,14 +75,18 @@ impl<P: Plane, H: Handler> Shell<P, H> {
             return Finish::DeadLetter { code: failed.code.to_string(), reason: failed.reason, now_ns };
         }
         let doublings = claim.attempt.saturating_sub(1).min(16);
-        let wait_ns = policy.backoff_ms.saturating_mul(1_000_000).saturating_mul(1 << doublings);
-        Finish::Requeue { not_before_ns: now_ns.saturating_add(wait_ns) }
+        let wait_ms = policy.backoff_ms.saturating_mul(1 << doublings).min(policy.backoff_ms_max);
+        Finish::Requeue { not_before_ns: now_ns.saturating_add(wait_ms.saturating_mul(1_000_000)) }
+    }
+
+    fn finishing(&self, place: MailPlace, claim: Claim, how: Finish) -> FinishMail {
+        let (universe, worker) = (self.config.universe, self.config.worker);
+        FinishMail { universe, worker, place, claim, how }
     }
 
     /// A finish that does not come through leaves the message to the end of its claim: it is tried again then.
     async fn finish(&self, place: MailPlace, frame: &Bytes, claim: Claim, how: Finish) -> Result<(), RuntimeError> {
-        let (universe, worker) = (self.config.universe, self.config.worker);
-        let finish = FinishMail { universe, worker, place, claim, how };
+        let finish = self.finishing(place, claim, how);
         let mut tries = 1;
         let finished = loop {
             match self.plane.run(&finish).await.map_err(RuntimeError::from) {
@@ -108,7 +112,9 @@ impl<P: Plane, H: Handler> Shell<P, H> {
                 self.log(LogKind::Requeued, place, None, claim.attempt);
                 self.record(ReplayKind::Requeued, place, None, frame);
             }
-            Finish::DeadLetter { .. } => {
+            Finish::DeadLetter { code, reason, .. } => {
+                let (worker, attempts) = (self.config.worker, claim.attempt);
+                tracing::warn!(%worker, code, reason, attempts, "a message became a dead letter");
                 self.report.count(|counters| counters.dead_letters += 1);
                 self.log(LogKind::DeadLettered, place, None, claim.attempt);
                 self.record(ReplayKind::DeadLettered, place, None, frame);

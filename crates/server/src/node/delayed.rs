@@ -1,18 +1,19 @@
 //! What was sent with a delay: it waits in a mailbox that no process owns, and is enqueued when it is due.
 //!
-//! The mailbox's claims are fenced, so any number of processes may serve it. An item is enqueued under the message's id:
-//! a process that dies between the enqueue and the acknowledgement enqueues nothing twice.
+//! The mailbox's claims are fenced, so any number of processes may serve it. An item enters the inbox in the transaction in which
+//! its message leaves the mailbox: it was acknowledged to its sender, so it is tried for as long as timers are, and delivered once. A
+//! message that cannot be delivered in all that time becomes a dead letter, with a warning and a count.
 
 use minicbor::{Decode, Encode};
 use mundi_engine::Engine;
-use mundi_model::{Code, Hash, UniverseId, WorkerId, WorldId, cbor, hex, limits, record::InboxItem};
+use mundi_model::{Code, Hash, UniverseId, WorkerId, WorldId, cbor, limits, record::InboxItem};
 use mundi_runtime::{
     Plane, RuntimeError,
     shell::{Failed, Frame, FrameKind, Handler},
 };
 use mundi_store::{
     keyspace::inbox_dedupe::DedupeId,
-    protocol::{InboxError, NewItem, NewMail, SendMail, enqueue, require_live},
+    protocol::{FinishMail, InboxError, NewItem, NewMail, SendMail, deliver_mail, require_live},
 };
 
 /// An item for a world, for later.
@@ -61,17 +62,14 @@ pub(super) struct Deliver<P> {
 }
 
 impl<P: Plane> Handler for Deliver<P> {
-    async fn handle(&self, frame: &Frame) -> Result<(), Failed> {
+    async fn handle(&self, frame: &Frame, acknowledge: &FinishMail) -> Result<(), Failed> {
         let delayed: Result<Delayed, _> = cbor::decode(&frame.payload);
         let delayed = delayed.map_err(|error| Failed { code: Code::FrameInvalid, reason: error.to_string() })?;
-        let dedupe = match &delayed.idempotency_key {
-            Some(key) => DedupeId::idempotency_key(key),
-            None => DedupeId::idempotency_key(&format!("delayed/{}", hex(&frame.message_id))),
-        };
-        let new = vec![NewItem { item: delayed.item, dedupe: Some(dedupe) }];
+        let dedupe = delayed.idempotency_key.as_deref().map(DedupeId::idempotency_key);
+        let new = NewItem { item: delayed.item, dedupe };
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
         let window_ns = limits::DEDUPE_WINDOW_NS;
-        let placed = enqueue(engine, clock, blobs, self.universe, delayed.world, new, window_ns).await;
-        placed.map(drop).map_err(|error| Failed::from(&error))
+        let delivered = deliver_mail(engine, clock, blobs, acknowledge, delayed.world, new, window_ns).await;
+        delivered.map(drop).map_err(|error| Failed::from(&error))
     }
 }

@@ -17,8 +17,9 @@ use mundi_model::UniverseId;
 use mundi_runtime::{
     Holder, Plane,
     calls::Calls,
+    metrics::{Metric, Metrics},
     orchestrator::{Orchestrator, OrchestratorConfig},
-    shell::{Report, Shell, ShellConfig, Stop, WorkerCommands},
+    shell::{LogKind, Policy, Report, Shell, ShellConfig, Stop, WorkerCommands},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{StoreError, protocol::expire_dedupe};
@@ -80,7 +81,9 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
         let shell = ShellConfig::new(universe, node.worker());
-        self.shells.push(Shell::boot(plane, shell, commands, Arc::new(Report::default())).await?.0.start());
+        self.shells.push(
+            Shell::boot(plane, shell, commands, Arc::new(counting_letters(node.0.metrics.clone()))).await?.0.start(),
+        );
         self.worlds = Some(worker);
         Ok(())
     }
@@ -127,8 +130,9 @@ impl<E: Engine> Roles<NodePlane<E>> {
                 .with_metrics(node.0.metrics.clone());
         self.run(node, "timer", |stop| async move { timers.run(stop).await });
         let deliver = Deliver { plane: plane.clone(), universe };
-        let shell = ShellConfig::new(universe, Delayed::WORKER);
-        self.shells.push(Shell::boot(plane.clone(), shell, deliver, Arc::new(Report::default())).await?.0.start());
+        let shell = ShellConfig { policy: Policy::of_deliveries(), ..ShellConfig::new(universe, Delayed::WORKER) };
+        let report = counting_letters(node.0.metrics.clone());
+        self.shells.push(Shell::boot(plane.clone(), shell, deliver, Arc::new(report)).await?.0.start());
         let tidying = plane.clone();
         plane.spawner().spawn(Box::pin(async move {
             loop {
@@ -177,4 +181,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
             let _dropped = ended.await;
         }
     }
+}
+
+/// A shell that serves a mailbox counts its dead letters with all others.
+fn counting_letters(metrics: Arc<Metrics>) -> Report {
+    Report::new().with_log_sink(move |event| {
+        if event.kind == LogKind::DeadLettered {
+            metrics.add(Metric::DeadLetters, 1);
+        }
+    })
 }

@@ -107,7 +107,11 @@ pub async fn enqueue_told<E: Engine, B: Blobs>(
     enqueue.telling(holder_is_told).commit(engine, clock).await
 }
 
-async fn spill_all<B: Blobs>(blobs: &B, universe: UniverseId, items: &mut [NewItem]) -> Result<(), StoreError> {
+pub(super) async fn spill_all<B: Blobs>(
+    blobs: &B,
+    universe: UniverseId,
+    items: &mut [NewItem],
+) -> Result<(), StoreError> {
     for new in items {
         spill(blobs, universe, &mut new.item).await?;
     }

@@ -1,7 +1,8 @@
 //! Finish a claimed message: acknowledge, requeue or dead-letter it (seed 003).
 //!
 //! Guarantees: only who holds the claim, token and all, finishes a message; it is asked before anything is removed. A
-//! requeued message keeps its place and waits for its time; a dead letter keeps the frame, the code and the attempts.
+//! requeued message keeps its sequence and waits for its time. One that was due at a time moves to the later one: any number of
+//! messages that wait for their next attempt hold up none behind them. A dead letter keeps the frame, the code and the attempts.
 //! Unknown commit: run again; a message that is gone was finished, and a requeue under this token is the same requeue.
 
 use super::MailError;
@@ -10,10 +11,12 @@ use crate::{
     keyspace::{
         dead_letter::{self, DeadLetter},
         mail_attempt::{self, MailAttempt},
+        mail_mark::{self, MailClass},
         mailbox::{self, MailPlace},
         queue::{Claim, Queue},
     },
 };
+use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{UniverseId, WorkerId};
 
@@ -59,6 +62,7 @@ impl Protocol for FinishMail {
             Finish::Requeue { not_before_ns } => {
                 let requeued = MailAttempt { open: false, not_before_ns: *not_before_ns, ..attempt };
                 mail_attempt::write(tx, universe, worker, place.seq, &requeued)?;
+                self.postpone(tx, *not_before_ns, frame).await?;
                 return Ok(MailFinished::Now);
             }
             Finish::Acknowledge => {}
@@ -78,5 +82,23 @@ impl Protocol for FinishMail {
         tx.delete(key.as_bytes())?;
         tx.delete(mail_attempt::key(universe, worker, place.seq).as_bytes())?;
         Ok(MailFinished::Now)
+    }
+}
+
+impl FinishMail {
+    /// The mark is read with a conflict: who raises it meanwhile would never look at a place below it.
+    async fn postpone<T: Transaction>(&self, tx: &mut T, not_before_ns: u64, frame: Bytes) -> Result<(), StoreError> {
+        let Self { universe, worker, place, .. } = *self;
+        if place.due_ns <= mailbox::AT_ONCE_NS {
+            return Ok(());
+        }
+        let mark = mail_mark::read(tx, universe, worker, MailClass::Timed).await?;
+        let due_ns = not_before_ns.max(mark.map_or(0, |mark| mark.due_ns.saturating_add(1)));
+        if due_ns <= place.due_ns {
+            return Ok(());
+        }
+        tx.delete(mailbox::key(universe, worker, place).as_bytes())?;
+        let later = MailPlace { due_ns, ..place };
+        Ok(tx.put(mailbox::key(universe, worker, later).as_bytes(), frame)?)
     }
 }

@@ -34,10 +34,9 @@ use mundi_model::{
 };
 use std::collections::BTreeMap;
 
-/// How often a delivery is tried before it becomes a dead letter: with the waits below, about a quarter of an hour.
-const ATTEMPTS_MAX: u32 = 20;
-const BACKOFF_NS: u64 = 100_000_000;
-const BACKOFF_NS_MAX: u64 = 60_000_000_000;
+const ATTEMPTS_MAX: u32 = limits::DELIVERY_ATTEMPTS_MAX;
+const BACKOFF_NS: u64 = limits::DELIVERY_BACKOFF_MS * 1_000_000;
+const BACKOFF_NS_MAX: u64 = limits::DELIVERY_BACKOFF_MS_MAX * 1_000_000;
 
 /// By how much a mutant is early.
 pub(super) const EARLY_NS: u64 = 5_000_000_000;
