@@ -1,5 +1,6 @@
 //! Claims: an effect in flight is ended, extended or given back by the life of the node that claimed it, by a turn that was handed
-//! the answer to that very claim, or by anyone whose clock has passed the claim's deadline.
+//! the answer to that very claim, by an operator who answers the intent by hand, or by anyone whose clock has passed the claim's
+//! deadline.
 
 use super::Evidence;
 use crate::{
@@ -7,8 +8,12 @@ use crate::{
     protocol::Protocol,
 };
 use bytes::Bytes;
-use mundi_model::{WorkerId, cbor};
-use mundi_store::keyspace::{Family, Parts, effect_inflight::EffectInflight};
+use mundi_model::{UniverseId, WorkerId, cbor};
+use mundi_store::keyspace::{
+    Family, Parts,
+    effect_dedupe::{self, EffectDedupe},
+    effect_inflight::EffectInflight,
+};
 use std::{collections::BTreeMap, fmt};
 
 /// Who may do something with a claim.
@@ -24,12 +29,11 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     for (number, commit) in evidence.commits.iter().enumerate() {
         for write in &commit.writes {
             let key = write.key();
-            if Parts::of(key).is_none_or(|parts| parts.family != Family::EffectInflight) {
-                continue;
-            }
+            let Some(parts) = Parts::of(key).filter(|parts| parts.family == Family::EffectInflight) else { continue };
             if let Some((holder, inflight)) = held.get(key)
                 && !holder.is(commit.author)
                 && !is_answer(evidence, (number, commit), inflight)
+                && !is_by_hand(parts.universe, commit, inflight)
                 && inflight.claim.deadline_ns > commit.clock_ns_max
             {
                 let (protocol, author) = (commit.protocol, commit.author);
@@ -55,6 +59,16 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 fn is_answer(evidence: &Evidence, (number, commit): (usize, &Commit), inflight: &EffectInflight) -> bool {
     let answer = (inflight.claim.token, inflight.item.intent);
     commit.protocol == Protocol::CommitTurn && evidence.handed.get(&answer).is_some_and(|handed| *handed <= number)
+}
+
+/// Whether an operator ends the claim with a receipt of their own: the same commit says so of the intent.
+fn is_by_hand(universe: UniverseId, commit: &Commit, inflight: &EffectInflight) -> bool {
+    let key = effect_dedupe::key(universe, inflight.item.world, inflight.item.intent);
+    let is_hand = |value: &Bytes| cbor::decode::<EffectDedupe>(value).is_ok_and(|dedupe| dedupe.by_hand.is_some());
+    commit.writes.iter().any(|write| match write {
+        Write::Put(written, value) => written == key.as_bytes() && is_hand(value),
+        _ => false,
+    })
 }
 
 impl Holder {
