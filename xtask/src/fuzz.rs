@@ -6,8 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What bytes from outside are decoded as; and, with the components' own decoders, what takes long to build.
-const DECODERS: [&str; 7] = ["record", "item", "value", "meta", "snapshot", "frame", "key"];
+/// What bytes from outside are decoded as, and bundles that are forged; and, with the components' own decoders, what takes long to
+/// build.
+const DECODERS: [&str; 8] = ["record", "item", "value", "meta", "snapshot", "frame", "key", "bundle"];
 const COMPONENTS: [&str; 3] = ["component", "offer", "said"];
 
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

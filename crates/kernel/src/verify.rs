@@ -2,27 +2,33 @@
 //!
 //! Replay compares chain, stamps, outputs and digests, and takes a receipt only for an intent that is open: so each has
 //! one terminal receipt at most. What is added here is that the history gives every snapshot that was taken of it, byte
-//! for byte, and a count of what was proven.
+//! for byte, that every note of a snapshot says what the history gives, in every field, and a count of what was proven.
 
 use crate::{
     intents::TIMER_SET,
-    objects::{LoadError, Objects},
+    objects::{LoadError, Objects, load_checked},
     registry::Registry,
     replay::{Replay, ReplayError, broken, read},
-    snapshot::{SnapshotError, TakenSnapshot},
+    snapshot::{KernelSnapshot, SnapshotError, TakenSnapshot},
     world::World,
 };
 use mundi_model::{
     Code, Coded, Hash, Height,
     record::{Body, Input, SnapshotNote},
 };
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// A history that is being proven, record by record.
 pub struct Verifier {
     replay: Replay,
     /// The snapshots that the rest of the history must give, the lowest first.
     notes: VecDeque<SnapshotNote>,
+    /// What the history gave at each height where a snapshot was noted. `None` for a history that begins at a snapshot: there,
+    /// notes may speak of what lies below.
+    given: Option<BTreeMap<Height, SnapshotNote>>,
     counted: Counted,
 }
 
@@ -58,6 +64,10 @@ pub enum VerifyError {
     Snapshot(#[from] SnapshotError),
     #[error("the records below height {height} give the snapshot {found}, not {noted}")]
     SnapshotDiverged { height: Height, noted: Hash, found: Hash },
+    #[error("the snapshot at height {height} is noted as {noted:?}, and the records give {found:?}")]
+    NoteDiverged { height: Height, noted: Box<SnapshotNote>, found: Box<SnapshotNote> },
+    #[error("the record at height {height} notes a snapshot at {noted}, of which nothing is known there")]
+    NoteUnknown { height: Height, noted: Height },
     #[error("there is a snapshot at height {height}, and the records end at {head}")]
     SnapshotBeyond { height: Height, head: Height },
 }
@@ -73,8 +83,8 @@ impl Coded for VerifyError {
         match self {
             Self::Replay(error) => error.code(),
             Self::Snapshot(error) => error.code(),
-            Self::SnapshotDiverged { .. } => Code::ReplayDiverged,
-            Self::SnapshotBeyond { .. } => Code::JournalBroken,
+            Self::SnapshotDiverged { .. } | Self::NoteDiverged { .. } => Code::ReplayDiverged,
+            Self::SnapshotBeyond { .. } | Self::NoteUnknown { .. } => Code::JournalBroken,
         }
     }
 }
@@ -88,16 +98,18 @@ impl Verifier {
         notes: impl IntoIterator<Item = SnapshotNote>,
     ) -> Result<Self, VerifyError> {
         let mut notes: VecDeque<SnapshotNote> = notes.into_iter().collect();
-        let mut counted = Counted { records: 1, ..Counted::default() };
+        let (mut counted, mut given) = (Counted { records: 1, ..Counted::default() }, BTreeMap::new());
         if let Some(note) = notes.pop_front_if(|note| note.height == Height::GENESIS) {
             let Body::Genesis(genesis) = read(Height::GENESIS, first)?.body else {
                 return Err(broken(Height::GENESIS, "the first record is no genesis").into());
             };
             let unborn = World::unborn(objects, registry.clone(), &genesis).map_err(ReplayError::from)?;
-            same(&note, &Replay::from_world(unborn).snapshot(objects, |_| false)?)?;
+            let taken = Replay::from_world(unborn).snapshot(objects, |_| false)?;
+            same(&note, &taken.note)?;
+            given.insert(note.height, note);
             counted.snapshots += 1;
         }
-        Ok(Self { replay: Replay::from_genesis(objects, registry, first)?, notes, counted })
+        Ok(Self { replay: Replay::from_genesis(objects, registry, first)?, notes, given: Some(given), counted })
     }
 
     /// From a snapshot of a world: the records from its height on follow.
@@ -107,7 +119,7 @@ impl Verifier {
         note: &SnapshotNote,
     ) -> Result<Self, VerifyError> {
         let replay = Replay::from_world(World::restore(objects, registry, note)?);
-        Ok(Self { replay, notes: VecDeque::new(), counted: Counted::default() })
+        Ok(Self { replay, notes: VecDeque::new(), given: None, counted: Counted::default() })
     }
 
     /// The height of the record that comes next.
@@ -124,14 +136,20 @@ impl Verifier {
         let body = read(self.replay.head(), bytes)?.body;
         let begins = matches!(&body, Body::ForkGenesis(fork)
             if self.notes.front().is_some_and(|note| note.height == self.replay.head() && note.snapshot == fork.snapshot));
-        if !begins {
-            self.compare(objects)?;
+        match self.notes.front().filter(|_| begins) {
+            Some(note) => {
+                let snapshot = KernelSnapshot::from_bytes(&load_checked(objects, &note.snapshot)?)?;
+                same(note, &snapshot.note(note.snapshot))?;
+            }
+            None => self.compare(objects)?,
+        }
+        if let Body::Snapshot(note) | Body::BaselineSnapshot(note) = &body {
+            self.compare_on_record(objects, note)?;
         }
         self.replay.apply(objects, bytes)?;
-        if begins {
+        if let Some(note) = self.notes.pop_front_if(|_| begins) {
             // The first snapshot of a fork: that it follows from its parent's records was just proven.
-            self.notes.pop_front();
-            self.counted.snapshots += 1;
+            self.remember(note);
         }
         self.counted.records += 1;
         match body {
@@ -146,12 +164,34 @@ impl Verifier {
     /// Whether the snapshot that was taken here is what the records below give.
     fn compare(&mut self, objects: &dyn Objects) -> Result<(), VerifyError> {
         while let Some(note) = self.notes.front().filter(|note| note.height <= self.replay.head()) {
-            let is_noted = |taken: &TakenSnapshot| taken.note.snapshot == note.snapshot;
-            same(note, &self.replay.snapshot(objects, is_noted)?)?;
+            let is_noted = |taken: &TakenSnapshot| taken.note == *note;
+            let taken = self.replay.snapshot(objects, is_noted)?;
+            same(note, &taken.note)?;
             self.notes.pop_front();
-            self.counted.snapshots += 1;
+            self.remember(taken.note);
         }
         Ok(())
+    }
+
+    fn remember(&mut self, proven: SnapshotNote) {
+        self.counted.snapshots += 1;
+        if let Some(given) = &mut self.given {
+            given.insert(proven.height, proven);
+        }
+    }
+
+    /// Whether a note on record says what the records below it give. It speaks of this very height, or of one that another note
+    /// spoke of before.
+    fn compare_on_record(&mut self, objects: &dyn Objects, note: &SnapshotNote) -> Result<(), VerifyError> {
+        let height = self.replay.head();
+        let Some(given) = &mut self.given else { return Ok(()) };
+        if note.height == height && !given.contains_key(&height) {
+            given.insert(height, self.replay.snapshot(objects, |_| false)?.note);
+        }
+        match given.get(&note.height) {
+            Some(found) => same(note, found),
+            None => Err(VerifyError::NoteUnknown { height, noted: note.height }),
+        }
     }
 
     /// The end of the history: it must not stop in the middle of what follows from a step.
@@ -182,7 +222,24 @@ impl Verifier {
     }
 }
 
-fn same(note: &SnapshotNote, taken: &TakenSnapshot) -> Result<(), VerifyError> {
-    let (height, noted, found) = (note.height, note.snapshot, taken.note.snapshot);
-    if noted == found { Ok(()) } else { Err(VerifyError::SnapshotDiverged { height, noted, found }) }
+fn same(noted: &SnapshotNote, found: &SnapshotNote) -> Result<(), VerifyError> {
+    let height = noted.height;
+    if noted.snapshot != found.snapshot {
+        return Err(VerifyError::SnapshotDiverged { height, noted: noted.snapshot, found: found.snapshot });
+    }
+    if noted != found {
+        let (noted, found) = (Box::new(noted.clone()), Box::new(found.clone()));
+        return Err(VerifyError::NoteDiverged { height, noted, found });
+    }
+    Ok(())
+}
+
+/// The notes of a history with that of its baseline, which is one of them as a rule.
+pub fn with_baseline(notes: &[SnapshotNote], baseline: &SnapshotNote) -> Result<Vec<SnapshotNote>, VerifyError> {
+    let mut notes = notes.to_vec();
+    match notes.binary_search_by_key(&baseline.height, |note| note.height) {
+        Ok(at) => same(baseline, &notes[at])?,
+        Err(at) => notes.insert(at, baseline.clone()),
+    }
+    Ok(notes)
 }

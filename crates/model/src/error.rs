@@ -102,6 +102,7 @@ codes! {
 
     // Bundles.
     BundleInvalid = "BUNDLE_INVALID", Invalid, "A bundle is damaged, cut short, or does not prove what it says.";
+    BundleTooLarge = "BUNDLE_TOO_LARGE", Invalid, "A bundle expands to far more than its size allows for.";
 
     // Engines.
     EngineBusy = "ENGINE_BUSY", Full, "The engine's commit queue is full.";

@@ -156,6 +156,13 @@ pub const BUNDLE_RECORDS_MAX: usize = 256;
 /// Snapshots that a bundle carries, the newest of them and the first: what one transaction indexes when it arrives.
 pub const BUNDLE_SNAPSHOTS_MAX: usize = 1_000;
 
+/// What a reader of a bundle expands, however little was stored: small worlds of one repeated byte are within it.
+pub const BUNDLE_EXPANDED_BYTES_MIN: u64 = 16 * 1024 * 1024;
+
+/// Beyond that, a bundle expands to so many times its size at most, so that a small file cannot fill a disk. A writer stores what
+/// compresses better as it is.
+pub const BUNDLE_EXPANSION_MAX: u64 = 100;
+
 /// What a server takes in as one bundle: it is written to its disk before it is believed.
 pub const BUNDLE_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 

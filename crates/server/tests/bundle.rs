@@ -259,6 +259,93 @@ async fn a_forged_record_is_refused_with_its_height_although_all_checksums_hold(
     assert!(prove(&forged).unwrap_err().height().is_some());
 }
 
+/// A note that lies would be found out only when someone reads the past from it. It is found when the bundle is verified, as is every
+/// other thing that the file says beside its records.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_note_or_header_is_refused_although_all_checksums_hold() {
+    let (home, abroad) = (folder().await, folder().await);
+    let world = busy_world(&home).await;
+    let file = home.export(world).await;
+    let whole =
+        [("snapshot", 0), ("height", 1), ("logical_time_ns", 2), ("receipt_horizon", 3), ("manifest", 4), ("chain", 5)];
+    let forge_note = |note: &mut Value, field: usize| {
+        let Value::Array(fields) = note else { panic!("a note is a list") };
+        forge_leaf(&mut fields[field]);
+    };
+    for (name, field) in whole {
+        let noted = forge_frame(&file, SNAPSHOTS, |notes| forge_note(last_of(notes), field));
+        // The baseline stands in the header as well: both may lie, in the same way.
+        let both = forge_frame(&noted, HEADER, |header| {
+            let Value::Array(fields) = header else { panic!("a header is a list") };
+            forge_note(&mut fields[6], field);
+        });
+        for forged in [noted, both] {
+            assert_eq!(prove(&forged).expect_err(name).code(), Code::BundleInvalid, "{name}");
+            assert_eq!(abroad.import(&forged, None).await.expect_err(name).code(), Code::BundleInvalid, "{name}");
+        }
+    }
+    for (name, field) in [("universe", 1), ("world", 2), ("head", 3), ("chain", 4), ("lineage", 5)] {
+        let forged = forge_frame(&file, HEADER, |header| {
+            let Value::Array(fields) = header else { panic!("a header is a list") };
+            match &mut fields[field] {
+                Value::Array(lineage) => lineage.push(lineage[0].clone()),
+                leaf => forge_leaf(leaf),
+            }
+        });
+        assert_eq!(prove(&forged).expect_err(name).code(), Code::BundleInvalid, "{name}");
+    }
+    home.stop().await;
+    abroad.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_nothing_refers_to_or_that_hides_what_it_needs_is_refused() {
+    let home = folder().await;
+    let world = busy_world(&home).await;
+    let file = home.export(world).await;
+    home.stop().await;
+    let smuggled = forge_frame(&file, OBJECTS, |objects| {
+        let Value::Array(objects) = objects else { panic!("objects are a list") };
+        objects.push(Value::Array(vec![Value::Array(Vec::new()), Value::Bytes(b"smuggled".to_vec())]));
+    });
+    let smuggled = recount(&smuggled, 1, 8);
+    assert!(matches!(prove(&smuggled).unwrap_err(), BundleError::Unreferred { hash } if hash == Hash::of(b"smuggled")));
+    let hidden = forge_frame(&file, OBJECTS, |objects| {
+        let Value::Array(objects) = objects else { panic!("objects are a list") };
+        let of_snapshot = |object: &&mut Value| {
+            matches!(object, Value::Array(fields)
+            if matches!(&fields[1], Value::Bytes(bytes) if mundi_kernel::snapshot::KernelSnapshot::from_bytes(bytes).is_ok()))
+        };
+        let Value::Array(fields) = objects.iter_mut().rfind(of_snapshot).unwrap() else {
+            panic!("an object is a list")
+        };
+        fields[0] = Value::Array(Vec::new());
+    });
+    assert_eq!(prove(&hidden).unwrap_err().code(), Code::BundleInvalid);
+}
+
+/// What compresses to nothing is stored as it is: whatever a world holds, its bundle can be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_world_of_zeros_moves_and_a_file_that_expands_to_a_gigabyte_does_not() {
+    let (home, abroad) = (folder().await, folder().await);
+    let world = home.universe.create("kv").await.unwrap();
+    let zeros = Bytes::from(vec![0; 18 << 20]);
+    let blob = Blobs::put(&home.universe.plane().blobs, home.universe.id(), zeros, &[]).await.unwrap();
+    home.put(world, "blob", json!(blob.to_string())).await;
+    let file = home.export(world).await;
+    abroad.import(&file, None).await.unwrap();
+
+    let mut frames = frames(&file);
+    let part = frames.iter().position(|frame| frame.kind == PART).unwrap();
+    let more: Vec<Frame> = (0..64).map(|_| Frame { raw: vec![0; 4 << 20], ..frames[part].clone() }).collect();
+    frames.splice(part..part, more);
+    let bomb = seal(&frames);
+    assert!(bomb.len() < 100_000, "{}", bomb.len());
+    assert_eq!(prove(&bomb).unwrap_err().code(), Code::BundleTooLarge);
+    home.stop().await;
+    abroad.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bundle_whose_program_is_not_here_says_so() {
     let home = folder().await;
@@ -273,8 +360,13 @@ async fn a_bundle_whose_program_is_not_here_says_so() {
 
 const HEAD: usize = 21 + 32;
 const HEADER: u8 = 1;
+const OBJECTS: u8 = 2;
+const PART: u8 = 4;
+const SNAPSHOTS: u8 = 5;
 const RECORDS: u8 = 6;
+const END: u8 = 7;
 
+#[derive(Clone)]
 struct Frame {
     kind: u8,
     first: u64,
@@ -312,6 +404,44 @@ fn seal(frames: &[Frame]) -> Vec<u8> {
         file.extend_from_slice(&stored);
     }
     file
+}
+
+/// Changes what the last frame of a kind holds, and computes every checksum again.
+fn forge_frame(file: &[u8], kind: u8, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut frames = frames(file);
+    let frame = frames.iter_mut().rfind(|frame| frame.kind == kind).unwrap();
+    let mut value = cbor::decode(&frame.raw).unwrap();
+    change(&mut value);
+    if let (OBJECTS | SNAPSHOTS, Value::Array(items)) = (kind, &value) {
+        frame.count = u32::try_from(items.len()).unwrap();
+    }
+    frame.raw = cbor::encode(&value);
+    seal(&frames)
+}
+
+fn last_of(list: &mut Value) -> &mut Value {
+    let Value::Array(items) = list else { panic!("no list") };
+    items.last_mut().unwrap()
+}
+
+/// The same kind of value, and another one.
+fn forge_leaf(leaf: &mut Value) {
+    match leaf {
+        Value::Integer(number) => *number = (u64::try_from(i128::from(*number)).unwrap() + 1).into(),
+        Value::Bytes(bytes) => bytes[0] ^= 1,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The last frame counts so many more objects and bytes of them.
+fn recount(file: &[u8], objects: u64, object_bytes: u64) -> Vec<u8> {
+    forge_frame(file, END, |end| {
+        let Value::Array(counts) = end else { panic!("an end is a list") };
+        for (count, more) in counts.iter_mut().zip([objects, object_bytes]) {
+            let Value::Integer(number) = count else { panic!("a count is a number") };
+            *number = (u64::try_from(i128::from(*number)).unwrap() + more).into();
+        }
+    })
 }
 
 /// The records as canonical CBOR byte strings in one array.

@@ -22,6 +22,7 @@ pub mod decoders;
 mod director;
 mod engine;
 mod faults;
+pub mod forgery;
 mod link;
 mod log;
 mod notes;

@@ -79,6 +79,17 @@ fn every_file_that_the_documents_name_exists() {
 }
 
 #[test]
+fn a_planted_bug_may_survive_as_many_seeds_as_the_document_says() {
+    let number = |text: &str, before: &str| -> u64 {
+        let rest = text.split_once(before).unwrap().1;
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    let said = number(&fs::read_to_string(root().join("docs/guarantees.md")).unwrap(), "if one survives ");
+    let test = fs::read_to_string(root().join("crates/sim/tests/mutants.rs")).unwrap();
+    assert_eq!(said, number(&test, "const SEEDS_MAX: u64 = "));
+}
+
+#[test]
 fn every_checker_is_named_and_every_checker_that_is_named_exists() {
     let text = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
     let cells = text.lines().filter_map(|line| line.split('|').nth(2)).filter(|cell| cell.contains("checker"));

@@ -1,6 +1,12 @@
-//! The conformance cases on every engine that exists.
+//! The conformance cases on every engine that exists: PostgreSQL is a real server, started by the first test that asks for it.
 
-use mundi_engine::{Embedded, Memory};
+use mundi_engine::{
+    Embedded, Memory, Postgres,
+    postgres::{
+        Options,
+        testing::{fresh_schema, shared},
+    },
+};
 use mundi_store::{
     conformance,
     objects::{self, Objects},
@@ -22,7 +28,31 @@ macro_rules! on_every_engine {
                 block_on($run);
             })*
         }
+        mod postgres {
+            use super::*;
+            $(#[test] fn $case() {
+                let database = Database::open();
+                let $engine = &database.engine;
+                block_on($run);
+            })*
+        }
     };
+}
+
+/// A schema of its own, with the runtime that carries its connections.
+struct Database {
+    engine: Postgres,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Database {
+    #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    fn open() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let options = Options { schema: fresh_schema(), ..Options::default() };
+        let engine = runtime.block_on(Postgres::open_with(shared().url(), options)).unwrap();
+        Self { engine, _runtime: runtime }
+    }
 }
 
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -7,8 +7,11 @@
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
-    Code, Coded, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
-    record::{Body, Input, Intent, ManifestChange, Operator, Payload, ReceiptStatus, Reply, ReplyOutcome, Sender},
+    Code, Coded, Epoch, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
+    record::{
+        Body, EffectPolicy, ForkGenesis, Input, Intent, ManifestChange, Operator, Payload, ReceiptStatus, Record,
+        Reply, ReplyOutcome, Sender,
+    },
 };
 use mundi_store::{
     Clock, Fence, StoreError,
@@ -23,21 +26,27 @@ use mundi_store::{
         effect_place::{EffectPlace, EffectStage},
         mailbox::MailPlace,
         queue::{Claim, Queue, QueueSeq},
+        schema_version::SchemaVersion,
+        segment::SegmentRecord,
         timer_due::TimerItem,
+        token::TokenRecord,
+        worker::WorkerRecord,
     },
-    objects,
+    objects::{self, Objects},
     protocol::{
-        Answer, AnswerEffect, AppendBatch, AssignWorld, CancelEffect, ClaimEffects, ClaimMail, ClaimedEffect,
-        CommitCursor, CommitTurn, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect,
-        Failure, Finish, FinishMail, FireTimers, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers,
-        MailClaimed, MessageId, NewMail, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases, Repeat,
-        ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, compact_inbox, complete_effect, delete_world,
-        expire_dedupe, fabric_send,
+        AcquireLease, AcquireToDelete, Answer, AnswerEffect, AppendBatch, ArchiveWorld, AssignWorld, CancelEffect,
+        ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse,
+        DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers, GuardSchema,
+        Heartbeat, ImportWorld, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId,
+        NameUniverse, NewMail, Over, PinBlob, PlaceWorld, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases, Repeat,
+        ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, UnpinBlob, WriteToken, compact_inbox, complete_effect,
+        delete_world, expire_dedupe, fabric_send, import_world,
     },
     testing::{
-        CountingEntropy, Fixture, HeapBlobs, ManualClock, Probe, Trouble, ask, ask_in_hands, engine_contents,
-        named_event, note_body, set_timers, world_id,
+        CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask, ask_in_hands,
+        engine_contents, named_event, note_body, set_timers, world_id,
     },
+    transfer::{self, TransferError},
 };
 use pollster::block_on;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -413,15 +422,51 @@ fn claim_effects() {
     survives(on_the_heap, asked, act, everything);
 }
 
+async fn complete(store: &Store, claimed: &ClaimedEffect) -> Result<(), StoreError> {
+    let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
+    let answer = Answer::new(status, payload, "test");
+    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, answer, false).await.map(drop)
+}
+
+/// A turn that withdraws an intent.
+async fn cancel(store: &Store, fence: Fence, intent: IntentHash) -> CommitTurn {
+    let input = store.read_turn(fence).await.unwrap();
+    CommitTurn {
+        fence,
+        cursor: input.cursor,
+        consumed: None,
+        records: Batch::from_bodies(input.head, [Body::Cancel(intent)]).unwrap(),
+        effects: vec![],
+        timers: vec![],
+        receipts: Vec::new(),
+        in_hands: InHands::default(),
+        ready: false,
+        now_ns: store.clock.now_ns(),
+    }
+}
+
 #[test]
 fn complete_an_effect() {
-    let act = async |store: &Store, claimed: &ClaimedEffect| {
-        let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
-        let answer = Answer::new(status, payload, "test");
-        let (engine, clock) = (&store.engine, &store.clock);
-        complete_effect(engine, clock, &store.blobs, claimed, answer, false).await.map(drop)
-    };
+    let act = async |store: &Store, claimed: &ClaimedEffect| complete(store, claimed).await;
     survives(on_the_heap, claimed, act, everything);
+}
+
+/// The world withdrew the effect, or is gone: the answer is dropped, also by a run whose own answer was lost.
+#[test]
+fn complete_an_effect_that_nobody_waits_for() {
+    for is_deleted in [false, true] {
+        let setup = async |store: &Store| {
+            let claimed = claimed(store).await;
+            let fence = Fence { universe: store.universe, world: claimed.item.world, epoch: Epoch::INITIAL };
+            match is_deleted {
+                true => delete_world(&store.engine, &store.clock, fence).await.unwrap(),
+                false => store.run(&cancel(store, fence, claimed.proof.intent).await).await.map(drop).unwrap(),
+            }
+            claimed
+        };
+        let act = async |store: &Store, claimed: &ClaimedEffect| complete(store, claimed).await;
+        survives(on_the_heap, setup, act, everything);
+    }
 }
 
 #[test]
@@ -707,6 +752,196 @@ fn send_to_another_world() {
             headers: [].into(),
         };
         fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await.map(drop)
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn acquire_a_world_to_delete_it() {
+    let setup = async |store: &Store| {
+        store.create(world_id(1), None).await.unwrap();
+        world_id(1)
+    };
+    let act = async |store: &Store, world: &WorldId| {
+        let (universe, worker) = (store.universe, WorkerId::new(1).unwrap());
+        let acquire = AcquireLease { universe, world: *world, worker, now_ns: 5, ttl_ns: 9 };
+        store.run(&AcquireToDelete(acquire)).await.map(drop)
+    };
+    survives(on_the_heap, setup, act, |key| family_of(key) != Some(Family::Lease as u8));
+}
+
+/// With something in its inbox, so that it is ready when it comes back.
+#[test]
+fn archive_a_world_and_bring_it_back() {
+    for archived in [true, false] {
+        let setup = async |store: &Store| {
+            let fence = live_with_items(store).await;
+            let (universe, world) = (fence.universe, fence.world);
+            if !archived {
+                store.run(&ArchiveWorld { universe, world, archived: true, now_ns: 5 }).await.unwrap();
+            }
+            ArchiveWorld { universe, world, archived, now_ns: 6 }
+        };
+        let act = async |store: &Store, archive: &ArchiveWorld| store.run(archive).await.map(drop);
+        survives(on_the_heap, setup, act, everything);
+    }
+}
+
+/// One that nobody looked into since, and one that grew while the commit was under way.
+#[test]
+fn commit_a_turn_without_a_look_into_the_inbox() {
+    let act = async |store: &Store, fence: &Fence| {
+        let input = store.read_turn(*fence).await?;
+        if let Some(turn) = turn(store, *fence).await? {
+            store.run(&CommitUnread { turn: &turn, notify: &input.notify }).await?;
+        }
+        Ok(())
+    };
+    let setup = async |store: &Store| {
+        let fence = live(store).await;
+        store.send(fence.world, vec![named_event("only")]).await.unwrap();
+        fence
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn place_a_world_and_tell_its_worker() {
+    let act = async |store: &Store, fence: &Fence| {
+        let to = Assignment { desired: WorkerId::new(2), pinned: false, priority: 1, reason: None };
+        let mail = vec![(WorkerId::new(2).unwrap(), Bytes::from_static(b"frame"))];
+        let place = PlaceWorld { universe: fence.universe, world: fence.world, over: Over::Seen(None), to, mail };
+        store.run(&place).await.map(drop)
+    };
+    survives(on_the_heap, live, act, everything);
+}
+
+#[test]
+fn name_a_universe_guard_its_schema_and_heartbeat_in_it() {
+    let act = async |store: &Store, universe: &UniverseId| {
+        let (universe, worker) = (*universe, WorkerId::new(1).unwrap());
+        store.run(&NameUniverse { name: "tenant".into(), universe, now_ns: 7 }).await?;
+        store.run(&GuardSchema { universe, expected: SchemaVersion::CURRENT, bootstrap: true }).await?;
+        let lives = WorkerRecord {
+            started_at_ns: 1,
+            expires_at_ns: 9,
+            worlds_max: 3,
+            draining: false,
+            schema_version: 1,
+            address: None,
+        };
+        store.run(&Heartbeat { universe, worker, record: Some(lives.clone()) }).await?;
+        store.run(&Heartbeat { universe, worker: WorkerId::new(2).unwrap(), record: Some(lives) }).await?;
+        store.run(&Heartbeat { universe, worker, record: None }).await.map(drop)
+    };
+    // How often those who watch the workers were told is nobody's promise.
+    let kept = |key: &[u8]| family_of(key) != Some(Family::QueueNotify as u8);
+    survives(on_the_heap, async |_| UniverseId::from_bytes([9; 16]), act, kept);
+}
+
+#[test]
+fn write_and_revoke_tokens() {
+    let act = async |store: &Store, universe: &UniverseId| {
+        let token = |label: &str| TokenRecord {
+            secret: Hash::of(b"secret"),
+            universe: Some(*universe),
+            verbs: 1,
+            created_at_ns: 1,
+            label: label.into(),
+        };
+        store.run(&WriteToken { id: 1, record: Some(token("stays")) }).await?;
+        store.run(&WriteToken { id: 2, record: Some(token("goes")) }).await?;
+        store.run(&WriteToken { id: 2, record: None }).await.map(drop)
+    };
+    survives(on_the_heap, async |store: &Store| store.universe, act, everything);
+}
+
+#[test]
+fn pin_an_object_and_let_it_go() {
+    for stays in [true, false] {
+        let setup = async |store: &Store<Cas<Probe<Memory>>>| {
+            let fence = live(store).await;
+            (fence, Blobs::put(&store.blobs, store.universe, Bytes::from_static(b"kept"), &[]).await.unwrap())
+        };
+        let act = async |store: &Store<Cas<Probe<Memory>>>, (fence, hash): &(Fence, Hash)| {
+            let (fence, hash) = (*fence, *hash);
+            store.run(&PinBlob { fence, hash, reason: "why".into(), now_ns: 5 }).await?;
+            if stays { Ok(()) } else { store.run(&UnpinBlob { fence, hash }).await.map(drop) }
+        };
+        survives(with_content_store, setup, act, everything);
+    }
+}
+
+/// A world of ten records that comes from elsewhere, with an effect that is to be carried out here.
+#[test]
+fn import_a_world() {
+    let act = async |store: &Store<Cas<Probe<Memory>>>, world: &WorldId| {
+        let (universe, world, height) = (store.universe, *world, Height::new(10));
+        let facts = store.facts(height);
+        let snapshot = PlainSnapshots::encode(&facts);
+        let arrival = ForkGenesis {
+            universe,
+            world,
+            parent: world,
+            forked_at: height,
+            parent_snapshot: Hash::of(b"parent"),
+            snapshot: Hash::of(&snapshot),
+            policy: EffectPolicy::Suppress,
+            now_ns: 5,
+        };
+        let (start, end) = (Height::GENESIS, height);
+        let segment = SegmentRecord { start, end, size_bytes: 1, footer_bytes: 1, checksum: Hash::of(b"footer") };
+        let import = ImportWorld {
+            universe,
+            world,
+            segments: vec![segment],
+            manifests: vec![(Height::GENESIS, store.manifest_hash())],
+            snapshots: Vec::new(),
+            arrival: Record { height, prev: Hash::of(b"last"), body: Body::ForkGenesis(arrival) },
+            snapshot,
+            own_from: height,
+            effects: Vec::new(),
+            timers: Vec::new(),
+            now_ns: 5,
+        };
+        import_world(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &import).await.map(drop)
+    };
+    survives(with_content_store, async |_| world_id(7), act, everything);
+}
+
+/// A whole universe comes from elsewhere. Once it is here, another try is refused; that is how who lost the answer learns of it.
+#[test]
+fn import_a_universe() {
+    let setup = async |store: &Store| {
+        let source = Fixture::new(Memory::new(), 2).await.unwrap();
+        source.live(3).await.unwrap();
+        source.send(world_id(3), vec![named_event("waits")]).await.unwrap();
+        let (objects, place) = (objects::open("memory:///").unwrap(), objects::open("memory:///").unwrap());
+        let named = ("tenant", source.universe);
+        transfer::export(&source.engine, &objects, named, &place, 9, |_| {}).await.unwrap();
+        for n in 0..20u8 {
+            let mut tx = store.engine.begin().await.unwrap(); // its stamps must stand above those of the export
+            tx.put(b"commits", vec![n]).unwrap();
+            tx.commit().await.unwrap();
+        }
+        (place, objects)
+    };
+    let act = async |store: &Store, (place, objects): &(Objects, Objects)| match transfer::import(
+        place,
+        &store.engine,
+        objects,
+        &store.clock,
+        |_| {},
+    )
+    .await
+    {
+        Err(TransferError::Refused(why)) if why.contains("another universe is called") => Ok(()),
+        Err(TransferError::Store(error)) => Err(error),
+        Err(TransferError::Engine(error)) => Err(error.into()),
+        imported => {
+            imported.expect("nothing but the engine fails");
+            Ok(())
+        }
     };
     survives(on_the_heap, setup, act, everything);
 }

@@ -67,7 +67,7 @@ fn a_node_that_dies_at_any_await_loses_no_input_and_repeats_no_answer() {
     drop(node);
     assert!(undisturbed > 200, "{undisturbed}");
     let mut found = BTreeMap::<Left, u32>::new();
-    // Every await takes minutes; a prime stride meets each point often enough in seconds.
+    // Every await takes minutes (`cargo xtask nightly` does it); a prime stride meets each point often enough in seconds.
     let stride = if std::env::var("MUNDI_EVERY_AWAIT").is_ok() { 1 } else { 13 };
     for polls in (0..undisturbed).step_by(stride) {
         let (rig, node, outside) = prepare();

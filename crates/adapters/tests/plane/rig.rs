@@ -105,10 +105,24 @@ pub(crate) fn start_measured(
     metrics: &Arc<Metrics>,
     reports: &[Arc<Report>; 2],
 ) -> Node {
+    let worlds = |plane| {
+        let config = WorkerConfig::new(rig.universe, id(n));
+        WorldWorker::start(plane, config, Calls::default(), metrics.clone())
+    };
+    start_around(rig, n, outside, (metrics, reports), worlds)
+}
+
+/// The same around a world worker that the test starts.
+pub(crate) fn start_around(
+    rig: &Rig,
+    n: u64,
+    outside: &Outside,
+    (metrics, reports): (&Arc<Metrics>, &[Arc<Report>; 2]),
+    worlds: impl FnOnce(TestPlane) -> WorldWorker<TestPlane>,
+) -> Node {
     let node = rig.executor.node();
     let plane = rig.on(&node);
-    let config = WorkerConfig::new(rig.universe, id(n));
-    let worlds = WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
+    let worlds = worlds(plane.clone());
     let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..AdapterWorkerConfig::default() };
     let adapters = adapter_worker(&plane, rig.universe, id(100 + n), config, plane.entropy.clone())
         .serve(Arc::new(outside.clone()))

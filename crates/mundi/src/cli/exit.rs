@@ -68,7 +68,7 @@ impl Failed {
         let Some(code) = self.code else { return self.exit };
         match code {
             Code::TokenMissing | Code::TokenDenied | Code::OriginDenied => 8,
-            Code::BundleInvalid => 7,
+            Code::BundleInvalid | Code::BundleTooLarge => 7,
             Code::WorldExists | Code::SnapshotExists => 5,
             code => match code.kind() {
                 Kind::Invalid => 3,

@@ -20,6 +20,12 @@ pub enum BundleError {
     Unproven(VerifyError),
     #[error("from the baseline at height {baseline} the history gives another world than from genesis")]
     BaselineDiverged { baseline: Height },
+    #[error("the object {hash} stands in it, and nothing refers to it")]
+    Unreferred { hash: Hash },
+    #[error("the object {hash} does not say that it refers to {needed}, which the snapshot at height {height} needs")]
+    RefMissing { height: Height, hash: Hash, needed: Hash },
+    #[error("at offset {offset} it would expand to {expanded} bytes; {max} are the most for a file of this size")]
+    Expands { offset: u64, expanded: u64, max: u64 },
     #[error("it is a bundle of format {found}; this program reads {known}")]
     Format { found: u8, known: u8 },
 }
@@ -28,6 +34,7 @@ impl Coded for BundleError {
     fn code(&self) -> Code {
         match self {
             Self::Unproven(error) if error.code() == Code::ProgramUnknown => Code::ProgramUnknown,
+            Self::Expands { .. } => Code::BundleTooLarge,
             _ => Code::BundleInvalid,
         }
     }
@@ -40,9 +47,14 @@ impl BundleError {
             Self::Records { first: height, .. }
             | Self::Record { height, .. }
             | Self::Incomplete { height, .. }
+            | Self::RefMissing { height, .. }
             | Self::BaselineDiverged { baseline: height } => Some(*height),
             Self::Unproven(error) => height_of(error),
-            Self::Unreadable { .. } | Self::Frame { .. } | Self::Format { .. } => None,
+            Self::Unreadable { .. }
+            | Self::Frame { .. }
+            | Self::Unreferred { .. }
+            | Self::Expands { .. }
+            | Self::Format { .. } => None,
         }
     }
 }
@@ -53,6 +65,8 @@ fn height_of(error: &VerifyError) -> Option<Height> {
             ReplayError::Broken { height, .. } | ReplayError::Diverged { height, .. } | ReplayError::MidStep(height),
         )
         | VerifyError::SnapshotDiverged { height, .. }
+        | VerifyError::NoteDiverged { height, .. }
+        | VerifyError::NoteUnknown { height, .. }
         | VerifyError::SnapshotBeyond { height, .. } => Some(*height),
         VerifyError::Replay(ReplayError::Load(_) | ReplayError::Manifest(_)) | VerifyError::Snapshot(_) => None,
     }
@@ -87,7 +101,10 @@ impl NamesMissing for VerifyError {
         match self {
             Self::Replay(error) => error.missing(),
             Self::Snapshot(error) => error.missing(),
-            Self::SnapshotDiverged { .. } | Self::SnapshotBeyond { .. } => None,
+            Self::SnapshotDiverged { .. }
+            | Self::NoteDiverged { .. }
+            | Self::NoteUnknown { .. }
+            | Self::SnapshotBeyond { .. } => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     BundleError,
-    format::{End, FORMAT, Header, Kind, Large, Packed, Sealed},
+    format::{Ancestor, End, FORMAT, Header, Kind, Large, Packed, Sealed},
     frames::{Frame, FrameReader, Mark},
 };
 use mundi_kernel::{LoadError, Objects};
@@ -10,9 +10,10 @@ use mundi_model::{
     Hash, Hasher, Height, cbor, limits,
     record::{Body, Record, SnapshotNote},
 };
+use mundi_store::reachability::refs_of_record;
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{Read, Seek, SeekFrom},
     sync::Arc,
 };
@@ -25,6 +26,8 @@ pub struct Bundle<R> {
     notes: Vec<SnapshotNote>,
     objects: BTreeMap<Hash, Place>,
     object_bytes: u64,
+    /// An object to which neither a record nor a snapshot nor another object refers.
+    unreferred: Option<Hash>,
     /// From which height on which manifest holds.
     manifests: Vec<(Height, Hash)>,
     /// Where the first object is, and where the first record.
@@ -63,17 +66,18 @@ impl<R: Read + Seek> Bundle<R> {
         source.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         let mut reader = FrameReader::new(std::io::BufReader::with_capacity(1 << 16, &mut source))?;
         let frame = reader.next()?;
-        let header: Header = expect(&frame, Kind::Header)?;
+        let header: Header = one(&frame, Kind::Header)?;
         if header.format != FORMAT {
             return Err(BundleError::Format { found: header.format, known: FORMAT });
         }
         let first_object = reader.mark();
-        let (objects, object_bytes, snapshots) = read_objects(&mut reader)?;
-        let notes: Vec<SnapshotNote> = expect(&snapshots, Kind::Snapshots)?;
+        let (mut objects, snapshots) = read_objects(&mut reader)?;
+        let notes: Vec<SnapshotNote> = many(&snapshots, Kind::Snapshots)?;
+        notes.iter().chain([&header.baseline]).for_each(|note| objects.refer(&note.snapshot));
         let first_record = reader.mark();
-        let (records, end) = read_records(&mut reader, &header)?;
-        let said: End = expect(&end, Kind::End)?;
-        let is = End { objects: objects.len() as u64, object_bytes, records: records.count };
+        let (records, end) = read_records(&mut reader, &header, &mut objects)?;
+        let said: End = one(&end, Kind::End)?;
+        let is = End { objects: objects.places.len() as u64, object_bytes: objects.bytes, records: records.count };
         let wrong = |what: &str| BundleError::Frame { offset: end.offset, what: what.to_owned() };
         if said != is {
             return Err(wrong("it counts other things than there are"));
@@ -89,8 +93,9 @@ impl<R: Read + Seek> Bundle<R> {
             source: Mutex::new(Source { read: source, last: None }),
             header,
             notes,
-            objects,
-            object_bytes,
+            object_bytes: objects.bytes,
+            objects: objects.places,
+            unreferred: objects.unreferred.first().copied(),
             manifests: records.manifests,
             first_object,
             first_record,
@@ -111,6 +116,10 @@ impl<R: Read + Seek> Bundle<R> {
 
     pub fn object_bytes(&self) -> u64 {
         self.object_bytes
+    }
+
+    pub(super) fn unreferred(&self) -> Option<Hash> {
+        self.unreferred
     }
 
     pub(super) fn manifests(&self) -> &[(Height, Hash)] {
@@ -141,7 +150,7 @@ impl<R: Read + Seek> Bundle<R> {
         if frame.kind != Kind::Records {
             return Ok(None);
         }
-        let sealed: Vec<Sealed> = expect(&frame, Kind::Records)?;
+        let sealed: Vec<Sealed> = decode(&frame, Kind::Records)?;
         let heights = (frame.first..).map(Height::new);
         Ok(Some((heights.zip(sealed).map(|(height, Sealed(bytes))| (height, bytes)).collect(), next)))
     }
@@ -154,8 +163,8 @@ impl<R: Read + Seek> Bundle<R> {
     pub(super) fn objects_at(&self, mark: Mark) -> Result<Option<(Vec<Item>, Mark)>, BundleError> {
         let (frame, next) = self.frame_at(mark)?;
         let items = match frame.kind {
-            Kind::Objects => expect::<Vec<Packed>>(&frame, Kind::Objects)?.into_iter().map(Item::Small).collect(),
-            Kind::Large => vec![Item::Large(expect(&frame, Kind::Large)?)],
+            Kind::Objects => decode::<Vec<Packed>>(&frame, Kind::Objects)?.into_iter().map(Item::Small).collect(),
+            Kind::Large => vec![Item::Large(decode(&frame, Kind::Large)?)],
             Kind::Part => vec![Item::Part(frame.raw)],
             _ => return Ok(None),
         };
@@ -173,24 +182,33 @@ impl<R: Read + Seek> Bundle<R> {
         Ok((frame, next))
     }
 
-    fn load_small(&self, mark: Mark, index: u32) -> Result<Option<Vec<u8>>, BundleError> {
+    /// What an object says that it refers to; nothing for one that is not here.
+    pub(super) fn refs(&self, hash: &Hash) -> Result<Vec<Hash>, BundleError> {
+        match self.objects.get(hash) {
+            Some(Place { frame, index: Some(index) }) => self.small(*frame, *index, |object| object.refs.clone()),
+            Some(Place { frame, index: None }) => Ok(decode::<Large>(&self.frame_at(*frame)?.0, Kind::Large)?.refs),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn small<V: Default>(&self, mark: Mark, index: u32, of: impl Fn(&Packed) -> V) -> Result<V, BundleError> {
         let index = index as usize;
-        let bytes_of = |objects: &[Packed]| objects.get(index).map(|object| object.bytes.clone());
+        let of = |objects: &[Packed]| objects.get(index).map(&of).unwrap_or_default();
         if let Some((offset, objects)) = &self.source.lock().last
             && *offset == mark.offset
         {
-            return Ok(bytes_of(objects));
+            return Ok(of(objects));
         }
         let (frame, _) = self.frame_at(mark)?;
-        let objects: Vec<Packed> = expect(&frame, Kind::Objects)?;
-        let bytes = bytes_of(&objects);
+        let objects: Vec<Packed> = decode(&frame, Kind::Objects)?;
+        let value = of(&objects);
         self.source.lock().last = Some((mark.offset, objects));
-        Ok(bytes)
+        Ok(value)
     }
 
     fn load_large(&self, mark: Mark) -> Result<Option<Vec<u8>>, BundleError> {
         let (frame, mut next) = self.frame_at(mark)?;
-        let Large { size, .. } = expect(&frame, Kind::Large)?;
+        let Large { size, .. } = decode(&frame, Kind::Large)?;
         if size > limits::BLOB_WHOLE_BYTES_MAX {
             return Ok(None);
         }
@@ -208,7 +226,7 @@ impl<R: Read + Seek> Objects for Bundle<R> {
     fn load(&self, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
         let place = self.objects.get(hash).ok_or(LoadError::Missing(*hash))?;
         let bytes = match place.index {
-            Some(index) => self.load_small(place.frame, index),
+            Some(index) => self.small(place.frame, index, |object| Some(object.bytes.clone())),
             None => self.load_large(place.frame),
         };
         let bytes = bytes.map_err(|error| LoadError::Corrupt { hash: *hash, why: error.to_string() })?;
@@ -220,58 +238,95 @@ impl<R: Read + Seek> Objects for Bundle<R> {
     }
 }
 
-fn expect<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
+fn decode<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
     frame: &Frame,
     kind: Kind,
 ) -> Result<T, BundleError> {
-    let wrong = |what: String| BundleError::Frame { offset: frame.offset, what };
     if frame.kind != kind {
-        return Err(wrong(format!("it holds {:?} where {kind:?} belong", frame.kind)));
+        return Err(frame.wrong(format!("it holds {:?} where {kind:?} belong", frame.kind)));
     }
-    cbor::decode(&frame.raw).map_err(|error| wrong(error.to_string()))
+    cbor::decode(&frame.raw).map_err(|error| frame.wrong(error.to_string()))
+}
+
+/// A frame that holds one thing, and says so.
+fn one<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
+    frame: &Frame,
+    kind: Kind,
+) -> Result<T, BundleError> {
+    let value = decode(frame, kind)?;
+    frame.states(0, 1).map(|()| value)
+}
+
+/// A frame that holds a list, and says how long it is.
+fn many<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
+    frame: &Frame,
+    kind: Kind,
+) -> Result<Vec<T>, BundleError> {
+    let values: Vec<T> = decode(frame, kind)?;
+    frame.states(0, values.len()).map(|()| values)
+}
+
+/// All objects of a bundle.
+#[derive(Default)]
+struct Found {
+    places: BTreeMap<Hash, Place>,
+    bytes: u64,
+    /// Those to which nothing refers that was read so far.
+    unreferred: BTreeSet<Hash>,
+}
+
+impl Found {
+    /// An object stands once in a bundle, and behind what it refers to.
+    fn add(&mut self, frame: &Frame, hash: Hash, place: Place, refs: &[Hash]) -> Result<(), BundleError> {
+        if let Some(missing) = refs.iter().find(|hash| !self.places.contains_key(hash)) {
+            return Err(frame.wrong(format!("an object refers to {missing}, which does not stand before it")));
+        }
+        refs.iter().for_each(|hash| self.refer(hash));
+        self.unreferred.insert(hash);
+        match self.places.insert(hash, place) {
+            Some(_) => Err(frame.wrong(format!("{hash} stands in it twice"))),
+            None => Ok(()),
+        }
+    }
+
+    fn refer(&mut self, hash: &Hash) {
+        self.unreferred.remove(hash);
+    }
 }
 
 /// Checks all objects; returns where each is, and the frame that follows them.
-fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(BTreeMap<Hash, Place>, u64, Frame), BundleError> {
-    let (mut objects, mut bytes) = (BTreeMap::new(), 0);
+fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(Found, Frame), BundleError> {
+    let mut found = Found::default();
     loop {
         let mark = reader.mark();
         let frame = reader.next()?;
-        let wrong = |what: String| BundleError::Frame { offset: frame.offset, what };
-        let known =
-            |objects: &BTreeMap<Hash, Place>, refs: &[Hash]| match refs.iter().find(|hash| !objects.contains_key(hash))
-            {
-                Some(hash) => Err(wrong(format!("an object refers to {hash}, which does not stand before it"))),
-                None => Ok(()),
-            };
         match frame.kind {
             Kind::Objects => {
-                let packed: Vec<Packed> = expect(&frame, Kind::Objects)?;
-                for (index, object) in (0u32..).zip(packed) {
-                    known(&objects, &object.refs)?;
-                    bytes += object.bytes.len() as u64;
-                    objects.insert(Hash::of(&object.bytes), Place { frame: mark, index: Some(index) });
+                for (index, object) in (0u32..).zip(many::<Packed>(&frame, Kind::Objects)?) {
+                    found.bytes += object.bytes.len() as u64;
+                    let place = Place { frame: mark, index: Some(index) };
+                    found.add(&frame, Hash::of(&object.bytes), place, &object.refs)?;
                 }
             }
             Kind::Large => {
-                let large: Large = expect(&frame, Kind::Large)?;
-                known(&objects, &large.refs)?;
+                let large: Large = one(&frame, Kind::Large)?;
                 let (mut hasher, mut read) = (Hasher::new(), 0u64);
                 while read < large.size {
                     let part = reader.next()?;
                     if part.kind != Kind::Part || part.raw.is_empty() {
-                        return Err(wrong(format!("a part of {} is missing", large.hash)));
+                        return Err(frame.wrong(format!("a part of {} is missing", large.hash)));
                     }
+                    part.states(0, 1)?;
                     hasher.update(&part.raw);
                     read += part.raw.len() as u64;
                 }
                 if hasher.finish() != large.hash || read != large.size {
-                    return Err(wrong(format!("the bytes of {} are others", large.hash)));
+                    return Err(frame.wrong(format!("the bytes of {} are others", large.hash)));
                 }
-                bytes += large.size;
-                objects.insert(large.hash, Place { frame: mark, index: None });
+                found.bytes += large.size;
+                found.add(&frame, large.hash, Place { frame: mark, index: None }, &large.refs)?;
             }
-            _ => return Ok((objects, bytes, frame)),
+            _ => return Ok((found, frame)),
         }
     }
 }
@@ -281,47 +336,58 @@ struct Records {
     manifests: Vec<(Height, Hash)>,
 }
 
-/// Checks that the records are contiguous and chained up to the head; returns the frame that follows them.
-fn read_records<R: Read>(reader: &mut FrameReader<R>, header: &Header) -> Result<(Records, Frame), BundleError> {
+/// Checks that the records are contiguous, chained up to the head, and of the worlds that the header names; notes which objects
+/// they refer to. Returns the frame that follows them.
+fn read_records<R: Read>(
+    reader: &mut FrameReader<R>,
+    header: &Header,
+    objects: &mut Found,
+) -> Result<(Records, Frame), BundleError> {
     let mut records = Records { count: 0, manifests: Vec::new() };
-    let (mut next, mut chain, mut lineage) = (Height::GENESIS, Record::CHAIN_START, header.lineage.iter());
+    let (mut next, mut chain) = (Height::GENESIS, Record::CHAIN_START);
+    let (mut lineage, mut lives) = (header.lineage.iter(), None);
     loop {
         let frame = reader.next()?;
+        let wrong = |height: Height, what: &str| BundleError::Record { height, what: what.to_owned() };
         if frame.kind != Kind::Records {
             if (next, chain) != (header.head, header.chain) {
                 let what = format!("the records end before it with {chain}, and the header says {}", header.chain);
                 return Err(BundleError::Record { height: next.min(header.head), what });
             }
+            if lineage.next().is_some() || lives != Some((header.universe, header.world)) {
+                return Err(wrong(header.head, "the header names another world than the records end with"));
+            }
             return Ok((records, frame));
         }
-        let sealed: Vec<Sealed> = expect(&frame, Kind::Records)?;
+        let sealed: Vec<Sealed> = decode(&frame, Kind::Records)?;
         if frame.first != next.get() || sealed.len() != frame.count as usize {
             let what = format!("the frame says {} records from {} on", frame.count, frame.first);
             return Err(BundleError::Record { height: next, what });
         }
         for Sealed(bytes) in sealed {
-            let wrong = |what: String| BundleError::Record { height: next, what };
-            let record: Record = cbor::decode(&bytes).map_err(|error| wrong(error.to_string()))?;
+            let record: Record = cbor::decode(&bytes).map_err(|error| wrong(next, &error.to_string()))?;
             if (record.height, record.prev) != (next, chain) {
-                return Err(wrong(format!("it does not follow {chain} at {next}")));
+                return Err(wrong(next, &format!("it does not follow {chain} at {next}")));
             }
             let begins = match &record.body {
                 Body::Genesis(genesis) => {
                     records.manifests.push((next, genesis.manifest));
-                    Some(genesis.world)
+                    Some((genesis.universe, genesis.world))
                 }
-                Body::ForkGenesis(fork) => Some(fork.world),
+                Body::ForkGenesis(fork) => Some((fork.universe, fork.world)),
                 Body::ManifestChange(change) => {
                     records.manifests.push((next.next(), change.to));
                     None
                 }
                 _ => None,
             };
-            if let Some(world) = begins
-                && lineage.next().map(|ancestor| (ancestor.world, ancestor.from)) != Some((world, next))
-            {
-                return Err(wrong("the header tells of another lineage".to_owned()));
+            if let Some((universe, world)) = begins {
+                if lineage.next() != Some(&Ancestor { world, from: next }) {
+                    return Err(wrong(next, "the header tells of another lineage"));
+                }
+                lives = Some((universe, world));
             }
+            refs_of_record(&record, &mut |hash| objects.refer(&hash));
             (next, chain) = (next.next(), Hash::of(&bytes));
             records.count += 1;
         }

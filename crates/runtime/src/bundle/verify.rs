@@ -4,7 +4,7 @@ use super::{Bundle, BundleError};
 use mundi_kernel::{
     Objects, Registry, cells,
     snapshot::KernelSnapshot,
-    verify::{Verified, Verifier},
+    verify::{Verified, Verifier, with_baseline},
 };
 use mundi_model::{Hash, Height, record::SnapshotNote};
 use std::{
@@ -35,7 +35,8 @@ impl<R: Read + Seek> Bundle<R> {
     pub fn verify(&self, registry: &Arc<Registry>) -> Result<Proof, BundleError> {
         let mut whole = Whole::default();
         let baseline = &self.header().baseline;
-        for note in self.snapshots().iter().chain([baseline]) {
+        let notes = with_baseline(self.snapshots(), baseline)?;
+        for note in &notes {
             self.check_whole(note, &mut whole)?;
         }
         let mut genesis: Option<Verifier> = None;
@@ -44,8 +45,7 @@ impl<R: Read + Seek> Bundle<R> {
             match &mut genesis {
                 Some(verifier) => verifier.apply(self, &bytes)?,
                 None => {
-                    let notes = self.snapshots().iter().cloned();
-                    genesis = Some(Verifier::from_genesis(self, registry.clone(), &bytes, notes)?);
+                    genesis = Some(Verifier::from_genesis(self, registry.clone(), &bytes, notes.iter().cloned())?);
                 }
             }
             if height == baseline.height {
@@ -67,11 +67,16 @@ impl<R: Read + Seek> Bundle<R> {
         if from_baseline.state.note.snapshot != from_genesis.state.note.snapshot {
             return Err(BundleError::BaselineDiverged { baseline: baseline.height });
         }
+        // Last, because a record that was changed often leaves one behind, and the record has a height.
+        if let Some(hash) = self.unreferred() {
+            return Err(BundleError::Unreferred { hash });
+        }
         let snapshot_objects = (whole.nodes.len() + whole.others.len()) as u64;
         Ok(Proof { from_genesis, baseline: baseline.height, snapshot_objects })
     }
 
-    /// Every object that a snapshot needs is here: its roots, and the whole tree of its cells.
+    /// Every object that a snapshot needs is here, its roots and the whole tree of its cells, and each says what it refers to: what
+    /// nobody is said to need would be swept one day from where the bundle was brought in.
     fn check_whole(&self, note: &SnapshotNote, seen: &mut Whole) -> Result<(), BundleError> {
         let height = note.height;
         let missing = |hash: Hash| BundleError::Incomplete { height, hash };
@@ -80,6 +85,7 @@ impl<R: Read + Seek> Bundle<R> {
         }
         let snapshot = KernelSnapshot::from_bytes(&self.load(&note.snapshot)?)?;
         seen.others.insert(note.snapshot);
+        self.check_refs(height, note.snapshot, snapshot.roots())?;
         for root in snapshot.roots() {
             if !self.contains(root)? {
                 return Err(missing(*root));
@@ -97,6 +103,7 @@ impl<R: Read + Seek> Bundle<R> {
                 return Err(missing(hash));
             }
             let parts = cells::parts(&hash, &self.load(&hash)?)?;
+            self.check_refs(height, hash, parts.nodes.iter().chain(&parts.values))?;
             for value in parts.values {
                 if !self.contains(&value)? {
                     return Err(missing(value));
@@ -106,5 +113,19 @@ impl<R: Read + Seek> Bundle<R> {
             nodes.extend(parts.nodes);
         }
         Ok(())
+    }
+
+    /// Whether an object says that it refers to what it needs.
+    fn check_refs<'a>(
+        &self,
+        height: Height,
+        hash: Hash,
+        needed: impl IntoIterator<Item = &'a Hash>,
+    ) -> Result<(), BundleError> {
+        let refs = self.refs(&hash)?;
+        match needed.into_iter().find(|needed| !refs.contains(needed)) {
+            Some(needed) => Err(BundleError::RefMissing { height, hash, needed: *needed }),
+            None => Ok(()),
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 use mundi_kernel::{
     Registry, cells,
     snapshot::KernelSnapshot,
-    verify::{Verified, Verifier, VerifyError},
+    verify::{Verified, Verifier, VerifyError, with_baseline},
 };
 use mundi_model::{Code, Coded, Hash, Height, UniverseId, WorldId, limits, record::SnapshotNote};
 use mundi_store::{
@@ -43,6 +43,7 @@ impl<P: Plane> Ops<P> {
         for note in notes.iter().chain([&baseline]) {
             self.check_whole(world, note, &mut whole).await?;
         }
+        let notes = with_baseline(&notes, &baseline)?;
         let from_genesis = self.prove(world, history, Beginning::Genesis(notes)).await?;
         let tail = History::open(plane.engine(), plane.segments().clone(), universe, world, baseline.height).await?;
         let tail = tail.after(baseline.chain).until(head);

@@ -343,7 +343,7 @@ impl AnsweredEffect {
             Some(held) if held.is_in_hand() => Ok(tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?),
             Some(_) => match self.claim.held(tx).await? {
                 Held::Mine(_) => complete(tx, &self.claim, self.status, None, now_ns, limits::DEDUPE_WINDOW_NS),
-                Held::Withdrawn(_) | Held::Answered | Held::Lost => Err(lost.into()),
+                Held::Withdrawn(_) | Held::Answered | Held::Over | Held::Lost => Err(lost.into()),
             },
         }
     }

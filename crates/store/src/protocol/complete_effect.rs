@@ -4,7 +4,8 @@
 //! item, and only if the claim is still held under the same token. So an intent has exactly one terminal receipt, and a
 //! slow worker whose claim was reaped acknowledges nothing. The claim is compared before anything is written.
 //! Unknown commit: run again; an intent that is complete means that the first run was applied, or that someone else
-//! answered: either way there is the one receipt.
+//! answered: either way there is the one receipt. An intent that nobody waits for any more is over as well: the first run dropped
+//! it, or a turn of unknown fate took the receipt before this was tried. A claim is lost only if another attempt follows.
 
 use super::{
     ClaimedEffect, EffectClaim, EffectError,
@@ -85,7 +86,7 @@ pub enum Completed {
     Delivered,
     /// Nobody waits for it any more.
     Dropped,
-    /// The intent had its receipt already.
+    /// The effect was over before: its intent has a receipt, or nobody waits for one. Perhaps by a commit of the same holder.
     Before,
 }
 
@@ -126,7 +127,7 @@ impl Protocol for CompleteEffect {
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }
             Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Completed::Dropped),
-            Held::Answered => Ok(Completed::Before),
+            Held::Answered | Held::Over => Ok(Completed::Before),
             Held::Lost => {
                 let EffectClaim { world, intent, .. } = self.claim;
                 Err(EffectError::ClaimLost { world, intent }.into())

@@ -43,7 +43,7 @@ impl Protocol for ExtendClaims {
                     put(tx, &effect_inflight::key(claim.universe, claim.lane, claim.seq), &*held)?;
                 }
                 Held::Withdrawn(_) => extended.withdrawn.push(*claim),
-                Held::Answered | Held::Lost => extended.lost.push(*claim),
+                Held::Answered | Held::Over | Held::Lost => extended.lost.push(*claim),
             }
         }
         Ok(extended)

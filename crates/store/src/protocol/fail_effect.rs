@@ -84,7 +84,7 @@ impl Protocol for FailEffect {
         match self.claim.held(tx).await? {
             Held::Mine(held) => self.end_attempt(tx, &held, 0).await,
             Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Failed::Dropped),
-            Held::Answered | Held::Lost => Ok(Failed::Over),
+            Held::Answered | Held::Over | Held::Lost => Ok(Failed::Over),
         }
     }
 }

@@ -36,7 +36,10 @@ pub(super) enum Held {
     Withdrawn(Box<EffectInflight>),
     /// The claim is not held, and the intent has the receipt of a worker.
     Answered,
-    /// The claim is not held; or an operator answered in its place.
+    /// Nobody holds a claim, and nobody waits: a turn took the receipt without the inbox, or the effect was dropped. Neither leaves
+    /// a mark of who did it, so a commit of this holder that was applied without an answer looks like this, too.
+    Over,
+    /// The claim is not held, and the world waits: there is or will be another attempt. Or an operator answered in its place.
     Lost,
 }
 
@@ -54,7 +57,9 @@ impl Held {
 
     pub(super) async fn read<T: Transaction>(tx: &mut T, claim: &EffectClaim) -> Result<Self, StoreError> {
         let EffectClaim { universe, world, intent, .. } = *claim;
-        if let Some(held) = claim.inflight(tx).await? {
+        let inflight = claim.inflight_of_anyone(tx).await?;
+        let is_held = inflight.is_some();
+        if let Some(held) = inflight.filter(|held| claim.holds(held)) {
             let is_awaited = is_awaited(tx, universe, &held.item, held.is_in_hand()).await?;
             if !is_awaited && is_answered_by_hand(tx, universe, world, intent).await? {
                 return Ok(Self::Lost); // the reaper removes the item
@@ -63,19 +68,29 @@ impl Held {
             return Ok(if is_awaited { Self::Mine(held) } else { Self::Withdrawn(held) });
         }
         let known = effect_dedupe::read(tx, universe, world, intent).await?;
-        let by_worker =
-            |dedupe: &EffectDedupe| matches!(dedupe.status, EffectStatus::Complete(_)) && dedupe.by_hand.is_none();
-        Ok(if known.as_ref().is_some_and(by_worker) { Self::Answered } else { Self::Lost })
+        let by_hand = known.as_ref().is_some_and(|dedupe| dedupe.by_hand.is_some());
+        Ok(match known.map(|dedupe| dedupe.status) {
+            Some(EffectStatus::Complete(_)) if !by_hand => Self::Answered,
+            Some(EffectStatus::Cancelled) | None if !is_held => Self::Over,
+            _ => Self::Lost,
+        })
     }
 }
 
 impl EffectClaim {
     /// The effect, if the claim is held.
     pub(super) async fn inflight<T: Transaction>(&self, tx: &mut T) -> Result<Option<EffectInflight>, StoreError> {
+        Ok(self.inflight_of_anyone(tx).await?.filter(|held| self.holds(held)))
+    }
+
+    async fn inflight_of_anyone<T: Transaction>(&self, tx: &mut T) -> Result<Option<EffectInflight>, StoreError> {
         let key = effect_inflight::key(self.universe, self.lane, self.seq);
-        let Some(bytes) = tx.get(key.as_bytes()).await? else { return Ok(None) };
-        let held = effect_inflight::decode(key.as_bytes(), &bytes)?;
-        Ok(Some(held).filter(|held| held.claim.token == self.token || planted(Mutant::AckWithoutToken)))
+        let bytes = tx.get(key.as_bytes()).await?;
+        bytes.map(|bytes| effect_inflight::decode(key.as_bytes(), &bytes)).transpose()
+    }
+
+    fn holds(&self, held: &EffectInflight) -> bool {
+        held.claim.token == self.token || planted(Mutant::AckWithoutToken)
     }
 }
 

@@ -104,8 +104,10 @@ fn the_same_intent_of_two_worlds_is_two_effects() {
         complete(&store, &claimed[0]).await.unwrap();
         let mixed = mundi_store::protocol::EffectClaim { world: claimed[1].item.world, ..claimed[0].proof };
         let mixed = ClaimedEffect { proof: mixed, ..claimed[0].clone() };
-        assert!(complete(&store, &mixed).await.is_err());
-        complete(&store, &claimed[1]).await.unwrap();
+        let before = engine_contents(&store.engine).await.unwrap();
+        assert_eq!(complete(&store, &mixed).await.unwrap(), Completed::Before, "that world waits for no such intent");
+        assert_eq!(engine_contents(&store.engine).await.unwrap(), before, "nothing was changed");
+        assert_eq!(complete(&store, &claimed[1]).await.unwrap(), Completed::Delivered);
         for fence in [one, two] {
             assert_eq!(receipts(&store, fence).await.unwrap().len(), 1);
         }

@@ -56,7 +56,24 @@ fn an_effect_in_a_hand_is_one_key_and_leaves_none() {
         assert_eq!(effect_keys(&store).await, 0, "also if the same turn would have withdrawn it");
         let again = take(&store, fence, &claimed, vec![note_body(1)]).await.unwrap_err();
         assert_eq!(again.code(), Code::EffectClaimLost);
-        assert_eq!(complete(&store, &claimed).await.unwrap_err().code(), Code::EffectClaimLost);
+    });
+}
+
+/// The turn that took the receipt was applied, and its answer was lost: the adapter goes on through the inbox.
+#[test]
+fn an_answer_that_a_turn_of_unknown_fate_took_is_recognized_and_not_called_a_lost_claim() {
+    block_on(async {
+        let (store, fence, claimed) = in_hand(TERMS).await;
+        take(&store, fence, &claimed, vec![note_body(1)]).await.unwrap();
+        let before = engine_contents(&store.engine).await.unwrap();
+        assert_eq!(complete(&store, &claimed).await.unwrap(), Completed::Before);
+        assert_eq!(engine_contents(&store.engine).await.unwrap(), before, "there is no second receipt");
+
+        // While someone else holds the effect, a wrong token is a lost claim, whatever is known of the intent.
+        let (store, _, claimed) = in_hand(TERMS).await;
+        let mut forged = claimed.clone();
+        forged.proof.token = [9; 16];
+        assert_eq!(complete(&store, &forged).await.unwrap_err().code(), Code::EffectClaimLost);
     });
 }
 

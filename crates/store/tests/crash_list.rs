@@ -1,0 +1,141 @@
+//! Every protocol that writes dies at each of its operations in some test: this list says in which one, and the sources are
+//! searched for protocols that are missing from it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A test, and the protocols that die there.
+type Deaths = (&'static str, &'static [&'static str]);
+
+/// Files with such tests.
+const DIE: &[(&str, &[Deaths])] = &[
+    (
+        "crates/store/tests/crash.rs",
+        &[
+            ("create_universe", &["CreateUniverse"]),
+            ("name_a_universe_guard_its_schema_and_heartbeat_in_it", &["NameUniverse", "GuardSchema", "Heartbeat"]),
+            ("create_world", &["Create"]),
+            ("import_a_world", &["Import"]),
+            ("import_a_universe", &["Begin", "WritePart", "Finish"]),
+            ("archive_a_world_and_bring_it_back", &["ArchiveWorld"]),
+            ("delete_world_in_chunks", &["DeleteWorld"]),
+            ("acquire_lease", &["AcquireLease"]),
+            ("acquire_a_world_to_delete_it", &["AcquireToDelete"]),
+            ("renew_leases", &["RenewLeases"]),
+            ("release_lease", &["ReleaseLease"]),
+            ("assign_world", &["AssignWorld"]),
+            ("place_a_world_and_tell_its_worker", &["PlaceWorld"]),
+            ("append_batch", &["AppendBatch"]),
+            ("enqueue_of_named_items", &["Enqueue"]),
+            ("drain_inbox", &["DrainInbox"]),
+            ("commit_cursor", &["CommitCursor"]),
+            ("commit_turn", &["CommitTurn"]),
+            ("commit_a_turn_without_a_look_into_the_inbox", &["CommitUnread"]),
+            ("commit_and_promote_snapshot", &["Commit"]),
+            ("settle_world", &["SettleWorld"]),
+            ("compact_inbox_after_the_grace", &["CompactInbox"]),
+            ("expire_dedupe_records", &["ExpireDedupe"]),
+            ("claim_effects", &["ClaimEffects"]),
+            ("complete_an_effect", &["CompleteEffect"]),
+            ("fail_an_effect_for_now_and_for_good", &["FailEffect"]),
+            ("extend_a_claim", &["ExtendClaims"]),
+            ("reap_effects", &["ReapEffects"]),
+            ("intervene_in_effects", &["CancelEffect", "RetryEffect"]),
+            ("answer_effects_by_hand", &["AnswerEffect"]),
+            ("fire_timers", &["FireTimers"]),
+            ("send_mail_with_names", &["SendMail"]),
+            ("claim_a_message_and_raise_its_mark", &["ClaimMail"]),
+            ("acknowledge_requeue_and_bury_a_message", &["FinishMail"]),
+            ("replay_dead_letters_of_every_queue", &["ReplayDeadLetter"]),
+            ("drop_dead_letters", &["DropDeadLetter"]),
+            ("write_and_revoke_tokens", &["WriteToken"]),
+            ("pin_an_object_and_let_it_go", &["PinBlob", "UnpinBlob"]),
+        ],
+    ),
+    (
+        "crates/store/src/segments/tests.rs",
+        &[(
+            "an_export_that_crashes_at_any_step_and_is_retried_leaves_the_same_bytes",
+            &["BeginExport", "IndexSegment", "DeleteExported"],
+        )],
+    ),
+    (
+        "crates/store/src/blobs/tests.rs",
+        &[("a_put_that_crashes_at_any_step_and_is_retried_leaves_the_same_bytes", &["CasPut"])],
+    ),
+];
+
+/// The sweep of the content store dies as a whole, step by step, in its own tests.
+const SWEEP: [&str; 2] = ["protocol/cas_sweep.rs", "/reachability/"];
+const SWEEP_TEST: (&str, &str) =
+    ("crates/store/src/reachability/tests.rs", "a_sweep_that_crashes_at_any_step_is_finished_by_later_ones");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The protocols of the crate, each with the text of its implementation.
+fn protocols() -> BTreeMap<String, String> {
+    fn walk(folder: &Path, found: &mut BTreeMap<String, String>) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !is_of_sweep(&path) {
+                let text = fs::read_to_string(&path).unwrap();
+                for (at, _) in text.match_indices(" Protocol for ").filter(|(at, _)| is_declared(&text, *at)) {
+                    let rest = &text[at + " Protocol for ".len()..];
+                    let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap();
+                    let body = rest.split("\n}\n").next().unwrap();
+                    found.insert(name.to_owned(), body.to_owned());
+                }
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(&root().join("crates/store/src"), &mut found);
+    found
+}
+
+fn is_of_sweep(path: &Path) -> bool {
+    SWEEP.iter().any(|part| path.to_string_lossy().contains(part))
+}
+
+fn is_declared(text: &str, at: usize) -> bool {
+    text[..at].rsplit('\n').next().is_some_and(|line| line.starts_with("impl"))
+}
+
+/// Whether a protocol says of itself, in its own body, that it writes. One that leaves all writing to others is in the list.
+fn seems_to_write(body: &str) -> bool {
+    ["write(", "put(", "delete(", "delete_range(", "bump(", "add(", "ensure("].iter().any(|call| body.contains(call))
+}
+
+#[test]
+fn every_protocol_that_writes_dies_at_every_operation_of_some_test() {
+    let listed: BTreeSet<&str> =
+        DIE.iter().flat_map(|(_, tests)| *tests).flat_map(|(_, names)| *names).copied().collect();
+    let protocols = protocols();
+    assert!(protocols.len() > 55, "{} protocols", protocols.len());
+    let forgotten: Vec<_> =
+        protocols.iter().filter(|(name, body)| seems_to_write(body) && !listed.contains(name.as_str())).collect();
+    assert!(
+        forgotten.is_empty(),
+        "no test lets these die: {:?}",
+        forgotten.iter().map(|(name, _)| name).collect::<Vec<_>>()
+    );
+    let gone: Vec<_> = listed.iter().filter(|name| !protocols.contains_key(**name)).collect();
+    assert!(gone.is_empty(), "there are no such protocols: {gone:?}");
+}
+
+#[test]
+fn every_test_of_the_list_is_there() {
+    let listed = DIE.iter().flat_map(|(file, tests)| tests.iter().map(move |(test, _)| (*file, *test)));
+    for (file, test) in listed.chain([SWEEP_TEST]) {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        assert!(text.contains(&format!("fn {test}()")), "{file} has no test {test}");
+    }
+}
