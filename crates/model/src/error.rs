@@ -88,6 +88,8 @@ codes! {
     CborNotCanonical = "CBOR_NOT_CANONICAL", Invalid, "CBOR bytes are valid, but not in canonical form.";
     JsonMalformed = "JSON_MALFORMED", Invalid, "A text is not JSON.";
     JsonNotCanonical = "JSON_NOT_CANONICAL", Invalid, "JSON is valid, but not in canonical form.";
+    JsonKeyRepeated = "JSON_KEY_REPEATED", Invalid, "An object in JSON has the same key twice.";
+    IntegerTooLarge = "INTEGER_TOO_LARGE", Invalid, "An integer in JSON is beyond 64 bits.";
     ValueNotJson = "VALUE_NOT_JSON", Invalid, "A value has no JSON form.";
 
     // Transactions.
@@ -246,6 +248,8 @@ codes! {
     RequestInvalid = "REQUEST_INVALID", Invalid, "A request is not what its address takes.";
     RequestTooLarge = "REQUEST_TOO_LARGE", Invalid, "A request has more bytes, items or headers than the server takes.";
     RequestTimeout = "REQUEST_TIMEOUT", Unavailable, "A request did not arrive, or was not answered, within its time.";
+    BodiesFull = "BODIES_FULL", Unavailable, "The bodies of requests take as much memory as they may: of the process, a universe or a token.";
+    ConnectionsFull = "CONNECTIONS_FULL", Full, "An address or a token has as many connections as it may have at a time.";
     RouteNotFound = "ROUTE_NOT_FOUND", NotFound, "Nothing is served at this address, or not by this method.";
     CellNotFound = "CELL_NOT_FOUND", NotFound, "A world has no cell under this key, at this height.";
     TokenMissing = "TOKEN_MISSING", Invalid, "The server asks for a token, and the request carries none that it knows.";

@@ -2,8 +2,9 @@
 
 use crate::{
     api::{AccessPolicy, ApiLimits},
+    bodies::BodyBudgets,
     node::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules},
-    serve::ServeLimits,
+    serve::{ClientLimits, ServeLimits},
 };
 use mundi_adapters::{
     http::HttpConfig,
@@ -146,11 +147,28 @@ pub struct ApiConfig {
     pub tokens_required: Option<bool>,
     pub hosts_allowed: Vec<String>,
     pub body_bytes_max: usize,
+    /// How long a body may take to arrive. One that is streamed to a store, such as a blob, may take longer if it comes at
+    /// `body_bytes_per_second_min` at least.
     pub body_timeout_ms: u64,
+    pub body_bytes_per_second_min: u64,
+    /// What the bodies of all requests may take of this process's memory at a time, those about one universe, and those that show one token.
+    /// The first 16 KiB of each are not counted. What is beyond is refused with `BODIES_FULL`.
+    pub bodies_bytes_max: usize,
+    pub bodies_per_universe_bytes_max: usize,
+    pub bodies_per_token_bytes_max: usize,
     pub head_bytes_max: usize,
     pub head_timeout_ms: u64,
     pub wait_ms_max: u64,
     pub connections_max: usize,
+    /// From one IPv4 address or one /64 network of IPv6, at a time. Half of `connections_max` if absent.
+    pub connections_per_address_max: Option<usize>,
+    /// Whose latest request showed the same token. Half of `connections_max` if absent.
+    pub connections_per_token_max: Option<usize>,
+    /// Answers that may wait to be written on one connection; further requests on it are not begun.
+    pub pipelined_max: usize,
+    /// In each such time a client takes at least `write_bytes_per_second_min` of what waits for it, or loses its connection.
+    pub write_timeout_ms: u64,
+    pub write_bytes_per_second_min: u64,
     pub tls: TlsConfig,
 }
 
@@ -289,11 +307,49 @@ impl Default for ApiConfig {
             hosts_allowed: Vec::new(),
             body_bytes_max: api.body_bytes_max,
             body_timeout_ms: millis(api.body_timeout),
+            body_bytes_per_second_min: api.body_bytes_per_second_min,
+            bodies_bytes_max: api.bodies.bytes_max,
+            bodies_per_universe_bytes_max: api.bodies.per_universe_bytes_max,
+            bodies_per_token_bytes_max: api.bodies.per_token_bytes_max,
             head_bytes_max: serve.head_bytes_max,
             head_timeout_ms: millis(serve.head_timeout),
             wait_ms_max: millis(api.wait_max),
             connections_max: serve.connections_max,
+            connections_per_address_max: None,
+            connections_per_token_max: None,
+            pipelined_max: serve.pipelined_max,
+            write_timeout_ms: millis(serve.write_timeout),
+            write_bytes_per_second_min: serve.write_bytes_per_second_min,
             tls: TlsConfig::default(),
+        }
+    }
+}
+
+impl ApiConfig {
+    /// One client alone leaves half of the connections to the others, unless it is configured otherwise.
+    fn clients(&self) -> ClientLimits {
+        let half = (self.connections_max / 2).max(1);
+        ClientLimits {
+            per_address_max: self.connections_per_address_max.unwrap_or(half),
+            per_token_max: self.connections_per_token_max.unwrap_or(half),
+        }
+    }
+
+    /// A limit that lets nothing through is a mistake.
+    fn check(&self) -> Result<(), ConfigError> {
+        let ClientLimits { per_address_max, per_token_max } = self.clients();
+        let limits = [
+            ("api.connections_per_address_max", per_address_max),
+            ("api.connections_per_token_max", per_token_max),
+            ("api.pipelined_max", self.pipelined_max),
+            ("api.bodies_bytes_max", self.bodies_bytes_max),
+            ("api.bodies_per_universe_bytes_max", self.bodies_per_universe_bytes_max),
+            ("api.bodies_per_token_bytes_max", self.bodies_per_token_bytes_max),
+            ("api.write_timeout_ms", usize::try_from(self.write_timeout_ms).unwrap_or(usize::MAX)),
+        ];
+        match limits.into_iter().find(|(_, limit)| *limit == 0) {
+            Some((key, _)) => Err(ConfigError::new(key, "nothing could ever be answered: a limit is above zero")),
+            None => Ok(()),
         }
     }
 }
@@ -367,7 +423,11 @@ impl Config {
             check(&layer).map_err(|cause| ConfigError::new(format!("the flag for {path}"), cause))?;
             merge(&mut layers, layer);
         }
-        let config: Self = layers.try_into().map_err(|error| ConfigError::new("configuration", error))?;
+        let mut config: Self = layers.try_into().map_err(|error| ConfigError::new("configuration", error))?;
+        config.api.check()?;
+        let ClientLimits { per_address_max, per_token_max } = config.api.clients();
+        config.api.connections_per_address_max.get_or_insert(per_address_max);
+        config.api.connections_per_token_max.get_or_insert(per_token_max);
         config.check_access()?;
         if config.api.tls.certificates.is_some() != config.api.tls.key.is_some() {
             return Err(ConfigError::new("api.tls", "needs both `certificates` and `key`"));
@@ -477,6 +537,12 @@ impl Config {
         ApiLimits {
             body_bytes_max: self.api.body_bytes_max,
             body_timeout: Duration::from_millis(self.api.body_timeout_ms),
+            body_bytes_per_second_min: self.api.body_bytes_per_second_min,
+            bodies: BodyBudgets {
+                bytes_max: self.api.bodies_bytes_max,
+                per_universe_bytes_max: self.api.bodies_per_universe_bytes_max,
+                per_token_bytes_max: self.api.bodies_per_token_bytes_max,
+            },
             wait_max: Duration::from_millis(self.api.wait_ms_max),
         }
     }
@@ -486,6 +552,10 @@ impl Config {
             connections_max: self.api.connections_max,
             head_timeout: Duration::from_millis(self.api.head_timeout_ms),
             head_bytes_max: self.api.head_bytes_max,
+            write_timeout: Duration::from_millis(self.api.write_timeout_ms),
+            write_bytes_per_second_min: self.api.write_bytes_per_second_min,
+            pipelined_max: self.api.pipelined_max,
+            clients: self.api.clients(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! - [`node`]: engine, blobs, segments and the roles that run worlds, as one thing that starts, drains and stops.
 //! - [`programs`]: the programs that a node can run, by name.
 //! - [`api`]: the HTTP API, one file per noun; [`serve`]: sockets, TLS and their limits.
+//! - [`bodies`]: what the bodies of requests may take of the memory.
 //! - [`proof`]: what a verification proved.
 //! - [`transfer`]: universes that move from one engine to another.
 //! - [`config`]: defaults, file, environment, flags.
@@ -10,6 +11,7 @@
 //! This crate must never know what a protocol writes: it speaks to worlds through the runtime's operations.
 
 pub mod api;
+pub mod bodies;
 #[cfg(feature = "postgres")]
 pub mod checkup;
 pub mod config;

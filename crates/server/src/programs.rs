@@ -46,8 +46,15 @@ impl Programs {
     pub fn builtin() -> Self {
         Self::new()
             .native("counter", 1, counter::Counter, counter::declare)
-            .native("kv", 1, kv::Kv, kv::declare)
+            .native("kv", 2, kv::Kv::Current, kv::declare)
+            .kept("kv", 1, kv::Kv::First)
             .native("steps", 1, steps::Steps, steps::declare)
+    }
+
+    /// Keeps an older version of a native program, for the worlds that run it.
+    fn kept(mut self, name: &str, version: u32, program: impl Program + 'static) -> Self {
+        self.registry.register_native(name, version, program);
+        self
     }
 
     /// What they run as, without a node: to verify a file.
@@ -99,6 +106,8 @@ mod tests {
         // Worlds in people's folders name them: a change needs a new version beside the old one.
         let hash = |name: &str| Programs::builtin().named[name].manifest_hash().to_string();
         assert_eq!(hash("counter"), "h_91d5f834e1adf617b79cf613e29e35d12fab16adec07917805ed60b8f8e79ff8");
-        assert_eq!(hash("kv"), "h_3c843ed9778a340c25af73ddf0b358dd886ad9061c426cd22f29159ffac0b5a8");
+        assert_eq!(hash("kv"), "h_eaa6dde24ad5c87b117789abf4525318e9187a867e7357b422f67797e4b3ce77");
+        let first = Hash::of(native_descriptor("kv", 1).as_bytes());
+        assert!(Programs::builtin().registry.has_program(&first), "worlds of version 1 go on");
     }
 }

@@ -1,17 +1,26 @@
 //! Sockets: HTTP/1.1 with or without TLS, and the limits that keep slow and many clients from holding the server.
 
-use crate::config::TlsConfig;
+mod clients;
+mod written;
+
+pub use clients::ClientLimits;
+pub(crate) use clients::{Client, FirstUse, TokenFull};
+
+use crate::{api::Problem, config::TlsConfig};
 use axum::response::Response;
+use clients::Clients;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hyper::{
     Request,
     body::Incoming,
     rt::{Sleep, Timer},
     server::conn::http1,
-    service::Service,
+    service::service_fn,
 };
 use hyper_util::rt::TokioIo;
+use mundi_model::Code;
 use parking_lot::Mutex;
+use socket2::SockRef;
 use std::{
     convert::Infallible,
     io,
@@ -23,7 +32,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
     time::Instant,
@@ -35,6 +44,7 @@ use tokio_rustls::{
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     },
 };
+use written::{Followed, WriteRate, Written};
 
 #[derive(Debug, Clone)]
 pub struct ServeLimits {
@@ -44,28 +54,50 @@ pub struct ServeLimits {
     pub head_timeout: Duration,
     /// Head and buffered part of a body; hyper refuses more headers than 100 by itself.
     pub head_bytes_max: usize,
+    /// In each such time a client takes at least `write_bytes_per_second_min` of what waits for it, or loses its connection.
+    pub write_timeout: Duration,
+    pub write_bytes_per_second_min: u64,
+    /// Answers that may wait to be written on one connection. Further requests on it are not begun.
+    pub pipelined_max: usize,
+    /// Of the connections at a time, how many one client may have. Further ones are refused.
+    pub clients: ClientLimits,
 }
 
 impl Default for ServeLimits {
     fn default() -> Self {
-        Self { connections_max: 4_096, head_timeout: Duration::from_secs(30), head_bytes_max: 64 * 1024 }
+        let connections_max = 4_096;
+        let half = connections_max / 2;
+        Self {
+            connections_max,
+            head_timeout: Duration::from_secs(30),
+            head_bytes_max: 64 * 1024,
+            write_timeout: Duration::from_secs(30),
+            write_bytes_per_second_min: 1_024,
+            pipelined_max: 16,
+            clients: ClientLimits { per_address_max: half, per_token_max: half },
+        }
     }
 }
 
-/// Who answers the requests of a socket.
-pub trait App:
-    Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + Sync + 'static
-{
+impl ServeLimits {
+    fn write_rate(&self) -> WriteRate {
+        let bytes_min = u128::from(self.write_bytes_per_second_min) * self.write_timeout.as_millis() / 1_000;
+        WriteRate { timeout: self.write_timeout, bytes_min: u64::try_from(bytes_min).unwrap_or(u64::MAX).max(1) }
+    }
 }
 
-impl<A> App for A where
-    A: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + Sync
-        + 'static
-{
+/// Answers the requests of a connection.
+pub trait App: Clone + Send + Sync + 'static {
+    fn answer<'a>(
+        &'a self,
+        connection: &'a Connection,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response> + Send;
 }
+
+/// The connection that a request came by.
+#[derive(Clone)]
+pub struct Connection(pub(crate) Arc<Client>);
 
 /// A socket that is served until it is told to stop.
 pub struct Server {
@@ -88,7 +120,7 @@ impl Server {
         let connections_max = u32::try_from(limits.connections_max).unwrap_or(u32::MAX).max(1);
         let connections = Arc::new(Semaphore::new(connections_max as usize));
         let stop = watch::Sender::new(false);
-        let accepting = accept(listener, app, tls, limits, connections.clone(), stop.subscribe());
+        let accepting = accept(listener, app, tls, Arc::new(limits), connections.clone(), stop.subscribe());
         tokio::spawn(accepting);
         Ok(Self { address, stop, connections, connections_max })
     }
@@ -108,18 +140,19 @@ async fn accept(
     listener: TcpListener,
     app: impl App,
     tls: Option<TlsAcceptor>,
-    limits: ServeLimits,
+    limits: Arc<ServeLimits>,
     connections: Arc<Semaphore>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let (clients, refused) = (Clients::new(limits.clients), Arc::new(Semaphore::new(REFUSED_MAX)));
     loop {
         let Ok(permit) = connections.clone().acquire_owned().await else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = told(&mut stop) => return,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Too many open files, most likely: without a pause this would spin.
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -127,42 +160,88 @@ async fn accept(
                 continue;
             }
         };
+        let Some(client) = clients.connect(address.ip()) else {
+            refuse(stream, tls.is_some(), &refused, limits.clients.per_address_max);
+            continue;
+        };
         let (app, tls, limits, stop) = (app.clone(), tls.clone(), limits.clone(), stop.clone());
         tokio::spawn(async move {
-            serve(stream, app, tls, &limits, stop).await;
+            serve(stream, app, tls, Connection(client), &limits, stop).await;
             drop(permit);
         });
     }
+}
+
+/// Connections at a time that are told that they are too many; others are closed without a word.
+const REFUSED_MAX: usize = 64;
+
+/// How long a connection that is refused may take to send its request. A client that is answered before it asks takes the answer for an error.
+const REFUSED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Says why, if there is time for it, and closes. Before a handshake nothing can be said.
+fn refuse(mut stream: TcpStream, is_tls: bool, refused: &Arc<Semaphore>, per_address_max: usize) {
+    tracing::debug!("an address has too many connections");
+    let Ok(slot) = refused.clone().try_acquire_owned() else { return };
+    if is_tls {
+        return;
+    }
+    let detail = format!("an address has at most {per_address_max} connections at a time");
+    let answer = Problem::new(Code::ConnectionsFull, detail).to_http();
+    tokio::spawn(async move {
+        let saying = async {
+            let mut request = [0; 4_096]; // what is left unread resets the connection, and takes the answer with it
+            let _whatever_came = stream.read(&mut request).await?;
+            stream.write_all(&answer).await?;
+            stream.shutdown().await
+        };
+        drop(tokio::time::timeout(REFUSED_TIMEOUT, saying).await);
+        drop(slot);
+    });
 }
 
 async fn serve(
     stream: TcpStream,
     app: impl App,
     tls: Option<TlsAcceptor>,
+    connection: Connection,
     limits: &ServeLimits,
     stop: watch::Receiver<bool>,
 ) {
     let _best_effort = stream.set_nodelay(true);
+    // Else the system takes megabytes that a slow client has not read yet, and it looks as if nothing moved on.
+    let _best_effort = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
     match tls {
-        None => talk(stream, app, limits, stop).await,
+        None => talk(stream, app, connection, limits, stop).await,
         Some(tls) => match tokio::time::timeout(limits.head_timeout, tls.accept(stream)).await {
-            Ok(Ok(stream)) => talk(stream, app, limits, stop).await,
+            Ok(Ok(stream)) => talk(stream, app, connection, limits, stop).await,
             Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
             Err(_) => tracing::debug!("a handshake took too long"),
         },
     }
 }
 
+/// What the system holds of an answer and has not sent.
+const UNSENT_BYTES: u32 = 128 * 1024;
+
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     app: impl App,
+    client: Connection,
     limits: &ServeLimits,
     mut stop: watch::Receiver<bool>,
 ) {
-    let head = Head::default();
+    let (head, written, rate) = (Head::default(), Arc::<Written>::default(), limits.write_rate());
     let mut http = http1::Builder::new();
     http.timer(head.clone()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
-    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), app));
+    let answering = service_fn(|request| async {
+        written.has_room(limits.pipelined_max).await;
+        let response = app.answer(&client, request).await;
+        client.0.end_request();
+        written.answered();
+        Ok::<_, Infallible>(response)
+    });
+    let followed = TokioIo::new(Followed { stream, written: written.clone(), rate });
+    let mut connection = std::pin::pin!(http.serve_connection(followed, answering));
     // As a set: the connection is woken with every request, and they are asked only when they are woken themselves.
     let mut ends = FuturesUnordered::<Pin<Box<dyn Future<Output = End> + Send>>>::new();
     ends.push(Box::pin(async {
@@ -171,14 +250,22 @@ async fn talk(
     }));
     ends.push(Box::pin(async {
         head.is_late(limits.head_timeout).await;
-        End::Late
+        End::Now("the head of a request took too long")
+    }));
+    ends.push(Box::pin(async {
+        written.is_late(rate).await;
+        End::Now("the client reads too slowly")
+    }));
+    ends.push(Box::pin(async {
+        client.0.ended().await;
+        End::Now("its token was revoked")
     }));
     let ended = loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => break ended,
             end = ends.next() => match end {
-                Some(End::Late) => return tracing::debug!("the head of a request took too long"),
+                Some(End::Now(reason)) => return tracing::debug!(reason, "a connection is cut off"),
                 Some(End::Graceful) | None => connection.as_mut().graceful_shutdown(),
             },
         }
@@ -192,8 +279,8 @@ async fn talk(
 enum End {
     /// The server stops.
     Graceful,
-    /// The next request is too long in coming.
-    Late,
+    /// The client has lost its right to it.
+    Now(&'static str),
 }
 
 /// Until when the head of the next request must be there, as long as one is waited for. A timer for each connection looks at it,
@@ -276,22 +363,39 @@ pub fn tls(config: &TlsConfig) -> Result<Option<TlsAcceptor>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::service::service_fn;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::DuplexStream;
 
     const TIMEOUT: Duration = Duration::from_millis(100);
 
-    /// A connection to a server that takes so long for each answer.
-    fn connect(answer: Duration, head_timeout: Duration) -> (DuplexStream, watch::Sender<bool>) {
+    /// Takes so long for each answer, and counts them.
+    #[derive(Clone, Default)]
+    struct Done {
+        takes: Duration,
+        bytes: usize,
+        answers: Arc<AtomicUsize>,
+    }
+
+    impl App for Done {
+        async fn answer<'a>(&'a self, _: &'a Connection, _: Request<Incoming>) -> Response {
+            tokio::time::sleep(self.takes).await;
+            self.answers.fetch_add(1, Ordering::Relaxed);
+            Response::new(axum::body::Body::from("done".repeat(self.bytes.max(4) / 4)))
+        }
+    }
+
+    fn connect_to(app: Done, limits: ServeLimits) -> (DuplexStream, watch::Sender<bool>) {
         let (client, server) = tokio::io::duplex(4_096);
         let (stop, stopped) = watch::channel(false);
-        let limits = ServeLimits { head_timeout, ..ServeLimits::default() };
-        let app = service_fn(move |_| async move {
-            tokio::time::sleep(answer).await;
-            Ok::<_, Infallible>(Response::new(axum::body::Body::from("done")))
-        });
-        tokio::spawn(async move { talk(server, app, &limits, stopped).await });
+        let connection = Connection(Clients::new(limits.clients).connect([127, 0, 0, 1].into()).unwrap());
+        tokio::spawn(async move { talk(server, app, connection, &limits, stopped).await });
         (client, stop)
+    }
+
+    /// A connection to a server that takes so long for each answer.
+    fn connect(takes: Duration, head_timeout: Duration) -> (DuplexStream, watch::Sender<bool>) {
+        let limits = ServeLimits { head_timeout, ..ServeLimits::default() };
+        connect_to(Done { takes, ..Done::default() }, limits)
     }
 
     async fn ask(client: &mut DuplexStream) {
@@ -332,5 +436,59 @@ mod tests {
         ask(&mut client).await;
         stop.send_replace(true);
         ends(&mut client).await;
+    }
+
+    /// Sends requests until the server closes the connection, and reads nothing.
+    async fn send_and_never_read(client: &mut DuplexStream, request: &[u8]) {
+        for _ in 0..100_000 {
+            if client.write_all(request).await.is_err() {
+                return;
+            }
+        }
+        panic!("the server takes whatever comes");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_reads_loses_its_connection_and_few_answers_were_made_for_it() {
+        // Answers without a body, of which hyper would keep any number.
+        let limits = ServeLimits { write_timeout: TIMEOUT, pipelined_max: 5, ..ServeLimits::default() };
+        let app = Done::default();
+        let (mut client, _stop) = connect_to(app.clone(), limits);
+        send_and_never_read(&mut client, b"HEAD / HTTP/1.1\r\nhost: here\r\n\r\n").await;
+        // Some 40 fill what is between the two; none of the others was begun before there was room.
+        let answers = app.answers.load(Ordering::Relaxed);
+        assert!((5..100).contains(&answers), "{answers}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_drop_by_drop_loses_its_connection() {
+        let limits =
+            ServeLimits { write_timeout: TIMEOUT, write_bytes_per_second_min: 100_000, ..ServeLimits::default() };
+        let (mut client, _stop) = connect_to(Done { bytes: 1 << 20, ..Done::default() }, limits);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+        let mut taken = 0;
+        // 1 kB in each window, where 10 kB are asked for: each drop alone would be in time.
+        while client.read_exact(&mut [0; 1_024]).await.is_ok() {
+            taken += 1_024;
+            assert!(taken < 1 << 20, "it was waited for");
+            tokio::time::sleep(TIMEOUT).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_slowly_but_fast_enough_gets_all_of_its_answer() {
+        let limits =
+            ServeLimits { write_timeout: 2 * TIMEOUT, write_bytes_per_second_min: 1_024, ..ServeLimits::default() };
+        let (mut client, _stop) = connect_to(Done { bytes: 64 << 10, ..Done::default() }, limits);
+        client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut taken = 0;
+        loop {
+            match client.read(&mut [0; 4_096]).await.unwrap() {
+                0 => break,
+                length => taken += length,
+            }
+            tokio::time::sleep(TIMEOUT / 2).await;
+        }
+        assert!(taken > 64 << 10, "{taken}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::ENGINE;
 use mundi_kernel::manifest::{EffectRule, Limits, Manifest, ManifestError, OnFailure, Schema, Wasm, WasmLimits};
-use mundi_model::{Hash, limits};
+use mundi_model::{Hash, json, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -37,8 +37,9 @@ impl Offer {
         if text.len() > limits::MANIFEST_BYTES_MAX {
             return Err(ManifestError::Invalid(format!("the description has {} bytes", text.len())));
         }
+        let refused = |error: json::JsonError| ManifestError::Invalid(format!("the description: {error}"));
         let invalid = |error: serde_json::Error| ManifestError::Invalid(format!("the description: {error}"));
-        let fields: serde_json::Map<_, _> = serde_json::from_str(text).map_err(invalid)?;
+        let fields: serde_json::Map<_, _> = json::read(text.as_bytes()).map_err(refused)?;
         serde_json::from_value(fields.into()).map_err(invalid)
     }
 

@@ -64,7 +64,7 @@ impl Collected {
 }
 
 fn parse(text: &str) -> Result<Json, String> {
-    serde_json::from_str(text).map_err(|error| format!("the endpoint sent no JSON: {error}"))
+    mundi_model::json::read(text.as_bytes()).map_err(|error| format!("the endpoint sent no JSON: {error}"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use super::{
     output::{Column, Out},
 };
 use clap::Args;
-use mundi_model::Code;
+use mundi_model::{
+    Code,
+    json::{self, JsonError},
+};
 use reqwest::{Body, Method, RequestBuilder, Response};
 use serde_json::Value;
 use std::time::Duration;
@@ -235,7 +238,12 @@ pub(crate) fn escape(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// JSON where it is, else the text itself.
-pub(crate) fn value(text: Option<String>) -> Value {
-    text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap_or(Value::String(text)))
+/// JSON where it is, else the text itself. JSON that says two things at once is neither.
+pub(crate) fn value(text: Option<String>) -> Outcome<Value> {
+    let Some(text) = text else { return Ok(Value::Null) };
+    match json::read(text.as_bytes()) {
+        Ok(value) => Ok(value),
+        Err(JsonError::Malformed(_)) => Ok(Value::String(text)),
+        Err(refused) => Err(Failed::coded(&refused)),
+    }
 }

@@ -45,7 +45,7 @@ impl ManifestCommand {
                     Failed::new(Code::ManifestInvalid, format!("{}: {error}", file.display()))
                 };
                 let text = std::fs::read(&file).map_err(|error| wrong(&error))?;
-                let manifest: Value = serde_json::from_slice(&text).map_err(|error| wrong(&error))?;
+                let manifest: Value = mundi_model::json::read(&text).map_err(|error| wrong(&error))?;
                 out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
             }
             Self::Show { server, manifest } => {

@@ -30,7 +30,7 @@ pub(super) enum TokenCommand {
         /// The same for the engine that a configuration names; processes that share a database may run meanwhile.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Of read, send, admin, work.
+        /// Of read, send, admin, work, metrics.
         #[arg(long, value_delimiter = ',', required = true)]
         can: Vec<String>,
         /// For all universes instead of the one that is named.

@@ -41,7 +41,10 @@ async fn slow_clients_are_cut_off_and_others_do_not_notice() {
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_until_one_is_free() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start_with(folder.path(), &[("MUNDI_API__CONNECTIONS_MAX", "3")]);
+    let server = Server::start_with(
+        folder.path(),
+        &[("MUNDI_API__CONNECTIONS_MAX", "3"), ("MUNDI_API__CONNECTIONS_PER_ADDRESS_MAX", "3")],
+    );
     let ask = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let answer = |stream: &mut TcpStream| {
         let mut head = [0; 12];

@@ -66,11 +66,14 @@ async fn a_worker_that_dies_loses_its_claim_to_the_next_and_a_failure_without_re
     assert_eq!((&next["intent"], &next["attempt"]), (&dead["intent"], &json!(2)));
     let late = json!({ "claim": dead["claim"], "result": "late" });
     server.post(&format!("{T}/complete"), &late).await.refused(409, "EFFECT_CLAIM_LOST");
+    let late = json!({ "claim": dead["claim"], "reason": "late", "retryable": false });
+    server.post(&format!("{T}/fail"), &late).await.refused(409, "EFFECT_CLAIM_LOST");
     let lost = server.post(&format!("{T}/heartbeat"), &json!({ "claims": [dead["claim"]] })).await.ok(200);
     assert_eq!(lost["lost"], json!([dead["claim"]]));
     let failed = json!({ "claim": next["claim"], "reason": "no such thing", "retryable": false });
     server.post(&format!("{T}/fail"), &failed).await.ok(204);
     assert!(answered(&server, "a").await.to_string().contains("no such thing"));
+    server.post(&format!("{T}/fail"), &failed).await.ok(204); // the answer was lost on its way: harmless
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 use super::{
     Api, Problem,
-    extract::{ADMIN, READ, SEND, WORK, text_header},
+    extract::{self, ADMIN, METRICS, READ, SEND, WORK, text_header},
+    revocation,
 };
+use crate::serve::{Client, TokenFull};
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
@@ -15,6 +17,7 @@ use mundi_store::{
     StoreError,
     keyspace::token::{self, TokenId, TokenRecord},
 };
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 /// What a request may do.
@@ -25,13 +28,14 @@ pub(crate) struct Access {
     verbs: u32,
 }
 
-const VERBS: [(&str, u32); 4] = [("read", READ), ("send", SEND), ("admin", ADMIN), ("work", WORK)];
+const VERBS: [(&str, u32); 5] =
+    [("read", READ), ("send", SEND), ("admin", ADMIN), ("work", WORK), ("metrics", METRICS)];
 
 /// The bits of verbs by name.
 pub fn verbs_of(names: &[String]) -> Result<u32, Problem> {
     names.iter().try_fold(0, |verbs, name| {
         let verb = VERBS.iter().find(|(verb, _)| verb == name);
-        let unknown = || Problem::invalid(format!("`{name}` is no verb: expected read, send, admin or work"));
+        let unknown = || Problem::invalid(format!("`{name}` is no verb: expected read, send, admin, work or metrics"));
         Ok(verbs | verb.ok_or_else(unknown)?.1)
     })
 }
@@ -42,13 +46,24 @@ pub fn names_of(verbs: u32) -> Vec<String> {
 }
 
 impl Access {
-    const EVERYTHING: Self = Self { universe: None, verbs: READ | SEND | ADMIN | WORK };
+    const EVERYTHING: Self = Self { universe: None, verbs: READ | SEND | ADMIN | WORK | METRICS };
 
     /// By the token that a request shows, or by where it comes from.
-    pub(crate) async fn decide<E: Engine>(api: &Api<E>, headers: &HeaderMap) -> Result<Self, Problem> {
-        if let Some(token) = bearer(headers) {
-            let access = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
-            return access.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"));
+    pub(crate) async fn decide<E: Engine>(
+        api: &Api<E>,
+        headers: &HeaderMap,
+        client: Option<&Arc<Client>>,
+    ) -> Result<Self, Problem> {
+        if let Some(token) = token_text(headers) {
+            let known = Box::pin(access_of_token(api, token)).await?; // in a future of its own, so that others stay small
+            let (id, access) = known.ok_or_else(|| Problem::new(Code::TokenMissing, "the token is not known"))?;
+            if let Some(client) = client {
+                show(api, client, id)?;
+            }
+            return Ok(access);
+        }
+        if let Some(client) = client {
+            client.forget_token();
         }
         if api.access.tokens_required {
             return Err(Problem::new(Code::TokenMissing, "send `Authorization: Bearer TOKEN`"));
@@ -75,6 +90,12 @@ impl Access {
             ));
         }
         Ok(())
+    }
+
+    /// What a process has counted tells of all its universes: for who may read all of them, or was given the verb.
+    pub(crate) fn require_metrics(self) -> Result<(), Problem> {
+        let reads_all = self.verbs & READ != 0 && self.universe.is_none();
+        if reads_all { Ok(()) } else { self.require_verb(METRICS) }
     }
 
     fn require_verb(self, verb: u32) -> Result<(), Problem> {
@@ -105,14 +126,33 @@ impl NewToken {
     }
 }
 
+/// The token of an `Authorization` header. The name of a scheme has no case (RFC 9110).
+fn bearer(text: &str) -> Option<&str> {
+    let (scheme, token) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
+}
+
 fn parse(text: &str) -> Option<(TokenId, Hash)> {
     let (id, secret) = text.strip_prefix("mundi_")?.split_once('_')?;
     Some((u64::from_be_bytes(parse_hex(id)?), Hash::of(&parse_hex::<32>(secret)?)))
 }
 
-async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<Access>, StoreError> {
+/// The connection belongs to the token from now on, and ends with it.
+fn show<E: Engine>(api: &Api<E>, client: &Client, id: TokenId) -> Result<(), Problem> {
+    match client.show(id) {
+        Ok(None) => {}
+        Ok(Some(first)) => revocation::follow(api, id, first),
+        Err(TokenFull { max }) => {
+            let detail = format!("a token has at most {max} connections at a time");
+            return Err(Problem::new(Code::ConnectionsFull, detail));
+        }
+    }
+    Ok(())
+}
+
+async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, Access)>, StoreError> {
     let found = token_of(api, text).await?;
-    Ok(found.map(|(_, record)| Access { universe: record.universe, verbs: record.verbs }))
+    Ok(found.map(|(id, record)| (id, Access { universe: record.universe, verbs: record.verbs })))
 }
 
 async fn token_of<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, TokenRecord)>, StoreError> {
@@ -133,7 +173,7 @@ impl<E: Engine> FromRequestParts<Api<E>> for By {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        let found = match bearer(&parts.headers) {
+        let found = match token_text(&parts.headers) {
             Some(text) => Box::pin(token_of(api, text)).await?,
             None => None,
         };
@@ -146,9 +186,9 @@ impl<E: Engine> FromRequestParts<Api<E>> for By {
 }
 
 /// The token that a request shows; an empty text for an authorization of another kind.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+fn token_text(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(header::AUTHORIZATION)?;
-    Some(given.to_str().ok().and_then(|text| text.strip_prefix("Bearer ")).unwrap_or_default())
+    Some(given.to_str().ok().and_then(bearer).unwrap_or_default())
 }
 
 /// What a request may do, or why it may do nothing. Every handler but life and readiness takes it, alone or with what it is
@@ -157,7 +197,7 @@ impl<E: Engine> FromRequestParts<Api<E>> for Access {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        Self::decide(api, &parts.headers).await
+        Self::decide(api, &parts.headers, extract::client(parts)).await
     }
 }
 
@@ -167,7 +207,8 @@ fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> 
     let host = text_header(headers, "host").unwrap_or_default();
     let name =
         host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |it| it.0);
-    if !["localhost", "127.0.0.1", "[::1]"].contains(&name) && !allowed.iter().any(|allowed| allowed == name) {
+    let mut known = ["localhost", "127.0.0.1", "[::1]"].into_iter().chain(allowed.iter().map(String::as_str));
+    if !known.any(|known| known.eq_ignore_ascii_case(name)) {
         return Err(Problem::new(Code::OriginDenied, format!("the host `{name}` is not this server's")));
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
@@ -195,6 +236,7 @@ mod tests {
     fn only_loopback_names_and_their_own_pages_are_answered() {
         let check = |host, origin| check_origin(&headers(host, origin), &["box.lan".to_owned()]).is_ok();
         assert!(check("localhost:7600", None) && check("127.0.0.1", None) && check("[::1]:7600", None));
+        assert!(check("LocalHost:7600", None) && check("BOX.lan", None));
         assert!(check("box.lan:7600", None) && check("localhost:7600", Some("http://localhost:7600")));
         assert!(!check("evil.example:7600", None) && !check("localhost.evil.example", None) && !check("", None));
         assert!(!check("localhost:7600", Some("http://evil.example")) && !check("localhost:7600", Some("null")));
@@ -211,5 +253,23 @@ mod tests {
             assert_eq!(refused.unwrap_err().code, Code::TokenDenied);
         }
         assert!(access.require_everywhere(READ).is_err() && Access::EVERYTHING.require_everywhere(ADMIN).is_ok());
+    }
+
+    #[test]
+    fn metrics_are_for_who_reads_all_universes_or_was_given_the_verb() {
+        let (own, all) = (Some(UniverseId::from_bytes([1; 16])), READ | SEND | ADMIN | WORK);
+        let may = |universe, verbs| Access { universe, verbs }.require_metrics().is_ok();
+        assert!(!may(own, all) && !may(None, SEND | ADMIN | WORK));
+        assert!(may(None, READ) && may(own, METRICS) && may(None, METRICS));
+    }
+
+    #[test]
+    fn the_scheme_of_a_token_has_no_case() {
+        for text in ["Bearer t", "bearer t", "BEARER t", "bEaReR   t "] {
+            assert_eq!(bearer(text), Some("t"), "{text}");
+        }
+        for text in ["", "Bearer", "Basic t", "Bearert", "Bearers t"] {
+            assert_eq!(bearer(text), None, "{text}");
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{
     Api, Problem,
-    extract::{In, Name, READ, SEND, hash},
+    extract::{self, In, Name, Pieces, READ, SEND, hash},
 };
+use crate::{bodies::Bodies, serve::Client};
 use axum::{
     Json,
     body::Body,
@@ -11,11 +12,13 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use futures_util::StreamExt;
+use futures_util::stream;
 use mundi_engine::Engine;
 use mundi_model::{Code, Hash, limits};
 use mundi_store::blobs::{PutStream, Verify};
+use parking_lot::Mutex;
 use serde::Serialize;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -52,36 +55,42 @@ async fn store<E: Engine>(
     request: Request,
     stated: Option<Hash>,
 ) -> Result<Response, Problem> {
-    let timeout = api.limits.body_timeout;
-    // Each piece has its time: a slow client cannot hold a worker, a large body may take as long as it needs.
-    let pieces = futures_util::stream::unfold(Some(request.into_body().into_data_stream()), move |stream| async move {
-        let mut stream = stream?;
-        match tokio::time::timeout(timeout, stream.next()).await {
-            Ok(Some(Ok(piece))) => Some((Ok(piece), Some(stream))),
-            Ok(Some(Err(error))) => Some((Err(error.to_string()), None)),
-            Ok(None) => None,
-            Err(_) => Some((Err(format!("nothing came for {timeout:?}")), None)),
+    let (parts, body) = request.into_parts();
+    let (client, bodies, refused) = (extract::client(&parts).cloned(), api.bodies.clone(), Arc::new(Mutex::new(None)));
+    let take = {
+        let refused = refused.clone();
+        move |mut pieces: Pieces| {
+            let (client, bodies, refused) = (client.clone(), bodies.clone(), refused.clone());
+            async move {
+                let piece = pieces.next().await?.and_then(|piece| {
+                    check(&pieces, client.as_deref(), &bodies)?;
+                    Ok(piece)
+                });
+                let piece = piece.map_err(|problem| {
+                    let detail = problem.detail.clone();
+                    *refused.lock() = Some(problem);
+                    detail
+                });
+                Some((piece, pieces))
+            }
         }
-    });
-    let bounded = bound(pieces);
-    let put = PutStream { stated, ..PutStream::default() };
-    let (hash, bytes) = api.node.plane().blobs.put_stream(universe, Box::pin(bounded), put).await?;
+    };
+    let pieces = Box::pin(stream::unfold(Pieces::new(body, api), take));
+    let put = api.node.plane().blobs.put_stream(universe, pieces, PutStream { stated, ..PutStream::default() }).await;
+    // Why a source broke off is known better here.
+    let (hash, bytes) = put.map_err(|error| refused.lock().take().unwrap_or_else(|| error.into()))?;
     Ok((StatusCode::CREATED, Json(Blob { hash: hash.to_string(), bytes })).into_response())
 }
 
-fn bound(
-    pieces: impl futures_util::Stream<Item = Result<bytes::Bytes, String>> + Send,
-) -> impl futures_util::Stream<Item = Result<bytes::Bytes, String>> + Send {
-    pieces.scan(0u64, |taken, piece| {
-        let piece = piece.and_then(|piece| {
-            *taken += piece.len() as u64;
-            match *taken > limits::BLOB_BYTES_MAX {
-                true => Err(format!("a blob has at most {} bytes", limits::BLOB_BYTES_MAX)),
-                false => Ok(piece),
-            }
-        });
-        std::future::ready(Some(piece))
-    })
+/// Two parts of a blob are in memory at a time.
+fn check(pieces: &Pieces, client: Option<&Client>, bodies: &Arc<Bodies>) -> Result<(), Problem> {
+    if pieces.taken() > limits::BLOB_BYTES_MAX {
+        let detail = format!("a blob has at most {} bytes", limits::BLOB_BYTES_MAX);
+        return Err(Problem::new(Code::BlobTooLarge, detail));
+    }
+    let held = usize::try_from(pieces.taken()).unwrap_or(usize::MAX).min(2 * limits::BLOB_PART_BYTES);
+    let held = held.min(bodies.budgets().body_bytes_max()); // one alone is always taken
+    client.map_or(Ok(()), |client| Ok(client.hold_body(bodies, held)?))
 }
 
 /// The bytes of a blob, verified against its name as they pass.
@@ -99,7 +108,8 @@ pub(super) async fn get<E: Engine>(In { api, universe }: In<E, READ>, name: Name
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, size.to_string()),
         (header::ETAG, format!("\"{hash}\"")),
-        (header::CACHE_CONTROL, "public, max-age=31536000, immutable".to_owned()),
+        // For the caches of who may read it, never for those that many share.
+        (header::CACHE_CONTROL, "private, max-age=31536000, immutable".to_owned()),
     ];
     Ok((headers, Body::from_stream(stream)).into_response())
 }

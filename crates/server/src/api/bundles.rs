@@ -2,7 +2,7 @@
 
 use super::{
     Api, Problem,
-    extract::{ADMIN, In, Of, Params, READ, world_of},
+    extract::{ADMIN, In, Of, Params, Pieces, READ, world_of},
 };
 use crate::{node::spool, proof::ProofReport};
 use axum::{
@@ -126,16 +126,10 @@ async fn receive<E: Engine>(api: &Api<E>, request: Request) -> Result<File, Prob
         Problem::new(code, format!("the bundle could not be kept: {error}"))
     };
     let mut file = spool(api.node.config()).map_err(failed)?;
-    let (timeout, mut taken) = (api.limits.body_timeout, 0u64);
-    let mut pieces = request.into_body().into_data_stream();
-    // Each piece has its time: a slow client cannot hold a worker, a large file may take as long as it needs.
-    while let Some(piece) = tokio::time::timeout(timeout, pieces.next())
-        .await
-        .map_err(|_| Problem::new(Code::RequestTimeout, format!("nothing came for {timeout:?}")))?
-    {
-        let piece = piece.map_err(|error| Problem::invalid(format!("the body could not be read: {error}")))?;
-        taken += piece.len() as u64;
-        if taken > limits::BUNDLE_BYTES_MAX {
+    let mut pieces = Pieces::new(request.into_body(), api);
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        if pieces.taken() > limits::BUNDLE_BYTES_MAX {
             let max = limits::BUNDLE_BYTES_MAX;
             return Err(Problem::new(Code::RequestTooLarge, format!("a bundle has at most {max} bytes here")));
         }

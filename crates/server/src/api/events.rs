@@ -2,7 +2,7 @@
 
 use super::{
     Api, Problem,
-    extract::{Given, Name, Of, Params, READ, SEND, Whole, duration, is, text_header, value_of_json},
+    extract::{Given, Name, Of, Params, READ, SEND, Whole, duration, is, read, text_header, value_of_json},
     json,
 };
 use crate::node::{Answered, Asked, Delayed, HANDED_ON, Universe};
@@ -346,10 +346,10 @@ pub(super) async fn batch<E: Engine>(
 
 fn incoming(headers: &HeaderMap, body: &[u8]) -> Result<Vec<Incoming>, Problem> {
     if is(headers, "application/cloudevents-batch+json") {
-        return parsed::<Vec<CloudEvent>>(body)?.into_iter().map(Incoming::try_from).collect();
+        return read::<Vec<CloudEvent>>(body)?.into_iter().map(Incoming::try_from).collect();
     }
     if is(headers, "application/cloudevents+json") {
-        return Ok(vec![parsed::<CloudEvent>(body)?.try_into()?]);
+        return Ok(vec![read::<CloudEvent>(body)?.try_into()?]);
     }
     if headers.contains_key("ce-id") {
         return Ok(vec![binary_cloud_event(headers, body)?]);
@@ -360,11 +360,7 @@ fn incoming(headers: &HeaderMap, body: &[u8]) -> Result<Vec<Incoming>, Problem> 
         let BatchEvent { event, key, idempotency_key, .. } = event;
         Incoming { event, value, key, idempotency_key, correlation_id: None, trace: trace.clone() }
     };
-    Ok(parsed::<Vec<BatchEvent>>(body)?.into_iter().map(one).collect())
-}
-
-fn parsed<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| Problem::invalid(format!("the body: {error}")))
+    Ok(read::<Vec<BatchEvent>>(body)?.into_iter().map(one).collect())
 }
 
 impl TryFrom<CloudEvent> for Incoming {

@@ -1,24 +1,31 @@
 //! What handlers take out of a request: the universe and the world that the address names, with the right to use them;
 //! parameters; bodies within their bounds and their time.
 
-use super::{Api, Problem, access::Access};
-use crate::node::Universe;
+use super::{Api, ApiLimits, Problem, access::Access};
+use crate::{
+    bodies::BodiesFull,
+    node::Universe,
+    serve::{Client, Connection},
+};
 use axum::{
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use mundi_engine::Engine;
-use mundi_model::{Code, Hash, Value, WorldId, cbor, limits};
+use mundi_model::{Code, Coded, Hash, Value, WorldId, cbor, json::JsonError, limits};
 use serde::de::DeserializeOwned;
 use std::{fmt::Display, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// What a token may allow. Their bits are persisted in tokens.
 pub(crate) const READ: u32 = 1;
 pub(crate) const SEND: u32 = 2;
 pub(crate) const ADMIN: u32 = 4;
 pub(crate) const WORK: u32 = 8;
+pub(crate) const METRICS: u32 = 16;
 
 /// A universe, and the right to do `VERB` in it.
 pub(crate) struct In<E: Engine, const VERB: u32> {
@@ -48,14 +55,23 @@ pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
 pub(crate) async fn enter<E: Engine>(
     api: &Api<E>,
     headers: &HeaderMap,
+    client: Option<&Arc<Client>>,
     name: &str,
     verb: u32,
 ) -> Result<Arc<Universe<E>>, Problem> {
-    let access = Access::decide(api, headers).await?;
+    let access = Access::decide(api, headers, client).await?;
     let universe = api.node.universe(name);
     let id = universe.as_ref().map(|universe| universe.id());
     access.require(verb, id)?;
+    if let (Some(client), Some(id)) = (client, id) {
+        client.enter(id);
+    }
     universe.ok_or_else(|| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`")))
+}
+
+/// The connection that a request came by: there for all that come through a server.
+pub(crate) fn client(parts: &Parts) -> Option<&Arc<Client>> {
+    parts.extensions.get::<Connection>().map(|connection| &connection.0)
 }
 
 impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
@@ -63,7 +79,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let universe = enter(api, &parts.headers, param(&params, "universe"), VERB).await?;
+        let universe = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
         Ok(Self { universe, api: api.clone() })
     }
 }
@@ -73,7 +89,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let universe = enter(api, &parts.headers, param(&params, "universe"), VERB).await?;
+        let universe = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
         let world = world_of(&universe, param(&params, "world"))?;
         Ok(Self { universe, world, api: api.clone() })
     }
@@ -94,9 +110,10 @@ pub(crate) fn world_of<E: Engine>(universe: &Universe<E>, name: &str) -> Result<
         return Ok(world);
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-    if name.is_empty() || name.len() > limits::WORLD_NAME_BYTES_MAX || name.starts_with("w_") || !name.bytes().all(fits)
-    {
-        let expected = "an id (`w_…`), or a name of letters, digits and -_.:@ that does not begin with `w_`";
+    // Clients and proxies resolve `.` and `..` in addresses before they send them.
+    let is_name = !matches!(name, "" | "." | "..") && !name.starts_with("w_") && name.bytes().all(fits);
+    if !is_name || name.len() > limits::WORLD_NAME_BYTES_MAX {
+        let expected = "an id (`w_…`), or a name of letters, digits and -_.:@ that does not begin with `w_` and is not `.` or `..`";
         return Err(Problem::new(Code::NameInvalid, format!("`{name}` names no world: expected {expected}")));
     }
     Ok(universe.named_world(name))
@@ -146,7 +163,8 @@ impl<E: Engine> FromRequest<Api<E>> for Whole {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
-        whole(request.into_body(), api.limits.body_bytes_max, api.limits.body_timeout).await.map(Self)
+        let (parts, body) = request.into_parts();
+        whole(body, api.limits.body_bytes_max, api, client(&parts)).await.map(Self)
     }
 }
 
@@ -158,42 +176,73 @@ impl<E: Engine> FromRequest<Api<E>> for Program {
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
         let max = api.limits.body_bytes_max.max(limits::COMPONENT_BYTES_MAX);
-        whole(request.into_body(), max, api.limits.body_timeout).await.map(Self)
+        let (parts, body) = request.into_parts();
+        whole(body, max, api, client(&parts)).await.map(Self)
     }
 }
 
-async fn whole<B>(body: B, max: usize, timeout: Duration) -> Result<Bytes, Problem>
+async fn whole<E, B>(body: B, max: usize, api: &Api<E>, client: Option<&Arc<Client>>) -> Result<Bytes, Problem>
 where
+    E: Engine,
     B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
 {
+    let (max, timeout) = (max.min(api.bodies.budgets().body_bytes_max()), api.limits.body_timeout);
     let large = || Problem::new(Code::RequestTooLarge, format!("a body has at most {max} bytes here"));
     if body.size_hint().lower() > DISCARDED_BYTES_MAX {
         return Err(large());
     }
-    let collected = tokio::time::timeout(timeout, collect(body, max)).await;
+    let hold = |bytes| {
+        client.map_or(Ok(()), |client| client.hold_body(&api.bodies, bytes).inspect_err(|_| client.drop_body()))
+    };
+    let collected = tokio::time::timeout(timeout, collect(body, max, hold)).await;
     let late = |_| Problem::new(Code::RequestTimeout, format!("the body did not arrive within {timeout:?}"));
-    collected
-        .map_err(late)?
-        .map_err(|error| Problem::invalid(format!("the body could not be read: {error}")))?
-        .ok_or_else(large)
+    match collected.map_err(late)? {
+        Ok(bytes) => Ok(bytes),
+        Err(NoBody::TooLarge) => Err(large()),
+        Err(NoBody::Full(full)) => Err(full.into()),
+        Err(NoBody::Broken(error)) => Err(Problem::invalid(format!("the body could not be read: {error}"))),
+    }
 }
 
-/// What is read of a body that is too large, and thrown away: a client that is cut off while it sends never sees why.
+impl From<BodiesFull> for Problem {
+    fn from(full: BodiesFull) -> Self {
+        Self::new(Code::BodiesFull, full.to_string())
+    }
+}
+
+/// Why a body was not taken.
+enum NoBody<X> {
+    TooLarge,
+    Full(BodiesFull),
+    Broken(X),
+}
+
+/// What is read of a body that is not taken, and thrown away: a client that is cut off while it sends never sees why.
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
-/// The bytes of a body; `None` if there are more.
-async fn collect<B>(mut body: B, max: usize) -> Result<Option<Bytes>, B::Error>
+/// The bytes of a body. `hold` is asked for the memory that they take.
+async fn collect<B>(
+    mut body: B,
+    max: usize,
+    hold: impl Fn(usize) -> Result<(), BodiesFull>,
+) -> Result<Bytes, NoBody<B::Error>>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let (mut bytes, mut first, mut len) = (Vec::new(), Bytes::new(), 0u64);
+    let (mut bytes, mut first, mut len, mut refused) = (Vec::new(), Bytes::new(), 0u64, None);
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+        let Ok(data) = frame.map_err(NoBody::Broken)?.into_data() else { continue };
         len += data.len() as u64;
         if len > DISCARDED_BYTES_MAX {
-            return Ok(None);
+            return Err(NoBody::TooLarge);
         }
-        if len > max as u64 {
+        if refused.is_some() {
+            continue;
+        }
+        let room =
+            if len > max as u64 { Err(NoBody::TooLarge) } else { make_room(&mut bytes, &first, &data, max, &hold) };
+        if let Err(reason) = room {
+            (bytes, first, refused) = (Vec::new(), Bytes::new(), Some(reason));
             continue;
         }
         // Nearly every body is one piece, which is taken as it is.
@@ -204,8 +253,72 @@ where
             bytes.extend_from_slice(&data);
         }
     }
-    let all = if bytes.is_empty() { first } else { bytes.into() };
-    Ok((len <= max as u64).then_some(all))
+    match refused {
+        Some(reason) => Err(reason),
+        None => Ok(if bytes.is_empty() { first } else { bytes.into() }),
+    }
+}
+
+/// Makes room for a further piece; all memory that is taken for a body is held.
+fn make_room<X>(
+    bytes: &mut Vec<u8>,
+    first: &Bytes,
+    data: &Bytes,
+    max: usize,
+    hold: &impl Fn(usize) -> Result<(), BodiesFull>,
+) -> Result<(), NoBody<X>> {
+    let len = bytes.len() + first.len() + data.len();
+    if len > bytes.capacity() {
+        let capacity = len.next_power_of_two().min(max);
+        hold(capacity).map_err(NoBody::Full)?;
+        if !(bytes.is_empty() && first.is_empty()) {
+            bytes.reserve_exact(capacity - bytes.len());
+        }
+    }
+    Ok(())
+}
+
+/// A body that is taken piece by piece. Each piece has its time, and all of them together have to come fast enough: a slow client cannot
+/// hold a place for ever, a large body may take as long as it needs.
+pub(crate) struct Pieces {
+    stream: axum::body::BodyDataStream,
+    begun: Instant,
+    taken: u64,
+    timeout: Duration,
+    bytes_per_second_min: u64,
+}
+
+impl Pieces {
+    pub(crate) fn new<E: Engine>(body: axum::body::Body, api: &Api<E>) -> Self {
+        let ApiLimits { body_timeout: timeout, body_bytes_per_second_min, .. } = api.limits;
+        let bytes_per_second_min = body_bytes_per_second_min.max(1);
+        Self { stream: body.into_data_stream(), begun: Instant::now(), taken: 0, timeout, bytes_per_second_min }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Problem>> {
+        let earned = Duration::from_secs(self.taken / self.bytes_per_second_min);
+        let due = (self.begun + self.timeout).checked_add(earned);
+        let now = Instant::now();
+        let due = due.map_or(now + self.timeout, |due| due.min(now + self.timeout));
+        let late = || {
+            let rate = self.bytes_per_second_min;
+            Problem::new(Code::RequestTimeout, format!("the body came more slowly than {rate} bytes a second"))
+        };
+        match tokio::time::timeout_at(due, self.stream.next()).await {
+            Err(_) => Some(Err(late())),
+            Ok(None) => None,
+            Ok(Some(Err(error))) => Some(Err(Problem::invalid(format!("the body could not be read: {error}")))),
+            Ok(Some(Ok(piece))) => {
+                self.taken += piece.len() as u64;
+                Some(Ok(piece))
+            }
+        }
+    }
+
+    /// How many bytes have come.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
 }
 
 /// A body of a known shape.
@@ -217,8 +330,16 @@ impl<E: Engine, T: DeserializeOwned> FromRequest<Api<E>> for Form<T> {
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
         let Whole(body) = Whole::from_request(request, api).await?;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
-        serde_json::from_slice(body).map(Self).map_err(|error| Problem::invalid(format!("the body: {error}")))
+        read(body).map(Self)
     }
+}
+
+/// What a body of a known shape says.
+pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    mundi_model::json::read(body).map_err(|error| match error {
+        JsonError::Malformed(reason) => Problem::invalid(format!("the body: {reason}")),
+        refused => Problem::new(refused.code(), format!("the body: {refused}")),
+    })
 }
 
 /// A value of any shape, as canonical CBOR: from JSON, or from CBOR as it is.
@@ -232,17 +353,23 @@ impl<E: Engine> FromRequest<Api<E>> for Given {
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        Self::of(parts.headers, body, api).await
+        let client = client(&parts).cloned();
+        Self::of(parts.headers, client.as_ref(), body, api).await
     }
 }
 
 impl Given {
-    pub(crate) async fn of<E, B>(headers: HeaderMap, body: B, api: &Api<E>) -> Result<Self, Problem>
+    pub(crate) async fn of<E, B>(
+        headers: HeaderMap,
+        client: Option<&Arc<Client>>,
+        body: B,
+        api: &Api<E>,
+    ) -> Result<Self, Problem>
     where
         E: Engine,
         B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
     {
-        let body = whole(body, api.limits.body_bytes_max, api.limits.body_timeout).await?;
+        let body = whole(body, api.limits.body_bytes_max, api, client).await?;
         Ok(Self { cbor: canonical(&headers, &body)?, headers })
     }
 }
@@ -251,7 +378,7 @@ fn canonical(headers: &HeaderMap, body: &[u8]) -> Result<Vec<u8>, Problem> {
     if is(headers, "application/cbor") {
         let value: Result<Value, _> = cbor::decode(body);
         let Err(error) = value else { return Ok(body.to_vec()) };
-        return Err(Problem::new(mundi_model::Coded::code(&error), error.to_string()));
+        return Err(Problem::new(error.code(), error.to_string()));
     }
     value_of_json(body)
 }
@@ -261,9 +388,8 @@ pub(crate) fn value_of_json(body: &[u8]) -> Result<Vec<u8>, Problem> {
     if body.is_empty() {
         return Ok(cbor::encode(&Value::Null));
     }
-    let json: Result<serde_json::Value, _> = serde_json::from_slice(body);
-    let json = json.map_err(|error| Problem::new(Code::JsonMalformed, error.to_string()))?;
-    Ok(cbor::encode(&Value::from(json)))
+    let value = mundi_model::json::parse(body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
+    Ok(cbor::encode(&value))
 }
 
 /// Whether the body is of this type.

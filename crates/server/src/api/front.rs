@@ -10,7 +10,10 @@ use super::{
     requests::{Route, UnderWay},
     routes::nothing_here,
 };
-use crate::node::HANDED_ON;
+use crate::{
+    node::HANDED_ON,
+    serve::{App, Client, Connection},
+};
 use axum::{
     Router,
     extract::Request,
@@ -21,17 +24,37 @@ use futures_util::future::BoxFuture;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 use mundi_engine::Engine;
-use std::convert::Infallible;
+use std::sync::Arc;
 
 /// All addresses of the API.
 pub struct Front<E: Engine> {
     api: Api<E>,
-    router: TowerToHyperService<Router>,
+    router: Routes,
 }
 
 impl<E: Engine> Front<E> {
     pub(super) fn new(api: Api<E>, router: Router) -> Self {
-        Self { api, router: TowerToHyperService::new(router) }
+        Self { api, router: Routes::new(router) }
+    }
+}
+
+/// A router whose requests carry their connection.
+#[derive(Clone)]
+pub struct Routes(TowerToHyperService<Router>);
+
+impl Routes {
+    pub(super) fn new(router: Router) -> Self {
+        Self(TowerToHyperService::new(router))
+    }
+}
+
+impl App for Routes {
+    async fn answer<'a>(&'a self, connection: &'a Connection, mut request: Request<Incoming>) -> Response {
+        request.extensions_mut().insert(connection.clone());
+        match self.0.call(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
     }
 }
 
@@ -41,19 +64,20 @@ impl<E: Engine> Clone for Front<E> {
     }
 }
 
-impl<E: Engine> Service<Request<Incoming>> for Front<E> {
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+impl<E: Engine> App for Front<E> {
+    fn answer<'a>(
+        &'a self,
+        connection: &'a Connection,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response> + Send {
         let address = Address::of(request.method(), request.uri().path());
         // What is traced, has parameters, or is to be answered by name is the router's.
         let is_plain = request.uri().query().is_none() && !request.headers().contains_key(HANDED_ON);
-        match address.filter(|_| is_plain && self.api.sampler.is_none()) {
-            Some(Address { verb, .. }) => Box::pin(watched(self.api.clone(), verb, request)),
-            None => Box::pin(self.router.call(request)),
-        }
+        let answering: BoxFuture<'a, Response> = match address.filter(|_| is_plain && self.api.sampler.is_none()) {
+            Some(Address { verb, .. }) => Box::pin(watched(self.api.clone(), verb, &connection.0, request)),
+            None => Box::pin(self.router.answer(connection, request)),
+        };
+        answering
     }
 }
 
@@ -95,23 +119,28 @@ impl<'a> Address<'a> {
     }
 }
 
-async fn watched<E: Engine>(api: Api<E>, verb: Verb, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn watched<E: Engine>(api: Api<E>, verb: Verb, client: &Arc<Client>, request: Request<Incoming>) -> Response {
     let (parts, body) = request.into_parts();
     let mut under_way = UnderWay::begin(api.clone(), &parts.method, Route::Known(verb.route()));
-    let response = answer(api, parts, body).await.unwrap_or_else(IntoResponse::into_response);
+    let response = answer(api, client, parts, body).await.unwrap_or_else(IntoResponse::into_response);
     under_way.answered(response.status());
-    Ok(response)
+    response
 }
 
-async fn answer<E: Engine>(api: Api<E>, parts: Parts, body: Incoming) -> Result<Response, Problem> {
+async fn answer<E: Engine>(
+    api: Api<E>,
+    client: &Arc<Client>,
+    parts: Parts,
+    body: Incoming,
+) -> Result<Response, Problem> {
     let Parts { method, uri, headers, .. } = parts;
     let Some(Address { universe, world, verb, event }) = Address::of(&method, uri.path()) else {
         return Err(nothing_here(method, uri).await);
     };
-    let universe = extract::enter(&api, &headers, universe, SEND).await?;
+    let universe = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
     let world = extract::world_of(&universe, world)?;
     let event = extract::name(event)?;
-    let given = Given::of(headers, body, &api).await?;
+    let given = Given::of(headers, Some(client), body, &api).await?;
     match verb {
         Verb::Call => events::make_call(&api, &universe, world, event, &WaitParams::default(), given).await,
         Verb::Send => events::make_send(&universe, world, event, SendParams::default(), given).await,

@@ -28,9 +28,10 @@ pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'sta
     read.await.map(|_| "ok\n").map_err(|error| mundi_store::StoreError::from(error).into())
 }
 
-/// What was counted, as Prometheus reads it.
+/// What the process has counted for all its universes, as Prometheus reads it. A token needs the verb `metrics`, or `read` in all universes.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
-pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>, _: Access) -> Response {
+pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>, access: Access) -> Result<Response, Problem> {
+    access.require_metrics()?;
     let mut text = String::new();
     for (metric, value) in api.node.metrics().snapshot() {
         let (name, meaning, kind) = (metric.name(), metric.meaning(), kind(metric));
@@ -38,7 +39,7 @@ pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>, _: Access) -> 
         let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name} {value}\n");
     }
     api.requests.write(&mut text);
-    (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
 fn kind(metric: Metric) -> &'static str {

@@ -14,6 +14,7 @@ mod json;
 mod problem;
 mod programs;
 mod requests;
+mod revocation;
 mod routes;
 mod snapshots;
 mod state;
@@ -26,12 +27,15 @@ mod workers;
 mod worlds;
 
 pub use access::{NewToken, names_of, verbs_of};
-pub use front::Front;
+pub use front::{Front, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};
 
-use crate::node::Node;
+use crate::{
+    bodies::{Bodies, BodyBudgets},
+    node::Node,
+};
 use mundi_engine::Engine;
 use std::{sync::Arc, time::Duration};
 
@@ -45,21 +49,31 @@ pub struct ApiState<E: Engine> {
     /// There if traces are recorded.
     sampler: Option<Sampler>,
     requests: Arc<requests::Requests>,
+    bodies: Arc<Bodies>,
 }
 
 /// Bounds that the configuration may set.
 #[derive(Debug, Clone)]
 pub struct ApiLimits {
     pub body_bytes_max: usize,
-    /// How long a body may take to arrive.
+    /// How long a body may take to arrive. One that is streamed has so much time more for every `body_bytes_per_second_min`.
     pub body_timeout: Duration,
+    pub body_bytes_per_second_min: u64,
+    /// What all bodies may take together.
+    pub bodies: BodyBudgets,
     /// The longest that a call, a claim or a tail is held open.
     pub wait_max: Duration,
 }
 
 impl Default for ApiLimits {
     fn default() -> Self {
-        Self { body_bytes_max: 4 << 20, body_timeout: Duration::from_secs(30), wait_max: Duration::from_secs(300) }
+        Self {
+            body_bytes_max: 4 << 20,
+            body_timeout: Duration::from_secs(30),
+            body_bytes_per_second_min: 1_024,
+            bodies: BodyBudgets::default(),
+            wait_max: Duration::from_secs(300),
+        }
     }
 }
 
@@ -78,14 +92,16 @@ impl<E: Engine> Api<E> {
 
     /// An API whose requests are part of traces, if there is one who decides which of them are recorded.
     pub fn sampled(node: Node<E>, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests: Arc::default() }))
+        let bodies = Bodies::new(limits.bodies);
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests: Arc::default(), bodies }))
     }
 
     /// The same at another address, where others may come from.
     pub fn at(&self, access: AccessPolicy) -> Self {
-        let ApiState { node, limits, sampler, requests, .. } = &*self.0;
-        let (node, limits, sampler, requests) = (node.clone(), limits.clone(), sampler.clone(), requests.clone());
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests }))
+        let ApiState { node, limits, sampler, requests, bodies, .. } = &*self.0;
+        let (node, limits, sampler) = (node.clone(), limits.clone(), sampler.clone());
+        let (requests, bodies) = (requests.clone(), bodies.clone());
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests, bodies }))
     }
 
     /// How many requests were answered, by method, route and status.

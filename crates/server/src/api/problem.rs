@@ -2,7 +2,6 @@
 
 use crate::node::NodeError;
 use axum::{
-    Json,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -42,6 +41,9 @@ pub(crate) struct Body<'a> {
     call: Option<String>,
 }
 
+/// A problem is sent as this.
+const CONTENT_TYPE: &str = "application/problem+json";
+
 /// After how long what is full or unavailable may be tried again.
 const RETRY_AFTER_SECONDS: &str = "1";
 
@@ -52,6 +54,32 @@ impl Problem {
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(Code::RequestInvalid, detail)
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let Self { code, detail, call } = self;
+        let body = Body {
+            uri: format!("urn:mundi:error:{code}"),
+            title: code.meaning(),
+            status: status(*code).as_u16(),
+            detail,
+            code: code.as_str(),
+            kind: code.kind().as_str(),
+            call: call.map(|call| call.to_string()),
+        };
+        // Texts and a number: there is nothing that could fail.
+        serde_json::to_vec(&body).unwrap_or_default()
+    }
+
+    /// A whole answer, for a connection that is closed with it.
+    pub(crate) fn to_http(&self) -> Vec<u8> {
+        let (status, body) = (status(self.code), self.body());
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {CONTENT_TYPE}\r\ncontent-length: {}\r\nretry-after: {RETRY_AFTER_SECONDS}\r\n\
+             connection: close\r\n\r\n",
+            body.len()
+        );
+        [head.into_bytes(), body].concat()
     }
 
     fn of(error: &(impl Coded + ToString)) -> Self {
@@ -89,23 +117,16 @@ fn status(code: Code) -> StatusCode {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { code, detail, call } = self;
-        let status = status(code);
+        let (code, status) = (self.code, status(self.code));
         if status.is_server_error() && status != StatusCode::GATEWAY_TIMEOUT {
-            tracing::warn!(%code, detail, "a request failed");
+            tracing::warn!(%code, detail = self.detail, "a request failed");
         }
-        let body = Body {
-            uri: format!("urn:mundi:error:{code}"),
-            title: code.meaning(),
-            status: status.as_u16(),
-            detail: &detail,
-            code: code.as_str(),
-            kind: code.kind().as_str(),
-            call: call.map(|call| call.to_string()),
-        };
-        let mut response = (status, Json(&body)).into_response();
+        let mut response = (status, self.body()).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        if code == Code::ConnectionsFull {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if matches!(
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT

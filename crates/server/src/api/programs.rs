@@ -162,8 +162,7 @@ pub(super) async fn put_manifest<E: Engine>(
     In { universe, .. }: In<E, ADMIN>,
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
-    let given: Result<serde_json::Value, _> = serde_json::from_slice(&body);
-    let given = given.map_err(|error| Problem::new(Code::JsonMalformed, error.to_string()))?;
+    let given = canonical::read(&body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let bytes = canonical::to_canonical(&given).into_bytes();
     let manifest = Manifest::from_bytes(&bytes).map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let registry = &universe.plane().registry;

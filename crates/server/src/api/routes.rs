@@ -1,17 +1,19 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Front, Problem, blobs, bundles, dead_letters, effects, events, health, journal, programs, requests::Watch,
-    snapshots, state, tasks, timers, tokens, universes, verify, workers, worlds,
+    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, programs,
+    requests::Watch, snapshots, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
-    Json, Router,
-    http::{Method, Uri},
+    Router,
+    http::{Method, Uri, header},
+    response::{IntoResponse, Response},
     routing::{delete, get, post, put},
 };
-use hyper_util::service::TowerToHyperService;
+use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_model::Code;
+use std::sync::OnceLock;
 use utoipa::{
     OpenApi,
     openapi::{
@@ -108,6 +110,14 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     document
 }
 
+/// The document as it is sent, made once: it takes some milliseconds, and anyone may ask for it.
+async fn document() -> Result<Response, Problem> {
+    static DOCUMENT: OnceLock<Result<Bytes, String>> = OnceLock::new();
+    let document = DOCUMENT.get_or_init(|| openapi().to_json().map(Bytes::from).map_err(|error| error.to_string()));
+    let document = document.clone().map_err(|error| Problem::new(Code::EngineFailed, error))?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
+}
+
 /// What all operations share: the parameters in the address, and the problem that every refusal is.
 fn complete(path: &str, operation: &mut Operation) {
     let names = path.split(['{', '}']).skip(1).step_by(2);
@@ -129,7 +139,7 @@ pub fn router<E: Engine>(api: Api<E>) -> Front<E> {
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>))
         .route("/metrics", get(health::metrics::<E>))
-        .route("/openapi.json", get(async || Json(openapi())))
+        .route("/openapi.json", get(document))
         .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>));
@@ -137,12 +147,12 @@ pub fn router<E: Engine>(api: Api<E>) -> Front<E> {
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
-pub fn health_router<E: Engine>(api: Api<E>) -> TowerToHyperService<Router> {
+pub fn health_router<E: Engine>(api: Api<E>) -> Routes {
     let router = Router::new()
         .route("/metrics", get(health::metrics::<E>))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>));
-    TowerToHyperService::new(watched(router, api))
+    Routes::new(watched(router, api))
 }
 
 fn watched<E: Engine>(router: Router<Api<E>>, api: Api<E>) -> Router {

@@ -28,7 +28,7 @@ use mundi_store::{
         queue_notify::{self, Seen},
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, CompleteEffect, EffectClaim, ExtendClaims, FailEffect, Failure,
+        Answer, ClaimEffects, ClaimedEffect, CompleteEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure,
         ReapEffects, Repeat,
     },
 };
@@ -391,7 +391,8 @@ pub(super) struct FailForm {
     signature: Option<String>,
 }
 
-/// Ends an attempt. One that may be repeated is, under the manifest's budget; else its world gets an `error` receipt.
+/// Ends an attempt. One that may be repeated is, under the manifest's budget; else its world gets an `error` receipt. Whose claim is lost
+/// is refused.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/tasks/fail", tag = "tasks", request_body = FailForm,
     responses((status = 204, description = "Done")),
@@ -414,9 +415,9 @@ pub(super) async fn fail<E: Engine>(
     check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let failure = Failure { code: Code::EffectFailed, reason: form.reason, repeat };
     let (now_ns, dedupe_window_ns) = (universe.plane().now_ns(), limits::DEDUPE_WINDOW_NS);
-    universe
-        .plane()
-        .run(&FailEffect { claim, failure, adapter, signature, params: None, now_ns, dedupe_window_ns })
-        .await?;
-    Ok(StatusCode::NO_CONTENT)
+    let fail = FailEffect { claim, failure, adapter, signature, params: None, now_ns, dedupe_window_ns };
+    match universe.plane().run(&fail).await?.output {
+        Failed::Lost => Err(Problem::new(Code::EffectClaimLost, "the claim is not held any more")),
+        _ => Ok(StatusCode::NO_CONTENT),
+    }
 }

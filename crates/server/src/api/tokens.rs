@@ -5,9 +5,10 @@ use super::{
     access::{NewToken, names_of, verbs_of},
     extract::{ADMIN, Everywhere, Form, Name},
 };
+use crate::serve::Connection;
 use axum::{
-    Json,
-    http::StatusCode,
+    Extension, Json,
+    http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
@@ -47,7 +48,7 @@ impl Token {
 pub(super) struct NewTokenForm {
     /// The name or the id of the only universe that it is for; all if it is not given.
     universe: Option<String>,
-    /// Of `read`, `send`, `admin`, `work`.
+    /// Of `read`, `send`, `admin`, `work`, `metrics`.
     can: Vec<String>,
     #[serde(default)]
     label: String,
@@ -70,7 +71,8 @@ pub(super) async fn create<E: Engine>(
     let universe = new.universe.map(find).transpose()?;
     let NewToken { text, id, record } = NewToken::new(api.node.plane(), universe, verbs, new.label);
     api.node.plane().run(&WriteToken { id, record: Some(record.clone()) }).await?;
-    Ok((StatusCode::CREATED, Json(Token::new(id, record, Some(text)))).into_response())
+    let no_store = [(header::CACHE_CONTROL, "no-store")];
+    Ok((StatusCode::CREATED, no_store, Json(Token::new(id, record, Some(text)))).into_response())
 }
 
 /// All tokens, without their secrets.
@@ -80,16 +82,21 @@ pub(super) async fn list<E: Engine>(Everywhere(api): Everywhere<E, ADMIN>) -> Re
     Ok(Json(tokens.into_iter().map(|(id, record)| Token::new(id, record, None)).collect()))
 }
 
-/// Revokes a token: from now on it is not known.
+/// Revokes a token: from now on it is not known, and within a second whatever was begun with it ends, in every process.
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "tokens", responses((status = 204, description = "Done")),
 )]
 pub(super) async fn revoke<E: Engine>(
     Everywhere(api): Everywhere<E, ADMIN>,
     Name(name): Name,
+    connection: Option<Extension<Connection>>,
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(Code::TokenNotFound, format!("no token has the id `{name}`"));
     let id = u64::from_be_bytes(parse_hex(&name).ok_or_else(missing)?);
+    // A token may revoke itself, and is answered all the same.
+    if let Some(Extension(Connection(client))) = connection {
+        client.forget_token();
+    }
     match api.node.plane().run(&WriteToken { id, record: None }).await?.output {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(missing()),

@@ -147,6 +147,9 @@ impl<E: Engine> HandOn<E> {
         let (status, headers) = (answer.head.status, std::mem::take(&mut answer.head.headers));
         let Some(by) = headers.get(HANDED_ON) else {
             self.forget(universe, world);
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                return Ok(None); // it has too many connections from here, and has not read the request
+            }
             return Err(unknown(StrangerError)); // who answers there is none of ours
         };
         let is_meant = by.as_bytes() == worker.as_bytes();

@@ -3,6 +3,8 @@
 //! Events: `put` {key, value}, `delete` {key}, `remind` {key, value, in_ms} (a `put` by a timer), `ask` {kind, params, key}
 //! (an effect whose answer is put under the key), `tell` {world, key, value} (a `put` in another world).
 //! Queries: `get` key, `list` prefix. `put` and `delete` reply with what was there before.
+//!
+//! Version 2 refuses an `in_ms` that is no integer, or more than ten years. Version 1 took such a number for 0.
 
 use super::{declare_all, value};
 use mundi_kernel::{
@@ -13,7 +15,14 @@ use mundi_model::{Value, WorldId, cbor, limits};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-pub(super) struct Kv;
+/// By its versions: a journal is replayed by the one that wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kv {
+    First,
+    Current,
+}
+
+const IN_MS_MAX: u64 = 10 * 365 * 86_400_000;
 
 /// What `ask` may ask for.
 const EFFECTS: [&str; 6] = ["http.request", "llm.chat", "blob.put", "blob.get", "process.run", "external.task"];
@@ -27,7 +36,7 @@ pub(super) fn declare(manifest: &mut Manifest) {
         (
             "remind",
             object(
-                json!({"key": key, "value": true, "in_ms": {"type": "integer", "minimum": 0}}),
+                json!({"key": key, "value": true, "in_ms": {"type": "integer", "minimum": 0, "maximum": IN_MS_MAX}}),
                 &["key", "value", "in_ms"],
             ),
         ),
@@ -72,7 +81,7 @@ impl Fields {
 impl Program for Kv {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
         match event.cause {
-            Cause::Event { schema, value, .. } => take(host, event, schema, &Fields::of(value)?),
+            Cause::Event { schema, value, .. } => self.take(host, event, schema, &Fields::of(value)?),
             Cause::Receipt { label, payload, .. } => {
                 if let Some(key) = label.strip_prefix("ask/") {
                     host.put(key, payload)?;
@@ -104,43 +113,53 @@ fn null() -> Vec<u8> {
     cbor::encode(&Value::Null)
 }
 
-fn take(host: &mut dyn Host, event: &Event<'_>, schema: &str, fields: &Fields) -> Result<(), Failure> {
-    let (key, given) = (fields.text("key"), cbor::encode(fields.get("value")));
-    let reply = match schema {
-        "put" => {
-            let before = host.get(key)?;
-            host.put(key, &given)?;
-            before
+impl Kv {
+    fn take(self, host: &mut dyn Host, event: &Event<'_>, schema: &str, fields: &Fields) -> Result<(), Failure> {
+        let (key, given) = (fields.text("key"), cbor::encode(fields.get("value")));
+        let reply = match schema {
+            "put" => {
+                let before = host.get(key)?;
+                host.put(key, &given)?;
+                before
+            }
+            "delete" => {
+                let before = host.get(key)?;
+                host.delete(key)?;
+                before
+            }
+            "remind" => {
+                let in_ms = self.in_ms(fields.get("in_ms"))?;
+                let due_ns = host.logical_now_ns().saturating_add(in_ms.saturating_mul(1_000_000));
+                host.set_timer(key, due_ns, &given)?;
+                None
+            }
+            "ask" => {
+                host.emit(fields.text("kind"), &cbor::encode(fields.get("params")), &format!("ask/{key}"))?;
+                None
+            }
+            _ => {
+                let to: WorldId = fields.text("world").parse().map_err(|_| Failure::new("that is no id of a world"))?;
+                let put =
+                    [("key".to_owned(), fields.get("key").clone()), ("value".to_owned(), fields.get("value").clone())];
+                let put = cbor::encode(&Value::Map(put.into()));
+                host.send(to, &Outgoing::Event { schema: "put", value: &put }, "")?;
+                None
+            }
+        };
+        if event.origin.wants_reply {
+            host.reply(event.seq, &reply.unwrap_or_else(null))?;
         }
-        "delete" => {
-            let before = host.get(key)?;
-            host.delete(key)?;
-            before
-        }
-        "remind" => {
-            let in_ms = match fields.get("in_ms") {
-                Value::Integer(number) => u64::try_from(*number).unwrap_or(0),
-                _ => 0,
-            };
-            let due_ns = host.logical_now_ns().saturating_add(in_ms.saturating_mul(1_000_000));
-            host.set_timer(key, due_ns, &given)?;
-            None
-        }
-        "ask" => {
-            host.emit(fields.text("kind"), &cbor::encode(fields.get("params")), &format!("ask/{key}"))?;
-            None
-        }
-        _ => {
-            let to: WorldId = fields.text("world").parse().map_err(|_| Failure::new("that is no id of a world"))?;
-            let put =
-                [("key".to_owned(), fields.get("key").clone()), ("value".to_owned(), fields.get("value").clone())];
-            let put = cbor::encode(&Value::Map(put.into()));
-            host.send(to, &Outgoing::Event { schema: "put", value: &put }, "")?;
-            None
-        }
-    };
-    if event.origin.wants_reply {
-        host.reply(event.seq, &reply.unwrap_or_else(null))?;
+        Ok(())
     }
-    Ok(())
+
+    fn in_ms(self, given: &Value) -> Result<u64, Failure> {
+        let in_ms = match given {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        match self {
+            Self::First => Ok(in_ms.unwrap_or(0)),
+            Self::Current => in_ms.ok_or_else(|| Failure::new("`in_ms` is no integer")),
+        }
+    }
 }

@@ -69,8 +69,10 @@ pub enum Failed {
     Answered(ReceiptStatus),
     /// Nobody waits for it any more.
     Dropped,
-    /// The attempt was over before.
+    /// The effect was answered before.
     Over,
+    /// The claim ran out and was taken away, or the attempt has failed before.
+    Lost,
 }
 
 impl Protocol for FailEffect {
@@ -84,7 +86,8 @@ impl Protocol for FailEffect {
         match self.claim.held(tx).await? {
             Held::Mine(held) => self.end_attempt(tx, &held, 0).await,
             Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Failed::Dropped),
-            Held::Answered | Held::Over | Held::Lost => Ok(Failed::Over),
+            Held::Answered | Held::Over => Ok(Failed::Over),
+            Held::Lost => Ok(Failed::Lost),
         }
     }
 }

@@ -166,7 +166,7 @@ impl ReapEffects {
         match ended {
             Ok(Failed::Retrying { .. }) => reaped.retrying += 1,
             Ok(Failed::Answered(_)) => reaped.answered += 1,
-            Ok(Failed::Dropped | Failed::Over) => reaped.dropped += 1,
+            Ok(Failed::Dropped | Failed::Over | Failed::Lost) => reaped.dropped += 1,
             Err(error @ (StoreError::Damaged(_) | StoreError::World(_) | StoreError::Inbox(_))) => {
                 self.bury(tx, key, held.as_ref().ok(), bytes, &error, reaped).await?;
             }

@@ -64,7 +64,7 @@ fn a_slow_worker_whose_claim_was_reaped_cannot_acknowledge() {
         assert_eq!(reap(&store, "a").await.retrying, 1);
         let before = engine_contents(&store.engine).await.unwrap();
         assert_eq!(complete(&store, &slow).await.unwrap_err().code(), Code::EffectClaimLost);
-        assert_eq!(fail(&store, &slow, Repeat::Never).await, Failed::Over);
+        assert_eq!(fail(&store, &slow, Repeat::Never).await, Failed::Lost);
         assert_eq!(engine_contents(&store.engine).await.unwrap(), before, "nothing was changed");
 
         store.clock.advance(Duration::from_secs(1));

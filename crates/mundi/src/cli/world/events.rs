@@ -26,7 +26,7 @@ impl Send {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, event, value: given, delay } = self;
         let delay = delay.map_or_else(String::new, |delay| format!("?delay={}", escape(&delay)));
-        let sent = of.post(&format!("/send/{}{delay}", escape(&event)), &value(given)).await?;
+        let sent = of.post(&format!("/send/{}{delay}", escape(&event)), &value(given)?).await?;
         if sent["seq"].is_null() { out.object(&sent) } else { out.made(&sent, "seq") }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) struct Call {
 impl Call {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, event, value: given, timeout } = self;
-        out.value(&of.post(&format!("/call/{}?timeout={}", escape(&event), escape(&timeout)), &value(given)).await?)
+        out.value(&of.post(&format!("/call/{}?timeout={}", escape(&event), escape(&timeout)), &value(given)?).await?)
     }
 }
 
@@ -82,6 +82,6 @@ impl Query {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, query, params, at } = self;
         let at = at.map_or_else(String::new, |at| format!("?at={at}"));
-        out.value(&of.post(&format!("/query/{}{at}", escape(&query)), &value(params)).await?)
+        out.value(&of.post(&format!("/query/{}{at}", escape(&query)), &value(params)?).await?)
     }
 }
