@@ -58,6 +58,8 @@ enum What {
     Idle(Counted),
     /// `kill -9` after many events (10,000), and the first reply after it.
     Kill(Counted),
+    /// The targets of lease renewal, inbox to journal and dispatch to receipt, as the server's own histograms say.
+    Targets(Common),
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
@@ -99,6 +101,10 @@ impl BenchArgs {
             Some(What::Kill(Counted { common, count })) => {
                 reported(common, |report| serving::kill(report, common, count.unwrap_or(10_000), again))
             }
+            Some(What::Targets(common)) => reported(common, |report| {
+                serving::targets(report, common, again)?;
+                runtime::renewals(report, common)
+            }),
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),

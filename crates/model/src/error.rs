@@ -256,6 +256,8 @@ codes! {
     TokenDenied = "TOKEN_DENIED", Invalid, "The token is known, and does not allow what is asked for.";
     TokenNotFound = "TOKEN_NOT_FOUND", NotFound, "No token has this id.";
     OriginDenied = "ORIGIN_DENIED", Invalid, "A request without a token names another host, or comes from a web page of another one.";
+    NodeOverloaded = "NODE_OVERLOADED", Unavailable, "The process has more in memory than it may, and takes no new work until it has less.";
+    WorldOverloaded = "WORLD_OVERLOADED", Full, "What waits for a world waits too long already, and no more is taken for it until it has caught up.";
     NodeDraining = "NODE_DRAINING", Unavailable, "The process finishes what it has and takes nothing new.";
 }
 

@@ -63,6 +63,11 @@ metrics! {
     TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
     TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";
     DeadLetters = "mundi_dead_letters_total", "letters", "Items that a queue gave up on.";
+    ShellsStopped = "mundi_shells_stopped_total", "shells", "Worker shells that ended because of a failure, as `shell.on_non_retryable` asks for.";
+    ReplayRecordsDropped = "mundi_replay_records_dropped_total", "records", "Records that the replay log could not keep up with, or could not write.";
+    RefusedInboxAge = "mundi_refused_inbox_age_total", "requests", "Requests refused because the inbox of their world was too old (`WORLD_OVERLOADED`).";
+    RefusedMemory = "mundi_refused_memory_total", "requests", "Requests refused because the process had too much in memory (`NODE_OVERLOADED`).";
+    MemoryBytes = "mundi_memory_bytes", "bytes", "Memory of the process, as the kernel counts it.";
     HandedOn = "mundi_calls_handed_on_total", "calls", "Calls that were answered by another process, which holds their world.";
     HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
 }
@@ -90,41 +95,210 @@ impl Family {
         meaning: "Time from the head of a request to the head of its answer. Calls and claims that wait are in it.",
         labels: &["method", "route"],
     };
-    pub const ALL: [Self; 2] = [Self::HTTP_REQUESTS, Self::HTTP_REQUEST_SECONDS];
+    pub const SHELL_ATTEMPTS: Self = Self {
+        name: "mundi_shell_attempts_total",
+        unit: "attempts",
+        meaning: "Steps that worker shells attempted, by what they came from: `inbox` for what was due at once, `timer` for what waited for its time.",
+        labels: &["shell", "source"],
+    };
+    pub const SHELL_RESULTS: Self = Self {
+        name: "mundi_shell_results_total",
+        unit: "steps",
+        meaning: "How steps of worker shells ended: `ok`, `conflict` and `busy` (tried again), or `failed` (not tried again).",
+        labels: &["shell", "result"],
+    };
+    pub const SHELL_REQUEUES: Self = Self {
+        name: "mundi_shell_requeues_total",
+        unit: "messages",
+        meaning: "Messages that were put off to another attempt.",
+        labels: &["shell"],
+    };
+    pub const SHELL_DEAD_LETTERS: Self = Self {
+        name: "mundi_shell_dead_letters_total",
+        unit: "letters",
+        meaning: "Messages that became dead letters.",
+        labels: &["shell"],
+    };
+    pub const SHELL_LATENCY: Self = Self {
+        name: "mundi_shell_latency_ms_total",
+        unit: "milliseconds",
+        meaning: "Time of all steps together; of timers, how late they were.",
+        labels: &["shell"],
+    };
+    pub const SHELL_LATENCY_SAMPLES: Self = Self {
+        name: "mundi_shell_latency_samples_total",
+        unit: "steps",
+        meaning: "Steps whose time is in the sum.",
+        labels: &["shell"],
+    };
+    pub const SHELL_LATENCY_MAX: Self = Self {
+        name: "mundi_shell_latency_ms_max",
+        unit: "milliseconds",
+        meaning: "The longest step; of timers, the most that one was late.",
+        labels: &["shell"],
+    };
+    pub const QUEUE_DEPTH: Self = Self {
+        name: "mundi_queue_depth",
+        unit: "items",
+        meaning: "Items that wait in a shared queue of a universe, counted up to 1,000.",
+        labels: &["universe", "queue"],
+    };
+    pub const QUEUE_DEAD_LETTERS: Self = Self {
+        name: "mundi_queue_dead_letters",
+        unit: "letters",
+        meaning: "Dead letters that are kept for a queue of a universe, counted up to 1,000.",
+        labels: &["universe", "queue"],
+    };
+    pub const EFFECT_OLDEST: Self = Self {
+        name: "mundi_queue_effect_oldest_seconds",
+        unit: "seconds",
+        meaning: "How long the oldest effect that was never tried has waited, of those that were counted.",
+        labels: &["universe"],
+    };
+    pub const ALL: [Self; 12] = [
+        Self::HTTP_REQUESTS,
+        Self::HTTP_REQUEST_SECONDS,
+        Self::SHELL_ATTEMPTS,
+        Self::SHELL_RESULTS,
+        Self::SHELL_REQUEUES,
+        Self::SHELL_DEAD_LETTERS,
+        Self::SHELL_LATENCY,
+        Self::SHELL_LATENCY_SAMPLES,
+        Self::SHELL_LATENCY_MAX,
+        Self::QUEUE_DEPTH,
+        Self::QUEUE_DEAD_LETTERS,
+        Self::EFFECT_OLDEST,
+    ];
+}
+
+/// What has a histogram: the times that document 000 sets targets for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    LeaseRenewal,
+    InboxToJournal,
+    DispatchToReceipt,
+}
+
+impl Timing {
+    pub const ALL: [Self; 3] = [Self::LeaseRenewal, Self::InboxToJournal, Self::DispatchToReceipt];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LeaseRenewal => "mundi_lease_renewal_seconds",
+            Self::InboxToJournal => "mundi_inbox_to_journal_seconds",
+            Self::DispatchToReceipt => "mundi_dispatch_to_receipt_seconds",
+        }
+    }
+
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::LeaseRenewal => "Time of a transaction that renews leases. Target: 95 of 100 within 0.05.",
+            Self::InboxToJournal => {
+                "Time from the enqueueing of an item to the commit that journals it. Target: 95 of 100 within 0.1."
+            }
+            Self::DispatchToReceipt => {
+                "Time from the publishing of an effect to its durable receipt, without the call itself; of first attempts. \
+                 Target: 95 of 100 within 0.2."
+            }
+        }
+    }
+
+    /// What 95 of 100 are to stay within, in microseconds.
+    pub const fn target_us(self) -> u64 {
+        match self {
+            Self::LeaseRenewal => 50_000,
+            Self::InboxToJournal => 100_000,
+            Self::DispatchToReceipt => 200_000,
+        }
+    }
+}
+
+/// Upper bounds of all histograms, in microseconds: from a read in memory to a call that waits. The targets are among them.
+pub const BOUNDS_US: [u64; 13] =
+    [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 200_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
+
+/// The values of a histogram.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// How many took at most as long as the bound of the same place, and more than the one before; at the end, the rest.
+    pub counts: [u64; BOUNDS_US.len() + 1],
+    pub sum_us: u64,
+}
+
+impl Times {
+    pub fn add(&mut self, took_us: u64) {
+        self.counts[BOUNDS_US.partition_point(|bound_us| *bound_us < took_us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(took_us);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Histogram {
+    counts: [AtomicU64; BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
 }
 
 /// The values of all metrics.
 #[derive(Debug)]
-pub struct Metrics(Vec<AtomicU64>);
+pub struct Metrics {
+    values: Vec<AtomicU64>,
+    histograms: [Histogram; Timing::ALL.len()],
+}
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self(Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect())
+        Self { values: Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect(), histograms: Default::default() }
     }
 }
 
 impl Metrics {
     pub fn add(&self, metric: Metric, count: u64) {
-        self.0[metric as usize].fetch_add(count, Ordering::Relaxed);
+        self.values[metric as usize].fetch_add(count, Ordering::Relaxed);
     }
 
     /// For those that say how it is now.
     pub fn sub(&self, metric: Metric, count: u64) {
-        self.0[metric as usize].fetch_sub(count, Ordering::Relaxed);
+        self.values[metric as usize].fetch_sub(count, Ordering::Relaxed);
     }
 
     /// Keeps the largest value.
     pub fn raise(&self, metric: Metric, value: u64) {
-        self.0[metric as usize].fetch_max(value, Ordering::Relaxed);
+        self.values[metric as usize].fetch_max(value, Ordering::Relaxed);
     }
 
     /// How it is now.
     pub fn set(&self, metric: Metric, value: u64) {
-        self.0[metric as usize].store(value, Ordering::Relaxed);
+        self.values[metric as usize].store(value, Ordering::Relaxed);
     }
 
     pub fn get(&self, metric: Metric) -> u64 {
-        self.0[metric as usize].load(Ordering::Relaxed)
+        self.values[metric as usize].load(Ordering::Relaxed)
+    }
+
+    /// Something took so long.
+    pub fn observe_ns(&self, timing: Timing, took_ns: u64) {
+        let mut times = Times::default();
+        times.add(took_ns / 1_000);
+        self.observe(timing, &times);
+    }
+
+    /// Adds what was observed together.
+    pub fn observe(&self, timing: Timing, times: &Times) {
+        let histogram = &self.histograms[timing as usize];
+        for (place, count) in histogram.counts.iter().zip(times.counts).filter(|(_, count)| *count > 0) {
+            place.fetch_add(count, Ordering::Relaxed);
+        }
+        histogram.sum_us.fetch_add(times.sum_us, Ordering::Relaxed);
+    }
+
+    pub fn times(&self, timing: Timing) -> Times {
+        let Histogram { counts, sum_us } = &self.histograms[timing as usize];
+        let counts = std::array::from_fn(|place| counts[place].load(Ordering::Relaxed));
+        Times { counts, sum_us: sum_us.load(Ordering::Relaxed) }
     }
 
     pub fn snapshot(&self) -> Vec<(Metric, u64)> {
@@ -142,9 +316,29 @@ mod tests {
         let names: BTreeSet<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
         assert_eq!(names.len(), Metric::ALL.len());
         let now = names.iter().filter(|name| !name.ends_with("_total") && !name.ends_with("_max"));
-        let expected = ["mundi_effects_in_hands", "mundi_http_requests_in_flight", "mundi_resident_worlds"];
+        let expected =
+            ["mundi_effects_in_hands", "mundi_http_requests_in_flight", "mundi_memory_bytes", "mundi_resident_worlds"];
         assert!(now.copied().eq(expected));
         assert!(Family::ALL.iter().all(|family| !names.contains(family.name)));
+        let families: BTreeSet<_> = Family::ALL.iter().map(|family| family.name).collect();
+        assert_eq!(families.len(), Family::ALL.len());
+        assert!(Timing::ALL.iter().all(|timing| BOUNDS_US.contains(&timing.target_us())), "a target is a bound");
+    }
+
+    #[test]
+    fn a_histogram_keeps_every_time_once() {
+        let metrics = Metrics::default();
+        for took_ns in [50_000_000, 50_001_000, 60_000_000_000] {
+            metrics.observe_ns(Timing::LeaseRenewal, took_ns);
+        }
+        let times = metrics.times(Timing::LeaseRenewal);
+        assert_eq!((times.count(), times.sum_us), (3, 60_100_001));
+        assert_eq!(
+            (times.counts[6], times.counts[7], times.counts[13]),
+            (1, 1, 1),
+            "a bound belongs to what is below it"
+        );
+        assert_eq!(metrics.times(Timing::InboxToJournal), Times::default());
     }
 
     #[test]

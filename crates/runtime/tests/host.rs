@@ -58,6 +58,28 @@ fn a_turn_takes_everything_that_waits_in_one_transaction() {
     });
 }
 
+/// The four budgets of a cycle (document 000, section 2): each ends a turn, or the cycle, although items are left.
+#[test]
+fn each_budget_of_a_cycle_is_kept() {
+    let cycled = |script: &'static str, budget: CycleBudget| {
+        with_world(move |rig, world| async move {
+            let mut host = host(&rig, world, 1).await;
+            let events = (0..4).map(|n| script_event(&script.replace('?', &n.to_string()))).collect();
+            rig.send(world, events).await.unwrap();
+            let cycled = host.cycle(&budget, |_| {}).await.unwrap();
+            (cycled.turns, cycled.items, cycled.more)
+        })
+    };
+    let one = CycleBudget { items_max: 1, ..budget() };
+    assert_eq!(cycled("add n", budget()), (1, 4, false));
+    assert_eq!(cycled("add n", one), (4, 4, false));
+    assert_eq!(cycled("add n", CycleBudget { steps_max: 1, ..budget() }), (4, 4, false));
+    assert_eq!(cycled("emit e?", budget()), (1, 4, false));
+    assert_eq!(cycled("emit e?", CycleBudget { effects_max: 2, ..budget() }), (2, 4, false));
+    assert_eq!(cycled("timer t? 5", CycleBudget { effects_max: 1, ..budget() }), (4, 4, false));
+    assert_eq!(cycled("add n", CycleBudget { wall_ms_max: 0, ..one }), (1, 1, true));
+}
+
 /// Seed 000, integration test 1: worker A loses its lease, worker B ends where A would have.
 #[test]
 fn another_worker_continues_byte_for_byte() {

@@ -4,17 +4,17 @@
 
 use mundi_model::{
     Code, Coded, Height, Value, WorkerId, WorldId, cbor,
-    record::{Body, EffectPolicy, Input, Operator, ReceiptStatus, Record},
+    record::{Body, EffectPolicy, InboxItem, Input, Operator, Origin, ReceiptStatus, Record},
 };
 use mundi_runtime::{
-    RuntimeError, Services,
+    Plane, RuntimeError, Services,
     calls::Calls,
-    host::WorldHost,
+    host::{CycleBudget, Progress, WorldHost},
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
     ops::{Ops, Upkeep},
     shell::{Shell, ShellConfig, WorkerCommands},
-    testing::{Rig, TestPlane, script_event},
+    testing::{Rig, TestPlane, control, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
@@ -26,8 +26,8 @@ use mundi_store::{
     },
     objects::open,
     protocol::{
-        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, ReadTurn, Repeat,
-        WorldFilter,
+        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, NewItem, ReadTurn,
+        Repeat, WorldFilter,
     },
     segments::SegmentStore,
     testing::world_id,
@@ -254,6 +254,38 @@ fn timers_and_dead_letters_are_listed_in_pages() {
     });
 }
 
+/// An event whose sender said when it was sent.
+fn sent_at(enqueued_at_ns: u64) -> NewItem {
+    let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    NewItem { item: InboxItem { input: script_event("add n"), origin }, dedupe: None }
+}
+
+#[test]
+fn the_age_of_an_inbox_is_that_of_its_oldest_item_and_a_paused_one_has_none() {
+    let rig = Rig::new(1);
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let (acting, world) = (rig.clone(), world_id(1));
+    rig.executor.block_on(async move {
+        acting.create(world).await.unwrap();
+        assert_eq!(ops.inbox_age_ns(world).await.unwrap(), 0);
+        let mut host = host(&acting, world).await;
+        let now_ns = acting.plane.now_ns();
+        acting.enqueue(world, vec![sent_at(now_ns - 7), sent_at(now_ns - 5)]).await.unwrap();
+        assert_eq!(ops.inbox_age_ns(world).await.unwrap(), 7);
+        let one = CycleBudget { items_max: 1, ..CycleBudget::default() };
+        host.turn(&one).await.unwrap();
+        assert_eq!(ops.inbox_age_ns(world).await.unwrap(), 5, "the first one was taken");
+        acting.send(world, vec![control("pause")]).await.unwrap();
+        while host.turn(&one).await.unwrap() != Progress::Idle {}
+        acting.enqueue(world, vec![sent_at(now_ns - 3)]).await.unwrap();
+        host.turn(&one).await.unwrap();
+        assert_eq!(ops.inbox_age_ns(world).await.unwrap(), 0, "what waits for a paused world is meant to");
+        acting.send(world, vec![control("resume")]).await.unwrap();
+        host.turn(&one).await.unwrap();
+        assert_eq!(ops.inbox_age_ns(world).await.unwrap(), 3, "and is late again once it goes on");
+    });
+}
+
 #[test]
 fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that_does() {
     let rig = Rig::new(1);
@@ -273,7 +305,7 @@ fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that
         let again = asking.promote_baseline(world, note.height, id(8)).await.unwrap();
         assert_eq!(again, Upkeep::Done(note));
         assert_eq!(code(asking.promote_baseline(world, Height::GENESIS, id(8)).await), Code::BaselineRegressed);
-        let policy = ExportPolicy { margin: 5, records_min: 10 };
+        let policy = ExportPolicy { margin: 5, records_min: 10, ..ExportPolicy::DEFAULT };
         assert_eq!(asking.export_segments(world, id(8), policy).await.unwrap(), Upkeep::Done(1));
         assert_eq!(asking.export_segments(world, id(8), policy).await.unwrap(), Upkeep::Done(0));
         assert!(asking.describe_world(world).await.unwrap().exported_to.unwrap() > Height::new(10));
@@ -282,7 +314,7 @@ fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that
 
     let metrics = Arc::new(Metrics::default());
     let mut config = WorkerConfig::new(rig.universe, id(1));
-    config.segments.records = ExportPolicy { margin: 0, records_min: 1 };
+    config.segments.records = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
     let worker = WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
     let handler = WorkerCommands { plane: plane.clone(), worker };
     let shell = ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(1)) };

@@ -8,11 +8,11 @@ use mundi_model::{Code, Coded, WorkerId, cbor};
 use mundi_runtime::{
     Plane,
     calls::Calls,
-    metrics::Metrics,
+    metrics::{Metric, Metrics},
     ops::Ops,
     shell::{
-        Command, Failed, Frame, FrameFlags, Handler, LogKind, Policy, ReplayEvent, ReplayKind, Report, Shell,
-        ShellConfig, WorkerCommands, send_commands,
+        Command, Ended, Failed, Frame, FrameFlags, Handler, LogEvent, LogKind, OnNonRetryable, Policy, ReplayEvent,
+        ReplayKind, Report, Shell, ShellConfig, WorkerCommands, send_commands,
     },
     testing::{Rig, TestPlane, script_event},
     worker::{WorkerConfig, WorldWorker},
@@ -33,6 +33,11 @@ use mundi_store::{
 };
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -85,9 +90,18 @@ fn config(rig: &Rig) -> ShellConfig {
 }
 
 fn start(rig: &Rig, report: Report) -> (mundi_runtime::shell::Stop, Arc<Mutex<Vec<String>>>, Arc<Report>) {
+    start_with(rig, report, Policy::default())
+}
+
+fn start_with(
+    rig: &Rig,
+    report: Report,
+    policy: Policy,
+) -> (mundi_runtime::shell::Stop, Arc<Mutex<Vec<String>>>, Arc<Report>) {
     let handler = Obedient { plane: rig.plane.clone(), done: Arc::default() };
     let (done, report) = (handler.done.clone(), Arc::new(report));
-    let (plane, config, reporting) = (rig.plane.clone(), config(rig), report.clone());
+    let config = ShellConfig { policy, ..config(rig) };
+    let (plane, reporting) = (rig.plane.clone(), report.clone());
     let booted = rig.executor.block_on(async move { Shell::boot(plane, config, handler, reporting).await });
     (booted.unwrap().0.start(), done, report)
 }
@@ -138,7 +152,7 @@ fn messages_are_done_in_their_order_and_leave_nothing_behind() {
     send(&rig, &[(0, "c")]);
     rig.executor.run_for(SECOND / 100);
     assert_eq!(*done.lock(), ["a", "b", "c"]);
-    assert_eq!((report.snapshot().attempts, report.snapshot().successes), (3, 3));
+    assert_eq!((report.snapshot().inbox_attempts, report.snapshot().successes), (3, 3));
     stop.request_stop();
     rig.executor.block_on(async move { stop.join().await });
     report.reset();
@@ -168,10 +182,180 @@ fn a_failure_is_retried_with_growing_waits_and_then_becomes_a_dead_letter() {
     }
     let counters = report.snapshot();
     assert_eq!((counters.busy_retries, counters.conflict_retries, counters.non_retryable), (4, 4, 1));
-    assert_eq!((counters.requeues, counters.dead_letters, counters.attempts), (6, 3, 10));
-    assert_eq!(events.lock().iter().filter(|event| event.kind == ReplayKind::Attempt).count(), 10);
+    assert_eq!((counters.requeues, counters.dead_letters, counters.attempts()), (6, 3, 10));
+    assert_eq!(events.lock().iter().filter(|event| event.kind == ReplayKind::InboxAttempt).count(), 10);
     assert!(events.lock().iter().all(|event| Frame::decode(&event.frame).is_ok()));
     assert_eq!(logged.lock().iter().filter(|kind| **kind == LogKind::Requeued).count(), 6);
+}
+
+#[test]
+fn steps_are_told_apart_by_source_and_timed_by_the_injected_clock() {
+    let rig = Rig::new(1);
+    let events: Arc<Mutex<Vec<ReplayEvent>>> = Arc::default();
+    let hook = events.clone();
+    let policy = Policy { claim_ttl_ms: 10_000, ..Policy::default() };
+    let (_stop, _, report) =
+        start_with(&rig, Report::new().with_replay_hook(move |event| hook.lock().push(event)), policy);
+    let now_ns = rig.executor.now_ns();
+    send(&rig, &[(0, "slow"), (0, "fine"), (now_ns + 5_000_000_000, "slow")]);
+    rig.executor.run_for(SECOND * 10);
+    let counters = report.snapshot();
+    assert_eq!((counters.inbox_attempts, counters.timer_attempts, counters.successes), (2, 1, 3));
+    assert_eq!((counters.latency_samples, counters.latency_total_ms, counters.latency_max_ms), (3, 6_000, 3_000));
+    let kinds: Vec<_> = events.lock().iter().map(|event| (event.kind, event.attempt)).collect();
+    let steps = |attempt, result| [(attempt, 1), (result, 1)];
+    let inbox = steps(ReplayKind::InboxAttempt, ReplayKind::InboxResult);
+    assert_eq!(kinds, [inbox, inbox, steps(ReplayKind::TimerAttempt, ReplayKind::TimerResult)].concat());
+}
+
+#[test]
+fn log_events_say_what_happened_to_which_message_and_dead_letters_are_counted() {
+    let rig = Rig::new(1);
+    let (metrics, logged) = (Arc::new(Metrics::default()), Arc::<Mutex<Vec<LogEvent>>>::default());
+    let log = logged.clone();
+    let report = Report::new().with_metrics(metrics.clone()).with_log_sink(move |event| log.lock().push(event));
+    let policy = Policy { retry_budget_max: 2, ..Policy::default() };
+    let _running = start_with(&rig, report, policy);
+    send(&rig, &[(0, "busy"), (0, "wrong")]);
+    rig.executor.run_for(SECOND * 5);
+    let logged = logged.lock();
+    let sequence = logged[0].place.unwrap().seq;
+    let of = |first: bool| -> Vec<_> {
+        let own = logged.iter().filter(|event| (event.place.unwrap().seq == sequence) == first);
+        own.map(|event| (event.kind, event.worker, event.code, event.attempt)).collect()
+    };
+    let (busy, wrong) = (Some(Code::EngineBusy), Some(Code::CommandInvalid));
+    let first = [
+        (LogKind::RetryableFailure, id(1), busy, 1),
+        (LogKind::Requeued, id(1), None, 1),
+        (LogKind::RetryableFailure, id(1), busy, 2),
+        (LogKind::DeadLettered, id(1), None, 2),
+    ];
+    assert_eq!(of(true), first);
+    let second = [(LogKind::NonRetryableFailure, id(1), wrong, 1), (LogKind::DeadLettered, id(1), None, 1)];
+    assert_eq!(of(false), second);
+    assert_eq!(metrics.get(Metric::DeadLetters), 2);
+}
+
+/// Remembers the fields of every event of the shell.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<String>>>);
+
+struct Fields<'a>(&'a mut String);
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl Subscriber for Events {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "mundi_runtime::shell"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = format!("{} ", event.metadata().level());
+        event.record(&mut Fields(&mut text));
+        self.0.lock().push(text);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn log_events_go_to_tracing_with_all_their_fields() {
+    let events = Events::default();
+    tracing::subscriber::with_default(events.clone(), || {
+        let rig = Rig::new(1);
+        let _running = start(&rig, Report::new());
+        send(&rig, &[(0, "wrong")]);
+        rig.executor.run_for(SECOND);
+    });
+    let events = events.0.lock();
+    assert_eq!(events.len(), 2, "{events:?}");
+    let worker = format!("worker={}", id(1));
+    for (event, kind) in events.iter().zip(["non_retryable_failure", "dead_lettered"]) {
+        let kind = format!("kind=\"{kind}\"");
+        for field in ["WARN", &kind, &worker, "sequence=q_", "attempt=1"] {
+            assert!(event.contains(field), "{field} is not in {event}");
+        }
+    }
+    assert!(events[0].contains("status=\"COMMAND_INVALID\""), "{}", events[0]);
+}
+
+/// Document 003: the caller decides whether a worker stops or escalates. The message is a dead letter in any case.
+#[test]
+fn a_shell_goes_on_stops_or_escalates_after_a_non_retryable_failure() {
+    let ended = |on_non_retryable: OnNonRetryable| {
+        let rig = Rig::new(1);
+        let metrics = Arc::new(Metrics::default());
+        let policy = Policy { on_non_retryable, retry_budget_max: 1, ..Policy::default() };
+        let (stop, done, _) = start_with(&rig, Report::new().with_metrics(metrics.clone()), policy);
+        send(&rig, &[(0, "busy"), (0, "wrong"), (0, "fine")]);
+        rig.executor.run_for(SECOND);
+        assert_eq!(dead_letters(&rig).len(), 2);
+        let stopped = metrics.get(Metric::ShellsStopped);
+        stop.request_stop();
+        (rig.executor.block_on(async move { stop.join().await }), stopped, done.lock().len())
+    };
+    let failed = Failed { code: Code::CommandInvalid, reason: "wrong".to_owned() };
+    assert_eq!(ended(OnNonRetryable::DeadLetter), (Ended::Asked, 0, 3));
+    assert_eq!(ended(OnNonRetryable::Stop), (Ended::Stopped(failed.clone()), 1, 2), "a retryable one does not stop it");
+    assert_eq!(ended(OnNonRetryable::Escalate), (Ended::Escalated(failed), 1, 2));
+}
+
+/// Each knob, one by one: what it changes when nothing else does.
+#[test]
+fn each_knob_of_the_policy_is_kept() {
+    let tries = |policy: Policy, seconds: u32| {
+        let rig = Rig::new(1);
+        let (_stop, done, _) = start_with(&rig, Report::new(), policy);
+        send(&rig, &[(0, "busy")]);
+        rig.executor.run_for(SECOND * seconds);
+        done.lock().len()
+    };
+    assert_eq!(tries(Policy { retry_budget_max: 7, ..Policy::default() }, 60), 7);
+    assert_eq!(
+        tries(Policy { backoff_ms: 2_000, ..Policy::default() }, 3),
+        2,
+        "the third attempt waits for four seconds more"
+    );
+    let rig = Rig::new(1);
+    let (_stop, done, _) = start_with(&rig, Report::new(), Policy { claim_ttl_ms: 10_000, ..Policy::default() });
+    send(&rig, &[(0, "slow")]);
+    rig.executor.run_for(SECOND * 20);
+    assert_eq!(done.lock().len(), 1, "a claim that lives long enough is not taken again");
+    let steps = |batch_max: usize| {
+        let rig = Rig::new(1);
+        send(&rig, &[(0, "a"), (0, "b"), (0, "c")]);
+        let handler = Obedient { plane: rig.plane.clone(), done: Arc::default() };
+        let policy = Policy { batch_max, ..Policy::default() };
+        let (plane, config) = (rig.plane.clone(), ShellConfig { policy, ..config(&rig) });
+        rig.executor.block_on(async move {
+            Shell::boot(plane, config, handler, Arc::default()).await.unwrap().0.tick().await.unwrap().steps
+        })
+    };
+    assert_eq!((steps(2), steps(64)), (2, 3));
+    let rests = |idle_ms_max: u64| {
+        let rig = Rig::new(1);
+        let _running = start_with(&rig, Report::new(), Policy { idle_ms_max, ..Policy::default() });
+        rig.executor.run_for(SECOND);
+        let polls = rig.executor.polls();
+        rig.executor.run_for(SECOND * 10);
+        rig.executor.polls() - polls
+    };
+    assert!(rests(1_000) > rests(60_000), "it looks at least so often");
 }
 
 #[test]

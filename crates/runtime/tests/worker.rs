@@ -3,12 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use mundi_engine::{Engine, RangeRead, Transaction};
-use mundi_model::{WorkerId, WorldId, record::ReplyOutcome};
+use mundi_model::{
+    WorkerId, WorldId,
+    record::{InboxItem, Origin, ReplyOutcome},
+};
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
     host::{CycleBudget, SnapshotPolicy, WorldHost},
-    metrics::{Metric, Metrics},
+    metrics::{Metric, Metrics, Timing},
     ops::Ops,
     testing::{Node, Rig, TestPlane, call, cell, script_event, taken},
     worker::{WorkerConfig, WorldWorker},
@@ -16,7 +19,7 @@ use mundi_runtime::{
 use mundi_store::{
     Clock,
     keyspace::{Shard, assignment::Assignment, lease, ready},
-    protocol::{AssignWorld, ReleaseLease},
+    protocol::{AssignWorld, NewItem, ReleaseLease},
     testing::{Rng, world_id},
 };
 use std::{sync::Arc, time::Duration};
@@ -537,6 +540,43 @@ fn a_running_world_is_snapshotted_by_records_by_bytes_or_by_age() {
     assert_eq!(taken_under(14, SnapshotPolicy { records: 10, ..NEVER }), 1);
     assert_eq!(taken_under(15, SnapshotPolicy { bytes: 1_000, ..NEVER }), 1);
     assert_eq!(taken_under(16, SnapshotPolicy { age_ns: 5_000_000_000, ..NEVER }), 1);
+}
+
+#[test]
+fn a_world_that_is_behind_says_by_how_much_until_it_has_caught_up() {
+    let rig = rig_with(17, 1);
+    let running = start_with(&rig, 1, |config| {
+        config.cycle = CycleBudget { items_max: 1, wall_ms_max: 0, ..CycleBudget::default() };
+    });
+    let origin =
+        |enqueued_at_ns| Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    rig.executor.run_for(SECOND);
+    let sent_ns = rig.executor.now_ns() - 9;
+    let item =
+        move |_| NewItem { item: InboxItem { input: script_event("add n"), origin: origin(sent_ns) }, dedupe: None };
+    let (sending, worker) = (rig.clone(), running.worker.clone());
+    rig.executor.block_on(async move {
+        sending.enqueue(world_id(0), (0..50).map(item).collect()).await.unwrap();
+        let mut polls = 0;
+        while worker.inbox_age_ns(world_id(0)) != 9 {
+            polls += 1;
+            assert!(polls < 1_000_000, "it never fell behind");
+            sending.plane.engine.begin().await.unwrap(); // lets the others go on
+        }
+    });
+    rig.executor.run_for(SECOND);
+    assert_eq!((running.worker.inbox_age_ns(world_id(0)), taken_of(&rig, 0)), (0, 50));
+    let times = running.worker.metrics().times(Timing::InboxToJournal);
+    assert_eq!((times.count(), times.counts[0]), (50, 50), "each item is timed once");
+}
+
+#[test]
+fn renewals_are_timed() {
+    let rig = rig_with(18, 1);
+    let running = start(&rig, 1);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND * 11);
+    assert_eq!(running.worker.metrics().times(Timing::LeaseRenewal).count(), 2);
 }
 
 /// Hints stand under the priority of the assignment, one per world. Which of them goes first is the table's to say.

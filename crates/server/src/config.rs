@@ -1,5 +1,9 @@
 //! The configuration: defaults < TOML file < environment (`MUNDI_SECTION__KEY`) < flags. Unknown keys are errors.
 
+mod policies;
+
+pub use policies::{CycleSection, OnNonRetryable, SegmentsSection, ShellSection};
+
 use crate::{
     api::{AccessPolicy, ApiLimits},
     bodies::BodyBudgets,
@@ -14,7 +18,7 @@ use mundi_adapters::{
 };
 use mundi_model::{Code, Coded, WorkerId, parse_hex};
 use mundi_runtime::host::SnapshotPolicy;
-use mundi_store::{keyspace::effect_pending::RateTerms, protocol::KindCap};
+use mundi_store::{blobs::CasConfig, keyspace::effect_pending::RateTerms, protocol::KindCap};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,6 +38,7 @@ pub struct Config {
     pub node: NodeSection,
     pub worlds: WorldsSection,
     pub effects: EffectsSection,
+    pub shell: ShellSection,
     pub api: ApiConfig,
     pub http: HttpSection,
     pub llm: LlmSection,
@@ -73,12 +78,14 @@ pub struct EngineConfig {
 }
 
 /// Where large bodies are kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ObjectsConfig {
     /// `s3://bucket/prefix`, or `file://` and the absolute path of a folder. The folder `objects` in the data folder if
     /// absent; with a database it must be given, because all processes need the same one.
     pub url: Option<String>,
+    /// Bodies up to this size are kept in the engine instead.
+    pub inline_bytes_max: usize,
     /// Settings by their usual names, such as `aws_endpoint`. They win over the variables `AWS_*`; all are masked.
     pub settings: BTreeMap<String, String>,
 }
@@ -93,6 +100,10 @@ pub struct NodeSection {
     pub drain_timeout_ms: u64,
     /// How long a worker that went silent keeps its worlds. They are renewed four times as often.
     pub lease_ttl_ms: u64,
+    /// A file that gets a line for each step of the worker shells, for a postmortem.
+    pub replay_log: Option<PathBuf>,
+    /// Once the file has so many bytes it is renamed to `….1`, in place of the one before, and begun again.
+    pub replay_log_bytes_max: u64,
     /// What the machine's clock is made wrong by: only for tests.
     #[serde(skip_serializing)]
     pub clock_skew_ms: i64,
@@ -107,6 +118,10 @@ pub struct WorldsSection {
     pub snapshot_bytes: u64,
     /// How old the oldest record above the newest snapshot may grow.
     pub snapshot_age_ms: u64,
+    /// How long a consumed inbox item, and with it its reply, can still be asked for.
+    pub inbox_grace_ms: u64,
+    pub cycle: CycleSection,
+    pub segments: SegmentsSection,
 }
 
 /// How many effects are carried out at a time.
@@ -169,6 +184,11 @@ pub struct ApiConfig {
     /// In each such time a client takes at least `write_bytes_per_second_min` of what waits for it, or loses its connection.
     pub write_timeout_ms: u64,
     pub write_bytes_per_second_min: u64,
+    /// Events to a world are refused while the oldest item of its inbox is older; 0 never refuses.
+    pub inbox_age_ms_max: u64,
+    /// New work is refused while the process has more in memory; 0 never refuses. If absent, nine tenths of what the machine or its control
+    /// group has.
+    pub memory_bytes_max: Option<u64>,
     pub tls: TlsConfig,
 }
 
@@ -206,6 +226,12 @@ impl Default for DataConfig {
     }
 }
 
+impl Default for ObjectsConfig {
+    fn default() -> Self {
+        Self { url: None, inline_bytes_max: CasConfig::default().inline_bytes_max, settings: BTreeMap::new() }
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> Self {
         Self { url: None, schema: "mundi".to_owned(), connections_max: 16 }
@@ -221,23 +247,40 @@ impl EngineConfig {
 
 impl Default for NodeSection {
     fn default() -> Self {
-        let NodeConfig { roles, lanes, drain_timeout, lease_ttl, .. } = NodeConfig::default();
+        let NodeConfig { roles, lanes, drain_timeout, lease_ttl, replay_log_bytes_max, .. } = NodeConfig::default();
         let universes = [DEFAULT_UNIVERSE.to_owned()].into();
         let (drain_timeout_ms, lease_ttl_ms) = (millis(drain_timeout), millis(lease_ttl));
-        Self { roles, worker: None, lanes, universes, drain_timeout_ms, lease_ttl_ms, clock_skew_ms: 0 }
+        Self {
+            roles,
+            worker: None,
+            lanes,
+            universes,
+            drain_timeout_ms,
+            lease_ttl_ms,
+            replay_log: None,
+            replay_log_bytes_max,
+            clock_skew_ms: 0,
+        }
     }
 }
 
 impl Default for WorldsSection {
     fn default() -> Self {
         let SnapshotPolicy { records, bytes, age_ns } = SnapshotPolicy::default();
-        Self { snapshot_records: records, snapshot_bytes: bytes, snapshot_age_ms: age_ns / 1_000_000 }
+        Self {
+            snapshot_records: records,
+            snapshot_bytes: bytes,
+            snapshot_age_ms: age_ns / 1_000_000,
+            inbox_grace_ms: millis(NodeConfig::default().inbox_grace),
+            cycle: CycleSection::default(),
+            segments: SegmentsSection::default(),
+        }
     }
 }
 
 impl WorldsSection {
     fn snapshots(&self) -> SnapshotPolicy {
-        let Self { snapshot_records: records, snapshot_bytes: bytes, snapshot_age_ms } = *self;
+        let Self { snapshot_records: records, snapshot_bytes: bytes, snapshot_age_ms, .. } = *self;
         SnapshotPolicy { records, bytes, age_ns: snapshot_age_ms.saturating_mul(1_000_000) }
     }
 }
@@ -320,6 +363,8 @@ impl Default for ApiConfig {
             pipelined_max: serve.pipelined_max,
             write_timeout_ms: millis(serve.write_timeout),
             write_bytes_per_second_min: serve.write_bytes_per_second_min,
+            inbox_age_ms_max: 300_000,
+            memory_bytes_max: None,
             tls: TlsConfig::default(),
         }
     }
@@ -379,9 +424,6 @@ impl Coded for ConfigError {
     }
 }
 
-/// Below this, a pause of the machine or of the database costs worlds.
-const LEASE_TTL_MS_MIN: u64 = 1_000;
-
 /// Keys are few levels deep; what is masked stands here.
 const SECRETS: [(&str, &str); 1] = [("llm", "api_key")];
 const MASK: &str = "********";
@@ -429,6 +471,7 @@ impl Config {
         config.api.connections_per_address_max.get_or_insert(per_address_max);
         config.api.connections_per_token_max.get_or_insert(per_token_max);
         config.check_access()?;
+        config.check_policies()?;
         if config.api.tls.certificates.is_some() != config.api.tls.key.is_some() {
             return Err(ConfigError::new("api.tls", "needs both `certificates` and `key`"));
         }
@@ -504,6 +547,14 @@ impl Config {
             lanes: self.node.lanes,
             universes: self.node.universes.clone(),
             snapshots: self.worlds.snapshots(),
+            cycle: self.worlds.cycle.budget(),
+            segments: self.worlds.segments.policy(),
+            inbox_grace: Duration::from_millis(self.worlds.inbox_grace_ms),
+            content: CasConfig { inline_bytes_max: self.objects.inline_bytes_max, ..CasConfig::default() },
+            shell: self.shell.policy(),
+            admission: self.api.admission(),
+            replay_log: self.node.replay_log.clone(),
+            replay_log_bytes_max: self.node.replay_log_bytes_max,
             adapters: self.effects.adapters(),
             http: HttpConfig {
                 private_hosts_allowed: self.http.private_hosts_allowed.clone(),
@@ -512,7 +563,7 @@ impl Config {
             llm: llm.transpose()?,
             universe_rules,
             drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
-            lease_ttl: Duration::from_millis(self.node.lease_ttl_ms.max(LEASE_TTL_MS_MIN)),
+            lease_ttl: Duration::from_millis(self.node.lease_ttl_ms),
             ..NodeConfig::default()
         })
     }

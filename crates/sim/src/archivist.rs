@@ -36,7 +36,7 @@ async fn export(
     let fence = plane.run(&acquire).await?.output;
     let margin = if stage.faults().has(Fault::TinyLimits) { 0 } else { stage.below(4) };
     let config = CompactorConfig {
-        policy: ExportPolicy { margin, records_min: 3 },
+        policy: ExportPolicy { margin, records_min: 3, ..ExportPolicy::DEFAULT },
         bytes_per_second_max: 0,
         delete_pause: Duration::from_millis(5),
         ..CompactorConfig::default()

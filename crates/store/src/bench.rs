@@ -99,7 +99,7 @@ async fn export_and_replay<E: Engine>(
         world.append(engine, (0..1_000).map(payload).collect::<Vec<_>>()).await?;
     }
     world.promote(engine, Height::new(RECORDS)).await?;
-    let policy = ExportPolicy { margin: 0, records_min: 1 };
+    let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
     let (began, mut stored) = (clock.now_ns(), 0);
     while let Exported::Segment(segment) =
         export_segment(engine, objects, clock, world.fence, policy, Duration::ZERO).await?

@@ -43,7 +43,7 @@ fn append(fixture: &Fixture<Embedded>, fence: Fence) -> Latencies {
 }
 
 fn export_all(fixture: &Fixture<Embedded>, objects: &Objects, fence: Fence) -> u64 {
-    let policy = ExportPolicy { margin: 0, records_min: 1_000 };
+    let policy = ExportPolicy { margin: 0, records_min: 1_000, ..ExportPolicy::DEFAULT };
     let mut exported = 0;
     loop {
         let pause = Duration::ZERO;

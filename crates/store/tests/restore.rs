@@ -46,7 +46,7 @@ fn baseline_segments_and_tail_equal_a_full_replay() {
             let full = history(&store, &segments, fence).await;
             let height = Height::new(round * 250);
             store.snapshot(fence, &store.facts(height), true).await.unwrap();
-            let policy = ExportPolicy { margin: 30, records_min: 1 };
+            let policy = ExportPolicy { margin: 30, records_min: 1, ..ExportPolicy::DEFAULT };
             let exported =
                 export_segment(&store.engine, &objects, &store.clock, fence, policy, Duration::ZERO).await.unwrap();
             assert!(matches!(exported, Exported::Segment(_)));
@@ -230,7 +230,7 @@ fn a_fork_reads_its_parents_history_also_from_segments() {
 
         store.append(parent, 40).await.unwrap();
         store.snapshot(parent, &store.facts(Height::new(30)), true).await.unwrap();
-        let policy = ExportPolicy { margin: 0, records_min: 1 };
+        let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
         let exported = export_segment(&store.engine, &objects, &store.clock, parent, policy, Duration::ZERO).await;
         assert!(matches!(exported.unwrap(), Exported::Segment(_)), "what the child shares has left the engine");
         assert_eq!(history(&store, &segments, child).await, before);

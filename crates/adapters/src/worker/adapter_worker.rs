@@ -26,9 +26,9 @@ use mundi_model::{
 use mundi_runtime::{
     Holder,
     hands::{Hand, Hands, InHand, Offer},
-    metrics::{Metric, Metrics},
+    metrics::{Metric, Metrics, Timing},
     policy::{EffectGrant, PolicyContexts},
-    shell::Report,
+    shell::{Report, StepSource},
     tell,
 };
 use mundi_store::{
@@ -334,7 +334,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         self.metrics.add(Metric::EffectNs, took_ns);
         self.metrics.raise(Metric::EffectNsMax, took_ns);
         self.report.count(|counters| {
-            counters.attempted(latency_ms);
+            counters.attempted(StepSource::Inbox, latency_ms);
             match &attempted {
                 Ok(_) => counters.successes += 1,
                 Err(failure) => counters.failed(failure.code, failure.repeat != Repeat::Never),
@@ -342,12 +342,20 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         });
         let failed = attempted.is_err();
         let settled = match attempted {
-            Ok(answer) => self.complete(&claimed, answer).await,
+            Ok(answer) => self.complete(&claimed, answer).await.map(|()| true),
             Err(failure) => self.fail(adapter, &claimed, failure, must_sign).await,
         };
-        if let Err(error) = settled {
-            let (intent, code) = (claimed.proof.intent, error.code());
-            tracing::warn!(%intent, %code, %error, "an effect was carried out and its answer was not taken");
+        match settled {
+            Ok(is_terminal) => {
+                if is_terminal && claimed.claim.attempt == 1 {
+                    let all_ns = self.clock.now_ns().saturating_sub(claimed.item.published_at_ns);
+                    self.metrics.observe_ns(Timing::DispatchToReceipt, all_ns.saturating_sub(took_ns));
+                }
+            }
+            Err(error) => {
+                let (intent, code) = (claimed.proof.intent, error.code());
+                tracing::warn!(%intent, %code, %error, "an effect was carried out and its answer was not taken");
+            }
         }
         failed
     }
@@ -454,13 +462,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Ok(())
     }
 
+    /// Says whether the failure was the last word, and a receipt was made of it.
     async fn fail(
         &self,
         adapter: &Arc<dyn Adapter>,
         claimed: &ClaimedEffect,
         failure: Failure,
         must_sign: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let claim = claimed.proof;
         let (adapter, signature) = self.signed_failure(adapter, &claimed.item, &failure, must_sign);
         // What is small stands in the queue, and is read there.
@@ -475,7 +484,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             self.report.count(|counters| counters.requeues += 1);
         }
         tracing::debug!(intent = %claim.intent, code = %fail.failure.code, reason = %fail.failure.reason, ?failed, "effect");
-        Ok(())
+        Ok(matches!(failed, Failed::Answered(_)))
     }
 
     /// Extends what is held, drops what is not wanted any more, and reaps what others left.

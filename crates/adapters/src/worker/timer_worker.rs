@@ -6,7 +6,7 @@ use mundi_engine::Engine;
 use mundi_model::{UniverseId, limits};
 use mundi_runtime::{
     metrics::{Metric, Metrics},
-    shell::Report,
+    shell::{Report, StepSource},
 };
 use mundi_store::{
     Clock, StoreError,
@@ -120,8 +120,8 @@ impl<E: Engine> TimerWorker<E> {
             self.metrics.raise(Metric::TimerLagNsMax, fired.lag_ns_max);
             self.metrics.add(Metric::DeadLetters, fired.buried as u64);
             self.report.count(|counters| {
-                counters.attempted(fired.lag_ns_max / 1_000_000);
-                counters.attempts += tried - 1;
+                counters.attempted(StepSource::Timer, fired.lag_ns_max / 1_000_000);
+                counters.timer_attempts += tried - 1;
                 counters.successes += fired.fired as u64;
                 counters.requeues += fired.retrying as u64;
                 counters.dead_letters += fired.buried as u64;

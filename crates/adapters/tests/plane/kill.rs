@@ -118,7 +118,11 @@ impl Adapter for Echo {
 fn start(plane: &KillPlane, calls: Calls) {
     let mut config = WorkerConfig::new(UNIVERSE, id(1)); // a process that comes back takes its own leases again
     config.snapshots.records = 50;
-    config.segments.records = mundi_store::protocol::ExportPolicy { margin: 10, records_min: 40 };
+    config.segments.records = mundi_store::protocol::ExportPolicy {
+        margin: 10,
+        records_min: 40,
+        ..mundi_store::protocol::ExportPolicy::DEFAULT
+    };
     WorldWorker::start(plane.clone(), config, calls, Arc::new(Metrics::default()));
     let config = AdapterWorkerConfig { claim_ttl: Duration::from_millis(900), ..AdapterWorkerConfig::default() };
     let adapters = adapter_worker(plane, UNIVERSE, id(2), config, plane.entropy.clone()).serve(Arc::new(Echo));

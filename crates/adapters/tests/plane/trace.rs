@@ -1,14 +1,22 @@
 //! One trace from an input to the receipts of all that followed from it; and what is counted on the way.
 
-use crate::rig::{Outside, bodies, ops, start_measured, with_worlds};
-use mundi_model::record::{Body, InboxItem, Ingress, Input, Origin};
+use crate::rig::{Outside, adapter_worker, bodies, id, ops, start_measured, with_worlds};
+use futures_util::future::BoxFuture;
+use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
+use mundi_model::{
+    Value,
+    record::{Body, InboxItem, Ingress, Input, Origin},
+};
 use mundi_runtime::{
-    metrics::{Metric, Metrics},
+    Spawn,
+    calls::Calls,
+    metrics::{Metric, Metrics, Timing},
     shell::{Counters, Report},
     testing::script_event,
     trace::TraceContext,
+    worker::{WorkerConfig, WorldWorker},
 };
-use mundi_store::{Clock, testing::world_id};
+use mundi_store::{Clock, protocol::Failure, testing::world_id};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 use tracing::{
@@ -102,6 +110,50 @@ fn everything_that_follows_from_an_input_belongs_to_its_trace() {
     assert_eq!((metrics.get(Metric::EffectAttempts), metrics.get(Metric::TimersFired)), (2, 1));
     assert_eq!((metrics.get(Metric::ResidentWorlds), metrics.get(Metric::DeadLetters)), (2, 0));
     let [adapters, timers] = reports.map(|report| report.snapshot());
-    assert_eq!((adapters.attempts, adapters.successes, adapters.latency_samples), (2, 2, 2));
-    assert_eq!(timers, Counters { attempts: 1, successes: 1, latency_samples: 1, ..timers });
+    assert_eq!((adapters.inbox_attempts, adapters.successes, adapters.latency_samples), (2, 2, 2));
+    assert_eq!(timers, Counters { timer_attempts: 1, successes: 1, latency_samples: 1, ..timers });
+    assert_eq!(metrics.times(Timing::DispatchToReceipt).count(), 2, "of the two effects");
+}
+
+/// Answers after three seconds.
+struct Slow(Arc<dyn Clock>);
+
+impl Adapter for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn kinds(&self) -> &[&str] {
+        &["http"]
+    }
+
+    fn call<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
+        Box::pin(async {
+            self.0.sleep(SECOND * 3).await;
+            Ok(Value::Null)
+        })
+    }
+}
+
+/// Document 000: dispatch to receipt, excluding what the outside takes. The effect waits for a second before anyone serves it.
+#[test]
+fn the_call_itself_is_not_in_the_time_from_dispatch_to_receipt() {
+    let rig = with_worlds(19, 1);
+    let (node, metrics) = (rig.executor.node(), Arc::new(Metrics::default()));
+    let plane = rig.on(&node);
+    let config = WorkerConfig::new(rig.universe, id(1));
+    let _worlds = WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
+    let sending = rig.clone();
+    rig.executor.block_on(async move {
+        sending.send(world_id(1), vec![script_event("emit e")]).await.unwrap();
+    });
+    rig.executor.run_for(SECOND);
+    let config = AdapterWorkerConfig::default();
+    let adapters = adapter_worker(&plane, rig.universe, id(101), config, plane.entropy.clone());
+    let adapters = adapters.serve(Arc::new(Slow(plane.clock.clone()))).with_metrics(metrics.clone());
+    node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
+    rig.executor.run_for(SECOND * 10);
+    let times = metrics.times(Timing::DispatchToReceipt);
+    assert_eq!(times.count(), 1);
+    assert!((990_000..=1_010_000).contains(&times.sum_us), "{} us of simulated time", times.sum_us);
 }

@@ -64,6 +64,11 @@ pub(crate) fn embedded(report: &mut Report, common: &Common) -> Outcome {
     selected(report, common, &[], &["call", "send"])
 }
 
+/// Renewals of many leases, alone and beside calls.
+pub(crate) fn renewals(report: &mut Report, common: &Common) -> Outcome {
+    selected(report, common, &[], &["renewal"])
+}
+
 /// Forks of states of these sizes.
 pub(crate) fn forks(report: &mut Report, common: &Common, fork_mib: &[u64]) -> Outcome {
     selected(report, common, fork_mib, &["fork"])

@@ -10,6 +10,7 @@ pub(crate) mod loopback;
 mod node;
 mod replay;
 mod target;
+mod targets;
 mod timers;
 mod workload;
 
@@ -32,6 +33,7 @@ use std::{
     time::Duration,
 };
 use target::{Server, Subject};
+pub(crate) use targets::targets;
 pub(crate) use timers::timers;
 use workload::{Prepared, Workload};
 

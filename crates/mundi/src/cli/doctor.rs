@@ -70,7 +70,13 @@ impl Doctor {
             server_checks(&self.server, &mut findings).await;
             return findings.report(out);
         }
-        let args = ServerArgs { data: self.data.clone(), config: self.config.clone(), bind: None, roles: None };
+        let args = ServerArgs {
+            data: self.data.clone(),
+            config: self.config.clone(),
+            bind: None,
+            roles: None,
+            replay_log: None,
+        };
         let config = args.load()?;
         let there = config.engine.is_shared() || folder_checks(&config.data.folder, &mut findings);
         let healthy = there && engine_checks(&config, out, &mut findings).await;

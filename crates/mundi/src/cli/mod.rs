@@ -125,6 +125,9 @@ pub(crate) struct ServerArgs {
     /// Of world, adapter, timer, orchestrator, api.
     #[arg(long, value_delimiter = ',')]
     roles: Option<Vec<String>>,
+    /// A file that gets a line of JSON for each step of the worker shells, for a postmortem.
+    #[arg(long)]
+    replay_log: Option<PathBuf>,
 }
 
 impl ServerArgs {
@@ -132,7 +135,13 @@ impl ServerArgs {
         let text = |value: &Option<String>| value.clone().map(Value::String);
         let data = self.data.as_ref().map(|path| Value::String(path.display().to_string()));
         let roles = self.roles.clone().map(|roles| Value::Array(roles.into_iter().map(Value::String).collect()));
-        let given = [("data.folder", data), ("api.bind", text(&self.bind)), ("node.roles", roles)];
+        let replay_log = self.replay_log.as_ref().map(|path| Value::String(path.display().to_string()));
+        let given = [
+            ("data.folder", data),
+            ("api.bind", text(&self.bind)),
+            ("node.roles", roles),
+            ("node.replay_log", replay_log),
+        ];
         let flags: Vec<_> = given.into_iter().filter_map(|(path, value)| Some((path, value?))).collect();
         Config::load(self.config.as_deref(), environment(), &flags).map_err(|error| Failed::coded(&error))
     }

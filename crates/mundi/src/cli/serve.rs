@@ -47,7 +47,10 @@ pub(super) async fn run(config: &Config) -> Outcome {
         }
         None => eprintln!("mundi: running without an API"),
     }
-    signals.next().await;
+    let escalated = tokio::select! {
+        () = signals.next() => None,
+        failed = node.escalated() => Some(failed),
+    };
     eprintln!("mundi: draining; a second signal stops at once");
     tokio::select! {
         () = drain(&node, server.as_ref()) => {}
@@ -58,7 +61,10 @@ pub(super) async fn run(config: &Config) -> Outcome {
     let _in_time = stopped.await;
     drop(health);
     telemetry.end().await;
-    Ok(())
+    match escalated {
+        Some(failed) => Err(Failed::new(failed.code, format!("a worker shell failed: {}", failed.reason))),
+        None => Ok(()),
+    }
 }
 
 /// Connections are files, of which many shells allow a thousand to those who do not ask for more.

@@ -61,7 +61,7 @@ impl TokenCommand {
                     let form = json!({ "universe": universe, "can": can, "label": label });
                     return out.made(&server.post("/v1/tokens", &form).await?, "token");
                 }
-                let config = ServerArgs { data, config, bind: None, roles: None }.load()?;
+                let config = ServerArgs { data, config, bind: None, roles: None, replay_log: None }.load()?;
                 out.made(&on_engine(&config, universe.as_deref(), &can, label).await?, "token")
             }
             Self::List { server } => {

@@ -36,7 +36,7 @@ pub(super) struct Verify {
 impl Verify {
     pub(super) async fn run(self, out: Out) -> Outcome {
         if self.data.is_some() || self.config.is_some() {
-            let args = ServerArgs { data: self.data, config: self.config, bind: None, roles: None };
+            let args = ServerArgs { data: self.data, config: self.config, bind: None, roles: None, replay_log: None };
             return world::offline(&args.load()?, out).await;
         }
         if self.all {

@@ -14,6 +14,7 @@ use crate::{
     Plane, RuntimeError,
     direct::Direct,
     hands::Employed,
+    metrics::Metrics,
     objects::{AtHand, with_objects},
     recording::Recording,
 };
@@ -40,6 +41,8 @@ pub struct WorldHost<P: Plane> {
     drained: Option<InboxEnd>,
     /// Who of this process carries its effects out.
     hands: Employed,
+    /// Where the times of items are counted, if anywhere.
+    metrics: Option<Arc<Metrics>>,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.
@@ -91,6 +94,11 @@ impl<P: Plane> WorldHost<P> {
     /// Its effects go into these hands if they are free.
     pub(crate) fn employ(&mut self, hands: Employed) {
         self.hands = hands;
+    }
+
+    /// Counts how long items take from the inbox to the journal.
+    pub(crate) fn measure(&mut self, metrics: Arc<Metrics>) {
+        self.metrics = Some(metrics);
     }
 
     pub(crate) fn manifest(&self) -> &Arc<CompiledManifest> {

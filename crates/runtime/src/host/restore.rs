@@ -54,6 +54,7 @@ impl<P: Plane> WorldHost<P> {
             direct: VecDeque::new(),
             drained: None,
             hands: Employed::default(),
+            metrics: None,
         })
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     direct::{Direct, Taken, Ticket},
     error::NamesMissing,
     hands::{Employed, Reserved},
+    metrics::{Metrics, Times, Timing},
     objects::{AtHand, Patience, fetch},
     recording::Answers,
     terms::effect_terms,
@@ -95,9 +96,14 @@ pub struct Waited {
 }
 
 impl Waited {
-    fn of(items: &[TurnItem], now_ns: u64) -> Self {
+    fn of(items: &[TurnItem], now_ns: u64, metrics: Option<&Metrics>) -> Self {
         let sent = items.iter().map(|item| item.item.origin.enqueued_at_ns).filter(|sent_ns| *sent_ns > 0);
         let each = sent.map(|sent_ns| now_ns.saturating_sub(sent_ns));
+        if let Some(metrics) = metrics {
+            let mut times = Times::default();
+            each.clone().for_each(|waited_ns| times.add(waited_ns / 1_000));
+            metrics.observe(Timing::InboxToJournal, &times);
+        }
         each.fold(Self::default(), |sum, ns| sum.and(Self { ns, ns_max: ns }))
     }
 
@@ -219,7 +225,7 @@ impl<P: Plane> WorldHost<P> {
         self.drained = input.end.and_then(|end| end.after(cursor));
         let taken = &input.items[..items];
         note_traces(taken);
-        let waited = Waited::of(taken, now_ns);
+        let waited = Waited::of(taken, now_ns, self.metrics.as_deref());
         if !tickets.is_empty() {
             let (given, others) = (commit.records.replies(), &mut output.replies);
             self.answer_direct(input.items.split_off(waiting), tickets, direct, given, others);

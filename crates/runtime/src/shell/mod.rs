@@ -12,7 +12,7 @@ mod step;
 pub(crate) use command::command_frame;
 pub use command::{Command, WorkerCommands, send_commands};
 pub use frame::{Frame, FrameError, FrameFlags, FrameKind};
-pub use report::{Counters, LogEvent, LogKind, ReplayEvent, ReplayKind, Report};
+pub use report::{Counters, LogEvent, LogKind, ReplayEvent, ReplayKind, Report, StepSource};
 pub use step::Failed;
 
 use crate::{Plane, RuntimeError, signal::Signal};
@@ -52,6 +52,31 @@ pub struct Policy {
     pub batch_max: usize,
     /// The longest sleep, whatever the next due time says.
     pub idle_ms_max: u64,
+    /// What follows a failure that no further attempt can mend.
+    pub on_non_retryable: OnNonRetryable,
+}
+
+/// What a shell does after a non-retryable failure. The message is a dead letter in any case: nothing is lost, and nothing is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnNonRetryable {
+    /// Goes on with the next message.
+    #[default]
+    DeadLetter,
+    /// Ends the shell; the process goes on without it.
+    Stop,
+    /// Ends the shell and lets whoever started it decide: a server drains and exits with the failure.
+    Escalate,
+}
+
+/// Why a shell ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It was asked to.
+    Asked,
+    /// [`OnNonRetryable::Stop`], after this failure.
+    Stopped(Failed),
+    /// [`OnNonRetryable::Escalate`], after this failure.
+    Escalated(Failed),
 }
 
 impl Default for Policy {
@@ -64,6 +89,7 @@ impl Default for Policy {
             backoff_ms_max: 60_000,
             batch_max: 64,
             idle_ms_max: 60_000,
+            on_non_retryable: OnNonRetryable::default(),
         }
     }
 }
@@ -126,6 +152,8 @@ impl Ticked {
 #[derive(Clone, Default)]
 pub struct Stop {
     phase: Arc<Mutex<Phase>>,
+    /// The failure that ended it.
+    failed: Arc<Mutex<Option<Ended>>>,
     signal: Signal,
 }
 
@@ -149,12 +177,12 @@ impl Stop {
         self.advance(Phase::Draining);
     }
 
-    /// Completes when the shell has ended.
-    pub async fn join(&self) {
+    /// Completes when the shell has ended, and says why it has.
+    pub async fn join(&self) -> Ended {
         loop {
             let seen = self.signal.version();
             if *self.phase.lock() == Phase::Over {
-                return;
+                return self.failed.lock().clone().unwrap_or(Ended::Asked);
             }
             self.signal.changed(seen).await;
         }
@@ -168,6 +196,12 @@ impl Stop {
         }
         drop(phase);
         self.signal.notify();
+    }
+
+    /// Ends because of a failure. The first one is the reason.
+    fn fail(&self, ended: Ended) {
+        self.failed.lock().get_or_insert(ended);
+        self.advance(Phase::Stopping);
     }
 
     fn is(&self, phase: Phase) -> bool {

@@ -1,13 +1,33 @@
-//! What a shell tells about itself: counters, a log, and a record of every step for a postmortem.
+//! What a shell reports about itself: counters, log events, and a record of every step for a postmortem.
+//!
+//! Log events go to tracing in any case, under the target `mundi_runtime::shell`; sinks are for whoever wants more.
 
+use crate::metrics::{Metric, Metrics};
 use mundi_model::{Code, Kind, WorkerId};
 use mundi_store::keyspace::mailbox::MailPlace;
 use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Where the work of a step came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StepSource {
+    /// It was due at once.
+    Inbox,
+    /// It waited for its time.
+    Timer,
+}
+
+impl StepSource {
+    pub const fn of(place: MailPlace) -> Self {
+        if place.is_timed() { Self::Timer } else { Self::Inbox }
+    }
+}
 
 /// How it went so far (seed 003, reliability counters). Adapter and timer workers count the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    pub attempts: u64,
+    pub inbox_attempts: u64,
+    pub timer_attempts: u64,
     pub successes: u64,
     pub conflict_retries: u64,
     pub busy_retries: u64,
@@ -20,9 +40,17 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Attempts from both sources.
+    pub const fn attempts(&self) -> u64 {
+        self.inbox_attempts + self.timer_attempts
+    }
+
     /// An attempt took so long.
-    pub fn attempted(&mut self, latency_ms: u64) {
-        self.attempts += 1;
+    pub fn attempted(&mut self, source: StepSource, latency_ms: u64) {
+        match source {
+            StepSource::Inbox => self.inbox_attempts += 1,
+            StepSource::Timer => self.timer_attempts += 1,
+        }
         self.latency_samples += 1;
         self.latency_total_ms += latency_ms;
         self.latency_max_ms = self.latency_max_ms.max(latency_ms);
@@ -38,7 +66,7 @@ impl Counters {
     }
 }
 
-/// One line of the log.
+/// Something that happened to a message or to the worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEvent {
     pub kind: LogKind,
@@ -57,6 +85,38 @@ pub enum LogKind {
     Requeued,
     DeadLettered,
     WorkerError,
+    /// The shell ends because of a failure, as its policy asks for.
+    Stopped,
+}
+
+impl LogKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryableFailure => "retryable_failure",
+            Self::NonRetryableFailure => "non_retryable_failure",
+            Self::Requeued => "requeued",
+            Self::DeadLettered => "dead_lettered",
+            Self::WorkerError => "worker_error",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl LogEvent {
+    /// The same for whoever reads the process's log.
+    fn trace(&self) {
+        let Self { kind, worker, place, code, attempt } = self;
+        let sequence = place.map(|place| tracing::field::display(place.seq));
+        let status = code.map(Code::as_str);
+        match kind {
+            LogKind::RetryableFailure | LogKind::Requeued => {
+                tracing::info!(target: "mundi_runtime::shell", kind = kind.as_str(), %worker, sequence, status, attempt, "worker shell");
+            }
+            _ => {
+                tracing::warn!(target: "mundi_runtime::shell", kind = kind.as_str(), %worker, sequence, status, attempt, "worker shell");
+            }
+        }
+    }
 }
 
 /// One step, with the frame that led to it. The frame is the hook's own: it may keep it.
@@ -65,16 +125,48 @@ pub struct ReplayEvent {
     pub kind: ReplayKind,
     pub worker: WorkerId,
     pub place: MailPlace,
+    /// Why the step failed.
     pub code: Option<Code>,
+    /// Which attempt at the message this is, from 1 on.
+    pub attempt: u32,
     pub frame: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayKind {
-    Attempt,
-    Result,
+    InboxAttempt,
+    InboxResult,
+    TimerAttempt,
+    TimerResult,
     Requeued,
     DeadLettered,
+}
+
+impl ReplayKind {
+    pub(super) const fn attempt(source: StepSource) -> Self {
+        match source {
+            StepSource::Inbox => Self::InboxAttempt,
+            StepSource::Timer => Self::TimerAttempt,
+        }
+    }
+
+    pub(super) const fn result(source: StepSource) -> Self {
+        match source {
+            StepSource::Inbox => Self::InboxResult,
+            StepSource::Timer => Self::TimerResult,
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InboxAttempt => "inbox_attempt",
+            Self::InboxResult => "inbox_result",
+            Self::TimerAttempt => "timer_attempt",
+            Self::TimerResult => "timer_result",
+            Self::Requeued => "requeued",
+            Self::DeadLettered => "dead_lettered",
+        }
+    }
 }
 
 type Sink<E> = Box<dyn Fn(E) + Send + Sync>;
@@ -86,6 +178,7 @@ pub struct Report {
     counter_sink: Option<Sink<Counters>>,
     log_sink: Option<Sink<LogEvent>>,
     replay_hook: Option<Sink<ReplayEvent>>,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl Report {
@@ -109,6 +202,12 @@ impl Report {
         Self { replay_hook: Some(Box::new(hook)), ..self }
     }
 
+    /// Dead letters of mailboxes and shells that ended by their policy are counted there, too.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
     pub fn snapshot(&self) -> Counters {
         *self.counters.lock()
     }
@@ -129,6 +228,15 @@ impl Report {
     }
 
     pub(super) fn log(&self, event: LogEvent) {
+        event.trace();
+        let counted = match event.kind {
+            LogKind::DeadLettered => Some(Metric::DeadLetters),
+            LogKind::Stopped => Some(Metric::ShellsStopped),
+            _ => None,
+        };
+        if let (Some(metrics), Some(metric)) = (&self.metrics, counted) {
+            metrics.add(metric, 1);
+        }
         if let Some(sink) = &self.log_sink {
             sink(event);
         }

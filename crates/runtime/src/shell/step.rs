@@ -1,6 +1,6 @@
 //! Steps: claimed messages are run, and then acknowledged, requeued or dead-lettered.
 
-use super::{Frame, Handler, LogEvent, LogKind, ReplayEvent, ReplayKind, Shell};
+use super::{Ended, Frame, Handler, LogEvent, LogKind, OnNonRetryable, ReplayEvent, ReplayKind, Shell, StepSource};
 use crate::{Plane, RuntimeError};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -34,15 +34,42 @@ impl<P: Plane, H: Handler> Shell<P, H> {
     /// Runs messages that were claimed together one after the other, in their order, and finishes them together.
     pub(super) async fn steps(&self, messages: &[ClaimedMail]) -> Result<(), RuntimeError> {
         let mut finishing = Vec::with_capacity(messages.len());
+        let mut fatal = None;
         for ClaimedMail { place, frame, claim } in messages {
-            let how = self.step(*place, frame, *claim).await;
+            let result = self.step(*place, frame, *claim).await;
+            let how = match result {
+                Ok(()) => Finish::Acknowledge,
+                Err(failed) => {
+                    fatal = self.ending_of(&failed).map(|ended| (*place, *claim, failed.code, ended));
+                    self.dispose(*place, *claim, failed)
+                }
+            };
             finishing.push(self.finish(*place, frame, *claim, how));
+            if fatal.is_some() {
+                break; // the claims of those behind it run out, and another shell takes them
+            }
         }
-        join_all(finishing).await.into_iter().collect()
+        let finished: Result<(), RuntimeError> = join_all(finishing).await.into_iter().collect();
+        if let Some((place, claim, code, ended)) = fatal.filter(|_| finished.is_ok()) {
+            self.log(LogKind::Stopped, place, Some(code), claim.attempt);
+            self.stop.fail(ended);
+        }
+        finished
     }
 
-    async fn step(&self, place: MailPlace, frame: &Bytes, claim: Claim) -> Finish {
-        self.record(ReplayKind::Attempt, place, None, frame);
+    /// How the shell ends after such a failure, if its policy asks for that.
+    fn ending_of(&self, failed: &Failed) -> Option<Ended> {
+        match self.config.policy.on_non_retryable {
+            _ if failed.is_retryable() => None,
+            OnNonRetryable::DeadLetter => None,
+            OnNonRetryable::Stop => Some(Ended::Stopped(failed.clone())),
+            OnNonRetryable::Escalate => Some(Ended::Escalated(failed.clone())),
+        }
+    }
+
+    async fn step(&self, place: MailPlace, frame: &Bytes, claim: Claim) -> Result<(), Failed> {
+        let source = StepSource::of(place);
+        self.record(ReplayKind::attempt(source), place, claim, None, frame);
         let started_ns = self.plane.now_ns();
         let result = match Frame::decode_for(self.config.worker, frame) {
             Ok(frame) => self.handler.handle(&frame, &self.finishing(place, claim, Finish::Acknowledge)).await,
@@ -50,18 +77,15 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         };
         let latency_ms = self.plane.now_ns().saturating_sub(started_ns) / 1_000_000;
         let code = result.as_ref().err().map(|failed| failed.code);
-        self.record(ReplayKind::Result, place, code, frame);
+        self.record(ReplayKind::result(source), place, claim, code, frame);
         self.report.count(|counters| {
-            counters.attempted(latency_ms);
+            counters.attempted(source, latency_ms);
             match &result {
                 Ok(()) => counters.successes += 1,
                 Err(failed) => counters.failed(failed.code, failed.is_retryable()),
             }
         });
-        match result {
-            Ok(()) => Finish::Acknowledge,
-            Err(failed) => self.dispose(place, claim, failed),
-        }
+        result
     }
 
     /// What becomes of a message that failed.
@@ -110,14 +134,14 @@ impl<P: Plane, H: Handler> Shell<P, H> {
             Finish::Requeue { .. } => {
                 self.report.count(|counters| counters.requeues += 1);
                 self.log(LogKind::Requeued, place, None, claim.attempt);
-                self.record(ReplayKind::Requeued, place, None, frame);
+                self.record(ReplayKind::Requeued, place, claim, None, frame);
             }
             Finish::DeadLetter { code, reason, .. } => {
                 let (worker, attempts) = (self.config.worker, claim.attempt);
                 tracing::warn!(%worker, code, reason, attempts, "a message became a dead letter");
                 self.report.count(|counters| counters.dead_letters += 1);
                 self.log(LogKind::DeadLettered, place, None, claim.attempt);
-                self.record(ReplayKind::DeadLettered, place, None, frame);
+                self.record(ReplayKind::DeadLettered, place, claim, None, frame);
             }
         }
         Ok(())
@@ -127,8 +151,8 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         self.report.log(LogEvent { kind, worker: self.config.worker, place: Some(place), code, attempt });
     }
 
-    fn record(&self, kind: ReplayKind, place: MailPlace, code: Option<Code>, frame: &Bytes) {
-        let worker = self.config.worker;
-        self.report.replay(|| ReplayEvent { kind, worker, place, code, frame: frame.to_vec() });
+    fn record(&self, kind: ReplayKind, place: MailPlace, claim: Claim, code: Option<Code>, frame: &Bytes) {
+        let (worker, attempt) = (self.config.worker, claim.attempt);
+        self.report.replay(|| ReplayEvent { kind, worker, place, code, attempt, frame: frame.to_vec() });
     }
 }

@@ -1,7 +1,10 @@
 //! The keeper: renews leases in batches, drops worlds whose lease is lost, and gives back what is idle.
 
 use super::{Phase, Shared, WorkerConfig};
-use crate::{Plane, metrics::Metric};
+use crate::{
+    Plane,
+    metrics::{Metric, Timing},
+};
 use futures_util::future::select;
 use mundi_model::limits;
 use mundi_store::{
@@ -86,7 +89,9 @@ async fn renew<P: Plane>(shared: &Shared<P>) {
         let now_ns = shared.plane.now_ns();
         let held: Vec<Fence> = chunk.iter().map(|(fence, _)| *fence).collect();
         let (worker, ttl_ns) = (shared.config.worker, shared.config.lease_ttl_ns);
-        match shared.plane.run(&RenewLeases { worker, fences: held, now_ns, ttl_ns }).await {
+        let renewed = shared.plane.run(&RenewLeases { worker, fences: held, now_ns, ttl_ns }).await;
+        shared.metrics.observe_ns(Timing::LeaseRenewal, shared.plane.now_ns().saturating_sub(now_ns));
+        match renewed {
             Ok(done) => {
                 shared.metrics.add(Metric::LeasesRenewed, done.output.renewed.len() as u64);
                 let mut table = shared.table.lock();

@@ -120,6 +120,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
     shared.metrics.add(Metric::InboxAgeNs, cycled.waited.ns);
     shared.metrics.raise(Metric::InboxAgeNsMax, cycled.waited.ns_max);
+    shared.note_behind(world, if cycled.more { cycled.waited.ns_max } else { 0 });
     let snapshot = match wish.snapshot {
         true => Box::pin(host.snapshot()).await?,
         false => host.snapshot_if_due(&shared.config.snapshots).await?,
@@ -203,6 +204,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
     shared.note_residents();
     let mut host = WorldHost::restore(shared.plane.clone(), fence).await?;
     host.employ(shared.hands.clone());
+    host.measure(shared.metrics.clone());
     shared.metrics.add(Metric::Restores, 1);
     shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
     Ok(Box::new(host))
@@ -211,6 +213,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
 /// The memory is dropped. What can be had later is tried later; what was lost is left to its new holder.
 async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeError) {
     let now_ns = shared.plane.now_ns();
+    shared.note_behind(world, 0);
     let retry_at_ns = retry_at_ns(shared, world, error, now_ns);
     let fence = shared.table.lock().forget(world, retry_at_ns);
     match error.code() {
@@ -254,6 +257,7 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
 
 /// Gives a world back; the next worker finds a short tail.
 async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host<P>>) {
+    shared.note_behind(world, 0);
     if let Some(mut host) = host {
         let draining = shared.phase() == Phase::Draining;
         let tail_max = if draining { 0 } else { shared.config.release_tail_records };

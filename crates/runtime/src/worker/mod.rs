@@ -28,9 +28,12 @@ use mundi_engine::CommitError;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use parking_lot::Mutex;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 use table::{Handed, Table};
 
@@ -58,6 +61,8 @@ struct Shared<P: Plane> {
     /// How many lanes have a world.
     lanes_busy: AtomicUsize,
     metrics: Arc<Metrics>,
+    /// Worlds whose last cycle left items behind, with how long the oldest item of that cycle had waited.
+    behind: Mutex<BTreeMap<WorldId, u64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +96,7 @@ impl<P: Plane> WorldWorker<P> {
             hands: Employed::default(),
             lanes_busy: AtomicUsize::new(0),
             metrics,
+            behind: Mutex::default(),
         });
         let spawner = shared.plane.spawner();
         spawner.spawn(Box::pin(scout::run(shared.clone())));
@@ -158,6 +164,11 @@ impl<P: Plane> WorldWorker<P> {
     /// Whether it holds the world's lease, as far as it knows.
     pub fn holds(&self, world: WorldId) -> bool {
         self.0.phase() == Phase::Running && self.0.table.lock().holds(world)
+    }
+
+    /// How long items of a world that it holds had waited when its last cycle took them, if that left some behind; else nothing.
+    pub fn inbox_age_ns(&self, world: WorldId) -> u64 {
+        self.0.behind.lock().get(&world).copied().unwrap_or(0)
     }
 
     /// Lets other processes know where this one is reached.
@@ -233,6 +244,15 @@ impl<P: Plane> Shared<P> {
         self.signal.notify();
         self.work.notify();
         self.handed.notify();
+    }
+
+    /// Bounded by the worlds that it holds.
+    fn note_behind(&self, world: WorldId, age_ns: u64) {
+        let mut behind = self.behind.lock();
+        match age_ns {
+            0 => drop(behind.remove(&world)),
+            _ => drop(behind.insert(world, age_ns)),
+        }
     }
 
     fn note_residents(&self) {

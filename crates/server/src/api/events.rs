@@ -169,21 +169,23 @@ fn traceparent(text: Option<&str>) -> Option<String> {
     responses((status = 202, body = Sent)),
 )]
 pub(super) async fn send<E: Engine>(
-    Of { universe, world, .. }: Of<E, SEND>,
+    Of { api, universe, world }: Of<E, SEND>,
     Name(event): Name,
     Params(params): Params<SendParams>,
     given: Given,
 ) -> Result<Response, Problem> {
-    make_send(&universe, world, event, params, given).await
+    make_send(&api, &universe, world, event, params, given).await
 }
 
 pub(super) async fn make_send<E: Engine>(
+    api: &Api<E>,
     universe: &Universe<E>,
     world: WorldId,
     event: String,
     params: SendParams,
     Given { cbor, headers }: Given,
 ) -> Result<Response, Problem> {
+    api.node.admit_to(universe, world)?;
     let incoming = Incoming::new(&headers, event, cbor, params.key)?;
     let delay = params.delay.as_deref().map(duration).transpose()?;
     let sent = take(universe, world, incoming, delay).await?;
@@ -235,6 +237,7 @@ pub(super) async fn make_call<E: Engine>(
     params: &WaitParams,
     Given { cbor, headers }: Given,
 ) -> Result<Response, Problem> {
+    api.node.admit_to(universe, world)?;
     let timeout = params.timeout(api)?;
     let incoming = Incoming::new(&headers, event, cbor, None)?;
     incoming.check()?;
@@ -321,10 +324,11 @@ async fn answer<E: Engine>(
     responses((status = 202, body = Vec<Sent>)),
 )]
 pub(super) async fn batch<E: Engine>(
-    Of { universe, world, .. }: Of<E, SEND>,
+    Of { api, universe, world }: Of<E, SEND>,
     headers: HeaderMap,
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
+    api.node.admit_to(&universe, world)?;
     let incoming = incoming(&headers, &body)?;
     let (count, max) = (incoming.len(), limits::INBOX_BATCH_ITEMS_MAX);
     if count > max {

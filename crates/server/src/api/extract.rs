@@ -66,6 +66,9 @@ pub(crate) async fn enter<E: Engine>(
     if let (Some(client), Some(id)) = (client, id) {
         client.enter(id);
     }
+    if verb == SEND {
+        api.node.admit()?;
+    }
     universe.ok_or_else(|| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`")))
 }
 

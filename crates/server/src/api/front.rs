@@ -143,7 +143,7 @@ async fn answer<E: Engine>(
     let given = Given::of(headers, Some(client), body, &api).await?;
     match verb {
         Verb::Call => events::make_call(&api, &universe, world, event, &WaitParams::default(), given).await,
-        Verb::Send => events::make_send(&universe, world, event, SendParams::default(), given).await,
+        Verb::Send => events::make_send(&api, &universe, world, event, SendParams::default(), given).await,
     }
 }
 

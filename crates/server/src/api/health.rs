@@ -1,6 +1,6 @@
 //! Whether the process lives, whether it takes work, and what it has counted.
 
-use super::{Api, Problem, access::Access};
+use super::{Api, Problem, access::Access, exposition::exposition};
 use axum::{
     extract::State,
     http::{StatusCode, header},
@@ -8,8 +8,7 @@ use axum::{
 };
 use mundi_engine::{Engine, Transaction};
 use mundi_model::Code;
-use mundi_runtime::{Plane, metrics::Metric};
-use std::fmt::Write;
+use mundi_runtime::Plane;
 
 /// The process lives.
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = String)))]
@@ -32,16 +31,6 @@ pub(super) async fn readyz<E: Engine>(State(api): State<Api<E>>) -> Result<&'sta
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
 pub(super) async fn metrics<E: Engine>(State(api): State<Api<E>>, access: Access) -> Result<Response, Problem> {
     access.require_metrics()?;
-    let mut text = String::new();
-    for (metric, value) in api.node.metrics().snapshot() {
-        let (name, meaning, kind) = (metric.name(), metric.meaning(), kind(metric));
-        // Writing to a string cannot fail.
-        let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name} {value}\n");
-    }
-    api.requests.write(&mut text);
+    let text = exposition(&api).await;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
-}
-
-fn kind(metric: Metric) -> &'static str {
-    if metric.name().ends_with("_total") { "counter" } else { "gauge" }
 }

@@ -6,6 +6,7 @@ mod bundles;
 mod dead_letters;
 mod effects;
 mod events;
+mod exposition;
 mod extract;
 mod front;
 mod health;

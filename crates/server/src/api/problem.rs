@@ -1,6 +1,6 @@
 //! Every refusal: `application/problem+json` with our code (RFC 9457).
 
-use crate::node::NodeError;
+use crate::node::{NodeError, Overload};
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -44,8 +44,13 @@ pub(crate) struct Body<'a> {
 /// A problem is sent as this.
 const CONTENT_TYPE: &str = "application/problem+json";
 
-/// After how long what is full or unavailable may be tried again.
-const RETRY_AFTER_SECONDS: &str = "1";
+/// After how many seconds what is full or unavailable may be tried again. What is overloaded needs longer than what is only busy.
+fn retry_after(code: Code) -> HeaderValue {
+    HeaderValue::from_static(match code {
+        Code::NodeOverloaded | Code::WorldOverloaded => "10",
+        _ => "1",
+    })
+}
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -131,7 +136,7 @@ impl IntoResponse for Problem {
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         ) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+            headers.insert(header::RETRY_AFTER, retry_after(code));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -150,6 +155,25 @@ macro_rules! problems {
     )*};
 }
 problems!(NodeError, StoreError, ParseIdError);
+
+impl From<Overload> for Problem {
+    fn from(overload: Overload) -> Self {
+        match overload {
+            Overload::InboxAge { age, max } => {
+                let detail = format!(
+                    "the oldest item of its inbox has waited for {} s; the bound is {} s",
+                    age.as_secs(),
+                    max.as_secs()
+                );
+                Self::new(Code::WorldOverloaded, detail)
+            }
+            Overload::Memory { bytes, max } => {
+                let detail = format!("the process has {bytes} bytes in memory; the bound is {max}");
+                Self::new(Code::NodeOverloaded, detail)
+            }
+        }
+    }
+}
 
 impl From<RuntimeError> for Problem {
     fn from(error: RuntimeError) -> Self {

@@ -1,6 +1,6 @@
 //! What requests are counted as, and the trace that each of them is part of.
 
-use super::Api;
+use super::{Api, exposition::write_histogram};
 use crate::node::HANDED_ON;
 use axum::{
     extract::{MatchedPath, Request},
@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
 use mundi_runtime::{
     Plane,
-    metrics::{Family, Metric},
+    metrics::{Family, Metric, Times},
     trace::TraceContext,
 };
 use parking_lot::Mutex;
@@ -36,10 +36,6 @@ const NO_ROUTE: &str = "none";
 /// The client went away before it had an answer; the number that nginx gives this.
 const GONE: u16 = 499;
 
-/// Upper bounds of the histogram, in microseconds: from a read in memory to a call that waits.
-const BOUNDS_US: [u64; 12] =
-    [500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000, 30_000_000];
-
 /// The requests of a process, by route.
 #[derive(Debug, Default)]
 pub(super) struct Requests(Mutex<BTreeMap<Box<str>, Answers>>);
@@ -50,13 +46,6 @@ struct Answers {
     times: BTreeMap<&'static str, Times>,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Times {
-    /// How many took at most as long as the bound of the same place, and more than the one before; at the end, the rest.
-    counts: [u64; BOUNDS_US.len() + 1],
-    sum_us: u64,
-}
-
 impl Requests {
     fn answered(&self, method: &'static str, route: &str, status: u16, took_us: u64) {
         let mut routes = self.0.lock();
@@ -65,9 +54,7 @@ impl Requests {
         }
         let Some(route) = routes.get_mut(route) else { return };
         *route.answers.entry((method, status)).or_default() += 1;
-        let times = route.times.entry(method).or_default();
-        times.counts[BOUNDS_US.partition_point(|bound_us| *bound_us < took_us)] += 1;
-        times.sum_us += took_us;
+        route.times.entry(method).or_default().add(took_us);
     }
 
     /// How many were answered, by method, route and status.
@@ -95,17 +82,6 @@ impl Requests {
             }
         }
     }
-}
-
-fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Times) {
-    let seconds = |us: u64| std::time::Duration::from_micros(us).as_secs_f64();
-    let bounds = BOUNDS_US.iter().map(|bound_us| seconds(*bound_us).to_string()).chain(["+Inf".to_owned()]);
-    let mut so_far = 0;
-    for (bound, count) in bounds.zip(times.counts) {
-        so_far += count;
-        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {so_far}");
-    }
-    let _ = writeln!(text, "{name}_sum{{{labels}}} {}\n{name}_count{{{labels}}} {so_far}", seconds(times.sum_us));
 }
 
 /// A request that is being answered. Dropped without an answer, its client is gone.

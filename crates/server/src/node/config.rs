@@ -1,10 +1,16 @@
 //! What a node runs, and with what.
 
+use super::AdmissionPolicy;
 use mundi_adapters::{
     http::HttpConfig, llm::LlmConfig, process::ProcessConfig, signature::AdapterKeys, worker::AdapterWorkerConfig,
 };
 use mundi_model::WorkerId;
-use mundi_runtime::host::SnapshotPolicy;
+use mundi_runtime::{
+    host::{CycleBudget, SnapshotPolicy},
+    shell::Policy,
+    worker::SegmentPolicy,
+};
+use mundi_store::blobs::CasConfig;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
@@ -55,6 +61,22 @@ pub struct NodeConfig {
     /// By name or id.
     pub universe_rules: BTreeMap<String, UniverseRules>,
     pub snapshots: SnapshotPolicy,
+    /// What a world may do before another one gets its turn.
+    pub cycle: CycleBudget,
+    /// When old journal records leave the engine.
+    pub segments: SegmentPolicy,
+    /// How long a consumed inbox item, and with it its reply, can still be asked for.
+    pub inbox_grace: Duration,
+    /// What is kept in the engine instead of the object store.
+    pub content: CasConfig,
+    /// How worker shells work on their mailboxes.
+    pub shell: Policy,
+    /// A file that gets a line for each step of the worker shells.
+    pub replay_log: Option<PathBuf>,
+    /// Once it has so many bytes it is renamed to `….1` and begun again.
+    pub replay_log_bytes_max: u64,
+    /// When the API refuses new work.
+    pub admission: AdmissionPolicy,
     pub adapters: AdapterWorkerConfig,
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
@@ -84,6 +106,14 @@ impl Default for NodeConfig {
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
             universe_rules: BTreeMap::new(),
             snapshots: SnapshotPolicy::default(),
+            cycle: CycleBudget::default(),
+            segments: SegmentPolicy::default(),
+            inbox_grace: Duration::from_secs(3_600),
+            content: CasConfig::default(),
+            shell: Policy::default(),
+            replay_log: None,
+            replay_log_bytes_max: 64 << 20,
+            admission: AdmissionPolicy::default(),
             adapters: AdapterWorkerConfig::default(),
             http: HttpConfig::default(),
             llm: None,

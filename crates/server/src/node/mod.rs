@@ -17,16 +17,21 @@
 //! # }
 //! ```
 
+mod admission;
 mod config;
 mod delayed;
 mod edge;
 mod error;
 mod hand_on;
 mod open;
+mod replay_log;
+mod reports;
 mod roles;
 mod universe;
 mod universe_policy;
 
+pub(crate) use admission::Overload;
+pub use admission::{AdmissionPolicy, memory_limit_bytes};
 pub(crate) use config::spool;
 pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules};
 pub use delayed::Delayed;
@@ -39,19 +44,26 @@ pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_obj
 pub use universe::Universe;
 
 use crate::programs::{NamedProgram, Programs};
+use admission::Admission;
 use edge::StopTasks;
 use hand_on::HandOn;
 use mundi_engine::{Embedded, Engine};
 use mundi_model::{UniverseId, WorkerId, limits};
-use mundi_runtime::{Plane, Services, metrics::Metrics, policy::PolicyContexts};
+use mundi_runtime::{
+    Plane, Services,
+    metrics::Metrics,
+    policy::PolicyContexts,
+    shell::{Counters, Failed},
+};
 use mundi_store::{
     Clock, Entropy,
-    blobs::{Cas, CasConfig},
+    blobs::Cas,
     objects::{self, Objects},
     protocol::{ListUniverses, NameUniverse},
     segments::SegmentStore,
 };
 use parking_lot::RwLock;
+use reports::Reports;
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// The plane that a node gives to its roles.
@@ -73,6 +85,10 @@ struct Shared<E: Engine> {
     metrics: Arc<Metrics>,
     /// The manifests that effects were asked for under.
     policies: PolicyContexts,
+    reports: Reports,
+    admission: Admission,
+    /// The failure of a worker shell that ends the process.
+    escalated: tokio::sync::watch::Sender<Option<Failed>>,
     /// There if others may hold worlds.
     hand_on: Option<Arc<HandOn<E>>>,
     /// Where others reach this process.
@@ -123,7 +139,7 @@ impl<E: Engine> Node<E> {
     ) -> Result<Self, NodeError> {
         let entropy = Arc::new(SystemEntropy::default());
         let (tasks, stop) = edge::tasks();
-        let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), CasConfig::default());
+        let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), config.content);
         let plane = Services {
             segments: SegmentStore::new(engine.clone(), objects),
             engine,
@@ -135,12 +151,16 @@ impl<E: Engine> Node<E> {
         };
         let (worker, metrics) = (config.worker.unwrap_or_else(random_worker), Arc::<Metrics>::default());
         let hand_on = config.hands_on.then(|| Arc::new(HandOn::new(plane.clone(), worker, metrics.clone())));
+        let reports = Reports::new(&config, &plane.clock, &metrics)?;
         let shared = Shared {
             worker,
             named: programs.named,
             universes: RwLock::default(),
             metrics,
             policies: PolicyContexts::default(),
+            reports,
+            admission: Admission::default(),
+            escalated: tokio::sync::watch::Sender::new(None),
             hand_on,
             address: RwLock::default(),
             stop: tokio::sync::Mutex::new(Some(stop)),
@@ -177,6 +197,29 @@ impl<E: Engine> Node<E> {
     /// What the manifests allow that effects were asked for under.
     pub fn policies(&self) -> &PolicyContexts {
         &self.0.policies
+    }
+
+    /// What the worker shells of this process counted, by kind.
+    pub fn shell_counters(&self) -> [(&'static str, Counters); 4] {
+        self.0.reports.counters()
+    }
+
+    /// Completes when a worker shell failed in a way that `shell.on_non_retryable = "escalate"` ends the process for.
+    pub async fn escalated(&self) -> Failed {
+        let mut escalated = self.0.escalated.subscribe();
+        loop {
+            if let Some(failed) = escalated.borrow_and_update().clone() {
+                return failed;
+            }
+            if escalated.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn escalate(&self, failed: Failed) {
+        self.leave();
+        self.0.escalated.send_replace(Some(failed));
     }
 
     /// The programs that have a name here.
@@ -290,6 +333,9 @@ impl<E: Engine> Node<E> {
         if let Some(stop) = stop {
             stop.stop().await;
         }
+        let node = self.clone();
+        let closed = tokio::task::spawn_blocking(move || node.0.reports.close()); // waits for the disk
+        let _written = closed.await;
         self.0.universes.write().clear();
     }
 }

@@ -1,6 +1,6 @@
 //! The roles of one universe in this process.
 
-use super::{Delayed, Node, NodeError, NodePlane, Role, delayed::Deliver};
+use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role, delayed::Deliver};
 use futures_util::FutureExt;
 use mundi_adapters::{
     blob::BlobAdapter,
@@ -13,13 +13,13 @@ use mundi_adapters::{
     worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
 };
 use mundi_engine::Engine;
-use mundi_model::UniverseId;
+use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     Holder, Plane,
     calls::Calls,
     metrics::{Metric, Metrics},
     orchestrator::{Orchestrator, OrchestratorConfig},
-    shell::{LogKind, Policy, Report, Shell, ShellConfig, Stop, WorkerCommands},
+    shell::{Ended, Policy, Shell, ShellConfig, Stop, WorkerCommands},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{StoreError, protocol::expire_dedupe};
@@ -29,6 +29,29 @@ use tokio::sync::oneshot;
 
 /// How often records are removed that were kept to recognize what comes twice.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn worker_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) -> WorkerConfig {
+    let lease_ttl_ns = nanos(config.lease_ttl);
+    WorkerConfig {
+        lanes: config.lanes,
+        cycle: config.cycle,
+        snapshots: config.snapshots,
+        segments: config.segments,
+        inbox_grace_ns: nanos(config.inbox_grace),
+        lease_ttl_ns,
+        renew_every_ns: lease_ttl_ns / 4,
+        settle_after_ns: nanos(config.settle_after),
+        ..WorkerConfig::new(universe, worker)
+    }
+}
+
+fn shell_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) -> ShellConfig {
+    ShellConfig { policy: config.shell, ..ShellConfig::new(universe, worker) }
+}
 
 pub(super) struct Roles<P: Plane> {
     worlds: Option<WorldWorker<P>>,
@@ -68,22 +91,12 @@ impl<E: Engine> Roles<NodePlane<E>> {
 
     async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
         let plane = node.plane().clone();
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let lease_ttl_ns = nanos(node.config().lease_ttl);
-        let config = WorkerConfig {
-            lanes: node.config().lanes,
-            snapshots: node.config().snapshots,
-            lease_ttl_ns,
-            renew_every_ns: lease_ttl_ns / 4,
-            settle_after_ns: nanos(node.config().settle_after),
-            ..WorkerConfig::new(universe, node.worker())
-        };
+        let config = worker_config(node.config(), universe, node.worker());
         let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
-        let shell = ShellConfig::new(universe, node.worker());
-        self.shells.push(
-            Shell::boot(plane, shell, commands, Arc::new(counting_letters(node.0.metrics.clone()))).await?.0.start(),
-        );
+        let shell = shell_config(node.config(), universe, node.worker());
+        let report = node.0.reports.commands.clone();
+        self.run_shell(node, Shell::boot(plane, shell, commands, report).await?.0.start());
         self.worlds = Some(worker);
         Ok(())
     }
@@ -102,7 +115,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
             node.worker(),
             AdapterWorkerConfig { keys, ..config.adapters.clone() },
         );
-        worker = worker.with_metrics(node.0.metrics.clone());
+        worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));
         let mut fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         if let Some(worlds) = &self.worlds {
@@ -127,12 +140,14 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let plane = node.plane().clone();
         let timers =
             TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, TimerWorkerConfig::default())
-                .with_metrics(node.0.metrics.clone());
+                .with_metrics(node.0.metrics.clone())
+                .with_report(node.0.reports.timers.clone());
         self.run(node, "timer", |stop| async move { timers.run(stop).await });
         let deliver = Deliver { plane: plane.clone(), universe };
-        let shell = ShellConfig { policy: Policy::of_deliveries(), ..ShellConfig::new(universe, Delayed::WORKER) };
-        let report = counting_letters(node.0.metrics.clone());
-        self.shells.push(Shell::boot(plane.clone(), shell, deliver, Arc::new(report)).await?.0.start());
+        let config = shell_config(node.config(), universe, Delayed::WORKER);
+        let shell = ShellConfig { policy: Policy::of_deliveries(), ..config };
+        let report = node.0.reports.delayed.clone();
+        self.run_shell(node, Shell::boot(plane.clone(), shell, deliver, report).await?.0.start());
         let tidying = plane.clone();
         plane.spawner().spawn(Box::pin(async move {
             loop {
@@ -143,6 +158,24 @@ impl<E: Engine> Roles<NodePlane<E>> {
             }
         }));
         Ok(())
+    }
+
+    /// Keeps a shell until the node drains. One that ends because of a failure is an error in the log, or the end of the process.
+    fn run_shell(&mut self, node: &Node<E>, stop: Stop) {
+        self.shells.push(stop.clone());
+        let (node, plane) = (node.clone(), node.plane().clone());
+        plane.spawner().spawn(Box::pin(async move {
+            match stop.join().await {
+                Ended::Asked => {}
+                Ended::Stopped(failed) => {
+                    tracing::error!(code = %failed.code, reason = failed.reason, "a worker shell stopped; restart the process");
+                }
+                Ended::Escalated(failed) => {
+                    tracing::error!(code = %failed.code, reason = failed.reason, "a worker shell failed; the process ends");
+                    node.escalate(failed);
+                }
+            }
+        }));
     }
 
     /// Starts a loop that ends when the node drains.
@@ -183,11 +216,36 @@ impl<E: Engine> Roles<NodePlane<E>> {
     }
 }
 
-/// A shell that serves a mailbox counts its dead letters with all others.
-fn counting_letters(metrics: Arc<Metrics>) -> Report {
-    Report::new().with_log_sink(move |event| {
-        if event.kind == LogKind::DeadLettered {
-            metrics.add(Metric::DeadLetters, 1);
-        }
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_runtime::{
+        host::{CycleBudget, SnapshotPolicy},
+        shell::Policy,
+        worker::SegmentPolicy,
+    };
+
+    #[test]
+    fn a_worker_and_its_shell_go_by_what_the_node_was_configured_with() {
+        let (universe, worker) = (UniverseId::from_bytes([1; 16]), Delayed::WORKER);
+        let config = NodeConfig {
+            lanes: 2,
+            cycle: CycleBudget { items_max: 3, steps_max: 4, effects_max: 5, wall_ms_max: 6 },
+            snapshots: SnapshotPolicy { records: 7, bytes: 8, age_ns: 9 },
+            segments: SegmentPolicy { enabled: false, segments_max: 10, ..SegmentPolicy::default() },
+            inbox_grace: Duration::from_nanos(11),
+            lease_ttl: Duration::from_nanos(12),
+            settle_after: Duration::from_nanos(13),
+            shell: Policy { batch_max: 14, ..Policy::default() },
+            ..NodeConfig::default()
+        };
+        let made = worker_config(&config, universe, worker);
+        assert_eq!((made.universe, made.worker, made.lanes), (universe, worker, 2));
+        assert_eq!((made.cycle, made.snapshots, made.segments), (config.cycle, config.snapshots, config.segments));
+        assert_eq!(
+            (made.inbox_grace_ns, made.lease_ttl_ns, made.renew_every_ns, made.settle_after_ns),
+            (11, 12, 3, 13)
+        );
+        assert_eq!(shell_config(&config, universe, worker).policy, config.shell);
+    }
 }

@@ -94,6 +94,12 @@ impl<E: Engine> Universe<E> {
         self.roles.worlds().is_some_and(|worlds| worlds.holds(world))
     }
 
+    /// How old the inbox of a world is that this process holds, as far as it knows; `None` if it does not hold it.
+    pub(crate) fn inbox_age_ns(&self, world: WorldId) -> Option<u64> {
+        let worlds = self.roles.worlds().filter(|worlds| worlds.holds(world))?;
+        Some(worlds.inbox_age_ns(world))
+    }
+
     /// The answer of another process, if that holds the world and can be asked; else the request is this one's.
     pub(crate) async fn hand_on(&self, world: WorldId, asked: &Asked<'_>) -> Result<Option<Answered>, NodeError> {
         match &self.hand_on {

@@ -23,7 +23,7 @@ async fn run<E: Engine>(engine: &E, objects: &Objects) -> Result<(), StoreError>
     let fixture = Fixture::with_blobs(engine.clone(), content_store(engine, objects), 0xa6).await?;
     let fence = fixture.live(6).await?;
     let segments = SegmentStore::new(engine.clone(), objects.clone());
-    let policy = ExportPolicy { margin: 100, records_min: 1 };
+    let policy = ExportPolicy { margin: 100, records_min: 1, ..ExportPolicy::DEFAULT };
     for (round, baseline) in [(1u64, 500), (2, 1_700), (3, 2_900)] {
         for _ in 0..10 {
             fixture.append(fence, 100).await?;

@@ -25,6 +25,13 @@ pub struct MailPlace {
     pub seq: QueueSeq,
 }
 
+impl MailPlace {
+    /// Whether the message waited for its time: a timer.
+    pub const fn is_timed(&self) -> bool {
+        self.due_ns > AT_ONCE_NS
+    }
+}
+
 pub fn key(universe: UniverseId, worker: WorkerId, place: MailPlace) -> Key {
     from(universe, worker, place.due_ns).bytes(place.seq.as_bytes()).key()
 }

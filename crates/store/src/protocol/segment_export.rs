@@ -36,11 +36,17 @@ pub struct ExportPolicy {
     pub margin: u64,
     /// Fewer are not worth an object.
     pub records_min: u64,
+    /// One segment holds no more; at most [`limits::SEGMENT_RECORDS_MAX`].
+    pub records_max: u64,
+}
+
+impl ExportPolicy {
+    pub const DEFAULT: Self = Self { margin: 1_000, records_min: 1_000, records_max: limits::SEGMENT_RECORDS_MAX };
 }
 
 impl Default for ExportPolicy {
     fn default() -> Self {
-        Self { margin: 1_000, records_min: 1_000 }
+        Self::DEFAULT
     }
 }
 
@@ -84,7 +90,8 @@ fn plan(baseline: Height, start: Height, policy: ExportPolicy) -> NextExport {
     if until.since(start) < policy.records_min.max(1) {
         return NextExport::Idle;
     }
-    NextExport::Fresh { start, until: until.min(start.plus(limits::SEGMENT_RECORDS_MAX)) }
+    let records_max = policy.records_max.clamp(1, limits::SEGMENT_RECORDS_MAX);
+    NextExport::Fresh { start, until: until.min(start.plus(records_max)) }
 }
 
 /// No record at or above this height may leave.
@@ -220,7 +227,7 @@ mod tests {
     }
 
     fn planned(baseline: u64, start: u64, margin: u64, records_min: u64) -> NextExport {
-        plan(Height::new(baseline), Height::new(start), ExportPolicy { margin, records_min })
+        plan(Height::new(baseline), Height::new(start), ExportPolicy { margin, records_min, ..ExportPolicy::DEFAULT })
     }
 
     #[test]
@@ -235,5 +242,7 @@ mod tests {
     fn few_records_wait_and_many_are_cut() {
         assert_eq!(planned(100, 0, 10, 91), NextExport::Idle);
         assert_eq!(planned(10_000_000, 5, 0, 1), fresh(5, 5 + limits::SEGMENT_RECORDS_MAX));
+        let of_seven = ExportPolicy { margin: 0, records_min: 1, records_max: 7 };
+        assert_eq!(plan(Height::new(100), Height::new(5), of_seven), fresh(5, 12));
     }
 }

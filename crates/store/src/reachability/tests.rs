@@ -143,7 +143,7 @@ fn nothing_is_removed_that_a_record_a_segment_a_pin_or_another_object_refers_to(
         let engine = bench.memory.clone();
         bench.world.append(&engine, [Payload::Blob(exported, 20_000)]).await.unwrap();
         bench.world.promote(&engine, bench.world.head).await.unwrap();
-        let policy = ExportPolicy { margin: 0, records_min: 1 };
+        let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
         let objects = bench.cas.objects().clone();
         export_segment(&engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
         assert_eq!(bench.world.hot(&engine).await.unwrap(), 0);
@@ -423,7 +423,7 @@ fn a_sweep_in_which_a_world_is_deleted_removes_nothing() {
         bench.pass_grace();
         bench.world.append(&engine, [Payload::Inline(vec![])]).await.unwrap();
         bench.world.promote(&engine, bench.world.head).await.unwrap();
-        let policy = ExportPolicy { margin: 0, records_min: 1 };
+        let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
         let objects = bench.cas.objects().clone();
         export_segment(&engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
         // The walk comes to the segment of the second world when the first one, already walked, is deleted.

@@ -28,7 +28,7 @@ use std::{sync::Arc, time::Duration};
 
 const UNIVERSE: UniverseId = UniverseId::from_bytes([1; 16]);
 const WORLD: WorldId = WorldId::from_bytes([2; 16]);
-const ALL: ExportPolicy = ExportPolicy { margin: 0, records_min: 1 };
+const ALL: ExportPolicy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
 
 fn record(height: u64, payload: Payload) -> Vec<u8> {
     let body = Body::Custom(Custom { kind: "test".into(), payload });
