@@ -5,8 +5,11 @@ use crate::{
     objects::Objects,
     program::Program,
 };
-use mundi_model::Hash;
+use mundi_model::{Hash, UniverseId};
 use std::sync::Arc;
+
+/// Reads the code of a program when it is needed: it may be gone, or out of reach for the moment.
+pub type CodeSource = Arc<dyn Fn(Hash) -> Option<Arc<[u8]>> + Send + Sync>;
 
 /// Makes programs of code that worlds bring along. The kernel does not know how.
 pub trait Loader: Send + Sync {
@@ -21,6 +24,13 @@ pub trait Loader: Send + Sync {
 
     /// The program that a manifest names, within the manifest's bounds. While it is being prepared, this says so.
     fn load(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError>;
+
+    /// The same loader for the worlds of one universe, which has this weight among the others when they compete, and whose code
+    /// is read from `source`. None if this loader treats all alike.
+    fn for_universe(&self, universe: UniverseId, weight: u32, source: CodeSource) -> Option<Arc<dyn Loader>> {
+        let _ = (universe, weight, source);
+        None
+    }
 }
 
 /// How far a program is.

@@ -4,12 +4,12 @@
 //! Several versions live side by side, because old heights replay with the version that ran then.
 
 use crate::{
-    loader::Loader,
+    loader::{CodeSource, Loader},
     manifest::{CompiledManifest, Manifest, ManifestError},
     objects::Objects,
     program::Program,
 };
-use mundi_model::{Hash, json};
+use mundi_model::{Hash, UniverseId, json};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ pub struct Registry {
     /// For programs that are no part of this process.
     loader: Option<Arc<dyn Loader>>,
     /// By hash, so that what is kept here never shows in an outcome.
-    compiled: Mutex<BTreeMap<Hash, Arc<CompiledManifest>>>,
+    compiled: Arc<Mutex<BTreeMap<Hash, Arc<CompiledManifest>>>>,
 }
 
 impl Registry {
@@ -52,6 +52,13 @@ impl Registry {
 
     pub fn loader(&self) -> Option<&Arc<dyn Loader>> {
         self.loader.as_ref()
+    }
+
+    /// The same programs for the worlds of one universe (see [`Loader::for_universe`]).
+    pub fn for_universe(&self, universe: UniverseId, weight: u32, source: CodeSource) -> Self {
+        let own =
+            |loader: &Arc<dyn Loader>| loader.for_universe(universe, weight, source).unwrap_or_else(|| loader.clone());
+        Self { programs: self.programs.clone(), loader: self.loader.as_ref().map(own), compiled: self.compiled.clone() }
     }
 
     pub fn has_program(&self, hash: &Hash) -> bool {

@@ -247,6 +247,15 @@ pub const WASM_MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// Elements of each table of a component: an interpreter has some ten thousand functions.
 pub const WASM_TABLE_ELEMENTS_MAX: u64 = 100_000;
 
+/// Steps and queries of one universe that wait for a processor: each of them holds a thread of the process.
+pub const STEPS_WAITING_MAX: usize = 128;
+
+/// Steps of components that have outlasted their first slice and are not over, in one process: each holds an instance with its memory.
+pub const STEPS_LONG_MAX: usize = 32;
+
+/// The same of one universe.
+pub const STEPS_LONG_OF_UNIVERSE_MAX: usize = 8;
+
 /// The smallest stack that compiled libraries run on.
 pub const WASM_STACK_BYTES_MIN: u64 = 64 << 10;
 
@@ -263,7 +272,13 @@ pub const COMPONENT_FUNCTION_BYTES_MAX: usize = 1 << 20;
 /// heaviest function of today's interpreters has 0.3 million.
 pub const COMPONENT_FUNCTION_WEIGHT_MAX: u64 = 400_000;
 
-/// The same through all functions: those of an interpreter have 6 million.
+/// Loops of one function: the time to compile them grows with the square of their number. Today's interpreters have 400 at most.
+pub const COMPONENT_FUNCTION_LOOPS_MAX: u64 = 2_048;
+
+/// Blocks, loops and conditions of one function. Today's interpreters have 4,200 at most.
+pub const COMPONENT_FUNCTION_BLOCKS_MAX: u64 = 20_000;
+
+/// What the compiler carries through all functions: those of an interpreter have 8 million.
 pub const COMPONENT_WEIGHT_MAX: u64 = 16_000_000;
 
 /// Functions of a component, over all its modules.
@@ -278,6 +293,19 @@ pub const COMPONENTS_KEPT_MAX: usize = 64;
 /// Compiled code on a node's disk: some hundred interpreters, or ten thousand components of a compiled language. What another
 /// version of the engine left behind goes first.
 pub const COMPILED_BYTES_MAX: u64 = 8 << 30;
+
+/// Seconds of processor time that compiling one component may take, unless configuration says otherwise. An interpreter of 20 MB takes
+/// some fifteen with an optimized compiler.
+pub const COMPILE_CPU_S_MAX: u64 = 120;
+
+/// Memory that compiling one component may take, unless configuration says otherwise.
+pub const COMPILE_MEMORY_BYTES_MAX: u64 = 2 << 30;
+
+/// Components of one universe that wait to be compiled.
+pub const COMPONENTS_QUEUED_OF_UNIVERSE_MAX: usize = 128;
+
+/// Code that waits in memory to be compiled, where it is nowhere else; a node reads it when its turn comes.
+pub const COMPONENTS_QUEUED_BYTES_MAX: usize = 64 << 20;
 
 /// Components that wait to be compiled; whoever brings more comes again later.
 pub const COMPONENTS_QUEUED_MAX: usize = 1_024;

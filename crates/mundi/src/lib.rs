@@ -14,8 +14,13 @@
 //! # }
 //! ```
 
-use mundi_wasm::{Components, ComponentsConfig, components::OpenError};
-use std::{path::Path, sync::Arc};
+use mundi_server::config::Config;
+use mundi_wasm::{CompileLimits, CompileProcess, Components, ComponentsConfig, components::OpenError};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use mundi_engine as engine;
 pub use mundi_kernel::{manifest, program};
@@ -28,8 +33,44 @@ pub use mundi_server::{
 /// What runs the components that are uploaded to a node: `Programs::builtin().with_loader(components(folder)?)`. What is
 /// compiled of them is kept in the data folder, and can be deleted at any time.
 pub fn components(folder: &Path) -> Result<Arc<Components>, OpenError> {
-    let cache = Some(folder.join("compiled"));
-    Ok(Arc::new(Components::open(ComponentsConfig { cache, ..ComponentsConfig::default() })?))
+    Ok(Arc::new(Components::open(in_folder(folder))?))
+}
+
+/// The same as a configuration wants it, for the `mundi` program, which compiles in processes of its own.
+pub fn components_of(config: &Config) -> Result<Arc<Components>, OpenError> {
+    let programs = &config.programs;
+    let limits =
+        CompileLimits { cpu_s_max: programs.compile_cpu_s_max, memory_bytes_max: programs.compile_memory_bytes_max };
+    let arguments = [
+        "compile-component".to_owned(),
+        format!("--cpu-s-max={}", limits.cpu_s_max),
+        format!("--memory-bytes-max={}", limits.memory_bytes_max),
+    ];
+    let compiler = this_program().map(|program| CompileProcess {
+        program,
+        arguments: arguments.into_iter().map(Into::into).collect(),
+        limits,
+    });
+    let config = ComponentsConfig { compiler, slots: programs.slots, ..in_folder(&config.data.folder) };
+    Ok(Arc::new(Components::open(config)?))
+}
+
+/// This program, also after its file was replaced by a newer one.
+fn this_program() -> Option<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() { Some(running) } else { std::env::current_exe().ok() }
+}
+
+fn in_folder(folder: &Path) -> ComponentsConfig {
+    ComponentsConfig { cache: Some(folder.join("compiled")), blocking: off_the_runtime, ..ComponentsConfig::default() }
+}
+
+/// Runs long work on a thread of the runtime, whose tasks go on on another thread.
+fn off_the_runtime(work: &mut dyn FnMut()) {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// The same for one who only looks: nothing is kept, and whoever asks waits for the compiler.

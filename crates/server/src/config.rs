@@ -16,7 +16,7 @@ use mundi_adapters::{
     signature::{AdapterKeys, PUBLIC_KEY_LEN},
     worker::AdapterWorkerConfig,
 };
-use mundi_model::{Code, Coded, WorkerId, parse_hex};
+use mundi_model::{Code, Coded, WorkerId, limits, parse_hex};
 use mundi_runtime::host::SnapshotPolicy;
 use mundi_store::{blobs::CasConfig, keyspace::effect_pending::RateTerms, protocol::KindCap};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,7 @@ pub struct Config {
     pub api: ApiConfig,
     pub http: HttpSection,
     pub llm: LlmSection,
+    pub programs: ProgramsSection,
     /// What holds in a universe, by its name or id, such as `[universes.shop]`.
     pub universes: BTreeMap<String, UniverseSection>,
 }
@@ -219,6 +220,51 @@ pub struct LlmSection {
     pub model: String,
     pub models_allowed: BTreeSet<String>,
 }
+
+/// What components may take of this process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProgramsSection {
+    /// Steps of components that run at the same moment; 0 stands for the number of processors. One of them is always kept for steps
+    /// that take less than 10 ms.
+    pub slots: usize,
+    /// Shares of the processors by universe, where universes compete; 1 for those that are not named.
+    pub weights: BTreeMap<String, u32>,
+    /// Seconds of processor time that compiling one component may take.
+    pub compile_cpu_s_max: u64,
+    pub compile_memory_bytes_max: u64,
+}
+
+impl Default for ProgramsSection {
+    fn default() -> Self {
+        Self {
+            slots: 0,
+            weights: BTreeMap::new(),
+            compile_cpu_s_max: limits::COMPILE_CPU_S_MAX,
+            compile_memory_bytes_max: limits::COMPILE_MEMORY_BYTES_MAX,
+        }
+    }
+}
+
+impl ProgramsSection {
+    fn check(&self) -> Result<(), ConfigError> {
+        if let Some((universe, _)) = self.weights.iter().find(|(_, weight)| !(1..=WEIGHT_MAX).contains(*weight)) {
+            let cause = format!("a weight is from 1 to {WEIGHT_MAX}");
+            return Err(ConfigError::new(format!("programs.weights.{universe:?}"), cause));
+        }
+        if self.compile_cpu_s_max == 0 || self.compile_memory_bytes_max < COMPILE_MEMORY_BYTES_MIN {
+            let cause = format!("nothing could be compiled: a second and {COMPILE_MEMORY_BYTES_MIN} bytes at least");
+            return Err(ConfigError::new("programs.compile_cpu_s_max, programs.compile_memory_bytes_max", cause));
+        }
+        Ok(())
+    }
+}
+
+/// More than a thousand times another universe's share is that of one that is alone.
+const WEIGHT_MAX: u32 = 1_000;
+
+/// Below this not even the compiler itself fits.
+const COMPILE_MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 impl Default for DataConfig {
     fn default() -> Self {
@@ -484,6 +530,7 @@ impl Config {
         for (kind, section) in &config.effects.kinds {
             section.check().map_err(|cause| ConfigError::new(format!("effects.kinds.{kind:?}"), cause))?;
         }
+        config.programs.check()?;
         if config.effects.calls_max == 0 {
             return Err(ConfigError::new("effects.calls_max", "no call could ever be made: a limit is above zero"));
         }
@@ -545,6 +592,7 @@ impl Config {
             roles: self.node.roles.clone(),
             worker: worker.transpose()?,
             lanes: self.node.lanes,
+            weights: self.programs.weights.clone(),
             universes: self.node.universes.clone(),
             snapshots: self.worlds.snapshots(),
             cycle: self.worlds.cycle.budget(),

@@ -2,18 +2,21 @@
 
 use crate::{
     cache::Cache,
+    compile::{self, CompileProcess},
     engine::{ENGINE, Engines},
     inspect::inspect,
     offer::Offer,
-    program::{ComponentProgram, Linked},
+    program::{Blocking, ComponentProgram, Linked, Runner},
+    queue::{CompileQueue, Queued},
+    scheduler::Tenant,
 };
 use mundi_kernel::{
     LoadError, MemoryObjects, Objects,
-    loader::{Loader, Readiness},
+    loader::{CodeSource, Loader, Readiness},
     manifest::{CompiledManifest, Manifest, ManifestError, WasmLimits},
     program::{Event, Failure, Host, Program, View},
 };
-use mundi_model::{Code, Coded, Hash, limits};
+use mundi_model::{Code, Coded, Hash, UniverseId, limits};
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,7 +27,7 @@ use std::{
 };
 use wasmtime::component::Component;
 
-/// Components that are compiled at the same time: a slow one does not hold up all others.
+/// Components that are compiled at the same time, each for another universe: a slow one does not hold up all others.
 const COMPILERS: usize = 2;
 
 /// Programs that were refused, or are kept, beyond which the oldest are forgotten.
@@ -41,11 +44,24 @@ pub struct ComponentsConfig {
     pub step_wall_max: Duration,
     /// Whoever asks for a component that is not ready hears so, and comes again. Else it waits, which suits tools.
     pub in_background: bool,
+    /// Steps that run at the same moment; 0 stands for the number of processors.
+    pub slots: usize,
+    /// How a step that takes long leaves the thread that serves others, too.
+    pub blocking: Blocking,
+    /// Compiles in a process of its own, whose memory and time are bounded. Without it, components are compiled in this process.
+    pub compiler: Option<CompileProcess>,
 }
 
 impl Default for ComponentsConfig {
     fn default() -> Self {
-        Self { cache: None, step_wall_max: Duration::from_secs(10), in_background: true }
+        Self {
+            cache: None,
+            step_wall_max: Duration::from_secs(10),
+            in_background: true,
+            slots: 0,
+            blocking: |work| work(),
+            compiler: None,
+        }
     }
 }
 
@@ -67,25 +83,49 @@ impl Coded for OpenError {
     }
 }
 
-/// The loader of components. It ends its threads when it is dropped.
+/// The loader of components. It ends its threads when it is dropped, with all that serve one universe.
+#[derive(Clone)]
 pub struct Components {
-    shop: Arc<Workshop>,
-    wall: Duration,
+    shop: Arc<Open>,
+    runner: Runner,
     in_background: bool,
+    tenant: Tenant,
+    source: Option<CodeSource>,
+}
+
+/// The workshop while someone needs it.
+struct Open(Arc<Workshop>);
+
+impl std::ops::Deref for Open {
+    type Target = Workshop;
+
+    fn deref(&self) -> &Workshop {
+        &self.0
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.state.lock().closed = true;
+        self.arrived.notify_all();
+    }
 }
 
 impl Components {
     pub fn open(config: ComponentsConfig) -> Result<Self, OpenError> {
-        let engines = Engines::new().map_err(|error| OpenError::Engine(error.to_string()))?;
+        let engines = Engines::new(config.slots).map_err(|error| OpenError::Engine(error.to_string()))?;
         let open = |path: PathBuf| Cache::open(&path).map_err(|error| OpenError::Cache { path, error });
         let cache = config.cache.map(open).transpose()?;
-        let wall = config.step_wall_max;
-        let shop = Arc::new(Workshop { engines, cache, wall, state: Mutex::default(), arrived: Condvar::new() });
+        let (wall, blocking, compiler) = (config.step_wall_max, config.blocking, config.compiler);
+        let runner = Runner { scheduler: engines.scheduler.clone(), blocking, wall };
+        let (state, arrived) = (Mutex::default(), Condvar::new());
+        let shop = Arc::new(Workshop { engines, cache, compiler, wall, state, arrived });
         for _ in 0..COMPILERS {
             let shop = shop.clone();
             std::thread::spawn(move || shop.work());
         }
-        Ok(Self { shop, wall, in_background: config.in_background })
+        let tenant = Tenant { universe: UniverseId::from_bytes([0; UniverseId::LEN]), weight: 1 };
+        Ok(Self { shop: Arc::new(Open(shop)), runner, in_background: config.in_background, tenant, source: None })
     }
 
     /// Prepares a component now, on this thread. For tools and tests; a node prepares in the background.
@@ -95,13 +135,6 @@ impl Components {
         let offered = made.offered.clone();
         self.shop.finish(program, Ok(made));
         Ok(offered)
-    }
-}
-
-impl Drop for Components {
-    fn drop(&mut self) {
-        self.shop.state.lock().closed = true;
-        self.shop.arrived.notify_all();
     }
 }
 
@@ -116,13 +149,20 @@ impl Loader for Components {
             return readiness;
         }
         let Some(code) = code else { return Readiness::Unknown };
-        let ahead = state.queue.len();
-        if ahead < limits::COMPONENTS_QUEUED_MAX {
-            state.known.insert(program, Stage::Queued);
-            state.queue.push_back((program, code));
+        let (universe, ahead) = (self.tenant.universe, state.queue.ahead(self.tenant.universe, &program));
+        let queued = match &self.source {
+            Some(source) => Queued::InStore { program, source: source.clone() },
+            None => Queued::AtHand { program, code },
+        };
+        if state.queue.push(universe, queued) {
+            state.known.insert(program, Stage::Queued { universe });
             self.shop.arrived.notify_one();
         }
         Readiness::Queued { ahead }
+    }
+
+    fn for_universe(&self, universe: UniverseId, weight: u32, source: CodeSource) -> Option<Arc<dyn Loader>> {
+        Some(Arc::new(Self { tenant: Tenant { universe, weight }, source: Some(source), ..self.clone() }))
     }
 
     fn check(&self, manifest: &Manifest) -> Result<(), ManifestError> {
@@ -140,7 +180,7 @@ impl Loader for Components {
             return Ok(Arc::new(Elsewhere { why: mismatch.to_string() }));
         }
         if let Some(made) = self.shop.made(&program)? {
-            return made.program(&self.shop.engines, wasm.limits, self.wall);
+            return made.program(&self.shop.engines, wasm.limits, self.tenant, &self.runner);
         }
         let code = objects.load(&program)?;
         let found = Hash::of(&code);
@@ -153,7 +193,7 @@ impl Loader for Components {
         }
         self.prepare_now(&code)?;
         let made = self.shop.made(&program)?.ok_or(LoadError::Preparing(program))?;
-        made.program(&self.shop.engines, wasm.limits, self.wall)
+        made.program(&self.shop.engines, wasm.limits, self.tenant, &self.runner)
     }
 }
 
@@ -186,13 +226,14 @@ impl Made {
         &self,
         engines: &Engines,
         limits: WasmLimits,
-        wall: Duration,
+        tenant: Tenant,
+        runner: &Runner,
     ) -> Result<Arc<dyn Program>, ManifestError> {
         self.check_fits(&limits)?;
         let linked = self
             .linked(engines, limits.stack_bytes_max)
             .map_err(|error| ManifestError::ProgramRefused(error.to_string()))?;
-        Ok(Arc::new(ComponentProgram { linked, limits, wall }))
+        Ok(Arc::new(ComponentProgram { linked, limits, tenant, runner: runner.clone() }))
     }
 
     fn linked(&self, engines: &Engines, stack_bytes: u64) -> wasmtime::Result<Arc<Linked>> {
@@ -245,8 +286,13 @@ fn check_schemas(offered: Manifest) -> Result<Manifest, ManifestError> {
 
 /// How far a component is.
 enum Stage {
-    Queued,
-    Compiling { bytes: usize },
+    /// In the queue of this universe.
+    Queued {
+        universe: UniverseId,
+    },
+    Compiling {
+        bytes: usize,
+    },
     Ready(Arc<Made>),
     Refused(String),
 }
@@ -254,7 +300,7 @@ enum Stage {
 #[derive(Default)]
 struct State {
     known: BTreeMap<Hash, Stage>,
-    queue: VecDeque<(Hash, Arc<[u8]>)>,
+    queue: CompileQueue,
     /// Finished ones, the oldest first.
     finished: VecDeque<Hash>,
     closed: bool,
@@ -263,10 +309,7 @@ struct State {
 impl State {
     fn readiness(&self, program: &Hash) -> Option<Readiness> {
         Some(match self.known.get(program)? {
-            Stage::Queued => {
-                let ahead = self.queue.iter().position(|(queued, _)| queued == program).unwrap_or(0);
-                Readiness::Queued { ahead }
-            }
+            Stage::Queued { universe } => Readiness::Queued { ahead: self.queue.ahead(*universe, program) },
             Stage::Compiling { bytes } => Readiness::Compiling { bytes: *bytes },
             Stage::Ready(made) => Readiness::Ready(Box::new(made.offered.clone())),
             Stage::Refused(why) => Readiness::Refused(why.clone()),
@@ -300,6 +343,7 @@ impl State {
 struct Workshop {
     engines: Arc<Engines>,
     cache: Option<Cache>,
+    compiler: Option<CompileProcess>,
     wall: Duration,
     state: Mutex<State>,
     arrived: Condvar,
@@ -308,21 +352,31 @@ struct Workshop {
 impl Workshop {
     /// Makes one component after another, until the loader is gone.
     fn work(&self) {
-        while let Some((program, code)) = self.next() {
-            let made = self.make(program, &code);
-            self.finish(program, made);
+        while let Some((universe, queued)) = self.next() {
+            let program = queued.program();
+            match queued.code() {
+                Some(code) => {
+                    self.state.lock().known.insert(program, Stage::Compiling { bytes: code.len() });
+                    let made = self.make(program, &code);
+                    self.finish(program, made);
+                }
+                // Gone meanwhile, or the store does not answer: whoever still wants it comes again.
+                None => drop(self.state.lock().known.remove(&program)),
+            }
+            self.state.lock().queue.done(universe);
+            self.arrived.notify_all();
         }
     }
 
-    fn next(&self) -> Option<(Hash, Arc<[u8]>)> {
+    fn next(&self) -> Option<(UniverseId, Queued)> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
             }
-            if let Some((program, code)) = state.queue.pop_front() {
-                state.known.insert(program, Stage::Compiling { bytes: code.len() });
-                return Some((program, code));
+            if let Some((universe, queued)) = state.queue.pop() {
+                state.known.insert(queued.program(), Stage::Compiling { bytes: 0 });
+                return Some((universe, queued));
             }
             self.arrived.wait(&mut state);
         }
@@ -346,7 +400,7 @@ impl Workshop {
         match self.state.lock().known.get(program) {
             None => Ok(None),
             Some(Stage::Ready(made)) => Ok(Some(made.clone())),
-            Some(Stage::Queued | Stage::Compiling { .. }) => Err(LoadError::Preparing(*program).into()),
+            Some(Stage::Queued { .. } | Stage::Compiling { .. }) => Err(LoadError::Preparing(*program).into()),
             Some(Stage::Refused(why)) => Err(ManifestError::ProgramRefused(why.clone())),
         }
     }
@@ -366,7 +420,10 @@ impl Workshop {
         let component = match cached {
             Some(component) => component,
             None => {
-                let component = Component::from_binary(&engine, code).map_err(failed)?;
+                let component = match &self.compiler {
+                    Some(process) => compile::in_process(process, &engine, code)?,
+                    None => Component::from_binary(&engine, code).map_err(failed)?,
+                };
                 if let Some(cache) = &self.cache {
                     // One that cannot be kept is compiled again by the next process.
                     let _kept = cache.store(program, &component);

@@ -3,9 +3,10 @@
 //! Whatever could make two runs differ is off or fixed: threads, relaxed instructions, the bits of a NaN, what the
 //! processor at hand happens to offer. What remains is pinned in manifests as [`ENGINE`].
 
+use crate::scheduler::{SLOTS_MAX, Scheduler};
 use mundi_model::limits;
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 /// The name under which manifests pin what runs a component: the engine's version, the instructions that code is
@@ -13,8 +14,9 @@ use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAlloc
 /// world must not be stranded by a repair; should one change an outcome, replay finds it.
 pub const ENGINE: &str = machine::ENGINE;
 
-/// Steps that may run at the same moment: more than a machine has threads for worlds.
-const INSTANCES_MAX: u32 = 64;
+/// Steps that have begun and are not over: those that run, and long ones that wait for their next slice.
+const INSTANCES_MAX: u32 = 128;
+const _: () = assert!(SLOTS_MAX + limits::STEPS_LONG_MAX <= INSTANCES_MAX as usize);
 
 /// Core instances and tables of one component. Interpreters are linked from some twenty libraries.
 const PARTS_MAX: u32 = 64;
@@ -23,19 +25,21 @@ const PARTS_MAX: u32 = 64;
 /// writes, wherever in its memory, and most of what an interpreter does.
 const KEPT_RESIDENT_BYTES: usize = 2 << 20;
 
-/// How often the emergency stop looks.
-const TICK: Duration = Duration::from_millis(100);
-
 /// Engines that differ in nothing but the stack that they give.
 pub(crate) struct Engines {
     by_stack: Mutex<BTreeMap<u64, Engine>>,
-    _ticker: Arc<Ticker>,
+    pub(crate) scheduler: Arc<Scheduler>,
 }
 
 impl Engines {
-    pub(crate) fn new() -> wasmtime::Result<Arc<Self>> {
-        let engines = Arc::new_cyclic(|weak| Self { by_stack: Mutex::default(), _ticker: Ticker::start(weak.clone()) });
+    /// Engines whose steps share so many slots; 0 stands for the number of processors.
+    pub(crate) fn new(slots: usize) -> wasmtime::Result<Arc<Self>> {
+        let engines = Arc::new(Self { by_stack: Mutex::default(), scheduler: Scheduler::new(slots) });
         engines.with_stack(limits::WASM_STACK_BYTES_MAX)?; // one that cannot be made is found at once
+        let (scheduler, ticking) = (engines.scheduler.clone(), Arc::downgrade(&engines));
+        std::thread::spawn(move || {
+            scheduler.keep_ticking(|| ticking.upgrade().map(|engines| engines.tick()).is_some());
+        });
         Ok(engines)
     }
 
@@ -50,33 +54,9 @@ impl Engines {
         Ok(engine)
     }
 
+    /// A slice is over.
     fn tick(&self) {
         self.by_stack.lock().values().for_each(Engine::increment_epoch);
-    }
-}
-
-/// Ticks that a step may take; it is stopped at a tick, so a part of one is a whole one.
-pub(crate) fn ticks(wall: Duration) -> u64 {
-    u64::try_from(wall.as_millis().div_ceil(TICK.as_millis())).unwrap_or(u64::MAX).max(1) + 1
-}
-
-/// Counts time for the emergency stop, until the engines are gone.
-struct Ticker;
-
-impl Ticker {
-    fn start(engines: std::sync::Weak<Engines>) -> Arc<Self> {
-        let ticker = Arc::new(Self);
-        let alive = Arc::downgrade(&ticker);
-        std::thread::spawn(move || {
-            while alive.strong_count() > 0 {
-                #[expect(clippy::disallowed_methods, reason = "an emergency stop is about the machine's own time")]
-                std::thread::sleep(TICK);
-                if let Some(engines) = engines.upgrade() {
-                    engines.tick();
-                }
-            }
-        });
-        ticker
     }
 }
 

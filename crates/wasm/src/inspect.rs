@@ -136,8 +136,10 @@ fn count(bytes: &[u8]) -> Result<Counted, Refusal> {
                 bound("functions", counted.inspected.functions, limits::COMPONENT_FUNCTIONS_MAX)?;
                 let weight =
                     module.weigh(&body, limits::COMPONENT_FUNCTION_WEIGHT_MAX).map_err(|error| invalid(&error))?;
-                bound("values to carry in one function", weight, limits::COMPONENT_FUNCTION_WEIGHT_MAX)?;
-                counted.weight += weight;
+                bound("loops in one function", weight.loops, limits::COMPONENT_FUNCTION_LOOPS_MAX)?;
+                bound("blocks in one function", weight.blocks, limits::COMPONENT_FUNCTION_BLOCKS_MAX)?;
+                bound("values to carry in one function", weight.total, limits::COMPONENT_FUNCTION_WEIGHT_MAX)?;
+                counted.weight += weight.total;
                 bound("values to carry in all functions", counted.weight, limits::COMPONENT_WEIGHT_MAX)?;
             }
             Payload::ComponentImportSection(section) => {

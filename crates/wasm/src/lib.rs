@@ -2,9 +2,11 @@
 //!
 //! - [`engine`]: what runs components, with nothing that could make two runs differ.
 //! - [`inspect`]: what is refused before anything is compiled.
+//! - [`compile`]: compiling in a process of its own, within bounds; `queue`: what waits for it, fair by universe.
 //! - [`cache`]: compiled code on this machine's disk.
 //! - [`components`]: the kernel's loader: components are compiled in the background and kept at hand.
 //! - [`program`]: a component as a program; a fresh instance for each step.
+//! - `scheduler`: which steps run now, fair by universe and by world.
 //! - [`build`]: from a folder with sources to a component.
 //!
 //! The contract is `wit/program.wit`. This crate must never know a world's journal, an engine of transactions or an
@@ -12,6 +14,7 @@
 
 pub mod build;
 pub mod cache;
+pub mod compile;
 pub mod components;
 mod contract;
 pub mod decoders;
@@ -20,8 +23,11 @@ pub mod inspect;
 mod lend;
 pub mod offer;
 pub mod program;
+mod queue;
+mod scheduler;
 mod surface;
 mod weight;
 
+pub use compile::{CompileLimits, CompileProcess, compile_stdin};
 pub use components::{Components, ComponentsConfig};
 pub use engine::ENGINE;

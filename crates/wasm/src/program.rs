@@ -2,8 +2,8 @@
 
 use crate::{
     contract::{self, mundi::program::types},
-    engine::ticks,
     lend::{Lent, lend_host, lend_view},
+    scheduler::{Crowded, SLICE, Scheduler, Slot, Tenant},
     surface::{CallRefused, Surface},
 };
 use mundi_kernel::{
@@ -11,9 +11,15 @@ use mundi_kernel::{
     program::{Cause, Event, Failure, Host, Program, View},
 };
 use mundi_model::{Code, limits, record::ReceiptStatus};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 use wasmtime::{
-    PoolConcurrencyLimitError, ResourceLimiter, Store, Trap,
+    PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline,
     component::{Component, ComponentExportIndex, Func, HasSelf, Linker, TypedFunc},
 };
 
@@ -25,6 +31,74 @@ pub(crate) struct Linked {
     pre: contract::ProgramPre<Surface>,
     handle: ComponentExportIndex,
     query: ComponentExportIndex,
+    pace: Pace,
+}
+
+/// Whether steps of a program were long lately. It decides where the next one runs, never what comes of it.
+#[derive(Default)]
+struct Pace(AtomicU32);
+
+impl Pace {
+    /// After so many short steps a program is taken for short again.
+    const SHORT_AFTER: u32 = 16;
+
+    fn is_long(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    fn note(&self, was_long: bool) {
+        let before = self.0.load(Ordering::Relaxed);
+        let after = if was_long { Self::SHORT_AFTER } else { before.saturating_sub(1) };
+        if before != after {
+            self.0.store(after, Ordering::Relaxed); // a note that is lost to another's changes little
+        }
+    }
+}
+
+/// Runs work that may take long on this thread, which serves others, too: they are served by another thread meanwhile.
+pub type Blocking = fn(&mut dyn FnMut());
+
+/// How long a thread waits, once in a step that turns out long, for another one to take over what it served.
+const HANDOVER: Duration = Duration::from_millis(1);
+
+/// The time that a step may take, and the slot that it takes it in.
+pub(crate) struct Pacing {
+    /// None while a component describes itself, on a thread that serves nobody.
+    slot: Option<Slot>,
+    slices_left: u64,
+    blocking: Blocking,
+    /// Nobody else is served by this thread any more.
+    is_apart: bool,
+}
+
+impl Pacing {
+    fn new(slot: Option<Slot>, wall: Duration, blocking: Blocking, is_apart: bool) -> Self {
+        let slices = wall.as_millis().div_ceil(SLICE.as_millis());
+        Self { slot, slices_left: u64::try_from(slices).unwrap_or(u64::MAX), blocking, is_apart }
+    }
+
+    /// The step has run for a slice: it goes on, now or when its turn comes.
+    fn slice_is_over(&mut self) -> wasmtime::Result<UpdateDeadline> {
+        self.slices_left = self.slices_left.checked_sub(1).ok_or(Trap::Interrupt)?;
+        let Some(slot) = &mut self.slot else { return Ok(UpdateDeadline::Continue(1)) };
+        let goes_on = slot.slice_is_over()?;
+        let hands_over = !std::mem::replace(&mut self.is_apart, true);
+        if hands_over || !goes_on {
+            (self.blocking)(&mut || {
+                if hands_over {
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "a thread of the machine takes over, in its own time"
+                    )]
+                    std::thread::sleep(HANDOVER);
+                }
+                if !goes_on {
+                    slot.pause();
+                }
+            });
+        }
+        Ok(UpdateDeadline::Continue(1))
+    }
 }
 
 type Headers = Vec<(String, String)>;
@@ -35,7 +109,9 @@ impl Linked {
     /// A component that nobody has seen yet, and what it says about itself.
     pub(crate) fn new(component: &Component, limits: &WasmLimits, wall: Duration) -> Result<(Self, String), String> {
         let linked = Self::again(component).map_err(|error| format!("{error:#}"))?;
-        let mut store = linked.store(Lent::Nobody, Vec::new(), limits, wall).map_err(|error| error.to_string())?;
+        let pacing = Pacing::new(None, wall, |work| work(), true);
+        let store = linked.store(Lent::Nobody, Vec::new(), limits, pacing);
+        let mut store = store.map_err(|error| error.to_string())?;
         // This looks at the types of all exports, too.
         let described = linked.pre.instantiate(&mut store).and_then(|program| program.call_describe(&mut store));
         Ok((linked, described.map_err(|error| sentence(&error))?))
@@ -48,7 +124,7 @@ impl Linked {
         let pre = contract::ProgramPre::new(linker.instantiate_pre(component)?)?;
         let export =
             |name| component.get_export_index(None, name).ok_or_else(|| wasmtime::format_err!("no export `{name}`"));
-        Ok(Self { pre, handle: export("handle")?, query: export("query")? })
+        Ok(Self { pre, handle: export("handle")?, query: export("query")?, pace: Pace::default() })
     }
 
     fn store(
@@ -56,13 +132,14 @@ impl Linked {
         lent: Lent,
         headers: Headers,
         limits: &WasmLimits,
-        wall: Duration,
+        pacing: Pacing,
     ) -> wasmtime::Result<Store<Surface>> {
-        let mut store = Store::new(self.pre.engine(), Surface { lent, bounds: Bounds::of(limits), headers });
+        let mut store = Store::new(self.pre.engine(), Surface { lent, bounds: Bounds::of(limits), headers, pacing });
         store.limiter(|surface| &mut surface.bounds);
         store.set_hostcall_fuel(SAID_BYTES_MAX);
         store.set_fuel(limits.fuel_max)?;
-        store.set_epoch_deadline(ticks(wall));
+        store.epoch_deadline_callback(|mut store| store.data_mut().pacing.slice_is_over());
+        store.set_epoch_deadline(2); // the tick after the next: a whole slice at least
         Ok(store)
     }
 }
@@ -71,6 +148,15 @@ impl Linked {
 pub(crate) struct ComponentProgram {
     pub(crate) linked: Arc<Linked>,
     pub(crate) limits: WasmLimits,
+    pub(crate) tenant: Tenant,
+    pub(crate) runner: Runner,
+}
+
+/// What steps of all programs share.
+#[derive(Clone)]
+pub(crate) struct Runner {
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) blocking: Blocking,
     /// The emergency stop.
     pub(crate) wall: Duration,
 }
@@ -104,17 +190,45 @@ impl Program for ComponentProgram {
 type Answer<T> = wasmtime::Result<Result<T, String>>;
 
 impl ComponentProgram {
-    /// One call of an export on a fresh instance, which is gone when this returns.
+    /// One call of an export on a fresh instance, which is gone when this returns. Where no slot is free it waits for one.
     fn run<T>(
         &self,
+        mut lent: Lent,
+        headers: Headers,
+        export: &ComponentExportIndex,
+        call: impl FnOnce(Func, &mut Store<Surface>) -> Answer<T>,
+    ) -> Ran<T> {
+        let Runner { scheduler, blocking, .. } = &self.runner;
+        let Some(world) = lent.view().map(|view| view.world()) else {
+            return self.not_begun(wasmtime::format_err!("there is no world"));
+        };
+        let is_long = self.linked.pace.is_long();
+        if let Some(slot) = scheduler.try_enter(self.tenant, world, is_long) {
+            return self.run_in((slot, false), lent, headers, export, call);
+        }
+        let (mut work, mut ran) = (Some((lent, headers, call)), None);
+        blocking(&mut || {
+            let Some((lent, headers, call)) = work.take() else { return };
+            ran = Some(match scheduler.enter(self.tenant, world, is_long) {
+                Ok(slot) => self.run_in((slot, true), lent, headers, export, call),
+                Err(crowded) => self.not_begun(crowded.into()),
+            });
+        });
+        ran.unwrap_or_else(|| self.not_begun(wasmtime::format_err!("no thread ran it")))
+    }
+
+    fn run_in<T>(
+        &self,
+        (slot, is_apart): (Slot, bool),
         lent: Lent,
         headers: Headers,
         export: &ComponentExportIndex,
         call: impl FnOnce(Func, &mut Store<Surface>) -> Answer<T>,
     ) -> Ran<T> {
-        let mut store = match self.linked.store(lent, headers, &self.limits, self.wall) {
+        let pacing = Pacing::new(Some(slot), self.runner.wall, self.runner.blocking, is_apart);
+        let mut store = match self.linked.store(lent, headers, &self.limits, pacing) {
             Ok(store) => store,
-            Err(error) => return Ran { answer: Err(error), fuel_left: self.limits.fuel_max, began: false },
+            Err(error) => return self.not_begun(error),
         };
         let instance = self.linked.pre.instance_pre().instantiate(&mut store);
         let began = instance.is_ok();
@@ -122,7 +236,12 @@ impl ComponentProgram {
             instance.get_func(&mut store, export).ok_or_else(|| wasmtime::format_err!("an export is no function"))
         });
         let answer = function.and_then(|function| call(function, &mut store));
+        self.linked.pace.note(store.data().pacing.slot.as_ref().is_some_and(Slot::has_outlasted));
         Ran { answer, fuel_left: store.get_fuel().unwrap_or(0), began }
+    }
+
+    fn not_begun<T>(&self, error: wasmtime::Error) -> Ran<T> {
+        Ran { answer: Err(error), fuel_left: self.limits.fuel_max, began: false }
     }
 }
 
@@ -154,7 +273,9 @@ impl<T> Ran<T> {
         }
         // Without a trap an instance fails to begin for want of the machine's memory or a free place, and for nothing
         // that a replay would see again: its sizes were compared with the manifest when it was loaded.
-        if error.is::<PoolConcurrencyLimitError>() || !self.began && !error.is::<CallRefused>() {
+        // A step that was too long for a crowded node is run again when there is room.
+        if error.is::<Crowded>() || error.is::<PoolConcurrencyLimitError>() || !self.began && !error.is::<CallRefused>()
+        {
             return Err(view.abandon(Code::StepAbandoned, &sentence(&error)).into());
         }
         Err(Failure::trapped(sentence(&error)))

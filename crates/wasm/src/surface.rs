@@ -9,18 +9,19 @@ use crate::{
         types::{Host as Types, Outgoing},
     },
     lend::Lent,
-    program::Bounds,
+    program::{Bounds, Pacing},
 };
 use mundi_kernel::program::{self as kernel, EmitError, Stop};
 use mundi_model::{Hash, InboxSeq, WorldId};
 use std::collections::BTreeMap;
 
-/// The data of a store: one step's host, and what its instance may use.
+/// The data of a store: one step's host, what its instance may use, and the time that it may take.
 pub(crate) struct Surface {
     pub(crate) lent: Lent,
     pub(crate) bounds: Bounds,
     /// Of the event that is being handled.
     pub(crate) headers: Vec<(String, String)>,
+    pub(crate) pacing: Pacing,
 }
 
 /// Why a call of the host did not return.

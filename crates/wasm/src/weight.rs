@@ -7,6 +7,19 @@
 use std::collections::BTreeSet;
 use wasmparser::{BinaryReaderError, BlockType, CompositeInnerType, FunctionBody, Operator, Payload, TypeRef};
 
+/// What a loop adds: the compiler walks through all loops of a function for each of them.
+const LOOP_WEIGHT: u64 = 100;
+
+/// What one function is made of, as far as it was looked at.
+#[derive(Default)]
+pub(crate) struct Weight {
+    /// Values and steps.
+    pub(crate) total: u64,
+    /// Blocks, loops and conditions.
+    pub(crate) blocks: u64,
+    pub(crate) loops: u64,
+}
+
 /// What is known of the module whose functions are weighed.
 #[derive(Default)]
 pub(crate) struct Module {
@@ -55,14 +68,20 @@ impl Module {
     }
 
     /// What the compiler has to do for one function, in values and steps. It ends as soon as that is more than `max`.
-    pub(crate) fn weigh(&self, body: &FunctionBody<'_>, max: u64) -> Result<u64, BinaryReaderError> {
-        let mut weight = 0_u64;
+    pub(crate) fn weigh(&self, body: &FunctionBody<'_>, max: u64) -> Result<Weight, BinaryReaderError> {
+        let (mut weight, mut blocks, mut loops) = (0_u64, 0, 0);
         // The locals that are written in each block that is open; the first is the function itself.
         let mut open = vec![BTreeSet::new()];
         for operator in body.get_operators_reader()? {
             weight += 1;
-            match operator? {
+            let operator = operator?;
+            if matches!(operator, Operator::Loop { .. }) {
+                loops += 1;
+                weight += LOOP_WEIGHT;
+            }
+            match operator {
                 Operator::Block { blockty } | Operator::Loop { blockty } | Operator::If { blockty } => {
+                    blocks += 1;
                     open.push(BTreeSet::new());
                     if let BlockType::FuncType(index) = blockty {
                         weight += self.arity(index);
@@ -100,6 +119,6 @@ impl Module {
                 break;
             }
         }
-        Ok(weight)
+        Ok(Weight { total: weight, blocks, loops })
     }
 }

@@ -27,6 +27,7 @@ mod world;
 use clap::{Args, Parser, Subcommand};
 use exit::{Failed, Outcome};
 use mundi_server::config::{Config, environment};
+use mundi_wasm::{CompileLimits, compile_stdin};
 use output::{Format, Out, print};
 use std::{path::PathBuf, process::ExitCode};
 use toml::Value;
@@ -58,6 +59,9 @@ enum Command {
     /// The configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Compiles the component on standard input, within bounds: servers start this.
+    #[command(hide = true)]
+    CompileComponent(CompileComponent),
     /// Dead letters: what could not be done.
     #[command(subcommand)]
     DeadLetter(dead_letter::DeadLetterCommand),
@@ -108,6 +112,14 @@ enum Command {
 enum ConfigCommand {
     /// Prints the configuration that holds, with secrets masked.
     Show(ServerArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct CompileComponent {
+    #[arg(long)]
+    cpu_s_max: u64,
+    #[arg(long)]
+    memory_bytes_max: u64,
 }
 
 /// What wins over file and environment.
@@ -178,6 +190,9 @@ impl Command {
             Self::Completions(completions) => completions.run(),
             Self::Config(ConfigCommand::Show(args)) => {
                 print(&args.load()?.show().map_err(|error| Failed::coded(&error))?)
+            }
+            Self::CompileComponent(CompileComponent { cpu_s_max, memory_bytes_max }) => {
+                compile_stdin(CompileLimits { cpu_s_max, memory_bytes_max }).map_err(Failed::plain)
             }
             Self::DeadLetter(command) => command.run(out).await,
             Self::Demo(demo) => demo.run(out).await,

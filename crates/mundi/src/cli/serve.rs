@@ -85,7 +85,7 @@ const HANDOVER: Duration = Duration::from_secs(5);
 /// Opens the folder. One that is still held by a process that dies is waited for.
 async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
-    let components = mundi::components(&config.data.folder).map_err(|error| Failed::coded(&error))?;
+    let components = mundi::components_of(config).map_err(|error| Failed::coded(&error))?;
     loop {
         let programs = Programs::builtin().with_loader(components.clone());
         match Node::open_configured(config, programs).await {

@@ -45,11 +45,11 @@ pub(crate) struct Body<'a> {
 const CONTENT_TYPE: &str = "application/problem+json";
 
 /// After how many seconds what is full or unavailable may be tried again. What is overloaded needs longer than what is only busy.
-fn retry_after(code: Code) -> HeaderValue {
-    HeaderValue::from_static(match code {
-        Code::NodeOverloaded | Code::WorldOverloaded => "10",
-        _ => "1",
-    })
+fn retry_after_s(code: Code) -> u64 {
+    match code {
+        Code::NodeOverloaded | Code::WorldOverloaded => 10,
+        _ => 1,
+    }
 }
 
 impl Problem {
@@ -80,9 +80,10 @@ impl Problem {
     pub(crate) fn to_http(&self) -> Vec<u8> {
         let (status, body) = (status(self.code), self.body());
         let head = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: {CONTENT_TYPE}\r\ncontent-length: {}\r\nretry-after: {RETRY_AFTER_SECONDS}\r\n\
+            "HTTP/1.1 {status}\r\ncontent-type: {CONTENT_TYPE}\r\ncontent-length: {}\r\nretry-after: {}\r\n\
              connection: close\r\n\r\n",
-            body.len()
+            body.len(),
+            retry_after_s(self.code)
         );
         [head.into_bytes(), body].concat()
     }
@@ -136,7 +137,7 @@ impl IntoResponse for Problem {
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         ) {
-            headers.insert(header::RETRY_AFTER, retry_after(code));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s(code)));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -56,6 +56,8 @@ pub struct NodeConfig {
     pub worker: Option<WorkerId>,
     /// How many worlds run at the same time.
     pub lanes: usize,
+    /// Shares of the processors by universe, where steps of components compete; 1 for those that are not named.
+    pub weights: BTreeMap<String, u32>,
     /// Made if they are not there.
     pub universes: BTreeSet<String>,
     /// By name or id.
@@ -103,6 +105,7 @@ impl Default for NodeConfig {
             roles: Role::ALL.into(),
             worker: None,
             lanes: 256,
+            weights: BTreeMap::new(),
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
             universe_rules: BTreeMap::new(),
             snapshots: SnapshotPolicy::default(),

@@ -61,15 +61,17 @@ pub(super) struct Roles<P: Plane> {
 }
 
 impl<E: Engine> Roles<NodePlane<E>> {
+    /// `plane` is the universe's own.
     pub(super) async fn start(
         node: &Node<E>,
+        plane: NodePlane<E>,
         name: &str,
         universe: UniverseId,
         calls: Calls,
     ) -> Result<Self, NodeError> {
         let mut roles = Self { worlds: None, shells: Vec::new(), ended: Mutex::default() };
         if node.config().roles.contains(&Role::World) {
-            roles.run_worlds(node, universe, calls).await?; // first: others tell it of what they bring
+            roles.run_worlds(node, plane, universe, calls).await?; // first: others tell it of what they bring
         }
         for role in &node.config().roles {
             match role {
@@ -89,8 +91,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
         self.worlds.as_ref()
     }
 
-    async fn run_worlds(&mut self, node: &Node<E>, universe: UniverseId, calls: Calls) -> Result<(), NodeError> {
-        let plane = node.plane().clone();
+    async fn run_worlds(
+        &mut self,
+        node: &Node<E>,
+        plane: NodePlane<E>,
+        universe: UniverseId,
+        calls: Calls,
+    ) -> Result<(), NodeError> {
         let config = worker_config(node.config(), universe, node.worker());
         let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };

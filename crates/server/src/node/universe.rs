@@ -29,9 +29,20 @@ pub struct Universe<E: Engine> {
     hand_on: Option<Arc<HandOn<E>>>,
 }
 
+/// What the node has, with programs that share its processors as this universe does.
+fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId) -> NodePlane<E> {
+    let plane = node.plane().clone();
+    let weight = node.config().weights.get(name).copied().unwrap_or(1);
+    let (blobs, runtime) = (plane.blobs.clone(), tokio::runtime::Handle::current());
+    // Called by threads that compile, which belong to no runtime.
+    let read = move |program| runtime.block_on(Blobs::get(&blobs, id, program)).ok().map(|code| code[..].into());
+    let registry = Arc::new(plane.registry.for_universe(id, weight, Arc::new(read)));
+    NodePlane { registry, ..plane }
+}
+
 impl<E: Engine> Universe<E> {
     pub(super) async fn open(node: &Node<E>, name: &str, id: UniverseId) -> Result<Self, NodeError> {
-        let plane = node.plane().clone();
+        let plane = plane_of(node, name, id);
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
         plane.run(&guard).await?;
         let mut manifests = BTreeMap::new();
@@ -41,7 +52,7 @@ impl<E: Engine> Universe<E> {
             manifests.insert(name.clone(), manifest);
         }
         let calls = Calls::default();
-        let roles = Roles::start(node, name, id, calls.clone()).await?;
+        let roles = Roles::start(node, plane.clone(), name, id, calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls);
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),

@@ -3,10 +3,18 @@
 
 use crate::{
     guest::{Guest, counter},
-    rig::{Rig, components, failed, failure},
+    rig::{Rig, components, components_with, failed, failure},
 };
-use mundi_kernel::QueryError;
-use mundi_model::{Code, Coded};
+use mundi_kernel::{QueryError, loader::Loader, manifest::Manifest};
+use mundi_model::{Code, Coded, UniverseId, limits};
+use mundi_wasm::ComponentsConfig;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 /// Runs a hostile step, between two steps of a neighbour on the same engine, and says how it ended.
 fn ends(guest: &Guest) -> String {
@@ -171,4 +179,53 @@ fn a_description_that_is_none_is_refused() {
         let refused = components().prepare_now(&guest.component()).unwrap_err();
         assert_eq!(refused.code(), Code::ProgramRefused, "{offer}: {refused}");
     }
+}
+
+#[test]
+fn functions_that_take_a_compiler_minutes_are_refused_by_a_look() {
+    let loops = "(loop (br_if 0 (local.get $i)))".repeat(32_500);
+    let refused = components().prepare_now(&Guest::handling(&format!("{loops} i32.const 0")).component()).unwrap_err();
+    assert_eq!(refused.code(), Code::ProgramRefused);
+    assert!(refused.to_string().contains("loops in one function"), "{refused}");
+    let blocks = "(block (br_if 0 (local.get $i)))".repeat(32_500);
+    let refused = components().prepare_now(&Guest::handling(&format!("{blocks} i32.const 0")).component()).unwrap_err();
+    assert!(refused.to_string().contains("blocks in one function"), "{refused}");
+    let few = "(loop (br_if 0 (local.get $i)))".repeat(400);
+    components().prepare_now(&Guest::handling(&format!("{few} i32.const 0")).component()).unwrap();
+}
+
+/// By counts: on one slot, a neighbour in another universe takes its steps while one endless step after another runs.
+#[test]
+fn a_neighbour_takes_its_turns_between_the_slices_of_a_loop() {
+    let components = components_with(ComponentsConfig { slots: 1, ..ComponentsConfig::default() });
+    let of = |number: u8| -> Arc<dyn Loader> {
+        let universe = UniverseId::from_bytes([number; UniverseId::LEN]);
+        components.for_universe(universe, 1, Arc::new(|_| None)).unwrap()
+    };
+    let endless = Guest::handling("(loop $again (br $again)) i32.const 0").component();
+    let hungry = |manifest: &mut Manifest| manifest.wasm.as_mut().unwrap().limits.fuel_max = limits::WASM_FUEL_MAX;
+    let mut neighbour = Rig::served(&components, of(2), &counter().component(), |_| {}).unwrap();
+    let (begun, ended, loops) = (AtomicUsize::new(0), AtomicUsize::new(0), 3);
+    std::thread::scope(|scope| {
+        for _ in 0..loops {
+            let mut rig = Rig::served(&components, of(1), &endless, hungry).unwrap();
+            let (begun, ended) = (&begun, &ended);
+            scope.spawn(move || {
+                begun.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(failed(&rig.go()), "BUDGET_EXHAUSTED", "the outcome is the same as without a pause");
+                ended.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while begun.load(Ordering::SeqCst) < loops {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50)); // by now they loop; if not, the neighbour only takes more steps
+        let mut steps = 0;
+        while ended.load(Ordering::SeqCst) == 0 {
+            assert_eq!(failure(&neighbour.go()), None);
+            steps += 1;
+        }
+        assert!(steps > 5, "{steps} steps in the time of a loop");
+    });
+    assert_eq!(ended.load(Ordering::SeqCst), loops);
 }

@@ -29,9 +29,9 @@ pub(crate) fn components_with(config: ComponentsConfig) -> Arc<Components> {
     Arc::new(Components::open(config).unwrap())
 }
 
-pub(crate) fn registry(components: &Arc<Components>) -> Arc<Registry> {
+pub(crate) fn registry(loader: Arc<dyn Loader>) -> Arc<Registry> {
     let mut registry = Registry::new();
-    registry.set_loader(components.clone());
+    registry.set_loader(loader);
     Arc::new(registry)
 }
 
@@ -56,11 +56,27 @@ impl Rig {
         component: &[u8],
         manifest: &Manifest,
     ) -> Result<Self, ManifestError> {
-        components.check(manifest)?;
+        Self::of_loader(components.clone(), component, manifest)
+    }
+
+    /// A world whose programs come from the loader of one universe.
+    pub(crate) fn served(
+        components: &Arc<Components>,
+        loader: Arc<dyn Loader>,
+        component: &[u8],
+        adjust: impl FnOnce(&mut Manifest),
+    ) -> Result<Self, ManifestError> {
+        let mut manifest = components.prepare_now(component)?;
+        adjust(&mut manifest);
+        Self::of_loader(loader, component, &manifest)
+    }
+
+    fn of_loader(loader: Arc<dyn Loader>, component: &[u8], manifest: &Manifest) -> Result<Self, ManifestError> {
+        loader.check(manifest)?;
         let mut objects = MemoryObjects::new();
         objects.put(component.to_vec());
         let manifest = objects.put(manifest.to_bytes());
-        let registry = registry(components);
+        let registry = registry(loader);
         let ids = (UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]));
         let genesis = Genesis { universe: ids.0, world: ids.1, manifest, now_ns: 0 };
         let (world, first) = World::create(&objects, registry.clone(), genesis)?;

@@ -166,7 +166,7 @@ fn a_world_of_another_engine_takes_no_step_and_nothing_is_on_record() {
         manifest: hash,
         now_ns: 0,
     };
-    rig.world = World::create(&rig.objects, registry(&components), genesis).unwrap().0;
+    rig.world = World::create(&rig.objects, registry(components.clone()), genesis).unwrap().0;
     let before = rig.world.head();
     let error = rig.send("go", serde_json::Value::Null).unwrap_err();
     assert_eq!(error.code(), Code::ProgramEngine);

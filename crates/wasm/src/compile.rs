@@ -1,0 +1,110 @@
+//! Compiling in a process of its own, with a bound on its memory and on the processor time that it takes.
+//!
+//! A compiler cannot be stopped, and what it takes grows faster than what it is given. [`inspect`](crate::inspect) refuses what is
+//! known to be much; what it does not know ends here, in a process that the operating system ends. The process is the same
+//! program as this one, so what it writes can be trusted as what this process compiles itself.
+
+use crate::engine::Engines;
+use mundi_kernel::manifest::WasmLimits;
+use mundi_model::limits;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+use wasmtime::{Engine, component::Component};
+
+/// How a compiler is started.
+#[derive(Debug, Clone)]
+pub struct CompileProcess {
+    pub program: PathBuf,
+    /// What makes the program call [`compile_stdin`] with the limits below.
+    pub arguments: Vec<OsString>,
+    pub limits: CompileLimits,
+}
+
+/// What one compilation may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// Seconds of processor time, over all threads.
+    pub cpu_s_max: u64,
+    pub memory_bytes_max: u64,
+}
+
+impl Default for CompileLimits {
+    fn default() -> Self {
+        Self { cpu_s_max: limits::COMPILE_CPU_S_MAX, memory_bytes_max: limits::COMPILE_MEMORY_BYTES_MAX }
+    }
+}
+
+/// Niceness of the process: steps and requests go first.
+const NICE: i32 = 10;
+
+/// What the process says about a failure.
+const SAID_BYTES_MAX: u64 = 4 << 10;
+
+/// Compiles the component that is read from standard input, and writes what the engine can load to standard output. For the
+/// process that a [`CompileProcess`] starts.
+pub fn compile_stdin(bounds: CompileLimits) -> Result<(), String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    bound(Resource::Cpu, bounds.cpu_s_max).map_err(|error| said(&error))?;
+    bound(Resource::Data, bounds.memory_bytes_max).map_err(|error| said(&error))?;
+    let _as_before = rustix::process::nice(NICE);
+    let mut code = Vec::new();
+    let read = io::stdin().lock().take(limits::COMPONENT_BYTES_MAX as u64 + 1).read_to_end(&mut code);
+    read.map_err(|error| said(&error))?;
+    let engines = Engines::new(1).map_err(|error| said(&error))?;
+    let engine = engines.with_stack(WasmLimits::default().stack_bytes_max).map_err(|error| said(&error))?;
+    let compiled = engine.precompile_component(&code).map_err(|error| format!("{error:#}"))?;
+    io::stdout().lock().write_all(&compiled).map_err(|error| said(&error))
+}
+
+fn bound(resource: Resource, value: u64) -> rustix::io::Result<()> {
+    let limit = getrlimit(resource);
+    let value = limit.maximum.map_or(value, |maximum| maximum.min(value));
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}
+
+/// Compiles in another process. A failure is a sentence about the component.
+pub(crate) fn in_process(process: &CompileProcess, engine: &Engine, code: &[u8]) -> Result<Component, String> {
+    let (compiled, failed) = run(process, code).map_err(|error| format!("the compiler cannot be started: {error}"))?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    #[expect(unsafe_code, reason = "compiled code can only be trusted, not checked")]
+    // SAFETY: a process of this same program gave these bytes, through a pipe that nobody else writes to; the engine refuses
+    // what another version or setting made.
+    unsafe { Component::deserialize(engine, compiled) }.map_err(|error| format!("{error:#}"))
+}
+
+/// What the process wrote, and why it failed.
+fn run(process: &CompileProcess, code: &[u8]) -> io::Result<(Vec<u8>, Option<String>)> {
+    let mut command = Command::new(&process.program);
+    command.args(&process.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that ended before it read all says below why.
+        let _all_or_ended = stdin.write_all(code);
+    }
+    let mut compiled = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(limits::COMPILED_BYTES_MAX).read_to_end(&mut compiled)?;
+    }
+    let mut said = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        let _what_can_be_read = stderr.take(SAID_BYTES_MAX).read_to_string(&mut said);
+    }
+    let status = child.wait()?;
+    let CompileLimits { cpu_s_max, memory_bytes_max } = process.limits;
+    let failed = match status.code() {
+        Some(0) => None,
+        Some(_) if !said.is_empty() => Some(said.trim_end().to_owned()),
+        _ => Some(format!(
+            "compiling it takes more than {cpu_s_max} s of processor time or {memory_bytes_max} bytes of memory \
+             (`programs.compile_cpu_s_max`, `programs.compile_memory_bytes_max`)"
+        )),
+    };
+    Ok((compiled, failed))
+}
