@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use mundi_model::{Code, Height, IntentHash, UniverseId, Value, WorldId};
-use mundi_store::protocol::{Failure, Repeat};
+use mundi_store::protocol::{EffectClaim, Failure, Repeat};
 
 /// Carries out effects of some kinds.
 ///
@@ -48,6 +48,8 @@ pub struct Call {
     pub attempt: u32,
     /// W3C `traceparent`.
     pub trace: Option<String>,
+    /// The right to carry it out: what is done by a transaction of the same engine asks there whether it is still held.
+    pub claim: EffectClaim,
 }
 
 /// The configuration does not allow it, and will not next time.

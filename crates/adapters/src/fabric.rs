@@ -12,7 +12,7 @@ use crate::{Adapter, Call, Params, blob::refused, params::invalid};
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{FABRIC_SEND, check_headers};
 use mundi_model::{
-    Code, Hash, UniverseId, Value, WorldId,
+    Code, Hash, UniverseId, Value, WorldId, limits,
     record::{Input, Payload, Sender},
 };
 use mundi_runtime::{Holder, Plane, RuntimeError, manifests::check_event, tell};
@@ -39,11 +39,19 @@ pub struct FabricAdapter<P> {
     plane: P,
     holder: Option<Arc<dyn Holder>>,
     universes: Arc<dyn UniversePolicy>,
+    dedupe_window_ns: u64,
 }
 
 impl<P: Plane> FabricAdapter<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane, holder: None, universes: Arc::new(ClosedUniverses) }
+        let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
+        Self { plane, holder: None, universes: Arc::new(ClosedUniverses), dedupe_window_ns }
+    }
+
+    /// How long the name of a message stays once its effect is over. No message is delivered twice, whatever this is.
+    #[must_use]
+    pub fn with_dedupe_window_ns(self, dedupe_window_ns: u64) -> Self {
+        Self { dedupe_window_ns, ..self }
     }
 
     /// Tells who holds worlds in this process of what is sent to them.
@@ -70,7 +78,8 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
-            let sent = send(&self.plane, self.holder.as_deref(), &*self.universes, call).await?;
+            let (holder, window_ns) = (self.holder.as_deref(), self.dedupe_window_ns);
+            let sent = send(&self.plane, holder, &*self.universes, window_ns, call).await?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
         })
@@ -82,9 +91,10 @@ pub(crate) async fn send<P: Plane>(
     plane: &P,
     holder: Option<&dyn Holder>,
     universes: &dyn UniversePolicy,
+    dedupe_window_ns: u64,
     call: &Call,
 ) -> Result<Sent, Failure> {
-    let (universe, message) = read(call)?;
+    let (universe, message) = read(call, dedupe_window_ns)?;
     if universe != call.universe && !universes.accepts(universe, call.universe) {
         let reason = format!("{universe} does not accept messages from {}", call.universe);
         return Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never });
@@ -107,7 +117,7 @@ pub(crate) async fn send<P: Plane>(
     tell(holder, (universe, to), send).await.map_err(|error| refused(&error))
 }
 
-fn read(call: &Call) -> Result<(UniverseId, FabricMessage), Failure> {
+fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {
     let params = Params::of(&call.params)?;
     let to: WorldId = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
     let universe = match params.text_or_none("dest_universe")? {
@@ -123,12 +133,14 @@ fn read(call: &Call) -> Result<(UniverseId, FabricMessage), Failure> {
     let (input, headers) = input(params, headers)?;
     let message = FabricMessage {
         id,
+        claim: call.claim,
         from: Sender { world: call.world, height: call.height },
         to,
         input,
         correlation_id: params.text_or_none("correlation_id")?.map(str::to_owned),
         trace: call.trace.clone(),
         headers,
+        dedupe_window_ns,
     };
     Ok((universe, message))
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::WORLD_SPAWN;
-use mundi_model::{Hash, Value, WorldId};
+use mundi_model::{Hash, Value, WorldId, limits};
 use mundi_runtime::{
     Plane,
     lifecycle::{NewWorld, create},
@@ -36,7 +36,7 @@ impl<P: Plane> SpawnAdapter<P> {
         let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
         let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
         if params.get("mode").is_some() {
-            fabric::send(&self.plane, None, &ClosedUniverses, call).await?;
+            fabric::send(&self.plane, None, &ClosedUniverses, limits::DEDUPE_WINDOW_NS, call).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
     }

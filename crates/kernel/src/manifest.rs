@@ -145,6 +145,22 @@ pub struct EffectPolicies {
     pub rate: Option<Rate>,
 }
 
+impl EffectPolicies {
+    fn check(&self, kind: &str) -> Result<(), ManifestError> {
+        let section = format!("effects.{kind}");
+        within(&section, &[("timeout_ms", self.timeout_ms.unwrap_or_default(), limits::EFFECT_TIMEOUT_MS_MAX)])?;
+        let Some(Retry { attempts_max, backoff_ms, backoff_ms_max }) = self.retry else { return Ok(()) };
+        within(
+            &format!("{section}.retry"),
+            &[
+                ("attempts_max", attempts_max.into(), limits::EFFECT_ATTEMPTS_MAX),
+                ("backoff_ms", backoff_ms, limits::EFFECT_BACKOFF_MS_MAX),
+                ("backoff_ms_max", backoff_ms_max, limits::EFFECT_BACKOFF_MS_MAX),
+            ],
+        )
+    }
+}
+
 impl EffectRule {
     pub fn policies(&self) -> EffectPolicies {
         EffectPolicies { timeout_ms: self.timeout_ms, retry: self.retry, rate: self.rate }
@@ -300,6 +316,7 @@ impl Manifest {
         let value = json::from_canonical(bytes).map_err(|error| invalid(&error))?;
         let manifest: Self = serde_json::from_value(value).map_err(|error| invalid(&error))?;
         manifest.limits.check()?;
+        manifest.effects.iter().try_for_each(|(kind, rule)| rule.policies().check(kind))?;
         manifest.wasm.as_ref().map_or(Ok(()), |wasm| wasm.limits.check())?;
         Ok(manifest)
     }

@@ -54,6 +54,18 @@ pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
 /// The same in bytes.
 pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
+/// Attempts at an effect that a manifest may ask for: with the longest wait between them, a hundred days.
+pub const EFFECT_ATTEMPTS_MAX: u64 = 100;
+
+/// The shortest wait between two attempts at an effect, whatever its manifest says: a failing one does not keep a process busy.
+pub const EFFECT_BACKOFF_MS_MIN: u64 = 10;
+
+/// The longest wait between two attempts at an effect, whether its manifest or the other side asks for it (`Retry-After`).
+pub const EFFECT_BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
+/// How long one attempt at an effect may take.
+pub const EFFECT_TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+
 /// How often the delivery of a timer, or of what was sent with a delay, is tried before it becomes a dead letter: with the waits
 /// below, about a quarter of an hour.
 pub const DELIVERY_ATTEMPTS_MAX: u32 = 20;
@@ -90,6 +102,12 @@ pub const RECORDING_TURN_INTENTS_MAX: usize = 256;
 
 /// How long a finished effect, timer or message is remembered: longer than any retry of its sender.
 pub const DEDUPE_WINDOW_NS: u64 = 3_600_000_000_000;
+
+/// The shortest window that a configuration may ask for: a client that lost an answer tries again within it.
+pub const DEDUPE_WINDOW_MS_MIN: u64 = 60_000;
+
+/// The longest one: every name of that time is kept.
+pub const DEDUPE_WINDOW_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// What one page of a listing holds at most: as much as a person or a screen takes in.
 pub const LIST_ITEMS_MAX: usize = 1_000;

@@ -41,10 +41,12 @@ pub enum Mutant {
     AnswerUnasked,
     /// A full page of an inbox is taken for all of it, so what is handed to a world directly passes what was not read.
     EndAssumed,
+    /// The name of a message expires although the effect that sends it is open.
+    NameExpired,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -62,6 +64,7 @@ impl Mutant {
         Self::DirectAhead,
         Self::AnswerUnasked,
         Self::EndAssumed,
+        Self::NameExpired,
     ];
 }
 

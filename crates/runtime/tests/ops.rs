@@ -256,7 +256,7 @@ fn timers_and_dead_letters_are_listed_in_pages() {
 
 /// An event whose sender said when it was sent.
 fn sent_at(enqueued_at_ns: u64) -> NewItem {
-    let origin = Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(enqueued_at_ns);
     NewItem { item: InboxItem { input: script_event("add n"), origin }, dedupe: None }
 }
 

@@ -188,6 +188,36 @@ fn a_failure_is_retried_with_growing_waits_and_then_becomes_a_dead_letter() {
     assert_eq!(logged.lock().iter().filter(|kind| **kind == LogKind::Requeued).count(), 6);
 }
 
+/// What was sent with a delay was given up after four attempts, although its sender was told that it will arrive.
+#[test]
+fn a_delivery_is_tried_for_as_long_as_a_timer_is() {
+    let rig = Rig::new(1);
+    let (_stop, done, report) = start_with(&rig, Report::new(), Policy::of_deliveries());
+    send(&rig, &[(rig.executor.now_ns() + 1, "busy")]);
+    rig.executor.run_for(SECOND * 600);
+    assert_eq!((dead_letters(&rig).len(), report.snapshot().dead_letters), (0, 0), "ten minutes are not too long");
+    rig.executor.run_for(SECOND * 600);
+    assert_eq!(done.lock().len(), 20);
+    assert_eq!(dead_letters(&rig)[0].attempts, 20);
+    assert_eq!(report.snapshot().dead_letters, 1);
+}
+
+/// A look into a mailbox passes over a few hundred messages that wait for their next attempt, and no more.
+#[test]
+fn any_number_of_deliveries_that_are_tried_again_holds_up_none() {
+    let rig = Rig::new(1);
+    let (_stop, done, _) = start_with(&rig, Report::new(), Policy::of_deliveries());
+    let due_ns = rig.executor.now_ns() + 1;
+    for _ in 0..6 {
+        send(&rig, &[(due_ns, "busy"); 100]);
+    }
+    rig.executor.run_for(SECOND * 60);
+    done.lock().clear();
+    send(&rig, &[(rig.executor.now_ns() + 1, "fine")]);
+    rig.executor.run_for(SECOND);
+    assert!(done.lock().iter().any(|done| done == "fine"), "{} others", done.lock().len());
+}
+
 #[test]
 fn steps_are_told_apart_by_source_and_timed_by_the_injected_clock() {
     let rig = Rig::new(1);

@@ -549,7 +549,7 @@ fn a_world_that_is_behind_says_by_how_much_until_it_has_caught_up() {
         config.cycle = CycleBudget { items_max: 1, wall_ms_max: 0, ..CycleBudget::default() };
     });
     let origin =
-        |enqueued_at_ns| Origin { enqueued_at_ns, correlation_id: None, trace: None, wants_reply: false, sender: None };
+        |enqueued_at_ns| Origin::new(enqueued_at_ns);
     rig.executor.run_for(SECOND);
     let sent_ns = rig.executor.now_ns() - 9;
     let item =

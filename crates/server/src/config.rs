@@ -123,6 +123,9 @@ pub struct WorldsSection {
     pub inbox_grace_ms: u64,
     pub cycle: CycleSection,
     pub segments: SegmentsSection,
+    /// How long an idempotency key is remembered. Messages between worlds are recognized for as long as they can be sent again, whatever
+    /// this is.
+    pub dedupe_window_ms: u64,
 }
 
 /// How many effects are carried out at a time.
@@ -320,6 +323,7 @@ impl Default for WorldsSection {
             inbox_grace_ms: millis(NodeConfig::default().inbox_grace),
             cycle: CycleSection::default(),
             segments: SegmentsSection::default(),
+            dedupe_window_ms: millis(NodeConfig::default().dedupe_window),
         }
     }
 }
@@ -531,6 +535,11 @@ impl Config {
             section.check().map_err(|cause| ConfigError::new(format!("effects.kinds.{kind:?}"), cause))?;
         }
         config.programs.check()?;
+        let window_ms = limits::DEDUPE_WINDOW_MS_MIN..=limits::DEDUPE_WINDOW_MS_MAX;
+        if !window_ms.contains(&config.worlds.dedupe_window_ms) {
+            let cause = format!("a window is {} to {} ms", window_ms.start(), window_ms.end());
+            return Err(ConfigError::new("worlds.dedupe_window_ms", cause));
+        }
         if config.effects.calls_max == 0 {
             return Err(ConfigError::new("effects.calls_max", "no call could ever be made: a limit is above zero"));
         }
@@ -603,6 +612,7 @@ impl Config {
             admission: self.api.admission(),
             replay_log: self.node.replay_log.clone(),
             replay_log_bytes_max: self.node.replay_log_bytes_max,
+            dedupe_window: Duration::from_millis(self.worlds.dedupe_window_ms),
             adapters: self.effects.adapters(),
             http: HttpConfig {
                 private_hosts_allowed: self.http.private_hosts_allowed.clone(),

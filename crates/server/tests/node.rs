@@ -86,6 +86,20 @@ async fn timers_effects_messages_and_delays_reach_their_worlds() {
     node.stop().await;
 }
 
+/// It was acknowledged: that its world is away for a moment does not cost it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delayed_event_waits_for_a_world_that_comes_back_from_the_archive() {
+    let (node, universe) = in_memory().await;
+    let world = universe.create("kv").await.unwrap();
+    let put = map(&[("key", text("d")), ("value", text("late"))]);
+    universe.send_later(world, "put", put, Duration::from_millis(300)).await.unwrap();
+    universe.ops().world_archive(world).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_500)).await; // four attempts would be over
+    universe.ops().world_unarchive(world).await.unwrap();
+    assert_eq!(eventually(&universe, world, "d").await, text("late"));
+    node.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn universes_have_names_and_share_no_world() {
     let (node, universe) = in_memory().await;

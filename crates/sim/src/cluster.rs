@@ -24,8 +24,9 @@ use mundi_runtime::{
 use mundi_store::{
     Entropy,
     blobs::{Cas, CasConfig},
+    keyspace::dedupe_bucket,
     objects::Objects,
-    protocol::AnsweredEffect,
+    protocol::{AnsweredEffect, ExpireDedupe},
     segments::SegmentStore,
     testing::{self, CountingEntropy, FaultyObjects, Rates},
 };
@@ -265,7 +266,8 @@ impl Slot {
                     ..AdapterWorkerConfig::default()
                 };
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
-                let mut fabric = FabricAdapter::new(plane.clone());
+                // Names of messages may go at once: that none is delivered twice must not rest on time.
+                let mut fabric = FabricAdapter::new(plane.clone()).with_dedupe_window_ns(0);
                 let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
                 if ground.stage.below(2) > 0 {
                     let holder: Arc<dyn Holder> = Arc::new(ground.doors.clone());
@@ -278,6 +280,7 @@ impl Slot {
             Role::Timers => {
                 let batch = if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 16 };
                 let config = TimerWorkerConfig { batch, ..TimerWorkerConfig::default() };
+                life.node.spawn(Box::pin(expire_names(ground.stage.clone(), plane.clone(), universe)));
                 let firing = TimerWorker::new(plane.engine, plane.clock, universe, config);
                 life.node.spawn(Box::pin(async move { drop(firing.run(pending()).await) }));
             }
@@ -342,3 +345,18 @@ async fn take_commands(plane: SimPlane, universe: UniverseId, worker: WorkerId, 
         }
     }
 }
+
+/// Removes names while faults go on, by a clock that is ahead: for what expires with its bucket, every attempt at an effect is as late
+/// as if its adapter had been away for hours. Names of clients stay: their window is longer than that.
+async fn expire_names(stage: Stage, plane: SimPlane, universe: UniverseId) {
+    loop {
+        plane.clock.sleep(Duration::from_millis(stage.between(100, 900))).await;
+        let step = ExpireDedupe { universe, now_ns: plane.now_ns().saturating_add(EXPIRY_AHEAD_NS) };
+        if let Err(error) = plane.run(&step).await {
+            stage.note(format_args!("names do not expire: {error}"));
+        }
+    }
+}
+
+/// Two buckets of names.
+const EXPIRY_AHEAD_NS: u64 = 2 * dedupe_bucket::BUCKET_NS;

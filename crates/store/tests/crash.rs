@@ -38,9 +38,9 @@ use mundi_store::{
         ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse,
         DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers, GuardSchema,
         Heartbeat, ImportWorld, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId,
-        NameUniverse, NewMail, Over, PinBlob, PlaceWorld, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases, Repeat,
-        ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, UnpinBlob, WriteToken, compact_inbox, complete_effect,
-        delete_world, expire_dedupe, fabric_send, import_world,
+        NameUniverse, NewItem, NewMail, Over, PinBlob, PlaceWorld, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases,
+        Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, UnpinBlob, WriteToken, compact_inbox,
+        complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask, ask_in_hands,
@@ -581,6 +581,19 @@ fn acknowledge_requeue_and_bury_a_message() {
     }
 }
 
+/// The item enters the inbox and the message leaves the mailbox, or neither.
+#[test]
+fn deliver_a_message_into_an_inbox() {
+    let setup = async |store: &Store| (claimed_mail(store).await, live(store).await);
+    let act = async |store: &Store, ((place, claim), fence): &((MailPlace, Claim), Fence)| {
+        let (universe, worker, how) = (store.universe, worker(), Finish::Acknowledge);
+        let acknowledge = FinishMail { universe, worker, place: *place, claim: *claim, how };
+        let item = NewItem { dedupe: None, ..named_event("x") };
+        deliver_mail(&store.engine, &store.clock, &store.blobs, &acknowledge, fence.world, item, 1).await.map(drop)
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
 /// A letter of each queue that letters are replayed to.
 async fn buried(store: &Store) -> Vec<(Queue, QueueSeq)> {
     let (universe, (place, claim)) = (store.universe, claimed_mail(store).await);
@@ -740,16 +753,22 @@ fn fire_timers() {
 
 #[test]
 fn send_to_another_world() {
-    let setup = async |store: &Store| (live(store).await, store.live(2).await.unwrap());
-    let act = async |store: &Store, (from, to): &(Fence, Fence)| {
+    let setup = async |store: &Store| {
+        let (from, to) = (live(store).await, store.live(2).await.unwrap());
+        let held = Claim { token: [1; 16], worker: worker(), deadline_ns: u64::MAX, attempt: 1 };
+        (ask_in_hands(store, from, &["fabric.send"], TERMS, held).await.unwrap().remove(0), to)
+    };
+    let act = async |store: &Store, (from, to): &(ClaimedEffect, Fence)| {
         let message = FabricMessage {
-            id: MessageId::Intent(IntentHash::of(b"i")),
-            from: Sender { world: from.world, height: Height::new(1) },
+            id: MessageId::Intent(from.proof.intent),
+            claim: from.proof,
+            from: Sender { world: from.proof.world, height: Height::new(1) },
             to: to.world,
             input: Input::Event { schema: "e".into(), value: Payload::Inline(vec![0xf6]), key: None },
             correlation_id: None,
             trace: None,
             headers: [].into(),
+            dedupe_window_ns: 1,
         };
         fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await.map(drop)
     };
@@ -792,8 +811,8 @@ fn archive_a_world_and_bring_it_back() {
 fn commit_a_turn_without_a_look_into_the_inbox() {
     let act = async |store: &Store, fence: &Fence| {
         let input = store.read_turn(*fence).await?;
-        if let Some(turn) = turn(store, *fence).await? {
-            store.run(&CommitUnread { turn: &turn, notify: &input.notify }).await?;
+        if let (Some(end), Some(turn)) = (&input.end, turn(store, *fence).await?) {
+            store.run(&CommitUnread { turn: &turn, end }).await?;
         }
         Ok(())
     };

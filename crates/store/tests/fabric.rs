@@ -4,16 +4,17 @@
 
 use mundi_engine::Memory;
 use mundi_model::{
-    Code, Coded, Height, IntentHash, WorkerId, WorldId,
+    Code, Coded, Height, WorkerId, WorldId,
     record::{Input, Payload, ReceiptStatus, Sender},
 };
 use mundi_store::{
     Clock, Fence, StoreError,
-    keyspace::{Shard, effect_pending::EffectTerms},
+    keyspace::{Shard, effect_pending::EffectTerms, queue::Claim},
     protocol::{
-        Answer, ClaimEffects, FabricMessage, KindCap, MessageId, ReapEffects, Sent, complete_effect, fabric_send,
+        Answer, ClaimEffects, EffectClaim, FabricMessage, KindCap, MessageId, ReapEffects, Sent, complete_effect,
+        expire_dedupe, fabric_send,
     },
-    testing::{Fixture, Probe, ask, receipts, world_id},
+    testing::{Fixture, Probe, ask, ask_in_hands, engine_contents, receipts, world_id},
 };
 use pollster::block_on;
 use std::time::Duration;
@@ -26,19 +27,28 @@ async fn two_worlds() -> (Store, Fence, Fence) {
     (store, from, to)
 }
 
-async fn send(store: &Store, from: Fence, to: WorldId, name: &str) -> Result<Sent, StoreError> {
+/// An effect of the sender, in hand.
+async fn claimed(store: &Store, from: Fence) -> EffectClaim {
+    let deadline_ns = store.clock.now_ns() + 1;
+    let held = Claim { token: [7; 16], worker: WorkerId::new(7).unwrap(), deadline_ns, attempt: 1 };
+    ask_in_hands(store, from, &["fabric.send"], EffectTerms::default(), held).await.unwrap().remove(0).proof
+}
+
+async fn send(store: &Store, claim: EffectClaim, to: WorldId) -> Result<Sent, StoreError> {
     let message = FabricMessage {
-        id: MessageId::Intent(IntentHash::of(name.as_bytes())),
-        from: Sender { world: from.world, height: Height::new(7) },
+        id: MessageId::Intent(claim.intent),
+        claim,
+        from: Sender { world: claim.world, height: Height::new(7) },
         to,
         input: Input::Message {
             inbox: "mail".into(),
-            payload: Payload::Inline(name.as_bytes().to_vec()),
+            payload: Payload::Inline(claim.intent.as_bytes().to_vec()),
             headers: [("h".to_owned(), "v".to_owned())].into(),
         },
         correlation_id: Some("c".into()),
         trace: None,
         headers: [].into(),
+        dedupe_window_ns: 1,
     };
     fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await
 }
@@ -47,11 +57,13 @@ async fn send(store: &Store, from: Fence, to: WorldId, name: &str) -> Result<Sen
 fn a_message_that_is_sent_again_is_enqueued_once() {
     block_on(async {
         let (store, from, to) = two_worlds().await;
-        let first = send(&store, from, to.world, "m").await.unwrap();
+        let claim = claimed(&store, from).await;
+        let first = send(&store, claim, to.world).await.unwrap();
         assert!(!first.already_enqueued);
-        let again = send(&store, from, to.world, "m").await.unwrap();
+        let again = send(&store, claim, to.world).await.unwrap();
         assert_eq!(again, Sent { seq: first.seq, already_enqueued: true });
-        let (a, b) = futures_util::join!(send(&store, from, to.world, "n"), send(&store, from, to.world, "n"));
+        let claim = claimed(&store, from).await;
+        let (a, b) = futures_util::join!(send(&store, claim, to.world), send(&store, claim, to.world));
         let (a, b) = (a.unwrap(), b.unwrap());
         assert!(a.seq == b.seq && a.already_enqueued != b.already_enqueued);
         assert_eq!(store.read_turn(to).await.unwrap().items.len(), 2);
@@ -63,8 +75,8 @@ fn messages_stand_in_the_order_in_which_they_were_enqueued_and_name_their_cause(
     block_on(async {
         let (store, from, to) = two_worlds().await;
         let mut seqs = Vec::new();
-        for n in 0..20 {
-            seqs.push(send(&store, from, to.world, &n.to_string()).await.unwrap().seq);
+        for _ in 0..20 {
+            seqs.push(send(&store, claimed(&store, from).await, to.world).await.unwrap().seq);
         }
         let items = store.read_turn(to).await.unwrap().items;
         assert_eq!(items.iter().map(|item| item.seq).collect::<Vec<_>>(), seqs);
@@ -74,25 +86,90 @@ fn messages_stand_in_the_order_in_which_they_were_enqueued_and_name_their_cause(
     });
 }
 
+/// Names expired an hour after the message, whatever became of the effect: an attempt after that delivered it again.
+#[test]
+fn the_name_of_a_message_stays_for_as_long_as_its_effect_is_open() {
+    block_on(async {
+        let (store, from, to) = two_worlds().await;
+        let hours_later = async || {
+            store.clock.advance(Duration::from_secs(3 * 3_600));
+            expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap();
+        };
+        let claim = claimed(&store, from).await;
+        let first = send(&store, claim, to.world).await.unwrap();
+        hours_later().await;
+        assert!(send(&store, claim, to.world).await.unwrap().already_enqueued, "the effect is in hand");
+        let (universe, lane, now_ns) = (store.universe, claim.lane, store.clock.now_ns());
+        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns }).await.unwrap();
+        hours_later().await;
+        let second = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
+        let again = send(&store, second.proof, to.world).await.unwrap();
+        assert_eq!(again, Sent { seq: first.seq, already_enqueued: true }, "it waited for its second attempt");
+        hours_later().await;
+        let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
+        let answer = Answer::new(status, payload, "fabric");
+        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, false).await.unwrap();
+        assert!(knows(&store, to, claim).await, "it is looked at with the next bucket");
+        hours_later().await;
+        assert!(!knows(&store, to, claim).await, "nobody can send it any more");
+        assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
+    });
+}
+
+/// Whether the name of a message is stored.
+async fn knows(store: &Store, to: Fence, claim: EffectClaim) -> bool {
+    let name = mundi_model::Hash::of_parts([&b"message:"[..], claim.intent.as_bytes()]);
+    let contents = engine_contents(&store.engine).await.unwrap();
+    contents.iter().any(|(key, _)| {
+        let has = |part: &[u8]| key.windows(part.len()).any(|window| window == part);
+        has(to.world.as_bytes()) && has(name.as_bytes())
+    })
+}
+
+fn claim_sends(store: &Store, token: u8) -> ClaimEffects {
+    ClaimEffects {
+        universe: store.universe,
+        kind: "fabric.send".into(),
+        worker: WorkerId::new(u64::from(token)).unwrap(),
+        token: [token; 16],
+        items_max: 1,
+        ttl_ns: 1,
+        now_ns: store.clock.now_ns(),
+        first: Shard::FIRST,
+        cap: KindCap::default(),
+    }
+}
+
+/// A worker that stood still for hours comes back after its effect was answered and the name was forgotten.
+#[test]
+fn an_attempt_whose_claim_is_lost_sends_nothing() {
+    block_on(async {
+        let (store, from, to) = two_worlds().await;
+        let slow = claimed(&store, from).await;
+        store.clock.advance(Duration::from_secs(60));
+        let (universe, lane, now_ns) = (store.universe, slow.lane, store.clock.now_ns());
+        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns }).await.unwrap();
+        store.clock.advance(Duration::from_secs(60));
+        let quick = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
+        assert_eq!(send(&store, slow, to.world).await.unwrap_err().code(), Code::EffectClaimLost);
+        send(&store, quick.proof, to.world).await.unwrap();
+        let answer = Answer::new(ReceiptStatus::Ok, Payload::Inline(vec![0xf6]), "fabric");
+        complete_effect(&store.engine, &store.clock, &store.blobs, &quick, answer, false).await.unwrap();
+        store.clock.advance(Duration::from_secs(3 * 3_600));
+        expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap();
+        assert_eq!(send(&store, slow, to.world).await.unwrap_err().code(), Code::EffectClaimLost);
+        assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
+    });
+}
+
 /// The worker dies between the two transactions, after the message and before the receipt.
 #[test]
 fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
     block_on(async {
         let (store, from, to) = two_worlds().await;
         ask(&store, from, &["fabric.send"], EffectTerms::default()).await.unwrap();
-        let claim = |token: u8| ClaimEffects {
-            universe: store.universe,
-            kind: "fabric.send".into(),
-            worker: WorkerId::new(u64::from(token)).unwrap(),
-            token: [token; 16],
-            items_max: 1,
-            ttl_ns: 1,
-            now_ns: store.clock.now_ns(),
-            first: Shard::FIRST,
-            cap: KindCap::default(),
-        };
-        let first = store.run(&claim(1)).await.unwrap().output.effects.remove(0);
-        assert!(!send(&store, from, to.world, "m").await.unwrap().already_enqueued);
+        let first = store.run(&claim_sends(&store, 1)).await.unwrap().output.effects.remove(0);
+        assert!(!send(&store, first.proof, to.world).await.unwrap().already_enqueued);
         store.clock.advance(Duration::from_secs(1));
         let (universe, lane, now_ns) = (store.universe, first.proof.lane, store.clock.now_ns());
         assert_eq!(
@@ -105,8 +182,8 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
             1
         );
         store.clock.advance(Duration::from_secs(1));
-        let second = store.run(&claim(2)).await.unwrap().output.effects.remove(0);
-        assert!(send(&store, from, to.world, "m").await.unwrap().already_enqueued);
+        let second = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
+        assert!(send(&store, second.proof, to.world).await.unwrap().already_enqueued);
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
         let answer = Answer::new(status, payload, "fabric");
         complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, false).await.unwrap();
@@ -119,7 +196,7 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
 fn a_message_to_nobody_is_refused() {
     block_on(async {
         let (store, from, _) = two_worlds().await;
-        let error = send(&store, from, world_id(99), "m").await.unwrap_err();
+        let error = send(&store, claimed(&store, from).await, world_id(99)).await.unwrap_err();
         assert_eq!(error.code(), Code::WorldNotFound);
     });
 }

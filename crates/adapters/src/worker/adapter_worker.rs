@@ -423,6 +423,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             params: self.params(&item.params).await?,
             attempt: claimed.claim.attempt,
             trace: item.trace.clone(),
+            claim: claimed.proof,
         };
         let timeout_ms = item.terms.timeout_ms;
         match select(adapter.call(&call), self.clock.sleep(Duration::from_millis(timeout_ms))).await {

@@ -10,6 +10,7 @@ mod server;
 
 use mundi_adapters::Call;
 use mundi_model::{Height, IntentHash, UniverseId, Value, WorldId};
+use mundi_store::testing::unheld;
 
 pub(crate) fn call(kind: &str, params: Value) -> Call {
     Call {
@@ -22,6 +23,7 @@ pub(crate) fn call(kind: &str, params: Value) -> Call {
         params,
         attempt: 1,
         trace: None,
+        claim: unheld(UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]), IntentHash::of(b"intent")),
     }
 }
 

@@ -19,7 +19,7 @@ use mundi_store::{
     blob::Blobs,
     keyspace::effect_pending::{EffectItem, EffectTerms},
     protocol::{CreateUniverse, Failure, Repeat},
-    testing::world_id,
+    testing::{held_effect, world_id},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -41,17 +41,21 @@ fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
+/// An attempt that holds its effect.
 fn call(rig: &Rig, intent: &str, params: &[(&str, Value)]) -> Call {
+    let (engine, universe, intent) = (rig.plane.engine.clone(), rig.universe, IntentHash::of(intent.as_bytes()));
+    let held = async move { held_effect(&engine, universe, world_id(1), "fabric.send", intent).await.unwrap() };
     Call {
-        universe: rig.universe,
+        universe,
         world: world_id(1),
-        intent: IntentHash::of(intent.as_bytes()),
+        intent,
         height: Height::new(3),
         asked_at_ns: 7,
         kind: "fabric.send".into(),
         params: Value::Map(params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()),
         attempt: 1,
         trace: None,
+        claim: rig.executor.block_on(held),
     }
 }
 

@@ -10,7 +10,7 @@ use mundi_model::{Code, Hash, Height, IntentHash, Value, WorldId, record::Body};
 use mundi_runtime::testing::Rig;
 use mundi_store::{
     protocol::{Repeat, WorldFilter},
-    testing::{Trouble, world_id},
+    testing::{Trouble, unheld, world_id},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -90,6 +90,7 @@ fn call(rig: &Rig, kind: &str, params: &[(&str, &str)]) -> Call {
         params: Value::Map(params.collect()),
         attempt: 1,
         trace: None,
+        claim: unheld(rig.universe, world_id(1), IntentHash::of(kind.as_bytes())),
     }
 }
 

@@ -20,7 +20,7 @@ use mundi_store::{
     Clock, Fence,
     keyspace::effect_pending::EffectTerms,
     protocol::Failure,
-    testing::{CountingEntropy, Fixture, HeapBlobs, ask, receipts, set_timers},
+    testing::{CountingEntropy, Fixture, HeapBlobs, ask, receipts, set_timers, unheld},
 };
 use std::{
     pin::Pin,
@@ -257,6 +257,7 @@ fn call(store: &Store, fence: Fence, kind: &str, params: &[(&str, Value)]) -> Ca
         params: Value::Map(params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()),
         attempt: 1,
         trace: None,
+        claim: unheld(store.universe, fence.world, mundi_model::IntentHash::of(b"i")),
     }
 }
 

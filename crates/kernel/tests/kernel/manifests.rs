@@ -73,6 +73,17 @@ fn a_schema_may_be_an_object_of_its_own_and_is_then_a_root() {
     assert!(snapshot.roots().contains(&schema));
 }
 
+fn with_effect(rule: &serde_json::Value) -> String {
+    json!({"effects": {"http.request": rule}, "program": Hash::of(b"")}).to_string()
+}
+
+#[test]
+fn terms_of_effects_up_to_the_bounds_are_taken() {
+    let retry = json!({"attempts_max": 100, "backoff_ms": 86_400_000, "backoff_ms_max": 86_400_000});
+    let manifest = with_effect(&json!({"retry": retry, "timeout_ms": 86_400_000}));
+    Manifest::from_bytes(manifest.as_bytes()).unwrap();
+}
+
 #[test]
 fn manifests_that_are_not_what_they_should_be_are_refused() {
     let good = String::from_utf8(manifest(1).to_bytes()).unwrap();
@@ -82,6 +93,11 @@ fn manifests_that_are_not_what_they_should_be_are_refused() {
         good.replace("\"program\"", "\"programme\""),
         good.replace("{\"effects\"", "{\"edition\":1,\"effects\""),
         json!({"limits": {"open_intents_max": 1_000_000_000}, "program": Hash::of(b"")}).to_string(),
+        with_effect(&json!({"retry": {"attempts_max": 101, "backoff_ms": 1, "backoff_ms_max": 1}})),
+        with_effect(&json!({"retry": {"attempts_max": u32::MAX, "backoff_ms": 0, "backoff_ms_max": 0}})),
+        with_effect(&json!({"retry": {"attempts_max": 2, "backoff_ms": 1, "backoff_ms_max": 86_400_001}})),
+        with_effect(&json!({"retry": {"attempts_max": 2, "backoff_ms": 86_400_001, "backoff_ms_max": 1}})),
+        with_effect(&json!({"timeout_ms": 86_400_001})),
     ] {
         assert_eq!(Manifest::from_bytes(bad.as_bytes()).unwrap_err().code(), Code::ManifestInvalid, "{bad}");
     }

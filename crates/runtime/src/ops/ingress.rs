@@ -122,7 +122,7 @@ impl<P: Plane> Ops<P> {
     pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
         items.iter_mut().for_each(|new| self.trace(&mut new.item));
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        let (universe, window_ns) = (self.universe, limits::DEDUPE_WINDOW_NS);
+        let (universe, window_ns) = (self.universe, self.dedupe_window_ns);
         let holder = self.worker.as_ref().map(|worker| worker as &dyn Holder);
         let send = async |told| enqueue_told(told, engine, clock, blobs, universe, world, items, window_ns).await;
         // As an object: who calls this has futures within futures enough.

@@ -25,7 +25,7 @@ pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
 
 use crate::{Plane, calls::Calls, worker::WorldWorker};
-use mundi_model::UniverseId;
+use mundi_model::{UniverseId, limits};
 
 /// Control over one universe. Cheap to clone if the plane is.
 #[derive(Clone)]
@@ -34,12 +34,19 @@ pub struct Ops<P: Plane> {
     universe: UniverseId,
     calls: Calls,
     worker: Option<WorldWorker<P>>,
+    dedupe_window_ns: u64,
 }
 
 impl<P: Plane> Ops<P> {
     /// `calls` is shared with the world workers of this process, if there are any.
     pub fn new(plane: P, universe: UniverseId, calls: Calls) -> Self {
-        Self { plane, universe, calls, worker: None }
+        Self { plane, universe, calls, worker: None, dedupe_window_ns: limits::DEDUPE_WINDOW_NS }
+    }
+
+    /// How long an idempotency key is remembered.
+    #[must_use]
+    pub fn with_dedupe_window_ns(self, dedupe_window_ns: u64) -> Self {
+        Self { dedupe_window_ns, ..self }
     }
 
     /// What goes into a world that this worker holds is told to it at once, and to no other.

@@ -132,6 +132,8 @@ pub struct ShellSection {
     pub backoff_ms: u64,
     /// Messages and timers of one tick.
     pub batch_max: usize,
+    /// The longest of these pauses.
+    pub backoff_ms_max: u64,
     /// The longest sleep without a look.
     pub idle_ms_max: u64,
     /// What follows a failure that no further attempt can mend, after the message became a dead letter.
@@ -145,6 +147,7 @@ impl Default for ShellSection {
             requeue_attempts_max,
             retry_budget_max,
             backoff_ms,
+            backoff_ms_max,
             batch_max,
             idle_ms_max,
             on_non_retryable,
@@ -154,6 +157,7 @@ impl Default for ShellSection {
             requeue_attempts_max,
             retry_budget_max,
             backoff_ms,
+            backoff_ms_max,
             batch_max,
             idle_ms_max,
             on_non_retryable: on_non_retryable.into(),
@@ -168,6 +172,7 @@ impl ShellSection {
             requeue_attempts_max,
             retry_budget_max,
             backoff_ms,
+            backoff_ms_max,
             batch_max,
             idle_ms_max,
             on_non_retryable,
@@ -177,6 +182,7 @@ impl ShellSection {
             requeue_attempts_max,
             retry_budget_max,
             backoff_ms,
+            backoff_ms_max,
             batch_max,
             idle_ms_max,
             on_non_retryable: on_non_retryable.into(),
@@ -188,6 +194,7 @@ impl ShellSection {
         within("shell.requeue_attempts_max", self.requeue_attempts_max, 1..=100)?;
         within("shell.retry_budget_max", self.retry_budget_max, 1..=1_000)?;
         within("shell.backoff_ms", self.backoff_ms, 1..=60_000)?;
+        within("shell.backoff_ms_max", self.backoff_ms_max, 1..=3_600_000)?;
         within("shell.batch_max", self.batch_max, 1..=limits::CLAIMS_MAX)?;
         within("shell.idle_ms_max", self.idle_ms_max, 10..=600_000)
     }
@@ -279,6 +286,7 @@ mod tests {
             requeue_attempts_max = 10
             retry_budget_max = 11
             backoff_ms = 12
+            backoff_ms_max = 15
             batch_max = 13
             idle_ms_max = 14
             on_non_retryable = "stop"
@@ -293,6 +301,7 @@ mod tests {
             requeue_attempts_max: 10,
             retry_budget_max: 11,
             backoff_ms: 12,
+            backoff_ms_max: 15,
             batch_max: 13,
             idle_ms_max: 14,
             on_non_retryable: shell::OnNonRetryable::Stop,

@@ -4,7 +4,7 @@ use super::AdmissionPolicy;
 use mundi_adapters::{
     http::HttpConfig, llm::LlmConfig, process::ProcessConfig, signature::AdapterKeys, worker::AdapterWorkerConfig,
 };
-use mundi_model::WorkerId;
+use mundi_model::{WorkerId, limits};
 use mundi_runtime::{
     host::{CycleBudget, SnapshotPolicy},
     shell::Policy,
@@ -92,6 +92,8 @@ pub struct NodeConfig {
     /// How long a world that rests keeps its hint. Other processes find it there and try for its lease in vain; who is alone may
     /// keep it longer, and writes it less often.
     pub settle_after: Duration,
+    /// How long the name of what was sent is remembered: an idempotency key, and a message whose effect is over.
+    pub dedupe_window: Duration,
     /// Requests for worlds that other processes hold are handed on to them: for an engine that several share.
     pub hands_on: bool,
 }
@@ -125,8 +127,15 @@ impl Default for NodeConfig {
             drain_timeout: Duration::from_secs(30),
             lease_ttl: Duration::from_secs(20),
             settle_after: Duration::from_millis(250),
+            dedupe_window: Duration::from_nanos(limits::DEDUPE_WINDOW_NS),
             hands_on: false,
         }
+    }
+}
+
+impl NodeConfig {
+    pub(super) fn dedupe_window_ns(&self) -> u64 {
+        u64::try_from(self.dedupe_window.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

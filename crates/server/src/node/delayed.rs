@@ -58,7 +58,7 @@ impl Delayed {
 /// Delivers what is due.
 pub(super) struct Deliver<P> {
     pub(super) plane: P,
-    pub(super) universe: UniverseId,
+    pub(super) dedupe_window_ns: u64,
 }
 
 impl<P: Plane> Handler for Deliver<P> {
@@ -68,7 +68,7 @@ impl<P: Plane> Handler for Deliver<P> {
         let dedupe = delayed.idempotency_key.as_deref().map(DedupeId::idempotency_key);
         let new = NewItem { item: delayed.item, dedupe };
         let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        let window_ns = limits::DEDUPE_WINDOW_NS;
+        let window_ns = self.dedupe_window_ns;
         let delivered = deliver_mail(engine, clock, blobs, acknowledge, delayed.world, new, window_ns).await;
         delivered.map(drop).map_err(|error| Failed::from(&error))
     }

@@ -17,7 +17,6 @@ use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     Holder, Plane,
     calls::Calls,
-    metrics::{Metric, Metrics},
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Ended, Policy, Shell, ShellConfig, Stop, WorkerCommands},
     worker::{WorkerConfig, WorldWorker},
@@ -124,7 +123,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         );
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));
-        let mut fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
+        let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
+        let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
         if let Some(worlds) = &self.worlds {
             let holder: Arc<dyn Holder> = Arc::new(worlds.clone());
             (worker, fabric) = (worker.with_holder(holder.clone()), fabric.with_holder(holder));
@@ -145,12 +145,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
 
     async fn run_timers(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
         let plane = node.plane().clone();
-        let timers =
-            TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, TimerWorkerConfig::default())
-                .with_metrics(node.0.metrics.clone())
-                .with_report(node.0.reports.timers.clone());
+        let dedupe_window_ns = node.config().dedupe_window_ns();
+        let config = TimerWorkerConfig { dedupe_window_ns, ..TimerWorkerConfig::default() };
+        let timers = TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, config)
+            .with_metrics(node.0.metrics.clone())
+            .with_report(node.0.reports.timers.clone());
         self.run(node, "timer", |stop| async move { timers.run(stop).await });
-        let deliver = Deliver { plane: plane.clone(), universe };
+        let deliver = Deliver { plane: plane.clone(), dedupe_window_ns };
         let config = shell_config(node.config(), universe, Delayed::WORKER);
         let shell = ShellConfig { policy: Policy::of_deliveries(), ..config };
         let report = node.0.reports.delayed.clone();

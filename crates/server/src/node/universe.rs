@@ -53,7 +53,7 @@ impl<E: Engine> Universe<E> {
         }
         let calls = Calls::default();
         let roles = Roles::start(node, plane.clone(), name, id, calls.clone()).await?;
-        let ops = Ops::new(plane.clone(), id, calls);
+        let ops = Ops::new(plane.clone(), id, calls).with_dedupe_window_ns(node.config().dedupe_window_ns());
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),
             None => ops,

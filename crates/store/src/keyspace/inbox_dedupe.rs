@@ -2,12 +2,13 @@
 //!
 //! Written by `enqueue` for senders that name what they send: messages of other worlds (seed 000, section 6),
 //! receipts, timers, callers with an idempotency key. Removed after its window, through
-//! [`dedupe_bucket`](super::dedupe_bucket). Immutable meanwhile.
+//! [`dedupe_bucket`](super::dedupe_bucket). Immutable meanwhile. The name of a message says which effect sends it, and stays
+//! for as long as that one is open, whatever its window.
 //!
 //! The sequence is known only at commit, so it stands in the key, filled in by the engine. Two senders of one
 //! name both read this range as empty and both write into it: the second one conflicts.
 
-use super::{Family, Key, KeyBuilder, KeyReader};
+use super::{Family, Key, KeyBuilder, KeyReader, Lane, Shard, decode_value, queue::QueueSeq};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -56,6 +57,34 @@ impl DedupeId {
 struct InboxDedupe {
     #[n(0)]
     expires_at_ns: u64,
+    #[n(1)]
+    sent_by: Option<SendingEffect>,
+}
+
+/// The effect that sends a message, and where it was claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct SendingEffect {
+    #[n(0)]
+    pub(crate) universe: UniverseId,
+    #[n(1)]
+    pub(crate) world: WorldId,
+    #[n(2)]
+    pub(crate) intent: IntentHash,
+    /// Of the lane, whose shard follows from the intent.
+    #[n(3)]
+    kind: u64,
+    #[n(4)]
+    pub(crate) seq: QueueSeq,
+}
+
+impl SendingEffect {
+    pub(crate) fn new(universe: UniverseId, lane: Lane, seq: QueueSeq, world: WorldId, intent: IntentHash) -> Self {
+        Self { universe, world, intent, kind: lane.kind, seq }
+    }
+
+    pub(crate) fn lane(&self) -> Lane {
+        Lane { kind: self.kind, shard: Shard::of(self.intent.as_bytes()) }
+    }
 }
 
 pub(crate) fn prefix(universe: UniverseId, world: WorldId, id: DedupeId) -> Key {
@@ -79,6 +108,18 @@ pub(crate) async fn read<T: Transaction>(
     page.items.first().map(|(key, _)| parse(universe, world, id, key)).transpose()
 }
 
+/// Which effect sends what was enqueued under a name, if it is a message.
+pub(crate) async fn sent_by<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    id: DedupeId,
+) -> Result<Option<SendingEffect>, StoreError> {
+    let page = tx.range(prefix(universe, world, id).span().read(1)).await?;
+    let Some((key, bytes)) = page.items.first() else { return Ok(None) };
+    Ok(decode_value::<InboxDedupe>(Family::InboxDedupe, key, bytes)?.sent_by)
+}
+
 /// Remembers that the item at `index` of this commit was enqueued under a name.
 pub(crate) fn write<T: Transaction>(
     tx: &mut T,
@@ -87,15 +128,16 @@ pub(crate) fn write<T: Transaction>(
     id: DedupeId,
     index: u16,
     expires_at_ns: u64,
+    sent_by: Option<SendingEffect>,
 ) -> Result<(), StoreError> {
-    let value = cbor::encode(&InboxDedupe { expires_at_ns });
+    let value = cbor::encode(&InboxDedupe { expires_at_ns, sent_by });
     Ok(tx.put_stamped(prefix(universe, world, id).as_bytes(), &index.to_be_bytes(), value)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::laws;
+    use crate::keyspace::{laws, queue::tests::queue_seqs};
     use proptest::prelude::*;
 
     #[test]
@@ -117,8 +159,20 @@ mod tests {
         }
 
         #[test]
-        fn the_value_survives(expires_at_ns: u64, noise: Vec<u8>) {
-            laws::value_survives(Family::InboxDedupe, &InboxDedupe { expires_at_ns }, &noise)?;
+        fn the_value_survives(
+            expires_at_ns: u64,
+            seq in queue_seqs(),
+            world in laws::worlds(),
+            hash in laws::hashes(),
+            is_message: bool,
+            noise: Vec<u8>,
+        ) {
+            let intent = IntentHash::from_bytes(*hash.as_bytes());
+            let lane = Lane::of("fabric.send", intent);
+            let effect = SendingEffect::new(laws::universe(), lane, seq, world, intent);
+            prop_assert_eq!(effect.lane(), lane);
+            let sent_by = is_message.then_some(effect);
+            laws::value_survives(Family::InboxDedupe, &InboxDedupe { expires_at_ns, sent_by }, &noise)?;
         }
     }
 }

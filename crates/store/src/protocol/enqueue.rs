@@ -19,7 +19,7 @@ use crate::{
     blob::Blobs,
     keyspace::{
         dedupe_bucket::{self, DedupeKind, Ending},
-        inbox_dedupe::{self, DedupeId},
+        inbox_dedupe::{self, DedupeId, SendingEffect},
         inbox_depth::{self, Depth},
         inbox_entry, notify,
         ready::{self, ReadyHint},
@@ -59,6 +59,8 @@ pub struct Enqueue {
     commands: bool,
     /// The index of the first item among those of the commit.
     first_index: u16,
+    /// What sends them, if they are messages.
+    sent_by: Option<SendingEffect>,
 }
 
 #[derive(Debug, Clone)]
@@ -191,8 +193,18 @@ impl Enqueue {
         };
         let commands = items.iter().all(|new| matches!(new.item.input, Input::Control { .. }));
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
-        let (bounded, holder_is_told, first_index) = (true, false, 0);
-        Ok(Self { universe, world, items, now_ns, dedupe_window_ns, bounded, holder_is_told, commands, first_index })
+        Ok(Self {
+            universe,
+            world,
+            items,
+            now_ns,
+            dedupe_window_ns,
+            bounded: true,
+            holder_is_told: false,
+            commands,
+            first_index: 0,
+            sent_by: None,
+        })
     }
 
     async fn commit<E: Engine>(&self, engine: &E, clock: &dyn Clock) -> Result<Vec<Enqueued>, StoreError> {
@@ -215,6 +227,11 @@ impl Enqueue {
     /// same index would be one.
     pub(super) fn after(self, items: u16) -> Self {
         Self { first_index: items, ..self }
+    }
+
+    /// The name under which it is enqueued stays for as long as this effect is open.
+    pub(super) fn sent_by(self, effect: SendingEffect) -> Self {
+        Self { sent_by: Some(effect), ..self }
     }
 
     /// What it will mostly read: a world has the usual priority until someone gives it another one.
@@ -259,7 +276,7 @@ impl Enqueue {
         inbox_entry::write(tx, universe, world, index, item.bytes.clone())?;
         let Some(id) = item.dedupe else { return Ok(()) };
         let expires_at_ns = now_ns.saturating_add(dedupe_window_ns);
-        inbox_dedupe::write(tx, universe, world, id, index, expires_at_ns)?;
+        inbox_dedupe::write(tx, universe, world, id, index, expires_at_ns, self.sent_by)?;
         dedupe_bucket::write(tx, universe, &Ending::new(DedupeKind::Inbox, world, id.as_hash(), expires_at_ns))
     }
 }
@@ -375,7 +392,7 @@ fn check_bounds(world: WorldId, depth: Depth, added: Depth, bounds: InboxBounds)
 }
 
 /// The sequences, now that the commit has its stamp.
-fn placed(places: &[Place], stamp: Option<Stamp>) -> Vec<Enqueued> {
+pub(super) fn placed(places: &[Place], stamp: Option<Stamp>) -> Vec<Enqueued> {
     let place = |place: &Place| match (*place, stamp) {
         (Place::Known(seq), _) => Some(Enqueued { seq, before: true }),
         (Place::New { index, first }, Some(stamp)) => {

@@ -1,6 +1,8 @@
 //! Expire dedupe records whose window is over (DESIGN, "Queues": dedupe records live for a configured window).
 //!
-//! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. It works in
+//! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. The name of a message stays
+//! while the effect that sends it is open: in the queue, between two attempts, claimed, or in a dead letter that can be replayed
+//! (`fabric_send` says why that is enough). It is looked at again with the next bucket. It works in
 //! bounded chunks, oldest first, from a low-water mark: the buckets before it were found empty. The mark stays some
 //! buckets behind, for senders whose clocks do; what one of them writes still further back stays for good.
 //! Unknown commit: run again; what is gone is gone.
@@ -11,7 +13,8 @@ use crate::{
         Lane, Shard,
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectStatus},
-        inbox_dedupe::{self, DedupeId},
+        effect_inflight,
+        inbox_dedupe::{self, DedupeId, SendingEffect},
         low_water::{self, LowWater},
         queue::Queue,
         timer_dedupe::{self, TimerStatus},
@@ -19,7 +22,10 @@ use crate::{
     run,
 };
 use mundi_engine::{Engine, Transaction};
-use mundi_model::{IntentHash, UniverseId};
+use mundi_model::{
+    IntentHash, UniverseId,
+    mutants::{Mutant, planted},
+};
 
 /// How many records one transaction looks at.
 const CHUNK_RECORDS: usize = 1_000;
@@ -89,7 +95,14 @@ impl ExpireDedupe {
         let intent = IntentHash::from_bytes(*ending.id.as_bytes());
         let over = match ending.kind {
             DedupeKind::Inbox => {
-                let span = inbox_dedupe::prefix(universe, world, DedupeId::from_hash(ending.id)).span();
+                let id = DedupeId::from_hash(ending.id);
+                if let Some(effect) = inbox_dedupe::sent_by(tx, universe, world, id).await?
+                    && is_open(tx, &effect).await?
+                {
+                    let later_ns = self.now_ns.saturating_add(dedupe_bucket::BUCKET_NS);
+                    return dedupe_bucket::write(tx, universe, &Ending::new(ending.kind, world, ending.id, later_ns));
+                }
+                let span = inbox_dedupe::prefix(universe, world, id).span();
                 return Ok(tx.delete_range(span.start.as_bytes(), span.end.as_bytes())?);
             }
             DedupeKind::Effect => {
@@ -110,4 +123,18 @@ impl ExpireDedupe {
             None => Ok(()),
         }
     }
+}
+
+/// Whether an effect may still be carried out. One in the hand that it was published into has no record but its claim.
+async fn is_open<T: Transaction>(tx: &mut T, effect: &SendingEffect) -> Result<bool, StoreError> {
+    if planted(Mutant::NameExpired) {
+        return Ok(false);
+    }
+    let SendingEffect { universe, world, intent, seq, .. } = *effect;
+    let claim = effect_inflight::key(universe, effect.lane(), seq);
+    if tx.get(claim.as_bytes()).await?.is_some() {
+        return Ok(true);
+    }
+    let record = effect_dedupe::read(tx, universe, world, intent).await?;
+    Ok(record.is_some_and(|record| record.status == EffectStatus::Pending))
 }

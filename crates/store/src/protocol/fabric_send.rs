@@ -1,6 +1,6 @@
 //! Send to another world (seed 000, protocol F).
 //!
-//! Guarantees: a message is enqueued at its destination at most once within the dedupe window, however often it is sent;
+//! Guarantees: a message is enqueued at its destination at most once, however often and however late it is sent;
 //! who sends again learns where it stands. It gets its place in the one order of the destination's inbox, and says from
 //! which world it came and which height that world had reached. Messages to one destination are read in the order in
 //! which they were enqueued there; between destinations there is no order.
@@ -8,17 +8,28 @@
 //! The receipt for the sender is written by whoever completes the effect, in another transaction: a crash between the two
 //! sends again, and finds the message there.
 //!
-//! Unknown commit: run again; the message is there, under its name.
+//! Why at most once, without a bound on time: a message is enqueued only in a transaction that finds its claim held and its
+//! effect open, and its name is removed only in a transaction that finds the effect closed (`expire_dedupe`). A closed effect is
+//! never opened again. So whichever of the two commits later conflicts, or sees the other: no attempt, not one that was away
+//! for hours, can miss the name of the message that an earlier one sent. The dedupe window only says how long a name stays
+//! after that; for a name that the sender chose, which several effects may share, it is all there is.
+//!
+//! Unknown commit: run again; the message is there, under its name. A claim that was lost meanwhile ends the attempt.
 
-use super::{NewItem, enqueue_told};
+use super::{
+    EffectClaim, EffectError, Enqueue, NewItem,
+    enqueue::{Place, placed, spill_all},
+    settle_effect::Held,
+};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
-    keyspace::inbox_dedupe::{self, DedupeId},
+    keyspace::inbox_dedupe::{self, DedupeId, SendingEffect},
+    run,
 };
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Hash, InboxSeq, IntentHash, UniverseId, Value, WorldId, limits,
+    Hash, InboxSeq, IntentHash, UniverseId, Value, WorldId,
     record::{InboxItem, Input, Origin, Sender},
 };
 use std::{collections::BTreeMap, fmt};
@@ -55,6 +66,8 @@ impl fmt::Display for MessageId {
 #[derive(Debug, Clone)]
 pub struct FabricMessage {
     pub id: MessageId,
+    /// The right to carry the sender's effect out.
+    pub claim: EffectClaim,
     pub from: Sender,
     pub to: WorldId,
     /// An [`Input::Event`] or an [`Input::Message`].
@@ -64,6 +77,8 @@ pub struct FabricMessage {
     pub trace: Option<String>,
     /// Of an event; those of a message stand in its input.
     pub headers: BTreeMap<String, String>,
+    /// How long its name stays once the effect is over.
+    pub dedupe_window_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +96,46 @@ pub async fn fabric_send<E: Engine, B: Blobs>(
     message: FabricMessage,
     holder_is_told: bool,
 ) -> Result<Sent, StoreError> {
-    let FabricMessage { id, from, to, input, correlation_id, trace, headers } = message;
+    let FabricMessage { id, claim, from, to, input, correlation_id, trace, headers, dedupe_window_ns } = message;
     let origin = Origin { correlation_id, trace, sender: Some(from), headers, ..Origin::new(clock.now_ns()) };
-    let new = vec![NewItem { item: InboxItem { input, origin }, dedupe: Some(id.dedupe()) }];
-    let window_ns = limits::DEDUPE_WINDOW_NS;
-    let placed = enqueue_told(holder_is_told, engine, clock, blobs, universe, to, new, window_ns).await?;
+    let mut new = [NewItem { item: InboxItem { input, origin }, dedupe: Some(id.dedupe()) }];
+    spill_all(blobs, universe, &mut new).await?;
+    let sent_by = SendingEffect::new(claim.universe, claim.lane, claim.seq, claim.world, claim.intent);
+    let enqueue = Enqueue::new(universe, to, &new, clock.now_ns(), dedupe_window_ns)?;
+    let enqueue = enqueue.telling(holder_is_told).sent_by(sent_by);
+    let done = run(engine, clock, &SendMessage { claim, enqueue }).await?;
+    let placed = placed(&done.output, done.stamp);
     #[expect(clippy::expect_used, reason = "one item in, one place out")]
     let placed = placed.first().expect("the place of the one item");
     Ok(Sent { seq: placed.seq, already_enqueued: placed.before })
+}
+
+struct SendMessage {
+    claim: EffectClaim,
+    enqueue: Enqueue,
+}
+
+impl Protocol for SendMessage {
+    type Output = Vec<Place>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        self.enqueue.on_unknown()
+    }
+
+    fn tries_memory(&self) -> bool {
+        self.enqueue.tries_memory()
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
+        let EffectClaim { world, intent, .. } = self.claim;
+        tx.announce(|| Held::reads(&self.claim));
+        match self.claim.held(tx).await? {
+            Held::Mine(_) => self.enqueue.run(tx).await,
+            Held::Withdrawn(_) | Held::Answered | Held::Over | Held::Lost => {
+                Err(EffectError::ClaimLost { world, intent }.into())
+            }
+        }
+    }
 }
 
 /// Where a message was enqueued before, if it was. Reads only.

@@ -135,7 +135,7 @@ fn plan(terms: &EffectTerms, attempt: u32, failure: &Failure, now_ns: u64) -> Fa
         _ if attempt >= terms.attempts_max => None,
         Repeat::Never => None,
         Repeat::Backoff => Some(backoff_ms(terms, attempt)),
-        Repeat::AfterMs(wait_ms) => Some(wait_ms.max(backoff_ms(terms, attempt))),
+        Repeat::AfterMs(wait_ms) => Some(wait_ms.min(limits::EFFECT_BACKOFF_MS_MAX).max(backoff_ms(terms, attempt))),
     };
     match wait_ms {
         Some(wait_ms) => Failed::Retrying { not_before_ns: now_ns.saturating_add(wait_ms.saturating_mul(1_000_000)) },
@@ -148,7 +148,8 @@ fn plan(terms: &EffectTerms, attempt: u32, failure: &Failure, now_ns: u64) -> Fa
 
 fn backoff_ms(terms: &EffectTerms, attempt: u32) -> u64 {
     let doublings = attempt.saturating_sub(1).min(32);
-    terms.backoff_ms.saturating_mul(1 << doublings).min(terms.backoff_ms_max)
+    let asked_ms = terms.backoff_ms.saturating_mul(1 << doublings).min(terms.backoff_ms_max);
+    asked_ms.clamp(limits::EFFECT_BACKOFF_MS_MIN, limits::EFFECT_BACKOFF_MS_MAX)
 }
 
 /// The same for an effect of which more can be said: a message that was not sent has the fields of one that was.
@@ -211,6 +212,19 @@ mod tests {
             let failure = failed(code, Repeat::Backoff);
             assert_eq!(plan(&TERMS, 4, &failure, 0), Failed::Answered(ReceiptStatus::Timeout));
         }
+    }
+
+    /// Once an effect without a backoff was tried thousands of times in a second, and `Retry-After` parked one for ever.
+    #[test]
+    fn neither_a_manifest_nor_the_other_side_waits_for_ever_or_not_at_all() {
+        let hasty = EffectTerms { backoff_ms: 0, backoff_ms_max: 0, ..TERMS };
+        let failure = failed(Code::EffectFailed, Repeat::Backoff);
+        let wait = |ms: u64| Failed::Retrying { not_before_ns: ms * 1_000_000 };
+        assert_eq!(plan(&hasty, 1, &failure, 0), wait(limits::EFFECT_BACKOFF_MS_MIN));
+        let forever = failed(Code::EffectFailed, Repeat::AfterMs(u64::MAX));
+        assert_eq!(plan(&TERMS, 1, &forever, 0), wait(limits::EFFECT_BACKOFF_MS_MAX));
+        let patient = EffectTerms { backoff_ms: u64::MAX, backoff_ms_max: u64::MAX, ..TERMS };
+        assert_eq!(plan(&patient, 1, &failure, 0), wait(limits::EFFECT_BACKOFF_MS_MAX));
     }
 
     #[test]

@@ -66,7 +66,9 @@ impl Protocol for SendMail {
                 if known.is_some_and(|known| known.expires_at_ns > now_ns) {
                     continue;
                 }
-                mail_dedupe::write(tx, universe, worker, name, now_ns.saturating_add(limits::DEDUPE_WINDOW_NS))?;
+                // Until it was delivered, and then for the window: who sends it again meanwhile sends it once.
+                let expires_at_ns = now_ns.max(new.due_ns).saturating_add(limits::DEDUPE_WINDOW_NS);
+                mail_dedupe::write(tx, universe, worker, name, expires_at_ns)?;
             }
             let due_ns = match (new.due_ns, new.urgent) {
                 (0, true) => mailbox::URGENT_NS,

@@ -7,15 +7,17 @@ use crate::{
     journal::Batch,
     keyspace::{
         Lane,
+        effect_dedupe::EffectStatus,
+        effect_inflight,
         effect_pending::{EffectItem, EffectTerms},
         queue::{Claim, QueueSeq},
         timer_due::TimerItem,
     },
     protocol::{ClaimedEffect, CommitTurn, EffectClaim, InHands},
 };
-use mundi_engine::Engine;
+use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Height, IntentHash, Stamp,
+    Height, IntentHash, Stamp, UniverseId, WorkerId, WorldId,
     record::{Body, Input, Intent, Payload, Receipt},
 };
 
@@ -50,6 +52,46 @@ pub async fn ask_in_hands<E: Engine, B: Blobs>(
         Some(ClaimedEffect { proof, claim, item })
     };
     Ok((0..).zip(effects).filter_map(claimed).collect())
+}
+
+const WORKER: WorkerId = match WorkerId::new(1) {
+    Some(worker) => worker,
+    None => panic!("it is not zero"),
+};
+
+/// An effect in a slot, without the turn that would have asked for it.
+pub async fn held_effect<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    world: WorldId,
+    kind: &str,
+    intent: IntentHash,
+) -> Result<EffectClaim, StoreError> {
+    let claim = Claim { token: [5; 16], worker: WORKER, deadline_ns: u64::MAX, attempt: 1 };
+    let item = EffectItem {
+        world,
+        intent,
+        height: Height::new(1),
+        kind: kind.to_owned(),
+        params: Payload::Inline(Vec::new()),
+        label: String::new(),
+        policy_context: None,
+        published_at_ns: 1,
+        trace: None,
+        correlation_id: None,
+        terms: EffectTerms::default(),
+    };
+    let mut tx = engine.begin().await?;
+    effect_inflight::publish(&mut tx, universe, 0, &claim, &item, Some(EffectStatus::Pending))?;
+    let stamp = tx.commit().await?.stamp();
+    let seq = QueueSeq::new(stamp.unwrap_or(Stamp::new(0, 0)), 0); // something was written
+    Ok(EffectClaim { universe, lane: Lane::of(kind, intent), seq, token: claim.token, world, intent })
+}
+
+/// A claim that nobody holds, for calls of adapters that do not ask for it.
+pub fn unheld(universe: UniverseId, world: WorldId, intent: IntentHash) -> EffectClaim {
+    let (lane, seq) = (Lane::of("unheld", intent), QueueSeq::new(Stamp::new(0, 0), 0));
+    EffectClaim { universe, lane, seq, token: [0; 16], world, intent }
 }
 
 /// A turn that sets timers for these times; returns their intents.
