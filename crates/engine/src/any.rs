@@ -71,6 +71,20 @@ impl Engine for AnyEngine {
         }
     }
 
+    fn reclaim(&self) {
+        match self {
+            Self::Embedded(engine) => engine.reclaim(),
+            Self::Postgres(engine) => engine.reclaim(),
+        }
+    }
+
+    async fn disk_bytes(&self) -> Result<Option<u64>, EngineError> {
+        match self {
+            Self::Embedded(engine) => engine.disk_bytes().await,
+            Self::Postgres(engine) => engine.disk_bytes().await,
+        }
+    }
+
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         match self {
             Self::Embedded(engine) => Either::Left(engine.watch(key, seen)),

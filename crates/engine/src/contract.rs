@@ -74,6 +74,15 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// unnoticed, so watched keys hold counters. It may complete without a change; look, and watch again.
     /// Dropping the future ends the watch.
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static;
+
+    /// Asks for the disk space of deleted keys. Returns at once; the engine works in the background, as far as it can, and without
+    /// delaying commits. Does nothing in engines whose database reclaims space by itself.
+    fn reclaim(&self) {}
+
+    /// How many bytes the engine occupies on disk; `None` if it keeps nothing on a disk.
+    fn disk_bytes(&self) -> impl Future<Output = Result<Option<u64>, EngineError>> + Send {
+        std::future::ready(Ok(None))
+    }
 }
 
 /// A transaction: reads one snapshot, gathers writes, and applies them all at commit or not at all.

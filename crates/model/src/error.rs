@@ -175,7 +175,7 @@ codes! {
     SegmentCorrupt = "SEGMENT_CORRUPT", Corrupt, "A segment is missing, or is not what was exported.";
     SegmentUnsafe = "SEGMENT_UNSAFE", Invalid, "A part of the journal may not leave the engine.";
     SweepRefused = "SWEEP_REFUSED", Invalid, "A sweep asks for less than the safety that it must keep.";
-    SweepRaced = "SWEEP_RACED", Conflict, "A world vanished while the content store was being walked.";
+    SweepRaced = "SWEEP_RACED", Conflict, "A sweep was taken up by another process, or cancelled by a deletion.";
 
     // Cells and content.
     ObjectMissing = "OBJECT_MISSING", NotFound, "A content-store object that is needed was not found.";

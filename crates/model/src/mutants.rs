@@ -43,10 +43,12 @@ pub enum Mutant {
     EndAssumed,
     /// The name of a message expires although the effect that sends it is open.
     NameExpired,
+    /// A sweep gathers the references of one world only.
+    SweepUnwalked,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -65,6 +67,7 @@ impl Mutant {
         Self::AnswerUnasked,
         Self::EndAssumed,
         Self::NameExpired,
+        Self::SweepUnwalked,
     ];
 }
 

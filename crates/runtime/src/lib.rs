@@ -4,6 +4,7 @@
 //! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
 //! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
 //! - [`orchestrator`]: where worlds should run.
+//! - [`sweeper`]: gets back the space of what nothing refers to.
 //! - [`lifecycle`]: create, fork, pause, resume, archive, delete.
 //! - [`manifests`]: what a world takes in, for whoever sends to it; [`policy`]: what an effect was allowed by.
 //! - [`ops`]: the internal control surface.
@@ -35,6 +36,7 @@ mod recording;
 pub mod shell;
 mod signal;
 mod snapshots;
+pub mod sweeper;
 mod terms;
 pub mod testing;
 pub mod trace;

@@ -68,6 +68,15 @@ metrics! {
     RefusedInboxAge = "mundi_refused_inbox_age_total", "requests", "Requests refused because the inbox of their world was too old (`WORLD_OVERLOADED`).";
     RefusedMemory = "mundi_refused_memory_total", "requests", "Requests refused because the process had too much in memory (`NODE_OVERLOADED`).";
     MemoryBytes = "mundi_memory_bytes", "bytes", "Memory of the process, as the kernel counts it.";
+    Sweeps = "mundi_sweeps_total", "sweeps", "Sweeps of the content store that this process ended, dry runs among them.";
+    SweepFailures = "mundi_sweep_failures_total", "sweeps", "Attempts at a sweep that failed; the sweep goes on where it was.";
+    SweepNs = "mundi_sweep_ns_total", "nanoseconds", "Time spent in sweeps that ended, with their pauses.";
+    SweepKeys = "mundi_sweep_keys_total", "keys", "Keys that sweeps read.";
+    SweepObjectsCondemned = "mundi_sweep_objects_condemned_total", "objects", "Objects that sweeps found without a reference for the first time.";
+    SweepObjectsRemoved = "mundi_sweep_objects_removed_total", "objects", "Objects that sweeps removed.";
+    SweepBytesRemoved = "mundi_sweep_bytes_removed_total", "bytes", "Bytes of the objects that sweeps removed.";
+    SweepSegmentsRemoved = "mundi_sweep_segments_removed_total", "segments", "Segments of deleted worlds that sweeps removed.";
+    UnreachableBytes = "mundi_unreachable_bytes", "bytes", "Bytes of the objects without a reference that the last sweep of this process left in place.";
     HandedOn = "mundi_calls_handed_on_total", "calls", "Calls that were answered by another process, which holds their world.";
     HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
 }
@@ -316,8 +325,13 @@ mod tests {
         let names: BTreeSet<_> = Metric::ALL.iter().map(|metric| metric.name()).collect();
         assert_eq!(names.len(), Metric::ALL.len());
         let now = names.iter().filter(|name| !name.ends_with("_total") && !name.ends_with("_max"));
-        let expected =
-            ["mundi_effects_in_hands", "mundi_http_requests_in_flight", "mundi_memory_bytes", "mundi_resident_worlds"];
+        let expected = [
+            "mundi_effects_in_hands",
+            "mundi_http_requests_in_flight",
+            "mundi_memory_bytes",
+            "mundi_resident_worlds",
+            "mundi_unreachable_bytes",
+        ];
         assert!(now.copied().eq(expected));
         assert!(Family::ALL.iter().all(|family| !names.contains(family.name)));
         let families: BTreeSet<_> = Family::ALL.iter().map(|family| family.name).collect();

@@ -17,7 +17,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::{Lane, Shard, effect_pending, timer_due, world_meta::WorldState},
-    protocol::{Branch, DeleteWorld, IsReady, WorldCreated},
+    protocol::{Branch, DeleteStep, DeleteWorld, IsReady, WorldCreated},
     testing::world_id,
 };
 use std::time::Duration;
@@ -279,7 +279,8 @@ fn a_deletion_that_stopped_is_finished_and_an_archived_world_can_be_deleted() {
             rig.create(world).await.unwrap();
         }
         let fence = rig.acquire(half, id(1)).await.unwrap();
-        assert!(!rig.plane.run(&DeleteWorld { fence }).await.unwrap().output, "there is more to do");
+        let step = DeleteWorld { fence, now_ns: rig.plane.now_ns() };
+        assert_eq!(rig.plane.run(&step).await.unwrap().output, DeleteStep::More);
         assert_eq!(code(ops.world_delete(half, id(9)).await), Code::LeaseHeld);
         ops.release_lease(half, fence.epoch).await.unwrap();
         ops.world_archive(archived).await.unwrap();

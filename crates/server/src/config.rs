@@ -18,7 +18,10 @@ use mundi_adapters::{
 };
 use mundi_model::{Code, Coded, WorkerId, limits, parse_hex};
 use mundi_runtime::host::SnapshotPolicy;
-use mundi_store::{blobs::CasConfig, keyspace::effect_pending::RateTerms, protocol::KindCap};
+use mundi_store::{
+    blobs::CasConfig, keyspace::effect_pending::RateTerms, objects::RequestPolicy, protocol::KindCap,
+    reachability::SweepConfig,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +40,7 @@ pub struct Config {
     pub objects: ObjectsConfig,
     pub node: NodeSection,
     pub worlds: WorldsSection,
+    pub sweep: SweepSection,
     pub effects: EffectsSection,
     pub shell: ShellSection,
     pub api: ApiConfig,
@@ -89,6 +93,10 @@ pub struct ObjectsConfig {
     pub inline_bytes_max: usize,
     /// Settings by their usual names, such as `aws_endpoint`. They win over the variables `AWS_*`; all are masked.
     pub settings: BTreeMap<String, String>,
+    /// A request that takes longer counts as failed.
+    pub timeout_ms: u64,
+    /// How often a request is made before its failure is reported.
+    pub attempts_max: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -126,6 +134,22 @@ pub struct WorldsSection {
     /// How long an idempotency key is remembered. Messages between worlds are recognized for as long as they can be sent again, whatever
     /// this is.
     pub dedupe_window_ms: u64,
+}
+
+/// When space is got back that nothing refers to any more, and how fast.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SweepSection {
+    /// Without it, only when an operator asks.
+    pub enabled: bool,
+    /// From the end of a sweep to the beginning of the next one.
+    pub interval_ms: u64,
+    /// How old an object must be to be judged, and how long it stays after it was found without a reference; an hour at least.
+    pub grace_ms: u64,
+    /// Keys that a sweep reads per second; 0 for no bound.
+    pub keys_per_second_max: u64,
+    /// Objects that a sweep removes per second; 0 for no bound.
+    pub removals_per_second_max: u64,
 }
 
 /// How many effects are carried out at a time.
@@ -275,15 +299,29 @@ impl Default for DataConfig {
     }
 }
 
-impl Default for ObjectsConfig {
-    fn default() -> Self {
-        Self { url: None, inline_bytes_max: CasConfig::default().inline_bytes_max, settings: BTreeMap::new() }
-    }
-}
-
 impl Default for EngineConfig {
     fn default() -> Self {
         Self { url: None, schema: "mundi".to_owned(), connections_max: 16 }
+    }
+}
+
+impl Default for ObjectsConfig {
+    fn default() -> Self {
+        let RequestPolicy { timeout, attempts_max, .. } = RequestPolicy::default();
+        Self {
+            url: None,
+            inline_bytes_max: CasConfig::default().inline_bytes_max,
+            settings: BTreeMap::new(),
+            timeout_ms: millis(timeout),
+            attempts_max,
+        }
+    }
+}
+
+impl ObjectsConfig {
+    fn requests(&self) -> RequestPolicy {
+        let (timeout, attempts_max) = (Duration::from_millis(self.timeout_ms), self.attempts_max);
+        RequestPolicy { timeout, attempts_max, ..RequestPolicy::default() }
     }
 }
 
@@ -332,6 +370,35 @@ impl WorldsSection {
     fn snapshots(&self) -> SnapshotPolicy {
         let Self { snapshot_records: records, snapshot_bytes: bytes, snapshot_age_ms, .. } = *self;
         SnapshotPolicy { records, bytes, age_ns: snapshot_age_ms.saturating_mul(1_000_000) }
+    }
+}
+
+impl Default for SweepSection {
+    fn default() -> Self {
+        let NodeConfig { sweep, sweep_interval, .. } = NodeConfig::default();
+        let SweepConfig { grace, keys_per_second_max, removals_per_second_max, .. } = sweep;
+        Self {
+            enabled: sweep_interval.is_some(),
+            interval_ms: millis(sweep_interval.unwrap_or_default()),
+            grace_ms: millis(grace),
+            keys_per_second_max,
+            removals_per_second_max,
+        }
+    }
+}
+
+impl SweepSection {
+    fn sweep(&self) -> SweepConfig {
+        SweepConfig {
+            grace: Duration::from_millis(self.grace_ms),
+            keys_per_second_max: self.keys_per_second_max,
+            removals_per_second_max: self.removals_per_second_max,
+            ..SweepConfig::default()
+        }
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        self.enabled.then(|| Duration::from_millis(self.interval_ms))
     }
 }
 
@@ -540,6 +607,13 @@ impl Config {
             let cause = format!("a window is {} to {} ms", window_ms.start(), window_ms.end());
             return Err(ConfigError::new("worlds.dedupe_window_ms", cause));
         }
+        config.sweep.sweep().check().map_err(|cause| ConfigError::new("sweep.grace_ms", cause))?;
+        if config.objects.timeout_ms == 0 || config.objects.attempts_max == 0 {
+            return Err(ConfigError::new("objects", "`timeout_ms` and `attempts_max` are above zero"));
+        }
+        if config.sweep.interval_ms == 0 {
+            return Err(ConfigError::new("sweep.interval_ms", "is above zero; `sweep.enabled = false` turns it off"));
+        }
         if config.effects.calls_max == 0 {
             return Err(ConfigError::new("effects.calls_max", "no call could ever be made: a limit is above zero"));
         }
@@ -613,6 +687,9 @@ impl Config {
             replay_log: self.node.replay_log.clone(),
             replay_log_bytes_max: self.node.replay_log_bytes_max,
             dedupe_window: Duration::from_millis(self.worlds.dedupe_window_ms),
+            objects: self.objects.requests(),
+            sweep: self.sweep.sweep(),
+            sweep_interval: self.sweep.interval(),
             adapters: self.effects.adapters(),
             http: HttpConfig {
                 private_hosts_allowed: self.http.private_hosts_allowed.clone(),
@@ -828,6 +905,28 @@ mod tests {
             let section = format!("{{ adapter_keys = {{ mail = \"{digits}\" }} }}");
             let loaded = Config::load(None, env(&[("MUNDI_UNIVERSES__BILLING", &section)]), &[]);
             assert_eq!(loaded.is_ok(), is_key, "{digits}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_the_sweep_reach_the_node_and_a_grace_that_nobody_can_rely_on_is_refused() {
+        let keys = [("INTERVAL_MS", "7"), ("GRACE_MS", "3600000"), ("KEYS_PER_SECOND_MAX", "11")];
+        let all = keys.into_iter().chain([("REMOVALS_PER_SECOND_MAX", "13")]);
+        let vars: Vec<_> = all.map(|(key, value)| (format!("MUNDI_SWEEP__{key}"), value.to_owned())).collect();
+        let node = Config::load(None, vars.clone(), &[]).unwrap().node().unwrap();
+        let SweepConfig { grace, keys_per_second_max, removals_per_second_max, .. } = node.sweep;
+        assert_eq!((grace, node.sweep_interval), (Duration::from_secs(3_600), Some(Duration::from_millis(7))));
+        assert_eq!((keys_per_second_max, removals_per_second_max), (11, 13));
+        let objects = env(&[("MUNDI_OBJECTS__TIMEOUT_MS", "9"), ("MUNDI_OBJECTS__ATTEMPTS_MAX", "2")]);
+        let RequestPolicy { timeout, attempts_max, .. } =
+            Config::load(None, objects, &[]).unwrap().node().unwrap().objects;
+        assert_eq!((timeout, attempts_max), (Duration::from_millis(9), 2));
+        assert!(Config::load(None, env(&[("MUNDI_OBJECTS__ATTEMPTS_MAX", "0")]), &[]).is_err());
+        let off = vars.into_iter().chain(env(&[("MUNDI_SWEEP__ENABLED", "false")]));
+        assert_eq!(Config::load(None, off, &[]).unwrap().node().unwrap().sweep_interval, None);
+        for (key, value) in [("MUNDI_SWEEP__GRACE_MS", "3599999"), ("MUNDI_SWEEP__INTERVAL_MS", "0")] {
+            let refused = Config::load(None, env(&[(key, value)]), &[]).unwrap_err().to_string();
+            assert!(refused.contains("sweep."), "{refused}");
         }
     }
 

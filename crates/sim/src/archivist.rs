@@ -41,7 +41,7 @@ async fn export(
         delete_pause: Duration::from_millis(5),
         ..CompactorConfig::default()
     };
-    let compactor = Compactor::new(plane.engine.clone(), plane.blobs.objects().clone(), plane.clock.clone(), config);
+    let compactor = Compactor::new(plane.segments.clone(), plane.clock.clone(), config);
     while let Compacted::Exported { .. } = compactor.turn(fence).await? {}
     plane.run(&ReleaseLease { fence }).await?;
     Ok(())

@@ -18,6 +18,7 @@ use mundi_runtime::{
     metrics::Metrics,
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Report, Shell, ShellConfig, WorkerCommands},
+    sweeper::{Sweeper, SweeperConfig},
     testing::Node,
     worker::{WorkerConfig, WorldWorker},
 };
@@ -27,6 +28,7 @@ use mundi_store::{
     keyspace::dedupe_bucket,
     objects::Objects,
     protocol::{AnsweredEffect, ExpireDedupe},
+    reachability::{GRACE_MIN, SweepConfig},
     segments::SegmentStore,
     testing::{self, CountingEntropy, FaultyObjects, Rates},
 };
@@ -50,6 +52,8 @@ pub(crate) enum Role {
     Orchestrator,
     /// Exports old records of worlds that nobody runs.
     Archivist,
+    /// Removes what nothing refers to.
+    Sweeper,
     Client,
 }
 
@@ -283,6 +287,17 @@ impl Slot {
                 life.node.spawn(Box::pin(expire_names(ground.stage.clone(), plane.clone(), universe)));
                 let firing = TimerWorker::new(plane.engine, plane.clock, universe, config);
                 life.node.spawn(Box::pin(async move { drop(firing.run(pending()).await) }));
+            }
+            Role::Sweeper => {
+                // Slow enough that a crash finds it in the middle of a walk.
+                let sweep = SweepConfig {
+                    grace: GRACE_MIN,
+                    keys_per_second_max: 200,
+                    removals_per_second_max: 100,
+                    ttl: Duration::from_secs(30),
+                };
+                let config = SweeperConfig { universe, worker, interval: None, sweep };
+                Sweeper::new(plane, config, Arc::new(Metrics::default())).start();
             }
             // Their tasks come from who started them.
             Role::Archivist | Role::Client => {}

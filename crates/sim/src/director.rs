@@ -19,17 +19,17 @@ use mundi_kernel::{
     manifest::{EffectRule, Manifest, Retry},
     registry::native_descriptor,
 };
-use mundi_model::{Hash, UniverseId, limits};
+use mundi_model::{Hash, UniverseId, WorkerId, limits, record::EffectPolicy};
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
+    lifecycle::ForkAt,
     ops::Ops,
     testing::{Script, manifest},
 };
 use mundi_store::{
     blobs::NO_REFS,
-    protocol::{CreateUniverse, WorldFilter, WorldSummary, expire_dedupe},
-    reachability::{GRACE_MIN, sweep},
+    protocol::{CreateUniverse, ReadSweep, RequestSweep, WorldFilter, WorldSummary, expire_dedupe},
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -40,6 +40,12 @@ use std::sync::{
 
 /// Between two rounds of tidying: longer than the sweep's grace, and than names are remembered.
 const TIDY_PAUSE_MS: u64 = 3 * 60 * 60 * 1_000;
+/// Rounds of tidying: what one condemns, a later one removes.
+const TIDY_ROUNDS: u64 = 3;
+/// The number of the first world that is made and deleted while sweepers walk.
+const SWEPT_FORKS: u64 = 1_000_000;
+/// In whose name worlds are deleted while sweepers walk.
+const SWEEPING_OPERATOR: WorkerId = WorkerId::new(7_777).unwrap();
 /// How long everything may take to come to rest once nothing goes wrong any more, in simulated seconds.
 const REST_SECONDS_MAX: u64 = 120;
 /// How long clients and faults go on, in simulated milliseconds.
@@ -316,20 +322,76 @@ impl Director {
     }
 
     /// Takes away what nothing refers to and what has expired, often enough that both really go: what is needed must be
-    /// there still when the checkers look.
+    /// there still when the checkers look. Sweepers crash on the way, two of them want the same run, and worlds are made and
+    /// deleted while they walk.
     pub(crate) async fn tidy(&self) -> Result<(), String> {
         let plane = self.operator();
-        for _ in 0..3 {
+        let sweepers = self.add_sweepers();
+        for round in 0..TIDY_ROUNDS {
             for Setting { universe, .. } in &self.settings {
                 let expired = expire_dedupe(&plane.engine, &*plane.clock, *universe).await;
                 let expired = expired.map_err(|error| format!("dedupe records do not expire: {error}"))?;
-                let swept = sweep(&plane.blobs, *universe, GRACE_MIN).await;
-                let removed = swept.map_err(|error| format!("the sweep fails: {error}"))?.removed.len();
-                self.stage.note(format_args!("{universe}: {expired} names expired, {removed} objects were swept"));
+                let request = RequestSweep { universe: *universe, dry_run: false, now_ns: plane.now_ns() };
+                let asked = plane.run(&request).await;
+                asked.map_err(|error| format!("a sweep cannot be asked for: {error}"))?;
+                self.stage.note(format_args!("{universe}: {expired} names expired"));
             }
+            self.disturb(&plane, &sweepers, round).await;
             self.stage.sleep_ms(TIDY_PAUSE_MS).await;
         }
+        self.stop_those(|slot| slot.role == Role::Sweeper);
+        for Setting { universe, .. } in &self.settings {
+            let state = plane.run(&ReadSweep { universe: *universe }).await;
+            let state = state.map_err(|error| error.to_string())?.output;
+            match state.last {
+                Some(last) if last.run == TIDY_ROUNDS && state.running.is_none() => {
+                    self.stage.note(format_args!("{universe}: the last sweep removed {} objects", last.totals.removed));
+                }
+                last => return Err(format!("{universe}: the sweep does not come to its end: {last:?}")),
+            }
+        }
         Ok(())
+    }
+
+    /// Two processes that sweep the same universe, for each one.
+    fn add_sweepers(&self) -> Vec<usize> {
+        let mut slots = self.slots.lock();
+        let first = slots.len();
+        for setting in self.settings.iter().flat_map(|setting| [setting, setting]) {
+            let number = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+            slots.push(Slot::new(number, setting.universe, Role::Sweeper));
+        }
+        let places: Vec<usize> = (first..slots.len()).collect();
+        drop(slots);
+        places.iter().for_each(|place| self.start(*place));
+        places
+    }
+
+    /// While the sweepers walk: some crash and come back, and a world is forked and its fork deleted.
+    async fn disturb(&self, plane: &SimPlane, sweepers: &[usize], round: u64) {
+        for _ in 0..3 {
+            self.stage.sleep_ms(self.stage.below(3_000)).await;
+            let place = sweepers[self.pick(sweepers.len())];
+            if self.stage.faults().has(Fault::Crashes) {
+                self.slots.lock()[place].crash(&self.stage);
+                if self.stage.below(2) == 0 {
+                    self.start(place); // otherwise the other one takes its run up
+                }
+            }
+        }
+        for Setting { universe, .. } in &self.settings {
+            let ops = Ops::new(plane.clone(), *universe, Calls::default());
+            let worlds = self.notes.write(|pages| pages.worlds.get(universe).cloned().unwrap_or_default());
+            let Some(parent) = worlds.get(self.pick(worlds.len().max(1))).copied() else { continue };
+            let (child, policy) = (world_id(SWEPT_FORKS + round), EffectPolicy::Suppress);
+            // A world that is deleted or in the archive has no forks.
+            if ops.world_fork(parent, child, ForkAt::Newest, policy, plane.now_ns()).await.is_ok() {
+                self.stage.sleep_ms(self.stage.below(2_000)).await;
+                let deleted = ops.world_delete(child, SWEEPING_OPERATOR).await.is_ok();
+                self.stage.note(format_args!("{universe}: a fork is deleted while a sweep walks: {deleted}"));
+            }
+        }
+        sweepers.iter().for_each(|place| self.start(*place));
     }
 
     /// Nobody writes any more.

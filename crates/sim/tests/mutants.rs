@@ -24,6 +24,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::TimeForgotten => "replay",
         Mutant::ForkRepeats => "forks",
         Mutant::UniverseCrossed => "universes",
+        Mutant::SweepUnwalked => "replay",
     }
 }
 

@@ -1,5 +1,6 @@
 //! The runtime workloads: what a world costs, from the call to the reply, beside the raw limit.
 
+mod exports;
 mod renewals;
 
 use crate::{
@@ -50,7 +51,7 @@ pub(crate) struct Settings {
     /// Worlds whose memory is measured.
     #[arg(long, default_value_t = 10_000)]
     idle_worlds: usize,
-    /// Only the workloads whose name begins with this: call, send, effect, timer, fork, memory, handover, renewal.
+    /// Only the workloads whose name begins with this: call, send, effect, timer, fork, memory, handover, renewal, export.
     #[arg(long)]
     only: Option<String>,
 }
@@ -93,7 +94,7 @@ fn measured(settings: &Settings) -> Result<Report, Box<dyn Error>> {
     let folder = tempfile::Builder::new().prefix(".mundi-bench-").tempdir_in(&settings.common.dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut bench = Bench { settings: settings.clone(), runtime, report: Report::new() };
-    let workloads: [(&str, Workload); 8] = [
+    let workloads: [(&str, Workload); 9] = [
         ("call", Bench::calls),
         ("send", Bench::sends),
         ("effect", Bench::effects),
@@ -102,6 +103,7 @@ fn measured(settings: &Settings) -> Result<Report, Box<dyn Error>> {
         ("memory", Bench::memory),
         ("handover", Bench::hand_over),
         ("renewal", Bench::renewals),
+        ("export", Bench::exports),
     ];
     for (name, workload) in workloads {
         if settings.only.as_ref().is_none_or(|only| name.starts_with(only.as_str())) {

@@ -56,6 +56,28 @@ pub(super) fn lock(path: &Path) -> Result<Lock, EngineError> {
     }
 }
 
+/// What all files below a folder occupy. Files that go meanwhile do not count.
+pub(super) fn size_bytes(path: &Path) -> Result<u64, EngineError> {
+    let mut bytes = 0;
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(|error| folder_error(&folder, error))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| folder_error(&folder, error))?;
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => folders.push(entry.path()),
+                Ok(found) => bytes += found.len(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(folder_error(&entry.path(), error)),
+            }
+        }
+    }
+    Ok(bytes)
+}
+
 fn refuse_strangers(path: &Path) -> Result<(), EngineError> {
     for entry in fs::read_dir(path).map_err(|error| folder_error(path, error))? {
         let name = entry.map_err(|error| folder_error(path, error))?.file_name();

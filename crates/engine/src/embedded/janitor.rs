@@ -36,6 +36,13 @@ struct State {
     sealed: bool,
     many: bool,
     merge: bool,
+    /// Space was asked for: what is in memory is written first.
+    reclaim: bool,
+    /// All that had been deleted then is in files, which are to be merged until its space is free.
+    reclaim_files: bool,
+    /// The files were merged for their space. The tree removes what they were merged from when it next takes a file in, if nobody
+    /// reads a state below this number any more.
+    release_at: Option<u64>,
     stopped: bool,
     /// Why the last attempt to write a memory table failed; cleared by one that succeeds.
     flush_failure: Option<EngineError>,
@@ -77,6 +84,16 @@ impl Janitor {
         }
     }
 
+    /// Asks for the space of what was deleted so far.
+    pub(super) fn reclaim(&self, tree: &Tree) {
+        tree.seal_if_large(1);
+        let mut state = self.state.lock();
+        (state.reclaim, state.sealed) = (true, true);
+        self.lags.store(lags(tree), Ordering::Release);
+        drop(state);
+        self.work.notify_all();
+    }
+
     pub(super) fn lags(&self) -> bool {
         self.lags.load(Ordering::Acquire)
     }
@@ -108,12 +125,16 @@ impl Janitor {
         let mut due = None;
         loop {
             let mut state = self.state.lock();
-            while state.is_idle() && !shared.tree.keeps_written() {
+            while state.is_idle() && state.release_at.is_none() && !shared.tree.keeps_written() {
                 self.work.wait(&mut state);
             }
             // Let commits gather, unless there is something to write or to merge.
             let until = *due.get_or_insert_with(|| Instant::now() + PAUSE);
             while !state.is_urgent() && !self.work.wait_until(&mut state, until).timed_out() {}
+            if state.release_at.is_some_and(|at| shared.oldest_snapshot().seqno >= at) {
+                shared.tree.seal_if_large(0);
+                (state.release_at, state.sealed) = (None, true);
+            }
             let (stopped, sealed, many) = (state.stopped, state.sealed, std::mem::take(&mut state.many));
             let early = !sealed && !stopped && Instant::now() < until;
             if !early {
@@ -153,7 +174,10 @@ impl Janitor {
         shared.tree.require_room(2 * self.memtable_bytes)?;
         let persisted = shared.tree.flush(shared.oldest_snapshot().seqno)?;
         let tidy = persisted.map_or(Ok(()), |persisted| shared.log.retire(persisted));
-        self.state.lock().merge = true;
+        let mut state = self.state.lock();
+        state.reclaim_files |= std::mem::take(&mut state.reclaim);
+        state.merge = true;
+        drop(state);
         self.work.notify_all();
         // A segment that could not be retired is retired later.
         if let Err(error) = tidy {
@@ -185,8 +209,19 @@ impl Janitor {
         shared.tree.require_room(merged.max(4 * self.memtable_bytes))?;
         let shape = shared.tree.shape();
         shared.tree.compact(shared.oldest_snapshot().seqno)?;
+        let mut more = shared.tree.shape() != shape;
+        // Space comes after order: commits may wait for merges, and never for this.
+        let reclaims = !more && self.state.lock().reclaim_files;
+        if reclaims {
+            more = shared.tree.reclaim(shared.oldest_snapshot().seqno)?;
+        }
         shared.snapshots.publish_if_unchanged(&shared.tree);
-        self.state.lock().merge |= shared.tree.shape() != shape;
+        let mut state = self.state.lock();
+        if reclaims && !more {
+            (state.reclaim_files, state.release_at) = (false, Some(shared.tree.newest().seqno));
+            self.work.notify_all();
+        }
+        state.merge |= more;
         Ok(())
     }
 
@@ -256,6 +291,60 @@ mod tests {
         tree.flush(tree.newest().seqno).unwrap();
         flushed(Ok(()));
         assert!(!janitor.lags() && janitor.wait_for_room(&tree).is_ok());
+    }
+
+    /// Nothing is written after the deletion, so that no merge would come by itself.
+    #[test]
+    fn the_space_of_deleted_keys_comes_back_when_it_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { memtable_bytes: 1 << 20, segment_bytes: 1 << 20, ..Options::default() };
+        let engine = Embedded::open_with(folder.path(), &options).unwrap();
+        let key = |number: u32| [b"key".as_slice(), &number.to_be_bytes()].concat();
+        // Values that no compression makes smaller.
+        let value = |number: u32| {
+            let mut state = u64::from(number) + 1;
+            let step = |_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 56) as u8
+            };
+            (0..20_000).map(step).collect::<Vec<u8>>()
+        };
+        const KEYS: u32 = 600;
+        pollster::block_on(async {
+            for first in (0..KEYS).step_by(100) {
+                let mut tx = engine.begin().await.unwrap();
+                (first..first + 100).for_each(|number| tx.put(&key(number), value(number)).unwrap());
+                tx.commit().await.unwrap();
+            }
+            engine.reclaim();
+            let full = settled(&engine).await;
+            assert!(full > u64::from(KEYS) * 20_000, "{full} bytes");
+            let mut tx = engine.begin().await.unwrap();
+            (0..KEYS - 10).for_each(|number| tx.delete(&key(number)).unwrap());
+            tx.commit().await.unwrap();
+            engine.reclaim();
+            while settled(&engine).await > full / 3 {} // for ever, if it does not come back
+            let mut tx = engine.begin().await.unwrap();
+            for number in 0..KEYS {
+                let kept = (number >= KEYS - 10).then(|| value(number));
+                assert_eq!(tx.get(&key(number)).await.unwrap().map(|value| value.to_vec()), kept);
+            }
+        });
+    }
+
+    /// The bytes on disk, once nothing is left to do.
+    async fn settled(engine: &Embedded) -> u64 {
+        let shared = &engine.0.shared;
+        let rests = |state: &State| {
+            !state.reclaim && !state.reclaim_files && state.release_at.is_none() && !state.merge && !state.sealed
+        };
+        loop {
+            let rests = rests(&shared.janitor.state.lock());
+            if rests && shared.tree.sealed_memtables() == 0 {
+                return engine.disk_bytes().await.unwrap().unwrap();
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// A reader held what was written to files; nothing else happens after it has gone.

@@ -323,6 +323,14 @@ impl Engine for Embedded {
             Ok(shared.get(key, newest.at())? != seen)
         })
     }
+
+    fn reclaim(&self) {
+        self.0.shared.janitor.reclaim(&self.0.shared.tree);
+    }
+
+    async fn disk_bytes(&self) -> Result<Option<u64>, EngineError> {
+        folder::size_bytes(&self.0.path).map(Some)
+    }
 }
 
 impl fmt::Debug for Embedded {

@@ -31,6 +31,9 @@ const TABLE_BYTES: u64 = 4 << 20;
 /// Memory tables that were written wait until there are so many, and are merged together. Who scans looks into each of them.
 const UNMERGED_MAX: u8 = 16;
 
+/// Files are merged to get space back if at least one entry in so many is a deletion.
+const DELETIONS_ONE_IN: u64 = 16;
+
 /// Under this key the tree keeps the version of the log up to which it is complete. Layers cannot reach it.
 const APPLIED_KEY: &[u8] = b"\xffapplied";
 
@@ -351,6 +354,36 @@ impl Tree {
     pub(super) fn compact(&self, oldest_seqno: u64) -> Result<(), EngineError> {
         let strategy = Leveled::default().with_table_target_size(TABLE_BYTES).with_l0_threshold(UNMERGED_MAX);
         self.tree.compact(Arc::new(strategy), oldest_seqno).map_err(|error| tree_error(&self.path, error))
+    }
+
+    /// One step towards files without deleted keys, if enough of what is in files is deletions; `false` if no step is left.
+    ///
+    /// A deletion takes its key's old value out of the files when the two meet in a merge. Merges happen where levels are too
+    /// large, so a deletion may lie above what it deletes for as long as little is written. Each step here merges a part of a
+    /// level into the next one, whatever their sizes, until the last level has all. What may stay above it is one file at most;
+    /// if that is still much of the whole, the whole is small, and is merged at once.
+    pub(super) fn reclaim(&self, oldest_seqno: u64) -> Result<bool, EngineError> {
+        if !self.has_many_deletions() {
+            return Ok(false);
+        }
+        let downwards = Leveled::default()
+            .with_table_target_size(TABLE_BYTES)
+            .with_l0_threshold(1)
+            .with_level_ratio_policy(vec![0.0]);
+        let shape = self.shape();
+        guarded(&self.path, || self.tree.compact(Arc::new(downwards), oldest_seqno))?;
+        if self.shape() != shape {
+            return Ok(true);
+        }
+        if self.has_many_deletions() {
+            guarded(&self.path, || self.tree.major_compact(TABLE_BYTES, oldest_seqno))?;
+        }
+        Ok(false)
+    }
+
+    fn has_many_deletions(&self) -> bool {
+        let (deletions, entries) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
+        deletions > 0 && deletions.saturating_mul(DELETIONS_ONE_IN) >= entries
     }
 
     /// Anything that changes when a compaction did something.

@@ -172,6 +172,11 @@ impl Engine for Postgres {
         Ok(PostgresTransaction::announced(self.clone()))
     }
 
+    /// Autovacuum makes the space of deleted rows usable again; only `VACUUM FULL` gives it back to the disk.
+    async fn disk_bytes(&self) -> Result<Option<u64>, EngineError> {
+        self.0.shared.pool.disk_bytes().await.map(Some)
+    }
+
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         let (shared, key) = (self.0.shared.clone(), Bytes::copy_from_slice(key));
         async move {

@@ -170,6 +170,12 @@ impl Pool {
         Ok((before, now_us, mark()))
     }
 
+    pub(super) async fn disk_bytes(self: &Arc<Self>) -> Result<u64, EngineError> {
+        let reader = self.common().await?;
+        let bytes = reader.disk_bytes().await.map_err(|error| refused("asking for the size of the tables", error))?;
+        Ok(bytes.unsigned_abs())
+    }
+
     /// The newest values of keys that an index holds, and the version of the snapshot that they were read at.
     pub(super) async fn newest(self: &Arc<Self>, keys: &[Bytes]) -> Result<(u64, BTreeMap<Bytes, Bytes>), EngineError> {
         let reader = self.common().await?;

@@ -160,6 +160,13 @@ impl Reader {
         self.client.query_one(&self.statements.clock, &[]).await?.try_get(0)
     }
 
+    /// What the tables and their indexes occupy.
+    pub(super) async fn disk_bytes(&self) -> Result<i64, Error> {
+        let tables = "SELECT (pg_total_relation_size('kv') + pg_total_relation_size('kv_long') \
+                      + pg_total_relation_size('commits'))::bigint";
+        self.client.query_one(tables, &[]).await?.try_get(0)
+    }
+
     /// The newest version, with each of the keys that is there.
     pub(super) async fn newest(&self, keys: &[Bytes]) -> Result<Vec<Row>, Error> {
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();

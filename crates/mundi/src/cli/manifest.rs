@@ -7,6 +7,7 @@ use super::{
 };
 use clap::Subcommand;
 use mundi_model::Code;
+use reqwest::Method;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -22,6 +23,12 @@ pub(super) enum ManifestCommand {
         #[command(flatten)]
         server: Server,
         file: PathBuf,
+    },
+    /// Deletes a manifest that was stored. It goes once no world needs it, and after the sweep's grace period.
+    Delete {
+        #[command(flatten)]
+        server: Server,
+        hash: String,
     },
     /// Prints a manifest.
     Show {
@@ -47,6 +54,9 @@ impl ManifestCommand {
                 let text = std::fs::read(&file).map_err(|error| wrong(&error))?;
                 let manifest: Value = mundi_model::json::read(&text).map_err(|error| wrong(&error))?;
                 out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
+            }
+            Self::Delete { server, hash } => {
+                server.json(Method::DELETE, &server.of(&format!("manifests/{hash}")), None).await.map(drop)
             }
             Self::Show { server, manifest } => {
                 let hash = server.hash_of(&manifest, "manifest").await?;

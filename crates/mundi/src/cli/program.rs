@@ -42,6 +42,12 @@ pub(super) enum ProgramCommand {
         #[command(flatten)]
         server: Server,
     },
+    /// Deletes a program that was uploaded. Its code goes once no world and no manifest needs it, and after the sweep's grace period.
+    Delete {
+        #[command(flatten)]
+        server: Server,
+        hash: String,
+    },
     /// How far a program is and, when it is ready, what it offers.
     Describe {
         #[command(flatten)]
@@ -87,6 +93,9 @@ impl ProgramCommand {
             Self::List { server } => {
                 let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
                 server.list_all(out, &server.of("programs"), &columns).await
+            }
+            Self::Delete { server, hash } => {
+                server.json(Method::DELETE, &server.of(&format!("programs/{hash}")), None).await.map(drop)
             }
             Self::Describe { server, program } => {
                 let hash = server.hash_of(&program, "program").await?;

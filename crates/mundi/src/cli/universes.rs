@@ -1,8 +1,14 @@
-//! `mundi universe list` and `create`; `export` and `import` stand in `universe.rs`.
+//! `mundi universe list`, `create`, `usage` and `sweep`; `export` and `import` stand in `universe.rs`.
 
-use super::{client::Server, exit::Outcome, output::Out, universe::MoveCommand};
+use super::{client::Server, exit::Outcome, output::Out, progress::Progress, universe::MoveCommand};
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Between two looks at a sweep.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Looks at a sweep that nobody has begun before the caller is told what may be missing.
+const LOOKS_UNTIL_HINT: u32 = 50;
 
 #[derive(Subcommand)]
 pub(super) enum UniversesCommand {
@@ -19,6 +25,22 @@ pub(super) enum UniversesCommand {
         #[command(flatten)]
         server: Server,
     },
+    /// What the universe occupies: worlds, objects, segments, and what waits to be removed.
+    Usage {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Removes what nothing refers to any more, once the grace period is over, and waits for it; a server does the same by itself.
+    Sweep {
+        #[command(flatten)]
+        server: Server,
+        /// Tells what would be removed, and removes nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Asks for it, and does not wait.
+        #[arg(long)]
+        no_wait: bool,
+    },
 }
 
 impl UniversesCommand {
@@ -28,9 +50,37 @@ impl UniversesCommand {
             Self::Create { server, name } => {
                 out.made(&server.post("/v1/universes", &json!({ "name": name })).await?, "universe")
             }
+            Self::Usage { server } => out.object(&server.get(&server.of("usage")).await?),
+            Self::Sweep { server, dry_run, no_wait } => {
+                let asked = server.post(&server.of("sweep"), &json!({ "dry_run": dry_run })).await?;
+                if no_wait {
+                    return out.object(&asked);
+                }
+                let (progress, worlds) = (Progress::default(), |worlds| format!("{worlds} worlds walked"));
+                let run = asked["run"].as_u64().unwrap_or(0);
+                let ended = progress.during(out, "sweeping", worlds, ended(&server, run, &progress)).await?;
+                out.object(&ended)
+            }
             Self::List { server } => {
                 server.list_all(out, "/v1/universes", &[("NAME", "name"), ("UNIVERSE", "universe")]).await
             }
         }
+    }
+}
+
+/// What a run of the sweep did, once it has ended.
+async fn ended(server: &Server, run: u64, progress: &Progress) -> Outcome<Value> {
+    let mut looks = 0;
+    loop {
+        let sweep = server.get(&server.of("sweep")).await?;
+        if sweep["last"]["run"].as_u64().is_some_and(|last| last >= run) {
+            return Ok(sweep["last"].clone());
+        }
+        looks += 1;
+        if looks == LOOKS_UNTIL_HINT && sweep["running"].is_null() {
+            eprintln!("nobody has begun it: is there a process with the role `orchestrator`?");
+        }
+        progress.set(sweep["running"]["worlds"].as_u64().unwrap_or(0));
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -92,6 +92,34 @@ async fn tables_and_documents_are_as_in_the_files() {
 }
 
 #[tokio::test]
+async fn an_operator_sees_what_is_occupied_and_sweeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let ask = |arguments: &[&str]| at(&server.url, arguments);
+    let document = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&ask(&[&["--format", "json"], arguments].concat()).ok()).unwrap()
+    };
+    ask(&["world", "create", "alice", "--program", "counter"]).ok();
+    ask(&["world", "create", "bob", "--program", "counter"]).ok();
+    ask(&["world", "delete", "bob"]).ok();
+    let usage = document(&["universe", "usage"]);
+    assert_eq!((&usage["worlds"], &usage["worlds_deleted"]), (&1.into(), &1.into()), "{usage}");
+    assert!(usage["engine_disk_bytes"].as_u64().unwrap() > 0 && usage["kept_objects"].as_u64().unwrap() > 0);
+    assert!(ask(&["universe", "usage"]).ok().contains("inline_objects.count"));
+    let dry = document(&["universe", "sweep", "--dry-run"]);
+    assert_eq!((&dry["dry_run"], &dry["worlds"], &dry["removed"]), (&true.into(), &1.into(), &0.into()), "{dry}");
+    let swept = document(&["universe", "sweep"]);
+    assert_eq!(swept["run"].as_u64().unwrap(), dry["run"].as_u64().unwrap() + 1);
+    assert_eq!(document(&["universe", "sweep", "--no-wait"])["run"].as_u64().unwrap(), 3);
+    assert_eq!(ask(&["world", "call", "alice", "add", "5"]).ok(), "5\n");
+    let unknown = format!("h_{}", "0".repeat(64));
+    ask(&["program", "delete", &unknown]).failed(4, "PROGRAM_UNKNOWN");
+    ask(&["manifest", "delete", &unknown]).failed(4, "PROGRAM_UNKNOWN");
+    let built_in = document(&["manifest", "list"])["items"][0]["manifest"].as_str().unwrap().to_owned();
+    ask(&["manifest", "delete", &built_in]).failed(3, "built into this server");
+}
+
+#[tokio::test]
 async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());

@@ -14,19 +14,15 @@ use mundi_model::{Height, WorkerId, WorldId, record::SnapshotNote};
 use mundi_store::{
     Fence,
     blob::Blobs,
-    journal::Segments,
     keyspace::snapshot,
     protocol::{CommitSnapshot, ExportPolicy, ListSnapshots, Page, ReleaseLease, commit_snapshot},
-    segments::Exported,
+    segments::{Compacted, Compactor, CompactorConfig},
     snapshot::SnapshotError,
 };
 use std::time::Duration;
 
 /// Long enough for a snapshot of much that changed; whoever dies in the middle of it is succeeded then.
 const TTL: Duration = Duration::from_secs(60);
-
-/// Between two transactions that delete what was exported.
-const DELETE_PAUSE: Duration = Duration::from_millis(5);
 
 /// How a request for upkeep of a world went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +62,9 @@ impl<P: Plane> Ops<P> {
     ) -> Result<Upkeep<u64>, RuntimeError> {
         let export = async |fence| {
             let mut segments = 0;
-            let (clock, store) = (&**self.plane.clock(), self.plane.segments());
-            while store.export(clock, fence, policy, DELETE_PAUSE).await? != Exported::Idle {
+            let config = CompactorConfig { policy, ..CompactorConfig::default() };
+            let compactor = Compactor::new(self.plane.segments().clone(), self.plane.clock().clone(), config);
+            while let Compacted::Exported { .. } = compactor.turn(fence).await? {
                 segments += 1;
             }
             Ok(segments)

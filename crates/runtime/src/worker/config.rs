@@ -12,7 +12,7 @@ pub struct SegmentPolicy {
     pub enabled: bool,
     /// Which records may leave, and how many are worth an object.
     pub records: ExportPolicy,
-    /// Segments of one world per cycle: what a lane may spend on a world with a long past before it takes another one.
+    /// Segments of one world in a row, before other worlds that are due come first.
     pub segments_max: u32,
     /// Between two transactions that delete what was exported, so that the foreground is never far behind.
     pub delete_pause: Duration,

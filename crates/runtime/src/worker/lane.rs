@@ -1,7 +1,7 @@
 //! A lane: takes the world that has waited longest, and runs one cycle of it.
 
 use super::{
-    Phase, SegmentPolicy, Shared, WorkerConfig,
+    Phase, Shared, WorkerConfig,
     table::{After, Job},
 };
 use crate::{
@@ -14,13 +14,11 @@ use mundi_engine::Engine;
 use mundi_model::{Code, Coded, WorldId};
 use mundi_store::{
     Fence, StoreError,
-    journal::Segments,
     keyspace::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
     },
-    protocol::{AcquireLease, IsReady, LeaseError, ReleaseLease, SettleWorld, compact_inbox},
-    segments::Exported,
+    protocol::{AcquireLease, IsReady, LeaseError, ReleaseLease, SettleWorld},
 };
 use std::{
     future::poll_fn,
@@ -127,10 +125,9 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     };
     if snapshot.is_some() {
         shared.metrics.add(Metric::Snapshots, 1);
-        Box::pin(compact(shared, host.fence())).await?;
     }
-    if wish.export || snapshot.is_some() && shared.config.segments.enabled {
-        Box::pin(export(shared, host.fence())).await?;
+    if wish.export || snapshot.is_some() {
+        shared.compactions.submit(host.fence(), wish.export || shared.config.segments.enabled);
     }
     if cycled.more {
         let depth = Box::pin(depth(shared, host.fence())).await?;
@@ -157,36 +154,6 @@ async fn is_ready<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<bool, 
 async fn depth<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<Depth, RuntimeError> {
     let mut tx = shared.plane.engine().begin().await?;
     Ok(inbox_depth::read(&mut tx, fence.universe, fence.world).await?)
-}
-
-/// Removes what was consumed long ago. Done with snapshots: both bound what a world leaves behind.
-async fn compact<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), RuntimeError> {
-    let (engine, clock) = (shared.plane.engine(), &**shared.plane.clock());
-    let removed = compact_inbox(engine, clock, fence, shared.config.inbox_grace_ns).await?;
-    shared.metrics.add(Metric::InboxItemsCompacted, removed as u64);
-    Ok(())
-}
-
-/// Moves old records out of the engine. A failure of the object store is no failure of the world: it is tried again
-/// with the next snapshot.
-async fn export<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<(), RuntimeError> {
-    let SegmentPolicy { records, segments_max, delete_pause, .. } = shared.config.segments;
-    let (clock, segments) = (&**shared.plane.clock(), shared.plane.segments());
-    for _ in 0..segments_max {
-        match segments.export(clock, fence, records, delete_pause).await {
-            Ok(Exported::Idle) => break,
-            Ok(Exported::Segment(segment)) => {
-                shared.metrics.add(Metric::SegmentsExported, 1);
-                shared.metrics.add(Metric::SegmentRecords, segment.end.since(segment.start));
-            }
-            Err(StoreError::Segment(error)) => {
-                tracing::warn!(%error, world = %fence.world, "old records stay in the engine");
-                break;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {

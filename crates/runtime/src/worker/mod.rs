@@ -2,9 +2,10 @@
 //!
 //! A scout watches the ready hints and puts worlds into the queue of a table; lanes take them out, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
-//! too much; patience gives back what was handed to a world that has no time for it. Nothing polls: each of them waits for a
+//! too much; compactors move what is old out of the engine beside all that; patience gives back what was handed to a world that has no time for it. Nothing polls: each of them waits for a
 //! watch, a signal or its next deadline.
 
+mod compaction;
 mod config;
 mod keeper;
 mod lane;
@@ -24,6 +25,7 @@ use crate::{
     metrics::{Metric, Metrics},
     signal::Signal,
 };
+use compaction::Compactions;
 use mundi_engine::CommitError;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
@@ -58,6 +60,8 @@ struct Shared<P: Plane> {
     signal: Signal,
     calls: Calls,
     hands: Employed,
+    /// Worlds whose old items and records are to leave the engine.
+    compactions: Compactions,
     /// How many lanes have a world.
     lanes_busy: AtomicUsize,
     metrics: Arc<Metrics>,
@@ -94,6 +98,7 @@ impl<P: Plane> WorldWorker<P> {
             signal: Signal::default(),
             calls,
             hands: Employed::default(),
+            compactions: Compactions::default(),
             lanes_busy: AtomicUsize::new(0),
             metrics,
             behind: Mutex::default(),
@@ -102,6 +107,9 @@ impl<P: Plane> WorldWorker<P> {
         spawner.spawn(Box::pin(scout::run(shared.clone())));
         for _ in 0..config.lanes.max(1) {
             spawner.spawn(Box::pin(lane::run(shared.clone())));
+        }
+        for _ in 0..compaction::COMPACTORS {
+            spawner.spawn(Box::pin(compaction::run(shared.clone())));
         }
         spawner.spawn(Box::pin(keeper::run(shared.clone())));
         spawner.spawn(Box::pin(patience::run(shared.clone())));
@@ -244,6 +252,7 @@ impl<P: Plane> Shared<P> {
         self.signal.notify();
         self.work.notify();
         self.handed.notify();
+        self.compactions.wake();
     }
 
     /// Bounded by the worlds that it holds.

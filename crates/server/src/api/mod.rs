@@ -18,6 +18,7 @@ mod requests;
 mod revocation;
 mod routes;
 mod snapshots;
+mod space;
 mod state;
 mod tasks;
 mod timers;

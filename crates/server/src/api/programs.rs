@@ -6,6 +6,7 @@ use super::{
     Problem,
     extract::{ADMIN, In, Name, Program as ProgramBody, READ, Whole, hash},
 };
+use crate::node::Universe;
 use axum::{
     Json,
     http::{StatusCode, header},
@@ -18,8 +19,8 @@ use mundi_kernel::{
     manifest::{Manifest, ManifestError},
 };
 use mundi_model::{Code, Coded, Hash, json as canonical};
-use mundi_runtime::RuntimeError;
-use mundi_store::blob::Blobs;
+use mundi_runtime::{Plane, RuntimeError};
+use mundi_store::{blob::Blobs, keyspace::kept_object::Kind, protocol::ReleaseObject};
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -69,6 +70,7 @@ pub(super) async fn put<E: Engine>(
         inspect(loader.clone(), body.clone()).await?;
     }
     let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
+    universe.keep(stored, Kind::Program).await?;
     if let Some(loader) = loader {
         loader.prepare(stored, Some(body[..].into()));
     }
@@ -174,6 +176,7 @@ pub(super) async fn put_manifest<E: Engine>(
     known.map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
     universe.ops().check_manifest(stored).await?;
+    universe.keep(stored, Kind::Manifest).await?;
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
 }
 
@@ -185,4 +188,53 @@ pub(super) async fn manifest<E: Engine>(In { universe, .. }: In<E, READ>, name: 
     let bytes = Blobs::get(&universe.plane().blobs, universe.id(), hash(&name)?).await?;
     Manifest::from_bytes(&bytes).map_err(|error| Problem::new(error.code(), error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
+}
+
+/// Deletes a program: a sweep removes its code once no world and no manifest that is kept needs it.
+#[utoipa::path(
+    delete, path = "/v1/u/{universe}/programs/{hash}", tag = "programs",
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn delete<E: Engine>(
+    In { api, universe, .. }: In<E, ADMIN>,
+    name: Name,
+) -> Result<StatusCode, Problem> {
+    let program = hash(&name)?;
+    let is_named = api.node.programs().values().any(|named| Hash::of(&named.program) == program);
+    release(&universe, program, Kind::Program, is_named).await
+}
+
+/// Deletes a manifest: a sweep removes it, and its program if that is not kept itself, once no world needs them.
+#[utoipa::path(
+    delete, path = "/v1/u/{universe}/manifests/{hash}", tag = "programs",
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn delete_manifest<E: Engine>(
+    In { api, universe, .. }: In<E, ADMIN>,
+    name: Name,
+) -> Result<StatusCode, Problem> {
+    let manifest = hash(&name)?;
+    let is_named = api.node.programs().values().any(|named| named.manifest_hash() == manifest);
+    release(&universe, manifest, Kind::Manifest, is_named).await
+}
+
+async fn release<E: Engine>(
+    universe: &Universe<E>,
+    hash: Hash,
+    kind: Kind,
+    is_named: bool,
+) -> Result<StatusCode, Problem> {
+    if is_named {
+        let what = format!("{hash} is built into this server, which would store it again");
+        return Err(Problem::new(Code::RequestInvalid, what));
+    }
+    let release = ReleaseObject { universe: universe.id(), hash, kind };
+    if universe.plane().run(&release).await?.output {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let what = match kind {
+        Kind::Program => "program",
+        Kind::Manifest => "manifest",
+    };
+    Err(Problem::new(Code::ProgramUnknown, format!("no {what} {hash} is kept here")))
 }

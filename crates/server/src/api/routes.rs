@@ -2,7 +2,7 @@
 
 use super::{
     Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, programs,
-    requests::Watch, snapshots, state, tasks, timers, tokens, universes, verify, workers, worlds,
+    requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Router,
@@ -36,14 +36,19 @@ use utoipa::{
         universes::list,
         universes::create,
         universes::describe,
+        space::usage,
+        space::describe,
+        space::request,
         tokens::list,
         tokens::create,
         tokens::revoke,
         programs::list,
         programs::put,
         programs::describe,
+        programs::delete,
         programs::put_manifest,
         programs::manifest,
+        programs::delete_manifest,
         worlds::list,
         worlds::create,
         worlds::describe,
@@ -163,10 +168,15 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
     let at = |path| format!("/v1/u/{{universe}}{path}");
     router
         .route(&at(""), get(universes::describe::<E>))
+        .route(&at("/usage"), get(space::usage::<E>))
+        .route(&at("/sweep"), get(space::describe::<E>).post(space::request::<E>))
         .route(&at("/programs"), get(programs::list::<E>))
-        .route(&at("/programs/{hash}"), get(programs::describe::<E>).put(programs::put::<E>))
+        .route(
+            &at("/programs/{hash}"),
+            get(programs::describe::<E>).put(programs::put::<E>).delete(programs::delete::<E>),
+        )
         .route(&at("/manifests"), post(programs::put_manifest::<E>))
-        .route(&at("/manifests/{hash}"), get(programs::manifest::<E>))
+        .route(&at("/manifests/{hash}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))

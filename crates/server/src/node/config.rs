@@ -10,7 +10,7 @@ use mundi_runtime::{
     shell::Policy,
     worker::SegmentPolicy,
 };
-use mundi_store::blobs::CasConfig;
+use mundi_store::{blobs::CasConfig, objects::RequestPolicy, reachability::SweepConfig};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
@@ -79,6 +79,12 @@ pub struct NodeConfig {
     pub replay_log_bytes_max: u64,
     /// When the API refuses new work.
     pub admission: AdmissionPolicy,
+    /// How long a request to the object store may take, and how often it is made.
+    pub objects: RequestPolicy,
+    /// When objects that nothing refers to are removed, and how fast.
+    pub sweep: SweepConfig,
+    /// From the end of a sweep to the next one; `None` for sweeps only when someone asks.
+    pub sweep_interval: Option<Duration>,
     pub adapters: AdapterWorkerConfig,
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
@@ -119,6 +125,9 @@ impl Default for NodeConfig {
             replay_log: None,
             replay_log_bytes_max: 64 << 20,
             admission: AdmissionPolicy::default(),
+            objects: RequestPolicy::default(),
+            sweep: SweepConfig::default(),
+            sweep_interval: Some(Duration::from_secs(60 * 60)),
             adapters: AdapterWorkerConfig::default(),
             http: HttpConfig::default(),
             llm: None,

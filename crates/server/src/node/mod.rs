@@ -139,6 +139,7 @@ impl<E: Engine> Node<E> {
     ) -> Result<Self, NodeError> {
         let entropy = Arc::new(SystemEntropy::default());
         let (tasks, stop) = edge::tasks();
+        let objects = objects.with_requests(clock.clone(), config.objects);
         let blobs = Cas::new(engine.clone(), objects.clone(), clock.clone(), entropy.clone(), config.content);
         let plane = Services {
             segments: SegmentStore::new(engine.clone(), objects),

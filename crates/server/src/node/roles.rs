@@ -19,12 +19,20 @@ use mundi_runtime::{
     calls::Calls,
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Ended, Policy, Shell, ShellConfig, Stop, WorkerCommands},
+    sweeper::{Sweeper, SweeperConfig},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{StoreError, protocol::expire_dedupe};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
+
+/// A duty of the orchestrator: of all processes that have it, one sweeps.
+fn sweeper<E: Engine>(node: &Node<E>, universe: UniverseId) -> Sweeper<E> {
+    let (sweep, interval) = (node.config().sweep, node.config().sweep_interval);
+    let config = SweeperConfig { universe, worker: node.worker(), interval, sweep };
+    Sweeper::new(node.plane().clone(), config, node.0.metrics.clone())
+}
 
 /// How often records are removed that were kept to recognize what comes twice.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
@@ -79,6 +87,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
                     Orchestrator::new(node.plane().clone(), OrchestratorConfig::new(universe)).start();
+                    sweeper(node, universe).start();
                 }
                 Role::Api => {}
             }

@@ -10,8 +10,8 @@ use mundi_model::{
 use mundi_runtime::{Plane, calls::Calls, ops::Ops};
 use mundi_store::{
     blob::Blobs,
-    keyspace::schema_version::SchemaVersion,
-    protocol::{Enqueued, GuardSchema},
+    keyspace::{kept_object::Kind, schema_version::SchemaVersion},
+    protocol::{Enqueued, GuardSchema, KeepObject},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -47,8 +47,11 @@ impl<E: Engine> Universe<E> {
         plane.run(&guard).await?;
         let mut manifests = BTreeMap::new();
         for (name, program) in node.programs() {
-            Blobs::put(&plane.blobs, id, program.program.clone().into(), &[]).await?;
+            let code = Blobs::put(&plane.blobs, id, program.program.clone().into(), &[]).await?;
             let manifest = Blobs::put(&plane.blobs, id, program.manifest.clone().into(), &[]).await?;
+            for (hash, kind) in [(code, Kind::Program), (manifest, Kind::Manifest)] {
+                plane.run(&KeepObject { universe: id, hash, kind, now_ns: plane.now_ns() }).await?;
+            }
             manifests.insert(name.clone(), manifest);
         }
         let calls = Calls::default();
@@ -133,6 +136,13 @@ impl<E: Engine> Universe<E> {
         let told = serde_json::from_slice(&answered.body).unwrap_or(serde_json::Value::Null);
         let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
         Err(NodeError::CallFailed { code: text("code"), reason: text("detail") })
+    }
+
+    /// Keeps a program or manifest until it is deleted, whether a world runs it or not.
+    pub(crate) async fn keep(&self, hash: Hash, kind: Kind) -> Result<(), NodeError> {
+        let keep = KeepObject { universe: self.id, hash, kind, now_ns: self.plane.now_ns() };
+        self.plane.run(&keep).await?;
+        Ok(())
     }
 
     /// A new world that runs the program of this name.

@@ -4,7 +4,7 @@
 //! Written by every protocol that appends, and by `commit_cursor`. Height and cursor only rise. They share a key because nearly
 //! every turn moves both; before they did, the cursor had one of its own ([`inbox_cursor`]).
 
-use super::{Family, Key, KeyBuilder, decode_value, get, inbox_cursor, put};
+use super::{Family, Key, KeyBuilder, decode_value, get, get_snapshot, inbox_cursor, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -65,6 +65,20 @@ pub(crate) async fn read<T: Transaction>(
     world: WorldId,
 ) -> Result<Option<Position>, StoreError> {
     let stored: Option<Stored> = get(tx, Family::JournalHead, &key(universe, world)).await?;
+    let Some(mut position) = stored.map(Stored::position) else { return Ok(None) };
+    if position.cursor.is_none() {
+        position.cursor = inbox_cursor::read(tx, universe, world).await?;
+    }
+    Ok(Some(position))
+}
+
+/// As [`read`], for a commit that does not depend on it: a position only moves forward.
+pub(crate) async fn read_snapshot<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Option<Position>, StoreError> {
+    let stored: Option<Stored> = get_snapshot(tx, Family::JournalHead, &key(universe, world)).await?;
     let Some(mut position) = stored.map(Stored::position) else { return Ok(None) };
     if position.cursor.is_none() {
         position.cursor = inbox_cursor::read(tx, universe, world).await?;

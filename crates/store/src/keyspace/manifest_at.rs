@@ -20,6 +20,11 @@ pub fn key(universe: UniverseId, world: WorldId, from: Height) -> Key {
     KeyBuilder::world(universe, world, Family::ManifestAt).u64(from.get()).key()
 }
 
+/// All manifests that a world has had.
+pub(crate) fn span(universe: UniverseId, world: WorldId) -> Span {
+    KeyBuilder::world(universe, world, Family::ManifestAt).key().span()
+}
+
 pub(crate) fn write<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,

@@ -4,11 +4,15 @@
 //! idempotent instead: the same key always gets the same bytes.
 
 mod open;
+mod requests;
 mod upload;
 
 pub use open::{OpenError, open, open_with, try_out};
+pub use requests::RequestPolicy;
+use requests::Requests;
 pub(crate) use upload::Upload;
 
+use crate::Clock;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use mundi_model::{Code, Coded};
@@ -17,7 +21,11 @@ use std::{ops::Range, sync::Arc};
 
 /// A handle to an object store; all clones speak of the same one.
 #[derive(Debug, Clone)]
-pub struct Objects(Arc<dyn ObjectStore>);
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+    /// Without it, a request is made once, and waited for as long as it takes.
+    requests: Option<Requests>,
+}
 
 /// The store itself failed, and may succeed later.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -72,12 +80,40 @@ pub enum ReadError {
 
 impl Objects {
     pub fn new(store: Arc<dyn ObjectStore>) -> Self {
-        Self(store)
+        Self { store, requests: None }
+    }
+
+    /// The same store, whose requests end in time and are made again if they fail.
+    #[must_use]
+    pub fn with_requests(self, clock: Arc<dyn Clock>, policy: RequestPolicy) -> Self {
+        Self { requests: Some(Requests::new(clock, policy)), ..self }
+    }
+
+    /// Makes a request that changes nothing when it is made twice.
+    async fn ask<T, F: Future<Output = object_store::Result<T>> + Send>(
+        &self,
+        request: impl Fn() -> F,
+    ) -> object_store::Result<T> {
+        match &self.requests {
+            Some(requests) => requests.retried(request).await,
+            None => request().await,
+        }
+    }
+
+    /// Makes a request once.
+    async fn ask_once<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>> + Send,
+    ) -> object_store::Result<T> {
+        match &self.requests {
+            Some(requests) => requests.once(request).await,
+            None => request.await,
+        }
     }
 
     /// Writes a whole object. Writing the same bytes again changes nothing.
     pub async fn put(&self, path: &Path, bytes: Bytes) -> Result<(), ObjectsError> {
-        let written = self.0.put(path, bytes.into()).await;
+        let written = self.ask(|| self.store.put(path, bytes.clone().into())).await;
         written.map(|_| ()).map_err(|cause| ObjectsError::new("writing", path, cause))
     }
 
@@ -89,7 +125,7 @@ impl Objects {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let cause = match self.0.get_range(path, range.clone()).await {
+        let cause = match self.ask(|| self.store.get_range(path, range.clone())).await {
             Ok(bytes) if bytes.len() as u64 == range.end - range.start => return Ok(bytes),
             Ok(_) => None,
             Err(object_store::Error::NotFound { .. }) => return Err(ReadError::Missing { path: path.to_string() }),
@@ -104,7 +140,7 @@ impl Objects {
 
     /// The size of an object, or `None` if there is none.
     pub async fn size(&self, path: &Path) -> Result<Option<u64>, ObjectsError> {
-        match self.0.head(path).await {
+        match self.ask(|| self.store.head(path)).await {
             Ok(meta) => Ok(Some(meta.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(cause) => Err(ObjectsError::new("looking at", path, cause)),
@@ -113,27 +149,30 @@ impl Objects {
 
     /// Removes an object, if it is there.
     pub async fn delete(&self, path: &Path) -> Result<(), ObjectsError> {
-        match self.0.delete(path).await {
+        match self.ask(|| self.store.delete(path)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(cause) => Err(ObjectsError::new("deleting", path, cause)),
         }
     }
 
     pub async fn copy(&self, from: &Path, to: &Path) -> Result<(), ObjectsError> {
-        self.0.copy(from, to).await.map_err(|cause| ObjectsError::new("copying to", to, cause))
+        self.ask(|| self.store.copy(from, to)).await.map_err(|cause| ObjectsError::new("copying to", to, cause))
     }
 
     /// Begins an object that arrives in parts. It becomes visible, whole, when it is completed.
     pub(crate) async fn upload(&self, path: &Path) -> Result<Upload, ObjectsError> {
-        let parts = self.0.put_multipart(path).await;
-        parts.map(|parts| Upload::new(parts, path)).map_err(|cause| ObjectsError::new("uploading", path, cause))
+        let parts = self.ask_once(self.store.put_multipart(path)).await;
+        parts
+            .map(|parts| Upload::new(parts, path, self.clone()))
+            .map_err(|cause| ObjectsError::new("uploading", path, cause))
     }
 
     /// Calls `each` with what lies below a prefix, in no particular order.
     pub async fn list(&self, prefix: &Path, mut each: impl FnMut(ObjectMeta)) -> Result<(), ObjectsError> {
         let failed = |cause| ObjectsError::new("listing", prefix, cause);
-        let mut listed = self.0.list(Some(prefix));
-        while let Some(meta) = listed.try_next().await.map_err(failed)? {
+        let mut listed = self.store.list(Some(prefix));
+        // A page that fails cannot be asked for again without those before it: the caller lists anew.
+        while let Some(meta) = self.ask_once(listed.try_next()).await.map_err(failed)? {
             each(meta);
         }
         Ok(())

@@ -8,11 +8,10 @@
 
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
-    journal::append,
     keyspace::{
         Span,
         inbox_compaction::{self, Candidate, InboxCompaction},
-        inbox_entry, reply,
+        inbox_entry, journal_head, reply,
     },
     run,
 };
@@ -64,7 +63,8 @@ impl Protocol for CompactInbox {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Compacted, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.fence.check(tx).await?;
-        let cursor = append::position(tx, universe, world).await?.cursor;
+        // It runs beside the world's turns, which move the cursor: an older one only means that less goes.
+        let cursor = journal_head::read_snapshot(tx, universe, world).await?.and_then(|position| position.cursor);
         let marks = inbox_compaction::read(tx, universe, world).await?;
         match plan(marks, cursor, self.now_ns, self.grace_ns) {
             Step::Wait => Ok(Compacted::Waiting),

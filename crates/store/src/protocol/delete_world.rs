@@ -5,13 +5,17 @@
 //! its lease, so that no fencing token is ever reborn. A world whose history is shared by forks is not deleted.
 //! Its segments and blobs become unreachable and are swept; queued effects and timers of it are dropped by whoever
 //! claims them, because the world takes no receipt.
-//! Unknown commit: run again; each step removes what is left. A deletion that stopped is finished by another run.
+//! While a sweep walks through the worlds, keys stay: a reference that moved out of this world must not escape it. The world is
+//! deleted for everybody else all the same, and the sweep removes the keys when the walk is over. The keys of a walk whose holder
+//! went silent do not stay for long: the walk is cancelled.
+//! Unknown commit: run again; each step removes what is left. A deletion that stopped is finished by another run, or by a sweep.
 
-use super::{WorldError, require_world};
+use super::{ReleaseLease, WorldError, require_world};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
-        Key, Span, assigned_world, assignment, effect_dedupe, lease, lease_term, lineage_child, ready, timer_dedupe,
+        Key, Span, assigned_world, assignment, effect_dedupe, lease, lease_term, lineage_child, ready, sweep_state,
+        timer_dedupe,
         world_meta::{self, WorldMeta, WorldState},
     },
     run,
@@ -21,44 +25,78 @@ use mundi_engine::{Engine, Transaction};
 /// How many keys one transaction removes.
 const CHUNK_KEYS: usize = 2_000;
 
-/// Deletes a world under its fence. Running it again on a deleted world changes nothing.
+/// Deletes a world under its fence, which is given back if the keys are left to a sweep. Running it again on a deleted world
+/// changes nothing.
 pub async fn delete_world<E: Engine>(engine: &E, clock: &dyn Clock, fence: Fence) -> Result<(), StoreError> {
-    while !run(engine, clock, &DeleteWorld { fence }).await?.output {}
-    Ok(())
+    loop {
+        match run(engine, clock, &DeleteWorld { fence, now_ns: clock.now_ns() }).await?.output {
+            DeleteStep::More => {}
+            DeleteStep::Done => return Ok(()),
+            DeleteStep::Deferred => {
+                run(engine, clock, &ReleaseLease { fence }).await?;
+                return Ok(());
+            }
+        }
+    }
 }
 
-/// One step of a deletion; `true` once nothing is left to do.
+/// What a step of a deletion leaves to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteStep {
+    More,
+    Done,
+    /// The world is deleted; a sweep that walks removes its keys later.
+    Deferred,
+}
+
+/// One step of a deletion.
 #[derive(Debug, Clone, Copy)]
 pub struct DeleteWorld {
     pub fence: Fence,
+    pub now_ns: u64,
 }
 
 impl Protocol for DeleteWorld {
-    type Output = bool;
+    type Output = DeleteStep;
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<DeleteStep, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let meta = require_world(tx, universe, world).await?;
         if meta.state == WorldState::Deleted {
-            return Ok(true);
+            return Ok(DeleteStep::Done);
         }
         self.fence.check(tx).await?;
-        match meta.state {
-            WorldState::Live | WorldState::Archived => self.close(tx, meta).await?,
-            _ => match self.chunk(tx).await? {
-                0 => return self.finish(tx, meta).map(|()| true),
-                _ => return Ok(false),
-            },
+        if matches!(meta.state, WorldState::Live | WorldState::Archived) {
+            self.close(tx, meta).await?;
+            return Ok(DeleteStep::More);
         }
-        Ok(false)
+        if self.is_walked(tx).await? {
+            return Ok(DeleteStep::Deferred);
+        }
+        match self.chunk(tx).await? {
+            0 => self.finish(tx, meta).map(|()| DeleteStep::Done),
+            _ => Ok(DeleteStep::More),
+        }
     }
 }
 
 impl DeleteWorld {
+    /// Whether a sweep is gathering references. One whose holder went silent is cancelled.
+    async fn is_walked<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let mut state = sweep_state::read(tx, self.fence.universe).await?;
+        let Some(running) = state.running.as_ref().filter(|running| running.is_walking()) else { return Ok(false) };
+        if running.until_ns > self.now_ns {
+            return Ok(true);
+        }
+        state.running = None;
+        sweep_state::write(tx, self.fence.universe, &state)?;
+        Ok(false)
+    }
+
     async fn close<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let forks = tx.range(lineage_child::prefix(universe, world).span().read(100)).await?;

@@ -1,6 +1,6 @@
 //! Segments of worlds that were deleted.
 
-use super::scan::scan;
+use super::{pace::Pace, scan::scan};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     blobs::Cas,
@@ -19,7 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Removes the objects of deleted worlds, then what the engine knows of them; gives how many objects.
 ///
 /// A world is marked as deleted last, and only when no fork shares its history: nobody can read these any more.
-pub(super) async fn remove_dead_segments<E: Engine>(cas: &Cas<E>, universe: UniverseId) -> Result<usize, StoreError> {
+pub(super) async fn remove_dead_segments<E: Engine>(
+    cas: &Cas<E>,
+    universe: UniverseId,
+    pace: &Pace,
+) -> Result<usize, StoreError> {
     let mut objects: BTreeMap<WorldId, Vec<Path>> = BTreeMap::new();
     let find = |meta: object_store::ObjectMeta| {
         if let Some(world) = world_of_path(universe, &meta.location) {
@@ -28,12 +32,12 @@ pub(super) async fn remove_dead_segments<E: Engine>(cas: &Cas<E>, universe: Univ
     };
     cas.objects.list(&objects_prefix(universe), find).await.map_err(SegmentError::from)?;
     let mut worlds: BTreeSet<WorldId> = objects.keys().copied().collect();
-    scan(&cas.engine, Family::Segment.prefix(universe).span(), |key, _| {
+    scan(&cas.engine, pace, Family::Segment.prefix(universe).span(), |key, _| {
         worlds.insert(segment::parse(universe, key)?.0);
         Ok(())
     })
     .await?;
-    scan(&cas.engine, Family::SegmentCheckpoint.prefix(universe).span(), |key, _| {
+    scan(&cas.engine, pace, Family::SegmentCheckpoint.prefix(universe).span(), |key, _| {
         worlds.insert(segment_checkpoint::parse(universe, key)?);
         Ok(())
     })
@@ -47,6 +51,7 @@ pub(super) async fn remove_dead_segments<E: Engine>(cas: &Cas<E>, universe: Univ
         for path in objects.remove(&world).unwrap_or_default() {
             cas.objects.delete(&path).await.map_err(SegmentError::from)?;
             removed += 1;
+            pace.after_removal().await;
         }
         let clock: &dyn Clock = &*cas.clock;
         while run(&cas.engine, clock, &ForgetSegments { universe, world }).await?.output {}

@@ -1,6 +1,6 @@
 //! Bodies in the object store that no metadata names: deletions that were not finished, and puts that never were.
 
-use super::scan::scan;
+use super::{pace::Pace, scan::scan};
 use crate::{
     StoreError,
     blobs::{BlobError, Cas, bodies_prefix, body_path, incoming_prefix},
@@ -26,10 +26,11 @@ pub(super) async fn finish_deletions<E: Engine>(
     cas: &Cas<E>,
     universe: UniverseId,
     grace: Duration,
+    pace: &Pace,
 ) -> Result<usize, StoreError> {
     let mut due: Vec<(Hash, Doomed)> = Vec::new();
     let now_ns = cas.clock.now_ns();
-    scan(&cas.engine, cas_doomed::span(universe), |key, value| {
+    scan(&cas.engine, pace, cas_doomed::span(universe), |key, value| {
         let doomed: Doomed = decode_value(Family::Sweep, key, value)?;
         if is_older(now_ns, doomed.doomed_at_ns, grace) {
             due.push((cas_doomed::parse(universe, key)?, doomed));
@@ -48,6 +49,7 @@ pub(super) async fn finish_deletions<E: Engine>(
         if run(&cas.engine, &*cas.clock, &postpone).await?.output {
             cas.objects.delete(&path).await.map_err(BlobError::from)?;
             deleted += 1;
+            pace.after_removal().await;
         }
     }
     Ok(deleted)
@@ -60,6 +62,7 @@ pub(super) async fn remove_orphans<E: Engine>(
     universe: UniverseId,
     grace: Duration,
     known: &BTreeMap<Hash, Generation>,
+    pace: &Pace,
 ) -> Result<usize, StoreError> {
     let now_ns = cas.clock.now_ns();
     let mut orphans = Vec::new();
@@ -76,6 +79,7 @@ pub(super) async fn remove_orphans<E: Engine>(
         if run(&cas.engine, &*cas.clock, &doom).await?.output {
             cas.objects.delete(&body_path(universe, hash, generation)).await.map_err(BlobError::from)?;
             deleted += 1;
+            pace.after_removal().await;
         }
     }
     Ok(deleted)
@@ -86,6 +90,7 @@ pub(super) async fn remove_incoming<E: Engine>(
     cas: &Cas<E>,
     universe: UniverseId,
     grace: Duration,
+    pace: &Pace,
 ) -> Result<usize, StoreError> {
     let now_ns = cas.clock.now_ns();
     let mut old: Vec<Path> = Vec::new();
@@ -97,6 +102,7 @@ pub(super) async fn remove_incoming<E: Engine>(
     cas.objects.list(&incoming_prefix(universe), find).await.map_err(BlobError::from)?;
     for path in &old {
         cas.objects.delete(path).await.map_err(BlobError::from)?;
+        pace.after_removal().await;
     }
     Ok(old.len())
 }

@@ -1,134 +1,220 @@
 //! What refers to objects from outside of the content store.
 
 use super::{
+    pace::Pace,
     refs::{hashes_in, refs_of_record},
     scan::scan,
 };
 use crate::{
     StoreError,
+    blobs::{BlobError, Cas, Verify},
     journal::JournalError,
     keyspace::{
         Family, Span, decode_value, gc_pin, journal_entry,
+        kept_object::{self, Kept, Kind},
+        manifest_at,
         segment::{self, SegmentRecord},
         world_meta::{self, WorldMeta, WorldState},
     },
-    objects::Objects,
     segments::SegmentReader,
 };
+use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{Hash, UniverseId, WorldId, cbor::CborError};
 use std::collections::BTreeSet;
 
-/// The worlds of a universe that are not deleted.
-pub(super) async fn live_worlds<E: Engine>(engine: &E, universe: UniverseId) -> Result<BTreeSet<WorldId>, StoreError> {
-    let mut worlds = BTreeSet::new();
+/// The first world above another one that is not deleted, or of all.
+pub(super) async fn next_world<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    mut after: Option<WorldId>,
+) -> Result<Option<WorldId>, StoreError> {
+    while let Some((world, meta)) = next_of_any_state(engine, universe, after).await? {
+        if meta.state != WorldState::Deleted {
+            return Ok(Some(world));
+        }
+        after = Some(world);
+    }
+    Ok(None)
+}
+
+/// The first world above another one, deleted or not. One seek: its other keys are skipped, not read.
+pub(super) async fn next_of_any_state<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    after: Option<WorldId>,
+) -> Result<Option<(WorldId, WorldMeta)>, StoreError> {
     let mut span = world_meta::worlds_prefix(universe).span();
+    if let Some(after) = after {
+        span.start = world_meta::world_prefix(universe, after).span().end;
+    }
     loop {
-        // One seek per world: its other keys are skipped, not read.
         let mut tx = engine.begin().await?;
         let page = tx.range(span.read(1).snapshot()).await?;
-        let Some((key, _)) = page.items.first() else { return Ok(worlds) };
+        let Some((key, _)) = page.items.first() else { return Ok(None) };
         let world = world_meta::world_of_key(universe, key)?;
-        let meta: Option<WorldMeta> = world_meta::read(&mut tx, universe, world).await?;
-        if meta.is_some_and(|meta| meta.state != WorldState::Deleted) {
-            worlds.insert(world);
+        if let Some(meta) = world_meta::read(&mut tx, universe, world).await? {
+            return Ok(Some((world, meta)));
         }
-        span = Span { start: world_meta::world_prefix(universe, world).span().end, end: span.end };
+        span.start = world_meta::world_prefix(universe, world).span().end;
     }
 }
 
-/// Adds what one world refers to: pins, inbox, records, snapshots, segments, and whatever else it keeps.
-///
-/// An item that is drained moves from the inbox to the journal. The inbox is read first, so it is seen in one of them.
-pub(super) async fn of_world<E: Engine>(
-    engine: &E,
-    objects: &Objects,
-    universe: UniverseId,
-    world: WorldId,
-    refs: &mut BTreeSet<Hash>,
-) -> Result<(), StoreError> {
-    let hot = journal_entry::prefix(universe, world).span();
-    let all = world_meta::world_prefix(universe, world).span();
-    let above = Span { start: hot.end.clone(), end: all.end };
-    let below = Span { start: all.start, end: hot.start.clone() };
-    for span in [above, below] {
-        scan(engine, span, |_, value| {
+/// Hashes that something refers to, and which of them are new.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) all: BTreeSet<Hash>,
+    /// Found since they were last taken.
+    pub(super) fresh: Vec<Hash>,
+    /// Manifests whose own references are among them.
+    manifests: BTreeSet<Hash>,
+}
+
+impl Found {
+    pub(super) fn insert(&mut self, hash: Hash) {
+        if self.all.insert(hash) {
+            self.fresh.push(hash);
+        }
+    }
+
+    fn insert_all_in(&mut self, bytes: &[u8]) {
+        hashes_in(bytes, &mut |hash| self.insert(hash));
+    }
+}
+
+/// Gathers what refers to objects from outside of the content store.
+pub(super) struct Roots<'a, E> {
+    pub(super) cas: &'a Cas<E>,
+    pub(super) universe: UniverseId,
+    pub(super) pace: &'a Pace,
+}
+
+impl<E: Engine> Roots<'_, E> {
+    /// What one world refers to: pins, inbox, records, snapshots, segments, manifests with their programs, and whatever else it
+    /// keeps.
+    ///
+    /// An item that is drained moves from the inbox to the journal. The inbox is read first, so it is seen in one of them.
+    pub(super) async fn of_world(&self, world: WorldId, found: &mut Found) -> Result<(), StoreError> {
+        let universe = self.universe;
+        let hot = journal_entry::prefix(universe, world).span();
+        let all = world_meta::world_prefix(universe, world).span();
+        let above = Span { start: hot.end.clone(), end: all.end };
+        let below = Span { start: all.start, end: hot.start.clone() };
+        for span in [above, below] {
+            self.scan(span, |_, value| {
+                found.insert_all_in(value);
+                Ok(())
+            })
+            .await?;
+        }
+        self.scan(gc_pin::span(universe, world), |key, _| {
+            found.insert(gc_pin::parse(universe, world, key)?);
+            Ok(())
+        })
+        .await?;
+        self.of_hot_records(world, hot, found).await?;
+        self.of_segments(world, found).await?;
+        self.of_manifests(world, found).await
+    }
+
+    async fn scan(
+        &self,
+        span: Span,
+        each: impl FnMut(&Bytes, &Bytes) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        scan(&self.cas.engine, self.pace, span, each).await
+    }
+
+    async fn of_hot_records(&self, world: WorldId, hot: Span, found: &mut Found) -> Result<(), StoreError> {
+        let universe = self.universe;
+        self.scan(hot, |key, value| {
+            for record in journal_entry::records(universe, world, key, value)? {
+                let height = record.height;
+                let damaged =
+                    |cause: CborError| JournalError::RecordDamaged { world, height, cause: cause.to_string() };
+                refs_of_record(&record.decode().map_err(damaged)?, &mut |hash| found.insert(hash));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Read after the hot records: an export adds its segment before it deletes them.
+    async fn of_segments(&self, world: WorldId, found: &mut Found) -> Result<(), StoreError> {
+        let universe = self.universe;
+        let mut segments: Vec<SegmentRecord> = Vec::new();
+        self.scan(segment::span(universe, world), |key, value| {
+            segments.push(decode_value(Family::Segment, key, value)?);
+            Ok(())
+        })
+        .await?;
+        for record in &segments {
+            let reader = SegmentReader::open(&self.cas.objects, universe, world, record).await?;
+            reader.refs().iter().for_each(|hash| found.insert(*hash));
+        }
+        Ok(())
+    }
+
+    /// What the manifests of a world name: old heights are replayed by the programs of their time. A manifest names them as text,
+    /// and not every one was put together with its references.
+    async fn of_manifests(&self, world: WorldId, found: &mut Found) -> Result<(), StoreError> {
+        let mut manifests = BTreeSet::new();
+        self.scan(manifest_at::span(self.universe, world), |_, value| {
             hashes_in(value, &mut |hash| {
-                refs.insert(hash);
+                manifests.insert(hash);
             });
             Ok(())
         })
         .await?;
-    }
-    scan(engine, gc_pin::span(universe, world), |key, _| {
-        refs.insert(gc_pin::parse(universe, world, key)?);
-        Ok(())
-    })
-    .await?;
-    of_hot_records(engine, universe, world, hot, refs).await?;
-    of_segments(engine, objects, universe, world, refs).await
-}
-
-async fn of_hot_records<E: Engine>(
-    engine: &E,
-    universe: UniverseId,
-    world: WorldId,
-    hot: Span,
-    refs: &mut BTreeSet<Hash>,
-) -> Result<(), StoreError> {
-    scan(engine, hot, |key, value| {
-        for record in journal_entry::records(universe, world, key, value)? {
-            let height = record.height;
-            let damaged = |cause: CborError| JournalError::RecordDamaged { world, height, cause: cause.to_string() };
-            refs_of_record(&record.decode().map_err(damaged)?, &mut |hash| {
-                refs.insert(hash);
-            });
+        for manifest in manifests {
+            self.of_manifest(manifest, found).await?;
         }
         Ok(())
-    })
-    .await
-}
-
-/// Read after the hot records: an export adds its segment before it deletes them.
-async fn of_segments<E: Engine>(
-    engine: &E,
-    objects: &Objects,
-    universe: UniverseId,
-    world: WorldId,
-    refs: &mut BTreeSet<Hash>,
-) -> Result<(), StoreError> {
-    let mut segments: Vec<SegmentRecord> = Vec::new();
-    scan(engine, segment::span(universe, world), |key, value| {
-        segments.push(decode_value(Family::Segment, key, value)?);
-        Ok(())
-    })
-    .await?;
-    for record in &segments {
-        refs.extend(SegmentReader::open(objects, universe, world, record).await?.refs());
     }
-    Ok(())
-}
 
-/// Adds what a universe itself refers to, and its queues: effects, timers, dead letters, and what may be added to them.
-pub(super) async fn of_universe<E: Engine>(
-    engine: &E,
-    universe: UniverseId,
-    refs: &mut BTreeSet<Hash>,
-) -> Result<(), StoreError> {
-    // Between the two lie the families of the content store, which name every object; above lie the worlds, which are
-    // walked one by one.
-    const { assert!((Family::UniverseMeta as u8) < Family::CasMeta as u8) };
-    const { assert!((Family::Sweep as u8) < Family::EffectPending as u8) };
-    let own = Span { start: Family::UniverseMeta.prefix(universe), end: Family::CasMeta.prefix(universe) };
-    let queues = Span { start: Family::EffectPending.prefix(universe), end: world_meta::worlds_prefix(universe) };
-    for span in [own, queues] {
-        scan(engine, span, |_, value| {
-            hashes_in(value, &mut |hash| {
-                refs.insert(hash);
-            });
+    async fn of_manifest(&self, manifest: Hash, found: &mut Found) -> Result<(), StoreError> {
+        if !found.manifests.insert(manifest) {
+            return Ok(());
+        }
+        found.insert(manifest);
+        match self.cas.get(self.universe, manifest, Verify::Always).await {
+            Ok(bytes) => found.insert_all_in(&bytes),
+            Err(StoreError::Blob(BlobError::NotFound(_))) => {} // nothing that could be kept
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// What a universe itself refers to: the programs and manifests that it keeps, and its queues of effects, timers, messages and
+    /// dead letters.
+    pub(super) async fn of_universe(&self, found: &mut Found) -> Result<(), StoreError> {
+        // Between the two lie the families of the content store, which name every object; above lie the worlds, which are
+        // walked one by one.
+        const { assert!((Family::UniverseMeta as u8) < Family::CasMeta as u8) };
+        const { assert!((Family::KeptObject as u8) < Family::EffectPending as u8) };
+        let universe = self.universe;
+        let own = Span { start: Family::UniverseMeta.prefix(universe), end: Family::CasMeta.prefix(universe) };
+        let queues = Span { start: Family::EffectPending.prefix(universe), end: world_meta::worlds_prefix(universe) };
+        for span in [own, queues] {
+            self.scan(span, |_, value| {
+                found.insert_all_in(value);
+                Ok(())
+            })
+            .await?;
+        }
+        let mut kept = Vec::new();
+        self.scan(kept_object::span(universe), |key, value| {
+            let Kept { kind, .. } = decode_value(Family::KeptObject, key, value)?;
+            kept.push((kept_object::parse(universe, key)?, kind));
             Ok(())
         })
         .await?;
+        for (hash, kind) in kept {
+            found.insert(hash);
+            if kind == Kind::Manifest {
+                self.of_manifest(hash, found).await?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

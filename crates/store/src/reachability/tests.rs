@@ -1,14 +1,16 @@
 //! What the sweep may take, what it must not, and what happens when it meets a put.
 
-use super::{GRACE_MIN, SweepReport, sweep, walk};
+use super::{GRACE_MIN, SweepConfig, SweepReport, Swept, sweep, usage, walk::walk};
 use crate::{
     blob::Blobs,
     blobs::{Cas, CasConfig, NO_REFS, Verify, body_path},
-    keyspace::{cas_doomed, cas_meta, cas_meta::Generation, segment},
+    keyspace::{cas_doomed, cas_meta, cas_meta::Generation, kept_object::Kind, segment, sweep_mark},
     objects::Objects,
     protocol::{
-        ExportPolicy, PinBlob, UnpinBlob,
+        BeginSweep, Begun, ExportPolicy, KeepObject, PinBlob, ReadSweep, ReleaseObject, RequestSweep, UnpinBlob,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
+        delete_world,
+        sweep_run::NoteSweep,
     },
     run,
     segments::export_segment,
@@ -20,15 +22,19 @@ use crate::{
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use mundi_engine::{Engine, Memory, Transaction};
-use mundi_model::{Code, Coded, Hash, UniverseId, WorldId, record::Payload};
+use mundi_model::{Code, Coded, Hash, UniverseId, WorkerId, WorldId, record::Payload};
 use object_store::ObjectStoreExt;
 use parking_lot::Mutex;
 use pollster::block_on;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 const UNIVERSE: UniverseId = UniverseId::from_bytes([1; 16]);
 const WORLD: WorldId = WorldId::from_bytes([2; 16]);
 const GRACE: Duration = GRACE_MIN;
+const SECOND: Duration = Duration::from_secs(1);
+const WORKER: WorkerId = WorkerId::new(9).unwrap();
+const CONFIG: SweepConfig =
+    SweepConfig { grace: GRACE, keys_per_second_max: 0, removals_per_second_max: 0, ttl: Duration::from_secs(600) };
 /// Far beyond what an object store's own clock says, so that what it holds is old.
 const START_NS: u64 = 5_000_000_000_000_000_000;
 
@@ -60,7 +66,13 @@ impl Bench {
     }
 
     async fn sweep(&self) -> SweepReport {
-        sweep(&self.cas, UNIVERSE, GRACE).await.unwrap()
+        let swept = self.try_sweep(&self.cas, WORKER).await.unwrap();
+        let Swept::Done(report) = swept else { panic!("{swept:?}") };
+        *report
+    }
+
+    async fn try_sweep(&self, cas: &Cas<CrashingEngine<Memory>>, worker: WorkerId) -> Result<Swept, crate::StoreError> {
+        sweep(cas, UNIVERSE, worker, &CONFIG).await
     }
 
     fn pass_grace(&self) {
@@ -102,7 +114,8 @@ fn what_nothing_refers_to_is_removed_after_two_visits_and_not_before() {
         assert_eq!((young.condemned, young.removed.len()), (0, 0), "younger than the grace period");
         bench.pass_grace();
         assert_eq!(bench.sweep().await.condemned, 2);
-        assert_eq!(bench.sweep().await, SweepReport::default(), "condemned a moment ago");
+        let report = bench.sweep().await;
+        assert_eq!((report.condemned, report.removed.len(), report.unreachable), (0, 0, 2), "condemned a moment ago");
         bench.clock.advance(GRACE - Duration::from_nanos(1));
         assert_eq!(bench.sweep().await.removed, [], "condemned less than a grace period ago");
         bench.clock.advance(Duration::from_nanos(1));
@@ -307,7 +320,7 @@ fn bodies_that_crashed_puts_left_behind_are_removed() {
 #[test]
 fn a_sweep_that_crashes_at_any_step_is_finished_by_later_ones() {
     block_on(async {
-        for (step, side) in (0..8).flat_map(|step| [(step, Side::Before), (step, Side::After)]) {
+        for (step, side) in (0..14).flat_map(|step| [(step, Side::Before), (step, Side::After)]) {
             let bench = bench().await;
             let child = bench.put(3, &[]).await;
             let (parent, kept) = (bench.put(5, &[child]).await, bench.put(7, &[]).await);
@@ -318,7 +331,7 @@ fn a_sweep_that_crashes_at_any_step_is_finished_by_later_ones() {
             bench.pass_grace();
             bench.switch.revive();
             bench.switch.arm(step, side);
-            let _died = sweep(&bench.cas, UNIVERSE, GRACE).await;
+            let _died = bench.try_sweep(&bench.cas, WORKER).await;
             bench.switch.revive();
             for _ in 0..3 {
                 bench.pass_grace();
@@ -346,20 +359,16 @@ fn referrers_are_removed_first_and_a_spared_one_spares_what_it_needs() {
         assert_eq!(order, [top, inner, leaf]);
         bench.sweep().await;
         bench.pass_grace();
-        let found = walk(&bench.cas, UNIVERSE, GRACE).await.unwrap();
-        bench.put(5, &[]).await; // between the walk and the removal
-        let report = super::sweep::remove_found(&bench.cas, UNIVERSE, GRACE, &found).await.unwrap();
+        // The first of the removals is the one of `top`; its body's deletion takes a moment.
+        let (cas, putting) = (bench.cas.clone(), bench.cas.clone());
+        let hook = HookClock::new(async move {
+            putting.put(UNIVERSE, body(5), NO_REFS).await.unwrap();
+        });
+        let slow = FaultyObjects::over(bench.faulty.inner()).with_clock(hook).with_fault(0, Fault::Slow(SECOND));
+        let cas = Cas { objects: Objects::new(Arc::new(slow)), ..cas };
+        let Swept::Done(report) = bench.try_sweep(&cas, WORKER).await.unwrap() else { panic!("nobody else sweeps") };
         assert_eq!((report.removed, report.spared), (vec![top], vec![inner]));
         assert!(bench.has(inner).await && bench.has(leaf).await);
-    });
-}
-
-#[test]
-fn a_grace_period_that_is_too_short_is_refused() {
-    block_on(async {
-        let bench = bench().await;
-        let refused = sweep(&bench.cas, UNIVERSE, GRACE_MIN - Duration::from_millis(1)).await.unwrap_err();
-        assert_eq!(refused.code(), Code::SweepRefused);
     });
 }
 
@@ -412,29 +421,136 @@ fn a_put_whose_body_is_swept_before_its_metadata_is_written_uploads_again() {
     });
 }
 
+/// A world with a segment in the object store, whose footer the walk reads: there something can happen meanwhile.
+async fn export_world(bench: &mut Bench, engine: &Memory) {
+    bench.world.append(engine, [Payload::Inline(vec![])]).await.unwrap();
+    bench.world.promote(engine, bench.world.head).await.unwrap();
+    let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
+    let objects = bench.cas.objects().clone();
+    export_segment(engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
+}
+
 #[test]
-fn a_sweep_in_which_a_world_is_deleted_removes_nothing() {
+fn a_world_that_is_deleted_while_the_sweep_walks_keeps_its_keys_until_the_walk_is_over() {
     block_on(async {
         let mut bench = bench().await;
         let engine = bench.memory.clone();
-        let loose = bench.put(3, &[]).await;
+        let moved = bench.put(3, &[]).await;
+        export_world(&mut bench, &engine).await;
+        // Behind the world with the segment in the order of the walk, and the only one that refers to the object.
+        let mut last = HandmadeWorld::create(&engine, UNIVERSE, WorldId::from_bytes([3; 16])).await.unwrap();
+        last.append(&engine, [Payload::Blob(moved, 1)]).await.unwrap();
+        bench.pass_grace();
+        let (deleting, clock, fence) = (engine.clone(), bench.clock.clone(), last.fence);
+        let hook = HookClock::new(async move { delete_world(&deleting, &clock, fence).await.unwrap() });
+        let slow = FaultyObjects::over(bench.faulty.inner()).with_clock(hook).with_fault(0, Fault::Slow(SECOND));
+        let cas = Cas { objects: Objects::new(Arc::new(slow)), ..bench.cas.clone() };
+        let Swept::Done(report) = bench.try_sweep(&cas, WORKER).await.unwrap() else { panic!("nobody else sweeps") };
+        assert_eq!((report.condemned, report.worlds, report.worlds_finished), (0, 2, 1), "it was seen, then it went");
+        let counted = usage(&bench.cas, UNIVERSE).await.unwrap();
+        assert_eq!((counted.worlds, counted.worlds_deleting, counted.worlds_deleted), (1, 0, 1));
+        assert_eq!(last.hot(&engine).await.unwrap(), 0);
+        assert_eq!(bench.sweep_for_good().await.removed, [moved]);
+    });
+}
+
+#[test]
+fn a_walk_whose_holder_went_silent_is_cancelled_by_a_deletion() {
+    block_on(async {
+        let bench = bench().await;
+        let begin = BeginSweep { universe: UNIVERSE, worker: WORKER, now_ns: START_NS, ttl_ns: 1_000 };
+        let Begun::Run(running) = bench.tx(&begin).await else { panic!("nobody else sweeps") };
+        bench.clock.advance(Duration::from_nanos(1_000));
+        delete_world(&bench.memory, &bench.clock, bench.world.fence).await.unwrap();
+        assert_eq!(usage(&bench.cas, UNIVERSE).await.unwrap().worlds_deleted, 1);
+        let late = NoteSweep { universe: UNIVERSE, running: &running, found: None };
+        let refused = run(&bench.memory, &bench.clock, &late).await.unwrap_err();
+        assert_eq!(refused.code(), Code::SweepRaced);
+    });
+}
+
+#[test]
+fn a_walk_that_was_interrupted_is_resumed_and_no_world_is_walked_twice() {
+    block_on(async {
+        let bench = bench().await;
+        let engine = bench.memory.clone();
+        let (kept, loose) = (bench.put(3, &[]).await, bench.put(5, &[]).await);
+        // More worlds than are walked between two notes; the first one refers to the object.
+        let mut first = HandmadeWorld::create(&engine, UNIVERSE, WorldId::from_bytes([1; 16])).await.unwrap();
+        first.append(&engine, [Payload::Blob(kept, 1)]).await.unwrap();
+        for number in 0..200 {
+            let id = WorldId::from_bytes([9, number, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            HandmadeWorld::create(&engine, UNIVERSE, id).await.unwrap();
+        }
+        bench.pass_grace();
+        bench.switch.revive();
+        bench.switch.arm(1, Side::After); // the run has begun, and has made its first note
+        bench.try_sweep(&bench.cas, WORKER).await.unwrap_err();
+        bench.switch.revive();
+        let state = bench.tx(&ReadSweep { universe: UNIVERSE }).await;
+        let running = state.running.unwrap();
+        assert_eq!((running.worlds, running.is_walking()), (64, true));
+        // What the first world says now is not read again, so the walk must have noted what it said before.
+        first.delete(&engine).await.unwrap();
+        let other = WorkerId::new(8).unwrap();
+        let busy = bench.try_sweep(&bench.cas, other).await.unwrap();
+        assert_eq!(busy, Swept::Busy { holder: WORKER, until_ns: running.until_ns });
+        bench.clock.advance(CONFIG.ttl);
+        let Swept::Done(report) = bench.try_sweep(&bench.cas, other).await.unwrap() else { panic!("it went silent") };
+        assert_eq!((report.worlds, report.condemned, report.unreachable), (202, 1, 1));
+        let state = bench.tx(&ReadSweep { universe: UNIVERSE }).await;
+        assert_eq!((state.running, state.runs, state.last.unwrap().run), (None, 1, 1));
+        let mut tx = engine.begin().await.unwrap();
+        assert!(cas_meta::read(&mut tx, UNIVERSE, kept).await.unwrap().unwrap().condemned_at_ns.is_none());
+        assert!(cas_meta::read(&mut tx, UNIVERSE, loose).await.unwrap().unwrap().condemned_at_ns.is_some());
+        let marks = tx.range(sweep_mark::span(UNIVERSE).read(1)).await.unwrap();
+        assert!(marks.items.is_empty(), "they are of no use any more");
+    });
+}
+
+#[test]
+fn a_dry_run_tells_what_would_go_and_removes_nothing() {
+    block_on(async {
+        let bench = bench().await;
+        let (old, _kept) = (bench.put(3, &[]).await, bench.put(5, &[]).await);
         bench.pass_grace();
         bench.sweep().await;
         bench.pass_grace();
-        bench.world.append(&engine, [Payload::Inline(vec![])]).await.unwrap();
-        bench.world.promote(&engine, bench.world.head).await.unwrap();
-        let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
-        let objects = bench.cas.objects().clone();
-        export_segment(&engine, &objects, &bench.clock, bench.world.fence, policy, Duration::ZERO).await.unwrap();
-        // The walk comes to the segment of the second world when the first one, already walked, is deleted.
-        let first = HandmadeWorld::create(&engine, UNIVERSE, WorldId::from_bytes([1; 16])).await.unwrap();
-        let deleting = engine.clone();
-        let slow = FaultyObjects::over(bench.faulty.inner())
-            .with_clock(HookClock::new(async move { first.delete(&deleting).await.unwrap() }))
-            .with_fault(0, Fault::Slow(Duration::from_secs(1)));
-        let cas = Cas { objects: Objects::new(Arc::new(slow)), ..bench.cas.clone() };
-        assert_eq!(sweep(&cas, UNIVERSE, GRACE).await.unwrap_err().code(), Code::SweepRaced);
-        assert!(bench.has(loose).await);
-        assert_eq!(bench.sweep().await.removed, [loose]);
+        bench.put(5, &[]).await;
+        let number = bench.tx(&RequestSweep { universe: UNIVERSE, dry_run: true, now_ns: START_NS }).await;
+        let report = bench.sweep().await;
+        assert!(report.dry_run);
+        assert_eq!((report.removed, report.removed_bytes), (vec![old], 20_000));
+        assert!(bench.has(old).await);
+        let last = bench.tx(&ReadSweep { universe: UNIVERSE }).await.last.unwrap();
+        assert_eq!((last.run, last.dry_run, last.totals.removed), (number, true, 1));
+        assert_eq!(bench.sweep().await.removed, [old], "it was asked for once");
+    });
+}
+
+#[test]
+fn what_a_universe_keeps_stays_and_so_do_the_programs_of_its_manifests() {
+    block_on(async {
+        let bench = bench().await;
+        let program = bench.put(3, &[]).await;
+        let text = Bytes::from(format!("{{\"program\":\"{program}\"}}"));
+        let manifest = bench.cas.put(UNIVERSE, text, NO_REFS).await.unwrap();
+        let alone = bench.put(5, &[]).await;
+        let now_ns = START_NS;
+        for (hash, kind) in [(manifest, Kind::Manifest), (alone, Kind::Program)] {
+            bench.tx(&KeepObject { universe: UNIVERSE, hash, kind, now_ns }).await;
+        }
+        assert_eq!(usage(&bench.cas, UNIVERSE).await.unwrap().kept_objects, 2);
+        assert!(bench.sweep_for_good().await.removed.is_empty());
+        let release = |hash, kind| ReleaseObject { universe: UNIVERSE, hash, kind };
+        assert!(!bench.tx(&release(manifest, Kind::Program)).await, "it is none");
+        assert!(bench.tx(&release(manifest, Kind::Manifest)).await);
+        assert!(!bench.tx(&release(manifest, Kind::Manifest)).await, "it is gone already");
+        let removed = bench.sweep_for_good().await.removed;
+        assert_eq!(removed.iter().copied().collect::<BTreeSet<_>>(), [program, manifest].into());
+        assert!(bench.has(alone).await);
+        let lost = KeepObject { universe: UNIVERSE, hash: program, kind: Kind::Program, now_ns };
+        let refused = run(&bench.memory, &bench.clock, &lost).await.unwrap_err();
+        assert_eq!(refused.code(), Code::BlobNotFound);
     });
 }

@@ -1,9 +1,16 @@
 //! The walk: what is reachable, and a report of what is not.
 
-use super::{order::Graph, roots, scan::scan};
+use super::{
+    order::Graph,
+    roots::{Found, Roots},
+    scan::scan,
+};
+#[cfg(test)]
+use super::{pace::Pace, roots::next_world};
+#[cfg(test)]
+use crate::blobs::Cas;
 use crate::{
     StoreError,
-    blobs::Cas,
     keyspace::{
         Family,
         blob_edge::{self, BlobEdge},
@@ -12,7 +19,9 @@ use crate::{
     },
 };
 use mundi_engine::Engine;
-use mundi_model::{Hash, UniverseId};
+use mundi_model::Hash;
+#[cfg(test)]
+use mundi_model::UniverseId;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -22,7 +31,7 @@ use std::{
 #[derive(Debug, Clone)]
 pub struct WalkReport {
     pub began_at_ns: u64,
-    pub worlds: usize,
+    pub worlds: u64,
     pub objects: usize,
     /// Objects that are referred to, or too young to be judged.
     pub reachable: usize,
@@ -31,9 +40,6 @@ pub struct WalkReport {
     pub unreachable_bytes: u64,
     /// Unreachable objects that declare references in a circle. No content can do that, so they are left alone.
     pub circular: Vec<Hash>,
-    /// A world was deleted during the walk: what moved from it to another may have been missed. Nothing may be removed
-    /// on the strength of this report.
-    pub raced: bool,
     /// Reachable, although an earlier walk found otherwise.
     pub(super) wrongly_condemned: Vec<Hash>,
     pub(super) graph: Graph,
@@ -50,26 +56,44 @@ pub struct Unreachable {
     pub condemned_at_ns: Option<u64>,
 }
 
-/// Finds what nothing refers to, and changes nothing. Objects younger than `grace` count as referred to, and so does all
-/// that they refer to: their callers have not had the time to refer to them.
-pub async fn walk<E: Engine>(cas: &Cas<E>, universe: UniverseId, grace: Duration) -> Result<WalkReport, StoreError> {
-    let began_at_ns = cas.clock.now_ns();
-    let grace_ns = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
-    // Objects first: what is put from now on is not judged.
-    let objects = objects(cas, universe).await?;
-    let graph = Graph::new(edges(cas, universe).await?);
-    let worlds = roots::live_worlds(&cas.engine, universe).await?;
-    let mut reachable = BTreeSet::new();
-    roots::of_universe(&cas.engine, universe, &mut reachable).await?;
-    for &world in &worlds {
-        roots::of_world(&cas.engine, &cas.objects, universe, world, &mut reachable).await?;
+/// Finds what nothing refers to, and changes nothing, as fast as it goes. Objects younger than `grace` count as referred to, and
+/// so does all that they refer to: their callers have not had the time to refer to them.
+#[cfg(test)]
+pub(super) async fn walk<E: Engine>(
+    cas: &Cas<E>,
+    universe: UniverseId,
+    grace: Duration,
+) -> Result<WalkReport, StoreError> {
+    let pace = Pace::unbounded(cas.clock.clone());
+    let roots = Roots { cas, universe, pace: &pace };
+    let (began_at_ns, mut found, mut worlds, mut after) = (cas.clock.now_ns(), Found::default(), 0, None);
+    roots.of_universe(&mut found).await?;
+    while let Some(world) = next_world(&cas.engine, universe, after).await? {
+        roots.of_world(world, &mut found).await?;
+        (worlds, after) = (worlds + 1, Some(world));
     }
-    let worlds_now = roots::live_worlds(&cas.engine, universe).await?;
+    judge(&roots, began_at_ns, worlds, grace, found).await
+}
+
+/// Tells what nothing refers to, from what was found to be referred to by a walk that began then.
+///
+/// An object that was put since the walk began is young, whatever `grace` is, and so it is not judged by a walk that may have
+/// passed the place of its reference.
+pub(super) async fn judge<E: Engine>(
+    roots: &Roots<'_, E>,
+    began_at_ns: u64,
+    worlds: u64,
+    grace: Duration,
+    found: Found,
+) -> Result<WalkReport, StoreError> {
+    let grace_ns = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let objects = objects(roots).await?;
+    let graph = Graph::new(edges(roots).await?);
+    let mut reachable = found.all;
     let is_young = |object: &Object| began_at_ns.saturating_sub(object.put_at_ns) < grace_ns;
     reachable.extend(objects.iter().filter(|(_, object)| is_young(object)).map(|(hash, _)| *hash));
     graph.close(&mut reachable);
-    let report = Findings { began_at_ns, objects, graph, reachable };
-    Ok(report.into_report(worlds.len(), !worlds.is_subset(&worlds_now)))
+    Ok(Findings { began_at_ns, objects, graph, reachable }.into_report(worlds))
 }
 
 struct Object {
@@ -79,9 +103,9 @@ struct Object {
     generation: Option<Generation>,
 }
 
-async fn objects<E: Engine>(cas: &Cas<E>, universe: UniverseId) -> Result<BTreeMap<Hash, Object>, StoreError> {
-    let mut objects = BTreeMap::new();
-    scan(&cas.engine, cas_meta::span(universe), |key, value| {
+async fn objects<E: Engine>(roots: &Roots<'_, E>) -> Result<BTreeMap<Hash, Object>, StoreError> {
+    let (mut objects, universe) = (BTreeMap::new(), roots.universe);
+    scan(&roots.cas.engine, roots.pace, cas_meta::span(universe), |key, value| {
         let CasMeta { size, body, put_at_ns, condemned_at_ns } = decode_value(Family::CasMeta, key, value)?;
         let generation = match body {
             Body::Inline(_) => None,
@@ -94,9 +118,9 @@ async fn objects<E: Engine>(cas: &Cas<E>, universe: UniverseId) -> Result<BTreeM
     Ok(objects)
 }
 
-async fn edges<E: Engine>(cas: &Cas<E>, universe: UniverseId) -> Result<BTreeMap<Hash, BTreeSet<Hash>>, StoreError> {
-    let mut edges = BTreeMap::new();
-    scan(&cas.engine, blob_edge::span(universe), |key, value| {
+async fn edges<E: Engine>(roots: &Roots<'_, E>) -> Result<BTreeMap<Hash, BTreeSet<Hash>>, StoreError> {
+    let (mut edges, universe) = (BTreeMap::new(), roots.universe);
+    scan(&roots.cas.engine, roots.pace, blob_edge::span(universe), |key, value| {
         let edge: BlobEdge = decode_value(Family::BlobEdge, key, value)?;
         edges.insert(blob_edge::parse(universe, key)?, edge.refs);
         Ok(())
@@ -113,7 +137,7 @@ struct Findings {
 }
 
 impl Findings {
-    fn into_report(self, worlds: usize, raced: bool) -> WalkReport {
+    fn into_report(self, worlds: u64) -> WalkReport {
         let Self { began_at_ns, objects, graph, reachable } = self;
         let unreachable: BTreeSet<Hash> = objects.keys().filter(|hash| !reachable.contains(hash)).copied().collect();
         let (ordered, circular) = graph.referrers_first(&unreachable);
@@ -130,7 +154,6 @@ impl Findings {
             unreachable: ordered.iter().map(describe).collect(),
             unreachable_bytes: unreachable.iter().map(|hash| objects[hash].size).sum(),
             circular,
-            raced,
             wrongly_condemned: objects.iter().filter(is_wrong).map(|(hash, _)| *hash).collect(),
             bodies: objects.iter().filter_map(|(hash, object)| Some((*hash, object.generation?))).collect(),
             graph,

@@ -1,11 +1,10 @@
 //! The background compactor: exports what is old, no faster than it is allowed to.
 //!
-//! It is a loop body and not a task: the worker that holds a world's fence calls it when it has time, and decides itself
-//! which world comes next.
+//! It is a loop body and not a task: whoever holds a world's fence calls it, beside the world's turns, and decides itself which
+//! world comes next.
 
-use super::{Exported, export_segment};
-use crate::{Clock, Fence, StoreError, objects::Objects, protocol::ExportPolicy};
-use mundi_engine::Engine;
+use super::Exported;
+use crate::{Clock, Fence, StoreError, journal::Segments, protocol::ExportPolicy};
 use std::{sync::Arc, time::Duration};
 
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +29,8 @@ impl Default for CompactorConfig {
     }
 }
 
-pub struct Compactor<E> {
-    engine: E,
-    objects: Objects,
+pub struct Compactor<S> {
+    segments: S,
     clock: Arc<dyn Clock>,
     config: CompactorConfig,
 }
@@ -50,9 +48,9 @@ pub enum Compacted {
     },
 }
 
-impl<E: Engine> Compactor<E> {
-    pub fn new(engine: E, objects: Objects, clock: Arc<dyn Clock>, config: CompactorConfig) -> Self {
-        Self { engine, objects, clock, config }
+impl<S: Segments> Compactor<S> {
+    pub fn new(segments: S, clock: Arc<dyn Clock>, config: CompactorConfig) -> Self {
+        Self { segments, clock, config }
     }
 
     /// Exports at most one segment of a world, then waits as long as the rate demands.
@@ -62,7 +60,7 @@ impl<E: Engine> Compactor<E> {
         }
         let CompactorConfig { policy, delete_pause, .. } = self.config;
         let began_ns = self.clock.now_ns();
-        let exported = export_segment(&self.engine, &self.objects, &*self.clock, fence, policy, delete_pause).await?;
+        let exported = self.segments.export(&*self.clock, fence, policy, delete_pause).await?;
         let Exported::Segment(record) = exported else { return Ok(Compacted::Idle) };
         let took = Duration::from_nanos(self.clock.now_ns().saturating_sub(began_ns));
         let pause = due(record.size_bytes, self.config.bytes_per_second_max).saturating_sub(took);

@@ -423,7 +423,8 @@ fn the_compactor_keeps_its_rate_and_its_switch() {
         let objects = Objects::new(Arc::new(InMemory::new()));
         let compactor = |enabled| {
             let config = CompactorConfig { enabled, policy: ALL, bytes_per_second_max: 1_000, ..Default::default() };
-            Compactor::new(engine.clone(), objects.clone(), Arc::new(clock.clone()), config)
+            let segments = SegmentStore::new(engine.clone(), objects.clone());
+            Compactor::new(segments, Arc::new(clock.clone()), config)
         };
         assert_eq!(compactor(false).turn(world.fence).await.unwrap(), Compacted::Disabled);
         assert_eq!(world.hot(&engine).await.unwrap(), 3_000);
