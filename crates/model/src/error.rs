@@ -221,6 +221,7 @@ codes! {
     FrameInvalid = "FRAME_INVALID", Invalid, "Bytes are not a message frame, or one for another worker.";
     CommandInvalid = "COMMAND_INVALID", Invalid, "A worker does not know the command that a message carries.";
     WorldArchived = "WORLD_ARCHIVED", Conflict, "The world is in the archive and takes nothing in.";
+    WorkerFull = "WORKER_FULL", Full, "A worker runs as many worlds that have something to do as it may.";
     WorldUnassigned = "WORLD_UNASSIGNED", Conflict, "The world is assigned to no worker, and workers wait until it is.";
     CallTimeout = "CALL_TIMEOUT", Unavailable, "No reply came within the time that the caller was willing to wait.";
 

@@ -82,6 +82,11 @@ impl WorkerId {
         }
     }
 
+    /// The id under which one operation of an operator holds a lease. Processes draw theirs below it: it is never that of a worker.
+    pub fn of_operation(random: [u8; 8]) -> Self {
+        Self(NonZeroU64::MIN | (u64::from_be_bytes(random) >> 2) | 1 << 62)
+    }
+
     pub const fn get(self) -> u64 {
         self.0.get()
     }

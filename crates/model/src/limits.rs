@@ -336,3 +336,7 @@ pub const UNIVERSE_NAME_BYTES_MAX: usize = 64;
 
 /// The name of a world: another way to write its id.
 pub const WORLD_NAME_BYTES_MAX: usize = 256;
+
+/// How long an operator's request waits for the holder of a world to give it back, or to do what was asked: longer than the usual lease,
+/// so that a holder that died is succeeded meanwhile.
+pub const TAKE_OVER_MS_MAX: u64 = 30_000;

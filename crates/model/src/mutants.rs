@@ -45,10 +45,12 @@ pub enum Mutant {
     NameExpired,
     /// A sweep gathers the references of one world only.
     SweepUnwalked,
+    /// Worlds of a worker that is gone stay assigned to it.
+    OrphansKept,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -68,6 +70,7 @@ impl Mutant {
         Self::EndAssumed,
         Self::NameExpired,
         Self::SweepUnwalked,
+        Self::OrphansKept,
     ];
 }
 

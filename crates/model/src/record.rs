@@ -77,6 +77,7 @@ impl AsRef<[u8]> for Sealed {
 
 /// What a record says.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[expect(clippy::large_enum_variant, reason = "most records take an item in: a box would be an allocation for each")]
 pub enum Body {
     /// The world begins.
     #[n(0)]

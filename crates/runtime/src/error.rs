@@ -5,7 +5,7 @@ use mundi_kernel::{
     LoadError, QueryError, fork::ForkError, manifest::ManifestError, rehearse::RehearseError, replay::ReplayError,
     snapshot::SnapshotError as KernelSnapshotError, turn::TurnError, verify::VerifyError,
 };
-use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorldId};
+use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorkerId, WorldId};
 use mundi_store::{
     StoreError,
     journal::JournalError,
@@ -45,8 +45,14 @@ pub enum RuntimeError {
     /// A branch shares at least the first record.
     #[error("{world} cannot be forked at {height}: a branch of it begins at one of the heights {first} to {head}")]
     ForkOutside { world: WorldId, height: Height, first: Height, head: Height },
+    #[error("{holder} holds {world} and did not do what was asked within {waited_ms} ms; it may still: ask again")]
+    HolderSilent { world: WorldId, holder: WorkerId, waited_ms: u64 },
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
+    #[error(
+        "{worker} does not take {world}: it runs {worlds_max} worlds that have something to do, which is as many as it may"
+    )]
+    WorkerFull { world: WorldId, worker: WorkerId, worlds_max: u32 },
     #[error("{0}")]
     Cancelled(&'static str),
     #[error(transparent)]
@@ -79,7 +85,9 @@ impl Coded for RuntimeError {
             Self::MemoryStale { .. } => Code::MemoryStale,
             Self::ObjectLost { .. } => Code::ObjectMissing,
             Self::MidStep { .. } | Self::ForkOutside { .. } => Code::ForkInvalid,
+            Self::HolderSilent { .. } => Code::LeaseHeld,
             Self::Unassigned(_) => Code::WorldUnassigned,
+            Self::WorkerFull { .. } => Code::WorkerFull,
             Self::Cancelled(_) => Code::RequestTimeout,
             Self::Bundle(error) => error.code(),
             Self::Verify(error) => error.code(),

@@ -37,6 +37,7 @@ pub mod shell;
 mod signal;
 mod snapshots;
 pub mod sweeper;
+mod take_over;
 mod terms;
 pub mod testing;
 pub mod trace;

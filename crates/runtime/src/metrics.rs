@@ -53,6 +53,8 @@ metrics! {
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
     ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";
     ResidentWorldsMax = "mundi_resident_worlds_max", "worlds", "The most worlds that were in memory at a time.";
+    WorldsRefused = "mundi_worlds_refused_total", "worlds", "Worlds that this worker did not take because it runs as many as it may.";
+    WorldsWithoutRoom = "mundi_worlds_without_room", "worlds", "Worlds that have something to do and that no worker had room for at the orchestrator's last look.";
     EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts at effects.";
     EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts at effects that failed.";
     EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts at effects.";
@@ -331,6 +333,7 @@ mod tests {
             "mundi_memory_bytes",
             "mundi_resident_worlds",
             "mundi_unreachable_bytes",
+            "mundi_worlds_without_room",
         ];
         assert!(now.copied().eq(expected));
         assert!(Family::ALL.iter().all(|family| !names.contains(family.name)));

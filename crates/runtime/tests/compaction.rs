@@ -47,7 +47,10 @@ fn bench() -> Bench {
     let config = WorkerConfig {
         lanes: 1,
         snapshots: SnapshotPolicy { records: 20, ..SnapshotPolicy::default() },
-        segments: SegmentPolicy { records: ExportPolicy { margin: 0, records_min: 10, ..ExportPolicy::DEFAULT }, ..SegmentPolicy::default() },
+        segments: SegmentPolicy {
+            records: ExportPolicy { margin: 0, records_min: 10, ..ExportPolicy::DEFAULT },
+            ..SegmentPolicy::default()
+        },
         ..WorkerConfig::new(rig.universe, WorkerId::new(1).unwrap())
     };
     let worker = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));

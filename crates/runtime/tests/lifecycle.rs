@@ -166,7 +166,7 @@ fn a_refused_deletion_gives_the_world_back() {
         let (ops, parent) = (ops(&rig), world_id(1));
         rig.create(parent).await.unwrap();
         ops.world_fork(parent, world_id(2), ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
-        assert_eq!(code(ops.world_delete(parent, id(7)).await), Code::WorldHasForks);
+        assert_eq!(code(ops.world_delete(parent).await), Code::WorldHasForks);
         rig.acquire(parent, id(1)).await.unwrap();
     });
 }
@@ -257,14 +257,10 @@ fn pause_archive_and_delete_are_idempotent_and_typed() {
         let mut running = host(&rig, world).await;
         while running.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
         assert_eq!(taken(&mut running).await.unwrap(), 2);
-        assert_eq!(code(ops.world_delete(world, id(9)).await), Code::LeaseHeld);
-        let epoch = running.fence().epoch;
         for _ in 0..2 {
-            ops.release_lease(world, epoch).await.unwrap();
+            ops.world_delete(world).await.unwrap();
         }
-        for _ in 0..2 {
-            ops.world_delete(world, id(9)).await.unwrap();
-        }
+        assert_eq!(code(running.turn(&CycleBudget::default()).await), Code::LeaseFenced, "it was held until then");
         assert_eq!(code(ops.enqueue_ingress(world, item("add n"), None).await), Code::WorldDeleted);
         assert_eq!(code(ops.world_archive(world).await), Code::WorldDeleted);
         assert_eq!(code(ops.world_create(world, rig.manifest, 7).await), Code::WorldDeleted);
@@ -281,13 +277,13 @@ fn a_deletion_that_stopped_is_finished_and_an_archived_world_can_be_deleted() {
         let fence = rig.acquire(half, id(1)).await.unwrap();
         let step = DeleteWorld { fence, now_ns: rig.plane.now_ns() };
         assert_eq!(rig.plane.run(&step).await.unwrap().output, DeleteStep::More);
-        assert_eq!(code(ops.world_delete(half, id(9)).await), Code::LeaseHeld);
-        ops.release_lease(half, fence.epoch).await.unwrap();
         ops.world_archive(archived).await.unwrap();
+        let (begun_ns, lease_ns) = (rig.plane.now_ns(), 20_000_000_000);
         for world in [half, archived] {
-            ops.world_delete(world, id(9)).await.unwrap();
+            ops.world_delete(world).await.unwrap();
             assert_eq!(ops.describe_world(world).await.unwrap().meta.state, WorldState::Deleted);
         }
+        assert!(rig.plane.now_ns() >= begun_ns + lease_ns, "whoever began it, and died, was waited for");
     });
 }
 

@@ -12,7 +12,7 @@ use mundi_runtime::{
     host::{CycleBudget, Progress, WorldHost},
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
-    ops::{Ops, Upkeep},
+    ops::Ops,
     shell::{Shell, ShellConfig, WorkerCommands},
     testing::{Rig, TestPlane, control, script_event},
     worker::{WorkerConfig, WorldWorker},
@@ -70,7 +70,7 @@ fn worlds_are_listed_in_pages_by_state_parent_and_holder() {
         let fork = world_id(9);
         ops.world_fork(world_id(1), fork, ForkAt::Newest, EffectPolicy::Suppress, 5).await.unwrap();
         ops.world_archive(world_id(2)).await.unwrap();
-        ops.world_delete(world_id(3), id(7)).await.unwrap();
+        ops.world_delete(world_id(3)).await.unwrap();
         rig.acquire(world_id(4), id(1)).await.unwrap();
 
         let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
@@ -299,22 +299,22 @@ fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that
         let mut host = host(&preparing, world).await;
         run_scripts(&preparing, &mut host, &["add n"; 20]).await;
         asking.release_lease(world, host.fence().epoch).await.unwrap();
-        let Upkeep::Done(Some(note)) = asking.take_snapshot(world, id(8)).await.unwrap() else { panic!("not taken") };
+        let note = asking.take_snapshot(world).await.unwrap().expect("not taken");
         assert_eq!(note.height, host.head());
-        assert_eq!(asking.take_snapshot(world, id(8)).await.unwrap(), Upkeep::Done(None));
-        let again = asking.promote_baseline(world, note.height, id(8)).await.unwrap();
-        assert_eq!(again, Upkeep::Done(note));
-        assert_eq!(code(asking.promote_baseline(world, Height::GENESIS, id(8)).await), Code::BaselineRegressed);
+        assert_eq!(asking.take_snapshot(world).await.unwrap(), None);
+        let again = asking.promote_baseline(world, note.height).await.unwrap();
+        assert_eq!(again, note);
+        assert_eq!(code(asking.promote_baseline(world, Height::GENESIS).await), Code::BaselineRegressed);
         let policy = ExportPolicy { margin: 5, records_min: 10, ..ExportPolicy::DEFAULT };
-        assert_eq!(asking.export_segments(world, id(8), policy).await.unwrap(), Upkeep::Done(1));
-        assert_eq!(asking.export_segments(world, id(8), policy).await.unwrap(), Upkeep::Done(0));
+        assert_eq!(asking.export_segments(world, policy).await.unwrap(), 1);
+        assert_eq!(asking.export_segments(world, policy).await.unwrap(), 0);
         assert!(asking.describe_world(world).await.unwrap().exported_to.unwrap() > Height::new(10));
         preparing.send(world, vec![script_event("add n")]).await.unwrap();
     });
 
     let metrics = Arc::new(Metrics::default());
     let mut config = WorkerConfig::new(rig.universe, id(1));
-    config.segments.records = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
+    config.segments.enabled = false;
     let worker = WorldWorker::start(plane.clone(), config, Calls::default(), metrics.clone());
     let handler = WorkerCommands { plane: plane.clone(), worker };
     let shell = ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(1)) };
@@ -323,10 +323,19 @@ fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that
     rig.executor.run_for(SECOND);
     assert_eq!(metrics.get(Metric::Snapshots), 0);
     let asking = ops.clone();
-    let asked = rig.executor.block_on(async move { asking.take_snapshot(world, id(8)).await.unwrap() });
-    assert_eq!(asked, Upkeep::Asked(id(1)));
-    rig.executor.run_for(SECOND);
-    assert_eq!((metrics.get(Metric::Snapshots), metrics.get(Metric::SegmentsExported)), (1, 1));
+    rig.executor.block_on(async move {
+        let head = asking.describe_world(world).await.unwrap().head.unwrap().height;
+        assert_eq!(asking.take_snapshot(world).await.unwrap().map(|note| note.height), Some(head));
+        assert_eq!(asking.take_snapshot(world).await.unwrap(), None);
+        let policy = ExportPolicy { margin: 0, records_min: 1, ..ExportPolicy::DEFAULT };
+        assert_eq!(asking.export_segments(world, policy).await.unwrap(), 1);
+    });
+    assert_eq!(
+        (metrics.get(Metric::Snapshots), metrics.get(Metric::SegmentsExported)),
+        (1, 1),
+        "by the one that runs it"
+    );
+    assert_eq!((metrics.get(Metric::LeasesReleased), metrics.get(Metric::LeasesLost)), (0, 0), "which goes on");
     rig.executor.block_on(async move {
         let described = ops.describe_world(world).await.unwrap();
         assert_eq!(described.exported_to, described.baseline.map(|note| note.height));

@@ -7,15 +7,15 @@ use mundi_runtime::{
     Plane,
     calls::Calls,
     metrics::{Metric, Metrics},
-    ops::Ops,
+    ops::{Ops, Waits},
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Shell, ShellConfig, WorkerCommands},
     testing::{Node, Rig, TestPlane, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
-    keyspace::assignment::Assignment,
-    protocol::{Over, PlaceWorld, Placed},
+    keyspace::{assignment::Assignment, worker::WorkerRecord},
+    protocol::{AssignWorld, Heartbeat, Over, PlaceWorld, Placed},
     testing::world_id,
 };
 use std::{sync::Arc, time::Duration};
@@ -52,7 +52,7 @@ fn start_with(rig: &Rig, n: u64, change: impl FnOnce(&mut WorkerConfig)) -> Runn
 
 fn orchestrate(rig: &Rig) -> Node {
     let node = rig.executor.node();
-    Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe)).start();
+    Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe), Arc::new(Metrics::default())).start();
     node
 }
 
@@ -178,6 +178,121 @@ fn a_pin_moves_a_world_at_once_and_no_orchestrator_undoes_it() {
     assert_eq!(load(&[&first, &second]), [0, 8]);
     let workers = rig.executor.block_on(async move { ops.workers().await.unwrap() });
     assert_eq!(workers.into_keys().collect::<Vec<_>>(), [id(1), id(2)]);
+}
+
+fn orchestrate_with(rig: &Rig, metrics: &Arc<Metrics>) -> Node {
+    let node = rig.executor.node();
+    Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe), metrics.clone()).start();
+    node
+}
+
+/// Once each world that was ever assigned to a worker took room there, also one that had rested for days: those of a worker that died
+/// then stayed with it, and what was sent to them was acknowledged and never run.
+#[test]
+fn worlds_that_rest_take_no_room_and_those_of_a_dead_worker_run_elsewhere() {
+    let rig = rig_with(60);
+    let small = |config: &mut WorkerConfig| (config.worlds_max, config.idle_release_ns) = (10, 1_000_000_000);
+    let (first, second) = (start_with(&rig, 1, small), start_with(&rig, 2, small));
+    let _orchestrator = orchestrate(&rig);
+    let taken = |running: &Running| running.worker.metrics().get(Metric::TurnItems);
+    for n in 0..60 {
+        let sending = rig.clone();
+        rig.executor.block_on(async move { sending.send(world_id(n), vec![script_event("add n")]).await.unwrap() });
+        rig.executor.run_for(SECOND / 2);
+    }
+    rig.executor.run_for(SECOND * 30);
+    assert_eq!(taken(&first) + taken(&second), 60);
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let left = rig.executor.block_on(async move {
+        let mut left = ops.list_worker_worlds(id(1), None, 100).await.unwrap();
+        left.extend(ops.list_worker_worlds(id(2), None, 100).await.unwrap());
+        left
+    });
+    assert_eq!(left, [], "where worlds that rest run next is decided when they have something to do");
+    // All of them at once, six times what one worker takes, and its only helper is gone.
+    send_to_all(&rig, 60);
+    rig.executor.run_for(SECOND / 4);
+    first.node.crash();
+    rig.executor.run_for(SECOND * 120);
+    assert_eq!(taken(&first) + taken(&second), 120, "every event was taken");
+}
+
+#[test]
+fn a_worker_that_is_full_refuses_worlds_and_they_are_told_to_wait_for_room() {
+    let rig = rig_with(3);
+    let full = start_with(&rig, 1, |config| (config.worlds_max, config.takes_unassigned) = (0, true));
+    let metrics = Arc::new(Metrics::default());
+    let _orchestrator = orchestrate_with(&rig, &metrics);
+    send_to_all(&rig, 3);
+    rig.executor.run_for(SECOND * 20);
+    assert_eq!(load(&[&full]), [0]);
+    assert!(full.worker.metrics().get(Metric::WorldsRefused) > 0);
+    assert_eq!(metrics.get(Metric::WorldsWithoutRoom), 3);
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    let waits = |ops: Ops<TestPlane>| async move {
+        let found = ops.describe_world(world_id(0)).await.unwrap();
+        ops.waits_for(&found).await.unwrap()
+    };
+    assert_eq!(rig.executor.block_on(waits(ops.clone())), Some(Waits::Room { workers: 1 }));
+    let with_room = start(&rig, 2);
+    rig.executor.run_for(SECOND * 20);
+    assert_eq!((load(&[&with_room]), metrics.get(Metric::WorldsWithoutRoom)), (vec![3], 0));
+    assert_eq!(rig.executor.block_on(waits(ops)), None);
+}
+
+/// An assignment to a worker that turns out to be full goes to another one, and a pin stays.
+#[test]
+fn a_world_that_is_assigned_to_a_full_worker_is_placed_elsewhere_unless_it_is_pinned() {
+    let rig = rig_with(2);
+    let assigning = rig.clone();
+    rig.executor.block_on(async move {
+        for (n, pinned) in [(0, false), (1, true)] {
+            let assignment = Assignment { desired: Some(id(1)), pinned, priority: 128, reason: None };
+            let assign = AssignWorld { universe: assigning.universe, world: world_id(n), assignment };
+            assigning.plane.run(&assign).await.unwrap();
+        }
+    });
+    let (full, other) = (start_with(&rig, 1, |config| config.worlds_max = 0), start(&rig, 2));
+    let _orchestrator = orchestrate(&rig);
+    send_to_all(&rig, 2);
+    rig.executor.run_for(SECOND * 30);
+    assert_eq!(load(&[&full, &other]), [0, 1]);
+    assert_eq!(other.worker.worlds(), [world_id(0)]);
+}
+
+/// Once each look read all assignments there are.
+#[test]
+fn a_look_costs_as_much_with_many_assigned_worlds_as_with_few() {
+    let reads = |worlds: u64| {
+        let rig = rig_with(worlds);
+        let idle = rig.clone();
+        rig.executor.block_on(async move {
+            for n in 0..worlds {
+                let assignment = Assignment { desired: Some(id(1)), pinned: true, priority: 128, reason: None };
+                let assign = AssignWorld { universe: idle.universe, world: world_id(n), assignment };
+                idle.plane.run(&assign).await.unwrap();
+            }
+        });
+        let record = WorkerRecord {
+            started_at_ns: 0,
+            expires_at_ns: u64::MAX,
+            worlds_max: 10,
+            draining: false,
+            schema_version: 1,
+            address: None,
+            worlds: Some(0),
+        };
+        let living = rig.clone();
+        let heartbeat = Heartbeat { universe: rig.universe, worker: id(1), record: Some(record) };
+        rig.executor.block_on(async move { living.plane.run(&heartbeat).await.unwrap() });
+        let _orchestrator = orchestrate(&rig);
+        rig.executor.run_for(SECOND * 60); // it has looked through all of them, once
+        let before = rig.plane.engine.operations();
+        rig.executor.run_for(SECOND * 60);
+        rig.plane.engine.operations() - before
+    };
+    let (few, many) = (reads(10), reads(500));
+    assert!(few > 0 && few == many, "{few} and {many}");
 }
 
 /// What an orchestrator did not see, it does not overwrite: here a pin that came between its look and its decision.

@@ -135,6 +135,56 @@ fn a_hot_world_does_not_starve_the_others() {
     assert!(taken_of(&rig, 0) < 500);
 }
 
+fn baseline(rig: &Rig, world: u64) -> mundi_model::Height {
+    let ops = Ops::new(rig.plane.clone(), rig.universe, Calls::default());
+    rig.executor.block_on(async move { ops.describe_world(world_id(world)).await.unwrap().baseline.unwrap().height })
+}
+
+/// Once a world that fell idle was not looked at before something else arrived, however old its tail grew.
+#[test]
+fn a_snapshot_that_is_due_by_age_is_taken_of_a_world_that_rests() {
+    let rig = rig_with(4, 2);
+    let age = Duration::from_secs(600);
+    let running = start(&rig, 1);
+    send(&rig, 0, 3);
+    rig.executor.run_for(Duration::from_secs(60));
+    assert_eq!(running.worker.worlds(), [], "it was given back");
+    assert_eq!(baseline(&rig, 0), mundi_model::Height::GENESIS);
+    rig.executor.run_for(age);
+    let taken = baseline(&rig, 0);
+    assert!(taken > mundi_model::Height::GENESIS, "nobody sent anything since");
+    assert_eq!(running.worker.metrics().get(Metric::Snapshots), 1);
+    let restores = running.worker.metrics().get(Metric::Restores);
+    rig.executor.run_for(3 * age);
+    assert_eq!((baseline(&rig, 0), running.worker.metrics().get(Metric::Restores)), (taken, restores), "and once only");
+    assert_eq!(hints(&rig), 0);
+}
+
+/// Once the age of a tail began anew with each restore: a world that moves often was never snapshotted by age.
+#[test]
+fn a_restore_does_not_make_a_tail_younger() {
+    let rig = rig_with(5, 1);
+    let first = start(&rig, 1);
+    send(&rig, 0, 3);
+    rig.executor.run_for(SECOND);
+    let written_ns = rig.plane.now_ns();
+    first.node.crash();
+    rig.executor.run_for(Duration::from_secs(400));
+    let looking = rig.clone();
+    let since_ns = rig.executor.block_on(async move {
+        let world = world_id(0);
+        let fence = mundi_store::Fence { universe: looking.universe, world, epoch: mundi_model::Epoch::INITIAL };
+        WorldHost::restore(looking.plane.clone(), fence).await.unwrap().tail().since_ns
+    });
+    assert!(since_ns.unwrap() <= written_ns);
+    let second = start(&rig, 2);
+    send(&rig, 0, 1);
+    rig.executor.run_for(SECOND);
+    assert_eq!(second.worker.metrics().get(Metric::Snapshots), 0, "it is not old enough");
+    rig.executor.run_for(Duration::from_secs(230));
+    assert_eq!(second.worker.metrics().get(Metric::Snapshots), 1, "ten minutes after the first record");
+}
+
 #[test]
 fn a_caller_gets_the_reply_of_the_turn_and_may_come_back_for_it() {
     let rig = rig_with(3, 1);
@@ -548,8 +598,7 @@ fn a_world_that_is_behind_says_by_how_much_until_it_has_caught_up() {
     let running = start_with(&rig, 1, |config| {
         config.cycle = CycleBudget { items_max: 1, wall_ms_max: 0, ..CycleBudget::default() };
     });
-    let origin =
-        |enqueued_at_ns| Origin::new(enqueued_at_ns);
+    let origin = |enqueued_at_ns| Origin::new(enqueued_at_ns);
     rig.executor.run_for(SECOND);
     let sent_ns = rig.executor.now_ns() - 9;
     let item =

@@ -105,6 +105,8 @@ pub struct NodeSection {
     pub roles: BTreeSet<Role>,
     pub worker: Option<u64>,
     pub lanes: usize,
+    /// How many worlds that have something to do this process takes. Those that rest do not count; more are refused.
+    pub worlds_max: u32,
     pub universes: BTreeSet<String>,
     pub drain_timeout_ms: u64,
     /// How long a worker that went silent keeps its worlds. They are renewed four times as often.
@@ -334,13 +336,15 @@ impl EngineConfig {
 
 impl Default for NodeSection {
     fn default() -> Self {
-        let NodeConfig { roles, lanes, drain_timeout, lease_ttl, replay_log_bytes_max, .. } = NodeConfig::default();
+        let NodeConfig { roles, lanes, worlds_max, drain_timeout, lease_ttl, replay_log_bytes_max, .. } =
+            NodeConfig::default();
         let universes = [DEFAULT_UNIVERSE.to_owned()].into();
         let (drain_timeout_ms, lease_ttl_ms) = (millis(drain_timeout), millis(lease_ttl));
         Self {
             roles,
             worker: None,
             lanes,
+            worlds_max,
             universes,
             drain_timeout_ms,
             lease_ttl_ms,
@@ -676,6 +680,7 @@ impl Config {
             worker: worker.transpose()?,
             lanes: self.node.lanes,
             weights: self.programs.weights.clone(),
+            worlds_max: self.node.worlds_max.max(1),
             universes: self.node.universes.clone(),
             snapshots: self.worlds.snapshots(),
             cycle: self.worlds.cycle.budget(),

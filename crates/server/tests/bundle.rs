@@ -116,7 +116,7 @@ async fn busy_world(folder: &Folder) -> WorldId {
     folder.call(world, "ask", ask).await;
     folder.wait_for(world, "stored").await;
     folder.call(world, "remind", json!({ "key": "later", "value": 1, "in_ms": 3_600_000 })).await;
-    folder.universe.ops().take_snapshot(world, folder.node.worker()).await.unwrap();
+    folder.universe.ops().take_snapshot(world).await.unwrap();
     for n in 0..20 {
         folder.put(world, &format!("tail/{n}"), json!(n)).await;
     }

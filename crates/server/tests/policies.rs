@@ -41,7 +41,7 @@ async fn until(holds: impl Fn() -> bool) {
 }
 
 fn event(name: &str, value: &Value) -> NewItem {
-    let origin = Origin { enqueued_at_ns: 1, correlation_id: None, trace: None, wants_reply: false, sender: None };
+    let origin = Origin::new(1);
     let value = Payload::Inline(cbor::encode(value));
     let input = Input::Event { schema: name.to_owned(), value, key: None };
     NewItem { item: InboxItem { input, origin }, dedupe: None }

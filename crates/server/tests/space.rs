@@ -164,7 +164,7 @@ async fn space_comes_back(objects: Objects) {
     assert!(before.1 > WORLDS * 50_000 + 600_000, "{before:?}");
 
     for world in worlds.iter().map(|(world, _)| *world).chain([fork]) {
-        ops.world_delete(world, bench.node.worker()).await.unwrap();
+        ops.world_delete(world).await.unwrap();
     }
     let release = ReleaseObject { universe: id, hash: program, kind: Kind::Program };
     assert!(plane.run(&release).await.unwrap().output);

@@ -20,7 +20,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::world_meta::InboxBounds,
-    protocol::{AnsweredByHand, QueuedEffect},
+    protocol::{AnsweredByHand, ExportPolicy, QueuedEffect},
 };
 use std::{
     sync::{
@@ -255,14 +255,21 @@ impl Client {
 
     async fn change_life(&self, world: WorldId) -> Result<(), RuntimeError> {
         let ops = self.ops();
-        match self.stage.below(9) {
+        match self.stage.below(12) {
             0..2 => ops.world_pause(world).await.map(drop),
             2..5 => ops.world_resume(world).await.map(drop),
             5 => ops.world_archive(world).await,
             6..8 => ops.world_unarchive(world).await,
+            8 => ops.world_delete(world).await,
+            9 => ops.take_snapshot(world).await.map(drop),
+            10 => ops
+                .export_segments(world, ExportPolicy { margin: 2, records_min: 3, ..ExportPolicy::DEFAULT })
+                .await
+                .map(drop),
             _ => {
-                let own = WorkerId::new(1_000 + u64::from(self.number)).unwrap_or(self.setting.workers[0]);
-                ops.world_delete(world, own).await
+                let newest = ops.list_snapshots(world, None, 1).await?.items.pop();
+                let height = newest.map_or(Height::GENESIS, |note| note.height);
+                ops.promote_baseline(world, height).await.map(drop)
             }
         }
     }

@@ -206,6 +206,8 @@ pub(crate) struct Slot {
     pub(crate) universe: UniverseId,
     pub(crate) role: Role,
     pub(crate) life: Option<Life>,
+    /// It never comes back.
+    pub(crate) is_lost: bool,
     lives: u32,
 }
 
@@ -220,7 +222,7 @@ pub(crate) struct Life {
 
 impl Slot {
     pub(crate) fn new(number: u32, universe: UniverseId, role: Role) -> Self {
-        Self { number, universe, role, life: None, lives: 0 }
+        Self { number, universe, role, life: None, is_lost: false, lives: 0 }
     }
 
     /// The id under which it holds leases and claims: the same in every life.
@@ -261,7 +263,7 @@ impl Slot {
             }
             Role::Orchestrator => {
                 let config = OrchestratorConfig { interval_ns: 700_000_000, ..OrchestratorConfig::new(universe) };
-                Orchestrator::new(plane, config).start();
+                Orchestrator::new(plane, config, Arc::new(Metrics::default())).start();
             }
             Role::Adapters => {
                 let config = AdapterWorkerConfig {
@@ -329,7 +331,9 @@ fn worker_config(stage: &Stage, universe: UniverseId, worker: WorkerId) -> Worke
     let tiny = stage.faults().has(Fault::TinyLimits);
     let (items_max, effects_max) = if tiny { (stage.between(1, 4), 1) } else { (16, 64) };
     let items_max = usize::try_from(items_max).unwrap_or(1);
+    let worlds_max = if stage.faults().has(Fault::LittleRoom) { 1 } else { 10_000 };
     WorkerConfig {
+        worlds_max,
         takes_unassigned: !stage.faults().has(Fault::Moves),
         lanes: 2,
         cycle: CycleBudget { items_max, effects_max, wall_ms_max: 20, ..CycleBudget::default() },

@@ -19,7 +19,7 @@ use mundi_kernel::{
     manifest::{EffectRule, Manifest, Retry},
     registry::native_descriptor,
 };
-use mundi_model::{Hash, UniverseId, WorkerId, limits, record::EffectPolicy};
+use mundi_model::{Hash, UniverseId, limits, record::EffectPolicy};
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
@@ -44,8 +44,6 @@ const TIDY_PAUSE_MS: u64 = 3 * 60 * 60 * 1_000;
 const TIDY_ROUNDS: u64 = 3;
 /// The number of the first world that is made and deleted while sweepers walk.
 const SWEPT_FORKS: u64 = 1_000_000;
-/// In whose name worlds are deleted while sweepers walk.
-const SWEEPING_OPERATOR: WorkerId = WorkerId::new(7_777).unwrap();
 /// How long everything may take to come to rest once nothing goes wrong any more, in simulated seconds.
 const REST_SECONDS_MAX: u64 = 120;
 /// How long clients and faults go on, in simulated milliseconds.
@@ -163,7 +161,7 @@ impl Director {
     fn start(&self, place: usize) {
         let mut slots = self.slots.lock();
         let slot = &mut slots[place];
-        if slot.life.is_some() {
+        if slot.life.is_some() || slot.is_lost {
             return;
         }
         slot.start(&self.ground, &self.adapters);
@@ -189,10 +187,25 @@ impl Director {
             left.store(self.stage.between(5, 20), Ordering::SeqCst);
         }
         self.start_all();
+        self.lose_a_worker();
         let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
         while self.stage.now_ns() < end_ns {
             self.trouble().await;
         }
+    }
+
+    /// Some time, one of the first universe's workers goes and never comes back. What is pinned to it is let go at the end.
+    fn lose_a_worker(&self) {
+        if !self.stage.has(Fault::LittleRoom) {
+            return;
+        }
+        self.after(self.stage.below(TRAFFIC_MS), |director| {
+            let mut slots = director.slots.lock();
+            let Some(lost) = slots.iter_mut().find(|slot| slot.role == Role::Worlds) else { return };
+            director.stage.note(format_args!("worker {} is lost", lost.number));
+            lost.is_lost = true;
+            lost.crash(&director.stage);
+        });
     }
 
     /// Everybody starts, and from now on faults strike.
@@ -387,7 +400,7 @@ impl Director {
             // A world that is deleted or in the archive has no forks.
             if ops.world_fork(parent, child, ForkAt::Newest, policy, plane.now_ns()).await.is_ok() {
                 self.stage.sleep_ms(self.stage.below(2_000)).await;
-                let deleted = ops.world_delete(child, SWEEPING_OPERATOR).await.is_ok();
+                let deleted = ops.world_delete(child).await.is_ok();
                 self.stage.note(format_args!("{universe}: a fork is deleted while a sweep walks: {deleted}"));
             }
         }
@@ -443,7 +456,9 @@ impl Director {
                 // What was deleted stays deleted.
                 let _unarchived = ops.world_unarchive(world).await;
                 let _resumed = ops.world_resume(world).await;
-                if self.stage.faults().has(Fault::Moves) {
+                // Only pins: where a world goes whose worker is lost is for the orchestrator to say.
+                let found = ops.describe_world(world).await;
+                if found.is_ok_and(|found| found.assignment.is_some_and(|to| to.pinned)) {
                     let _let_go = ops.unassign_world(world).await;
                 }
             }

@@ -181,7 +181,7 @@ impl<'a> Flight<'a> {
 fn is_mode(fault: Fault) -> bool {
     let of_commits = fault.meets() == Meets::Commits;
     of_commits && matches!(fault, Fault::Duplicates | Fault::TinyLimits | Fault::Churn | Fault::Forks | Fault::Upgrades)
-        || matches!(fault, Fault::Lifecycle | Fault::Moves | Fault::Answers)
+        || matches!(fault, Fault::Lifecycle | Fault::Moves | Fault::Answers | Fault::LittleRoom)
 }
 
 impl Drop for Flight<'_> {

@@ -69,12 +69,14 @@ faults! {
     Forks = "forks";
     /// Worlds get other programs in mid-traffic.
     Upgrades = "upgrades";
-    /// Worlds are paused, resumed, archived, taken out and deleted.
+    /// Worlds are paused, resumed, archived, taken out, deleted, snapshotted, promoted and exported by whoever does not run them.
     Lifecycle = "lifecycle";
     /// Operators move worlds between workers, and an orchestrator places them.
     Moves = "moves";
     /// Operators answer open intents by hand, while adapters work on them.
     Answers = "answers";
+    /// Each worker has room for one world that has something to do, and one of them is lost for good: what it ran must run elsewhere.
+    LittleRoom = "little-room";
 }
 
 /// How a fault can meet a protocol.

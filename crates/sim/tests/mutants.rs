@@ -12,7 +12,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
     match mutant {
         Mutant::FenceDropped => "fences",
         // The kernel refuses to take an item twice, so its world stands still.
-        Mutant::TurnSplit => "liveness",
+        Mutant::TurnSplit | Mutant::OrphansKept => "liveness",
         Mutant::PublishApart | Mutant::AnswerUnasked | Mutant::NameExpired => "receipts",
         Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead | Mutant::EndAssumed => "ingress",
         Mutant::AckWithoutToken => "claims",

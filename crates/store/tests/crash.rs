@@ -34,12 +34,12 @@ use mundi_store::{
     },
     objects::{self, Objects},
     protocol::{
-        AcquireLease, AcquireToDelete, Answer, AnswerEffect, AppendBatch, ArchiveWorld, AssignWorld, CancelEffect,
-        ClaimEffects, ClaimMail, ClaimedEffect, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse,
-        DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers, GuardSchema,
-        Heartbeat, ImportWorld, InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId,
-        NameUniverse, NewItem, NewMail, Over, PinBlob, PlaceWorld, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases,
-        Repeat, ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, UnpinBlob, WriteToken, compact_inbox,
+        Answer, AnswerEffect, AppendBatch, ArchiveWorld, AssignWorld, CancelEffect, ClaimEffects, ClaimMail,
+        ClaimedEffect, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims,
+        FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers, GuardSchema, Heartbeat, ImportWorld,
+        InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId, NameUniverse, NewItem,
+        NewMail, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases, Repeat,
+        ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, TakeOverLease, UnpinBlob, WriteToken, compact_inbox,
         complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
     },
     testing::{
@@ -776,15 +776,16 @@ fn send_to_another_world() {
 }
 
 #[test]
-fn acquire_a_world_to_delete_it() {
+fn take_a_lease_over_to_delete_its_world() {
     let setup = async |store: &Store| {
         store.create(world_id(1), None).await.unwrap();
         world_id(1)
     };
     let act = async |store: &Store, world: &WorldId| {
-        let (universe, worker) = (store.universe, WorkerId::new(1).unwrap());
-        let acquire = AcquireLease { universe, world: *world, worker, now_ns: 5, ttl_ns: 9 };
-        store.run(&AcquireToDelete(acquire)).await.map(drop)
+        let (universe, by) = (store.universe, WorkerId::new(1).unwrap());
+        let purpose = Purpose::Delete;
+        let take = TakeOverLease { universe, world: *world, by, now_ns: 5, ttl_ns: 9, request_ttl_ns: 9, purpose };
+        store.run(&take).await.map(drop)
     };
     survives(on_the_heap, setup, act, |key| family_of(key) != Some(Family::Lease as u8));
 }
@@ -848,6 +849,7 @@ fn name_a_universe_guard_its_schema_and_heartbeat_in_it() {
             draining: false,
             schema_version: 1,
             address: None,
+            worlds: None,
         };
         store.run(&Heartbeat { universe, worker, record: Some(lives.clone()) }).await?;
         store.run(&Heartbeat { universe, worker: WorkerId::new(2).unwrap(), record: Some(lives) }).await?;

@@ -25,7 +25,7 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("archive_a_world_and_bring_it_back", &["ArchiveWorld"]),
             ("delete_world_in_chunks", &["DeleteWorld"]),
             ("acquire_lease", &["AcquireLease"]),
-            ("acquire_a_world_to_delete_it", &["AcquireToDelete"]),
+            ("take_a_lease_over_to_delete_its_world", &["TakeOverLease"]),
             ("renew_leases", &["RenewLeases"]),
             ("release_lease", &["ReleaseLease"]),
             ("assign_world", &["AssignWorld"]),

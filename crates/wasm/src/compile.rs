@@ -49,14 +49,19 @@ const SAID_BYTES_MAX: u64 = 4 << 10;
 /// process that a [`CompileProcess`] starts.
 pub fn compile_stdin(bounds: CompileLimits) -> Result<(), String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
+    let engines = Engines::new(1).map_err(|error| said(&error))?;
+    let engine = engines.with_stack(WasmLimits::default().stack_bytes_max).map_err(|error| said(&error))?;
     bound(Resource::Cpu, bounds.cpu_s_max).map_err(|error| said(&error))?;
-    bound(Resource::Data, bounds.memory_bytes_max).map_err(|error| said(&error))?;
+    // What the engine has reserved for instances counts as data, too, and is never touched here. A system that does not say how
+    // much that is has no bound on memory.
+    if let Some(reserved_bytes) = data_bytes() {
+        let memory_bytes_max = bounds.memory_bytes_max.saturating_add(reserved_bytes);
+        bound(Resource::Data, memory_bytes_max).map_err(|error| said(&error))?;
+    }
     let _as_before = rustix::process::nice(NICE);
     let mut code = Vec::new();
     let read = io::stdin().lock().take(limits::COMPONENT_BYTES_MAX as u64 + 1).read_to_end(&mut code);
     read.map_err(|error| said(&error))?;
-    let engines = Engines::new(1).map_err(|error| said(&error))?;
-    let engine = engines.with_stack(WasmLimits::default().stack_bytes_max).map_err(|error| said(&error))?;
     let compiled = engine.precompile_component(&code).map_err(|error| format!("{error:#}"))?;
     io::stdout().lock().write_all(&compiled).map_err(|error| said(&error))
 }
@@ -65,6 +70,13 @@ fn bound(resource: Resource, value: u64) -> rustix::io::Result<()> {
     let limit = getrlimit(resource);
     let value = limit.maximum.map_or(value, |maximum| maximum.min(value));
     setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}
+
+/// The memory that counts as data now, reserved or used, where the system says so.
+fn data_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmData:")?.trim().strip_suffix(" kB"))?;
+    Some(kib.trim().parse::<u64>().ok()?.saturating_mul(1_024))
 }
 
 /// Compiles in another process. A failure is a sentence about the component.

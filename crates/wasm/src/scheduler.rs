@@ -253,9 +253,9 @@ impl Share {
         let waiter = Waiter { grant: grant.clone(), is_long, has_begun };
         // What has begun holds an instance: it goes before what has not.
         if has_begun {
-            queue.push_front(waiter)
+            queue.push_front(waiter);
         } else {
-            queue.push_back(waiter)
+            queue.push_back(waiter);
         }
         self.waiting += 1;
         grant

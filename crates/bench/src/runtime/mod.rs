@@ -324,7 +324,7 @@ async fn fork_of(path: &Path, mib: u64, forks: usize) -> Result<Vec<f64>, Box<dy
         }
     }
     let head = universe.ops().describe_world(world).await?.head.ok_or("the world has no head")?.height;
-    universe.ops().take_snapshot(world, served.node.worker()).await?;
+    universe.ops().take_snapshot(world).await?;
     while universe.ops().list_snapshots(world, None, 1).await?.items.first().is_none_or(|note| note.height < head) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -181,6 +181,23 @@ async fn engine_checks(config: &Config, out: Out, findings: &mut Findings) -> bo
     true
 }
 
+/// Whether another world that has something to do would be taken.
+fn room(workers: &Value, findings: &mut Findings) {
+    let number = |worker: &Value, name: &str| worker[name].as_u64().unwrap_or(0);
+    let takes = |worker: &&Value| worker["draining"] != true;
+    let living: Vec<&Value> = workers.as_array().into_iter().flatten().filter(takes).collect();
+    let left: u64 = living.iter().map(|it| number(it, "worlds_max").saturating_sub(number(it, "worlds"))).sum();
+    let most: u64 = living.iter().map(|it| number(it, "worlds_max")).sum();
+    match left {
+        0 => findings.bad(
+            "worlds",
+            format!("no worker has room: {most} worlds have something to do"),
+            "worlds wait: start another node with the role `world`, or raise node.worlds_max",
+        ),
+        _ => findings.good("worlds", "there is room"),
+    }
+}
+
 async fn server_checks(server: &Server, findings: &mut Findings) {
     match server.ask(Method::GET, "/livez", None).await {
         Ok(_) => findings.good("answers", server.url()),
@@ -196,7 +213,10 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
     match server.get(&server.of("workers")).await {
         Ok(workers) => match workers.as_array().map_or(0, Vec::len) {
             0 => findings.bad("workers", "none lives", "no world runs: start a node with the role `world`"),
-            count => findings.good("workers", format!("{count} live")),
+            count => {
+                findings.good("workers", format!("{count} live"));
+                room(&workers, findings);
+            }
         },
         Err(error) => findings.bad("workers", error.detail(), "look at --universe and --token"),
     }

@@ -60,7 +60,7 @@ impl EffectCommand {
         match self {
             Self::Answer { server, effect, status, payload, world } => {
                 let path = server.of(&format!("effects/answer/{effect}"));
-                let form = json!({ "status": status, "payload": value(payload), "world": world });
+                let form = json!({ "status": status, "payload": value(payload)?, "world": world });
                 out.object(&server.post(&path, &form).await?)
             }
             Self::Cancel { server, effect, reason } => {

@@ -3,7 +3,6 @@
 use crate::process::Server;
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const U: &str = "/v1/u/default";
 const W: &str = "/v1/u/default/worlds";
@@ -115,6 +114,54 @@ async fn the_past_can_be_asked_forked_and_compared() {
 }
 
 #[tokio::test]
+async fn a_fork_that_is_asked_for_again_is_the_same_and_another_one_under_its_name_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    world(&server, "p", "counter").await;
+    world(&server, "q", "counter").await;
+    server.post(&format!("{W}/p/call/add"), &json!(1)).await.ok(200);
+    let (fork, form) = (format!("{W}/p/fork"), json!({ "world": "f" }));
+    let first = server.post(&fork, &form).await.ok(201);
+    server.post(&format!("{W}/p/call/add"), &json!(1)).await.ok(200);
+    let again = server.post(&fork, &form).await.ok(200);
+    assert_eq!(
+        (&again["world"], &again["forked_at"]),
+        (&first["world"], &first["forked_at"]),
+        "the parent went on since"
+    );
+    assert_eq!((&first["before"], &again["before"]), (&json!(false), &json!(true)));
+    server.post(&fork, &json!({ "world": "f", "at": first["forked_at"] })).await.ok(200);
+    server.post(&fork, &json!({ "world": "f", "at": 1 })).await.refused(409, "WORLD_EXISTS");
+    server.post(&fork, &json!({ "world": "f", "effects": "live" })).await.refused(409, "WORLD_EXISTS");
+    server.post(&format!("{W}/q/fork"), &form).await.refused(409, "WORLD_EXISTS");
+    server.post(&fork, &json!({ "world": "q" })).await.refused(409, "WORLD_EXISTS");
+    server.delete(&format!("{W}/f")).await.ok(204);
+    server.post(&fork, &form).await.refused(404, "WORLD_DELETED");
+}
+
+#[tokio::test]
+async fn a_world_begins_with_the_snapshot_of_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let seed = world(&server, "p", "counter").await;
+    server.post(&format!("{W}/p/call/add"), &json!(5)).await.ok(200);
+    let height = server.post(&format!("{W}/p/snapshots"), &Value::Null).await.ok(200)["done"]["height"].clone();
+    server.post(&format!("{W}/p/call/add"), &json!(5)).await.ok(200);
+    for form in [json!({ "world": "p" }), json!({ "world": "p", "height": height })] {
+        let form = json!({ "world": format!("s{}", form.to_string().len()), "seed": form });
+        let created = server.post(W, &form).await.ok(201);
+        assert_eq!(server.post(W, &form).await.ok(200)["world"], created["world"], "asked again, it is the same");
+        let name = created["world"].as_str().unwrap();
+        assert_eq!(server.post(&format!("{W}/{name}/call/add"), &json!(1)).await.ok(200), 6);
+        assert_eq!(server.get(&format!("{W}/{name}/lineage")).await.ok(200)["ancestors"][0]["world"], seed);
+    }
+    let nowhere = json!({ "seed": { "world": "p", "height": 2 } });
+    server.post(W, &nowhere).await.refused(404, "SNAPSHOT_NOT_FOUND");
+    server.post(W, &json!({ "seed": { "world": "nobody" } })).await.refused(404, "WORLD_NOT_FOUND");
+    server.post(W, &json!({ "program": "kv", "seed": { "world": "p" } })).await.refused(400, "REQUEST_INVALID");
+}
+
+#[tokio::test]
 async fn a_tail_goes_on_with_what_is_appended_and_is_taken_up_where_it_broke_off() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
@@ -142,18 +189,13 @@ async fn pauses_upgrades_snapshots_and_segments_reach_the_world() {
     world(&server, "c", "counter").await;
     server.post(&format!("{W}/c/snapshots"), &Value::Null).await.ok(200);
     server.post(&format!("{W}/c/call/add"), &json!(1)).await.ok(200);
-    assert!(server.post(&format!("{W}/c/snapshots"), &Value::Null).await.ok(202)["asked"].is_string());
-    for _ in 0..200 {
-        let snapshots = server.get(&format!("{W}/c/snapshots")).await.ok(200);
-        if snapshots["items"][0]["height"].as_u64() > Some(1) {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let taken = server.post(&format!("{W}/c/snapshots"), &Value::Null).await.ok(200)["done"]["height"].clone();
     let newest = server.get(&format!("{W}/c/snapshots?limit=1")).await.ok(200);
-    assert!(newest["items"][0]["height"].as_u64().unwrap() > 1, "{newest}");
-    server.post(&format!("{W}/c/baseline?height=999"), &Value::Null).await.ok(202);
-    server.post(&format!("{W}/c/segments"), &Value::Null).await.ok(202);
+    assert_eq!(newest["items"][0]["height"], taken);
+    assert!(taken.as_u64() > Some(1), "{newest}");
+    server.post(&format!("{W}/c/baseline?height={taken}"), &Value::Null).await.ok(200);
+    server.post(&format!("{W}/c/baseline?height=999"), &Value::Null).await.refused(404, "SNAPSHOT_NOT_FOUND");
+    assert_eq!(server.post(&format!("{W}/c/segments"), &Value::Null).await.ok(200)["done"]["segments"], 0);
     server.post(&format!("{W}/c/upgrade"), &json!({ "program": "kv" })).await.ok(202);
     let put = json!({ "key": "k", "value": 1 });
     server.post(&format!("{W}/c/call/put"), &put).await.ok(200);

@@ -71,6 +71,11 @@ pub(crate) fn is_as_in(name: &str, text: &str) {
 fn redacted(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
+        // How many worlds a worker runs at the moment of its last heartbeat.
+        if let Some((indent, _)) = line.split_once("\"worlds\": ") {
+            out.push_str(&format!("{indent}\"worlds\": 0,\n"));
+            continue;
+        }
         let mut word = String::new();
         for c in line.chars().chain(['\n']) {
             if c.is_ascii_alphanumeric() || "_-:.".contains(c) {

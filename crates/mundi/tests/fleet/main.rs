@@ -10,6 +10,7 @@ mod load;
 mod member;
 #[path = "../../../engine/tests/support/proxy.rs"]
 mod proxy;
+mod verbs;
 
 use checks::Witness;
 use load::Load;

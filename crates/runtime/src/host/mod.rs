@@ -7,6 +7,7 @@ mod restore;
 mod snapshot;
 mod turn;
 
+pub(crate) use restore::counts_for_tail;
 pub use snapshot::SnapshotPolicy;
 pub use turn::{CycleBudget, Cycled, Progress, Waited};
 
@@ -20,7 +21,10 @@ use crate::{
 };
 use mundi_kernel::{World, manifest::CompiledManifest};
 use mundi_model::{Hash, Height, UniverseId, WorldId};
-use mundi_store::{Fence, protocol::InboxEnd};
+use mundi_store::{
+    Fence,
+    protocol::{InboxEnd, NoteSnapshotDue},
+};
 use std::{collections::VecDeque, sync::Arc};
 
 /// What a world costs in memory before it has done anything: an estimate, for the budget of residents.
@@ -43,6 +47,8 @@ pub struct WorldHost<P: Plane> {
     hands: Employed,
     /// Where the times of items are counted, if anywhere.
     metrics: Option<Arc<Metrics>>,
+    /// When its next snapshot is due, as it was last put on record; `None` if this host has not done so.
+    due_on_record: Option<Option<u64>>,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.
@@ -51,7 +57,7 @@ pub struct Tail {
     /// Without the notes about snapshots themselves.
     pub records: u64,
     pub bytes: u64,
-    /// When the first of them was written, as far as this host knows.
+    /// When the first of them was written: what its record says, also after a restore.
     pub since_ns: Option<u64>,
 }
 
@@ -103,6 +109,16 @@ impl<P: Plane> WorldHost<P> {
 
     pub(crate) fn manifest(&self) -> &Arc<CompiledManifest> {
         self.world.manifest()
+    }
+
+    /// Puts on record when its next snapshot is due by age, so that it is taken also if the world has nothing to do until then.
+    pub(crate) async fn note_snapshot_due(&mut self, policy: &SnapshotPolicy) -> Result<(), RuntimeError> {
+        let due_ns = policy.due_ns(self.tail);
+        if self.due_on_record != Some(due_ns) {
+            self.plane.run(&NoteSnapshotDue { fence: self.fence, due_ns }).await?;
+            self.due_on_record = Some(due_ns);
+        }
+        Ok(())
     }
 
     pub fn tail(&self) -> Tail {

@@ -9,7 +9,7 @@ use crate::{
     snapshots::KernelSnapshots,
 };
 use mundi_kernel::{World, replay::Replay};
-use mundi_model::record::Body;
+use mundi_model::{WorldId, record::Body};
 use mundi_store::{
     Fence, Restored,
     journal::{JournalError, StoredRecord},
@@ -36,8 +36,8 @@ impl<P: Plane> WorldHost<P> {
             for record in page {
                 let apply = |objects: &AtHand| replay.apply(objects, &record.bytes);
                 with_objects(&plane, place, &mut at_hand, apply).await?;
-                if counts(fence, &record)? {
-                    tail.grow(1, record.bytes.len() as u64, plane.now_ns());
+                if let Some(written_ns) = counted(fence.world, &record)? {
+                    tail.grow(1, record.bytes.len() as u64, written_ns.unwrap_or(plane.now_ns()));
                 }
             }
         }
@@ -55,14 +55,24 @@ impl<P: Plane> WorldHost<P> {
             drained: None,
             hands: Employed::default(),
             metrics: None,
+            due_on_record: None,
         })
     }
 }
 
-/// Notes about snapshots are no reason for another one.
-fn counts(fence: Fence, record: &StoredRecord) -> Result<bool, RuntimeError> {
-    let (world, height) = (fence.world, record.height);
+/// Whether a record is a reason for a snapshot: the notes about snapshots are none.
+pub(crate) fn counts_for_tail(world: WorldId, record: &StoredRecord) -> Result<bool, RuntimeError> {
+    Ok(counted(world, record)?.is_some())
+}
+
+/// When a record that counts was written, as far as it says: a turn begins with an ingress, which does.
+fn counted(world: WorldId, record: &StoredRecord) -> Result<Option<Option<u64>>, RuntimeError> {
+    let height = record.height;
     let decoded = record.decode();
     let decoded = decoded.map_err(|error| JournalError::RecordDamaged { world, height, cause: error.to_string() })?;
-    Ok(!matches!(decoded.body, Body::Snapshot(_) | Body::BaselineSnapshot(_) | Body::ForkGenesis(_) | Body::Genesis(_)))
+    Ok(match decoded.body {
+        Body::Snapshot(_) | Body::BaselineSnapshot(_) | Body::ForkGenesis(_) | Body::Genesis(_) => None,
+        Body::Ingress(ingress) => Some(Some(ingress.stamps.now_ns)),
+        _ => Some(None),
+    })
 }

@@ -37,6 +37,13 @@ impl SnapshotPolicy {
     }
 }
 
+impl SnapshotPolicy {
+    /// When a tail that does not grow needs one.
+    pub fn due_ns(&self, tail: Tail) -> Option<u64> {
+        tail.since_ns.filter(|_| tail.records > 0).map(|since_ns| since_ns.saturating_add(self.age_ns))
+    }
+}
+
 impl<P: Plane> WorldHost<P> {
     /// Takes a snapshot if the policy asks for one.
     pub async fn snapshot_if_due(&mut self, policy: &SnapshotPolicy) -> Result<Option<SnapshotNote>, RuntimeError> {

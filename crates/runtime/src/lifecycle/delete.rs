@@ -1,28 +1,34 @@
 //! Delete a world.
 
-use crate::{Plane, RuntimeError};
-use mundi_model::{Code, Coded, UniverseId, WorkerId, WorldId};
-use mundi_store::protocol::{AcquireLease, AcquireToDelete, ReleaseLease, delete_world};
+use crate::{Plane, RuntimeError, take_over::take_over};
+use mundi_model::{Code, Coded, UniverseId, WorldId};
+use mundi_store::{
+    Clock,
+    protocol::{CloseWorld, Purpose, delete_world},
+};
 
-/// Long enough for a deletion in bounded chunks; whoever dies in the middle of it is succeeded then.
-const TTL_NS: u64 = 60_000_000_000;
-
-/// Deletes a world that nobody runs, under a lease of its own, or finishes that. Deleting what is deleted changes nothing.
-pub async fn delete<P: Plane>(
-    plane: &P,
-    universe: UniverseId,
-    world: WorldId,
-    worker: WorkerId,
-) -> Result<(), RuntimeError> {
-    let acquire = AcquireLease { universe, world, worker, now_ns: plane.now_ns(), ttl_ns: TTL_NS };
-    let fence = match plane.run(&AcquireToDelete(acquire)).await {
-        Err(error) if error.code() == Code::WorldDeleted => return Ok(()),
-        acquired => acquired?.output,
+/// Deletes a world, whoever runs it, or finishes that. Deleting what is deleted changes nothing.
+///
+/// The first transaction ends the world: its holder is fenced, and a refusal leaves everything as it was. The rest is done under a lease
+/// of its own, which only those who delete the world may have.
+pub async fn delete<P: Plane>(plane: &P, universe: UniverseId, world: WorldId) -> Result<(), RuntimeError> {
+    let deleted = async {
+        plane.run(&CloseWorld { universe, world }).await?;
+        take_over(
+            plane,
+            (universe, world),
+            Purpose::Delete,
+            Box::new(|plane: P, fence| {
+                Box::pin(async move {
+                    let clock: &dyn Clock = &**plane.clock();
+                    Ok(delete_world(plane.engine(), clock, fence).await?)
+                })
+            }),
+        )
+        .await
     };
-    let deleted = delete_world(plane.engine(), &**plane.clock(), fence).await;
-    if deleted.is_err() {
-        // Whoever was refused gives the world back at once; if that fails too, the lease runs out.
-        let _released = plane.run(&ReleaseLease { fence }).await;
+    match deleted.await {
+        Err(error) if error.code() == Code::WorldDeleted => Ok(()),
+        deleted => deleted,
     }
-    Ok(deleted?)
 }

@@ -22,12 +22,14 @@ use mundi_kernel::{
 use mundi_model::{
     Code, Coded, Hash, Height, UniverseId, WorldId,
     mutants::{Mutant, planted},
-    record::{Body, EffectPolicy, Record, SnapshotNote},
+    record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
 };
 use mundi_store::{
+    StoreError,
     blob::Blobs,
-    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
-    protocol::{CreateWorld, DescribeWorld, WorldCreated, create_world},
+    journal::History,
+    keyspace::{effect_pending::EffectItem, timer_due::TimerItem, world_meta::WorldState},
+    protocol::{CreateWorld, DescribeWorld, WorldCreated, WorldError, create_world},
 };
 
 /// Where a branch begins.
@@ -37,6 +39,8 @@ pub enum ForkAt {
     Newest,
     /// At this height: it shares all records below it.
     Height(Height),
+    /// At the head: it begins as the parent is now.
+    Head,
 }
 
 /// A branch that is wanted.
@@ -47,7 +51,6 @@ pub struct ForkWorld {
     pub child: WorldId,
     pub at: ForkAt,
     pub policy: EffectPolicy,
-    /// When it was asked for. Whoever asks again says the same, and gets the same world.
     pub now_ns: u64,
 }
 
@@ -58,9 +61,13 @@ pub struct Forked {
     pub parent_snapshot: Hash,
 }
 
-/// Forks a world, once.
+/// Forks a world, once: asked again for the same child with the same parent, policy and height, it answers the branch that is there,
+/// however far the parent has gone since. Anything else under that id is refused with `WORLD_EXISTS`.
 pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
     let ForkWorld { universe, parent, child, policy, now_ns, .. } = request;
+    if let Some(before) = made_before(plane, &request).await? {
+        return Ok(before);
+    }
     let (note, height) = nearest(plane, &request).await?;
     let bytes = match note.height == height {
         true => plane.blobs().get(universe, note.snapshot).await?,
@@ -91,11 +98,46 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
     Ok(Forked { created, forked_at: height, parent_snapshot })
 }
 
+/// The branch that is asked for, if it is there already.
+async fn made_before<P: Plane>(plane: &P, request: &ForkWorld) -> Result<Option<Forked>, RuntimeError> {
+    let ForkWorld { universe, parent, child, at, policy, .. } = *request;
+    let meta = match plane.run(&DescribeWorld { universe, world: child }).await {
+        Ok(done) => done.output.meta,
+        Err(StoreError::World(WorldError::NotFound { .. })) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) {
+        return Err(WorldError::Deleted(child).into());
+    }
+    let (engine, segments) = (plane.engine(), plane.segments().clone());
+    let first =
+        History::open(engine, segments, universe, child, meta.first_height).await?.pages_of(1).next_page().await?;
+    let first = first.and_then(|page| page.into_iter().next()).and_then(|record| record.decode().ok());
+    match first.map(|record| record.body) {
+        Some(Body::ForkGenesis(genesis))
+            if genesis.parent == parent
+                && genesis.policy == policy
+                && !matches!(at, ForkAt::Height(height) if height != genesis.forked_at) =>
+        {
+            let ForkGenesis { forked_at, parent_snapshot, .. } = genesis;
+            Ok(Some(Forked { created: WorldCreated::Before, forked_at, parent_snapshot }))
+        }
+        _ => Err(WorldError::Exists(child).into()),
+    }
+}
+
 /// The snapshot to start from, and the height to reach.
 async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNote, Height), RuntimeError> {
     let ForkWorld { universe, parent, at, .. } = *request;
+    let at = match at {
+        ForkAt::Head => {
+            let head = plane.run(&DescribeWorld { universe, world: parent }).await?.output.head;
+            head.map_or(ForkAt::Newest, |head| ForkAt::Height(head.height))
+        }
+        at => at,
+    };
     let upto = match at {
-        ForkAt::Newest => Height::new(u64::MAX),
+        ForkAt::Newest | ForkAt::Head => Height::new(u64::MAX),
         ForkAt::Height(height) => height,
     };
     let mut tx = plane.engine().begin().await?;
@@ -104,7 +146,7 @@ async fn nearest<P: Plane>(plane: &P, request: &ForkWorld) -> Result<(SnapshotNo
     let note = past::snapshot_below(plane, (universe, parent), upto).await?;
     // Without its parent's first record a branch could not be replayed: nothing would say what it is a branch of.
     Ok(match at {
-        ForkAt::Newest => (note.clone(), note.height.max(first_height.next())),
+        ForkAt::Newest | ForkAt::Head => (note.clone(), note.height.max(first_height.next())),
         ForkAt::Height(height) if height <= first_height => {
             return Err(outside(plane, request, height).await?);
         }

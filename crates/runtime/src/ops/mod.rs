@@ -1,7 +1,8 @@
 //! The internal control surface: every call of seed 000, section 9, and what operators need beside it. A file per noun.
 //!
 //! All calls are idempotent and return typed errors; the server puts HTTP on it. What only reads takes no lease and stops
-//! no world; what must write to a world that a worker holds is asked of that worker.
+//! no world; what must write to a world that a worker holds is asked of that worker, or done under a lease that is taken over from it.
+//! Either way a call answers when it is done, from whatever process.
 
 mod cells;
 mod dead_letters;
@@ -20,9 +21,9 @@ pub use cells::{At, CellDifference};
 pub use effects::{EffectName, HandAnswer};
 pub use ingress::BegunCall;
 pub use rehearse::{RehearseRequest, Rehearsed};
-pub use snapshots::Upkeep;
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
+pub use workers::Waits;
 
 use crate::{Plane, calls::Calls, worker::WorldWorker};
 use mundi_model::{UniverseId, limits};

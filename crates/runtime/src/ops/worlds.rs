@@ -8,7 +8,7 @@ use crate::{
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
-    Hash, Height, InboxSeq, WorkerId, WorldId, cbor, limits,
+    Hash, Height, InboxSeq, WorldId, cbor, limits,
     record::{EffectPolicy, InboxItem, Input, Origin, Payload},
 };
 use mundi_store::{
@@ -17,6 +17,7 @@ use mundi_store::{
         ArchiveWorld, DescribeWorld, ListWorlds, Page, ReadLineage, WorldCreated, WorldDescription, WorldFilter,
         WorldLineage, WorldSummary,
     },
+    snapshot::SnapshotError,
 };
 
 impl<P: Plane> Ops<P> {
@@ -82,15 +83,26 @@ impl<P: Plane> Ops<P> {
         lifecycle::create(&self.plane, NewWorld { universe: self.universe, world, manifest, inbox: None, now_ns }).await
     }
 
-    /// A new world that begins with another one's snapshot and repeats none of its effects.
+    /// A new world that begins with a snapshot of another one, the newest if none is named, and repeats none of its effects. Asked
+    /// again for the same one, it answers the same.
     pub async fn world_create_from_seed(
         &self,
         world: WorldId,
         seed: WorldId,
-        snapshot: Height,
+        height: Option<Height>,
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
-        self.world_fork(seed, world, ForkAt::Height(snapshot), EffectPolicy::Suppress, now_ns).await
+        let at = match height {
+            None => ForkAt::Newest,
+            Some(height) => {
+                let note = past::snapshot_below(&self.plane, (self.universe, seed), height).await?;
+                if note.height != height {
+                    return Err(SnapshotError::NotFound { world: seed, height }.into());
+                }
+                ForkAt::Height(height)
+            }
+        };
+        self.world_fork(seed, world, at, EffectPolicy::Suppress, now_ns).await
     }
 
     pub async fn world_fork(
@@ -144,8 +156,8 @@ impl<P: Plane> Ops<P> {
         Ok(())
     }
 
-    /// Deletes a world that nobody runs, in the name of this worker.
-    pub async fn world_delete(&self, world: WorldId, worker: WorkerId) -> Result<(), RuntimeError> {
-        lifecycle::delete(&self.plane, self.universe, world, worker).await
+    /// Deletes a world, whoever runs it.
+    pub async fn world_delete(&self, world: WorldId) -> Result<(), RuntimeError> {
+        lifecycle::delete(&self.plane, self.universe, world).await
     }
 }

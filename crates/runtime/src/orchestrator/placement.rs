@@ -3,26 +3,31 @@
 //! Two orchestrators that see the same decide the same, so one that runs by accident does no harm.
 
 use mundi_model::{WorkerId, WorldId};
-use mundi_store::keyspace::{assignment::Assignment, ready::PRIORITY_NORMAL, worker::WorkerRecord};
+use mundi_store::{keyspace::assignment::Assignment, protocol::Placement};
 use std::collections::BTreeMap;
 
 /// What an orchestrator sees.
 #[derive(Debug, Clone, Default)]
 pub struct Sight {
-    pub workers: BTreeMap<WorkerId, WorkerRecord>,
-    pub assignments: BTreeMap<WorldId, Assignment>,
-    /// Worlds that have something to do and no assignment.
-    pub unplaced: Vec<WorldId>,
+    /// Worlds that no living worker is to run.
+    pub homeless: Vec<Placement>,
+    /// Worlds of living workers, in the order of their ids: some of them, after workers came or went.
+    pub settled: Vec<Placement>,
+    /// Living workers, and how many more worlds each takes. Worlds that rest take no room.
+    pub room: BTreeMap<WorkerId, u32>,
 }
 
-impl Sight {
-    /// When the first of those that live is gone, if nothing more is heard of it.
-    pub(super) fn next_expiry_ns(&self, now_ns: u64) -> Option<u64> {
-        self.workers.values().map(|record| record.expires_at_ns).filter(|expires_at_ns| *expires_at_ns > now_ns).min()
-    }
+/// What it decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    pub moves: Vec<Move>,
+    /// Worlds of workers that are gone which have nothing to do, or for which there is no room: any worker may take them.
+    pub forgotten: Vec<Placement>,
+    /// Worlds that have something to do, and wait.
+    pub without_room: Vec<WorldId>,
 }
 
-/// A decision.
+/// Another place for a world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     pub world: WorldId,
@@ -32,76 +37,64 @@ pub struct Move {
 
 /// Decides. Worlds without a living worker come first, by priority; then at most `rebalances_max` worlds move to where
 /// they belong since workers came.
-pub fn plan(sight: &Sight, now_ns: u64, rebalances_max: usize) -> Vec<Move> {
-    let mut room = Room::of(sight, now_ns);
-    let mut moves = Vec::new();
-    for (world, from) in homeless(sight, &room) {
-        let reason = if from.is_some() { "its worker is gone" } else { "it has something to do" };
-        let Some(worker) = room.best(world) else { continue };
-        room.take(worker);
-        moves.push(moved(world, from.cloned(), worker, reason));
-    }
-    for (world, from) in settled(sight, &room) {
-        if moves.iter().filter(|moved| moved.to.reason.as_deref() == Some(REBALANCE)).count() >= rebalances_max {
-            break;
+pub fn plan(sight: &Sight, rebalances_max: usize) -> Decision {
+    let mut room = Room(sight.room.clone());
+    let mut decision = Decision::default();
+    for placement in homeless(sight) {
+        let Placement { world, assignment: from, is_ready, .. } = placement;
+        let best = if *is_ready { room.best(*world) } else { None };
+        match best {
+            Some(worker) => {
+                let reason = if from.is_some() { "its worker is gone" } else { "it has something to do" };
+                room.take(worker);
+                decision.moves.push(moved(placement, worker, reason));
+            }
+            None => {
+                decision.forgotten.extend(from.is_some().then(|| placement.clone()));
+                decision.without_room.extend(is_ready.then_some(*world));
+            }
         }
-        let Some(current) = from.desired else { continue };
-        let Some(ideal) = room.ideal(world).filter(|ideal| *ideal != current && room.has_room(*ideal)) else {
+    }
+    let mut rebalanced = 0;
+    for placement in &sight.settled {
+        let Some(current) = placement.assignment.as_ref().filter(|from| !from.pinned).and_then(|from| from.desired)
+        else {
             continue;
         };
-        room.leave(current);
+        if rebalanced >= rebalances_max {
+            break;
+        }
+        let Some(ideal) = room.ideal(placement.world).filter(|ideal| *ideal != current && room.has_room(*ideal)) else {
+            continue;
+        };
         room.take(ideal);
-        moves.push(moved(world, Some(from.clone()), ideal, REBALANCE));
+        rebalanced += 1;
+        decision.moves.push(moved(placement, ideal, "rebalance"));
     }
-    moves
+    decision
 }
 
-const REBALANCE: &str = "rebalance";
-
-fn moved(world: WorldId, from: Option<Assignment>, worker: WorkerId, reason: &str) -> Move {
-    let priority = from.as_ref().map_or(PRIORITY_NORMAL, |from| from.priority);
-    let to = Assignment { desired: Some(worker), pinned: false, priority, reason: Some(reason.to_owned()) };
-    Move { world, from, to }
+fn moved(placement: &Placement, worker: WorkerId, reason: &str) -> Move {
+    let Placement { world, assignment: from, priority, .. } = placement;
+    let reason = Some(reason.to_owned());
+    let to = Assignment { desired: Some(worker), pinned: false, priority: *priority, reason };
+    Move { world: *world, from: from.clone(), to }
 }
 
-/// Worlds that no living worker is to run, the most urgent first. A pin is the operator's word, also to a worker that
-/// is gone; an assignment to nobody lets every worker.
-fn homeless<'s>(sight: &'s Sight, room: &Room) -> Vec<(WorldId, Option<&'s Assignment>)> {
-    let orphan = |(_, from): &(&WorldId, &Assignment)| {
-        !from.pinned && from.desired.is_some_and(|worker| !room.0.contains_key(&worker))
-    };
-    let orphans = sight.assignments.iter().filter(orphan).map(|(world, from)| (*world, Some(from)));
-    let unplaced = sight.unplaced.iter().filter(|world| !sight.assignments.contains_key(*world));
-    let mut all: Vec<_> = orphans.chain(unplaced.map(|world| (*world, None))).collect();
-    all.sort_by_key(|(world, from)| (from.map_or(PRIORITY_NORMAL, |from| from.priority), *world));
+/// The most urgent first. A pin is the operator's word, also to a worker that is gone.
+fn homeless(sight: &Sight) -> Vec<&Placement> {
+    let is_pinned = |placement: &&Placement| placement.assignment.as_ref().is_some_and(|from| from.pinned);
+    let mut all: Vec<_> = sight.homeless.iter().filter(|placement| !is_pinned(placement)).collect();
+    all.sort_by_key(|placement| (placement.priority, placement.world));
     all
 }
 
-fn settled<'s>(sight: &'s Sight, room: &Room) -> Vec<(WorldId, &'s Assignment)> {
-    let at_home = |(_, from): &(&WorldId, &Assignment)| {
-        !from.pinned && from.desired.is_some_and(|worker| room.0.contains_key(&worker))
-    };
-    sight.assignments.iter().filter(at_home).map(|(world, from)| (*world, from)).collect()
-}
-
 /// Living workers, and how many more worlds each takes.
-struct Room(BTreeMap<WorkerId, i64>);
+struct Room(BTreeMap<WorkerId, u32>);
 
 impl Room {
-    fn of(sight: &Sight, now_ns: u64) -> Self {
-        let lives = |record: &WorkerRecord| !record.draining && record.expires_at_ns > now_ns;
-        let living = sight.workers.iter().filter(|(_, record)| lives(record));
-        let mut room = Self(living.map(|(worker, record)| (*worker, i64::from(record.worlds_max))).collect());
-        sight.assignments.values().filter_map(|from| from.desired).for_each(|worker| room.take(worker));
-        room
-    }
-
     fn take(&mut self, worker: WorkerId) {
-        self.0.entry(worker).and_modify(|left| *left -= 1);
-    }
-
-    fn leave(&mut self, worker: WorkerId) {
-        self.0.entry(worker).and_modify(|left| *left += 1);
+        self.0.entry(worker).and_modify(|left| *left = left.saturating_sub(1));
     }
 
     fn has_room(&self, worker: WorkerId) -> bool {
@@ -128,79 +121,93 @@ fn score(world: WorldId, worker: WorkerId) -> (u64, WorkerId) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mundi_store::testing::world_id;
+    use mundi_store::{keyspace::ready::PRIORITY_NORMAL, testing::world_id};
 
     fn id(n: u64) -> WorkerId {
         WorkerId::new(n).unwrap()
     }
 
-    fn record(worlds_max: u32) -> WorkerRecord {
-        WorkerRecord {
-            started_at_ns: 0,
-            expires_at_ns: 100,
-            worlds_max,
-            draining: false,
-            schema_version: 1,
-            address: None,
-        }
+    fn to(worker: u64) -> Assignment {
+        Assignment { desired: Some(id(worker)), pinned: false, priority: PRIORITY_NORMAL, reason: None }
     }
 
-    fn sight(workers: u64, worlds_max: u32, unplaced: u64) -> Sight {
-        Sight {
-            workers: (1..=workers).map(|n| (id(n), record(worlds_max))).collect(),
-            assignments: BTreeMap::new(),
-            unplaced: (0..unplaced).map(world_id).collect(),
-        }
+    fn placement(world: u64, assignment: Option<Assignment>) -> Placement {
+        let priority = assignment.as_ref().map_or(PRIORITY_NORMAL, |to| to.priority);
+        Placement { world: world_id(world), assignment, priority, is_ready: true }
     }
 
-    fn follow(sight: &mut Sight, moves: &[Move]) {
-        sight.unplaced.clear();
-        sight.assignments.extend(moves.iter().map(|moved| (moved.world, moved.to.clone())));
+    fn room(workers: u64, worlds: u32) -> BTreeMap<WorkerId, u32> {
+        (1..=workers).map(|n| (id(n), worlds)).collect()
+    }
+
+    fn unplaced(workers: u64, each: u32, worlds: u64) -> Sight {
+        let homeless = (0..worlds).map(|world| placement(world, None)).collect();
+        Sight { homeless, settled: Vec::new(), room: room(workers, each) }
+    }
+
+    /// Where worlds are after the moves.
+    fn follow(moves: &[Move]) -> Vec<Placement> {
+        let after = |moved: &Move| Placement {
+            world: moved.world,
+            assignment: Some(moved.to.clone()),
+            priority: moved.to.priority,
+            is_ready: true,
+        };
+        let mut placed: Vec<_> = moves.iter().map(after).collect();
+        placed.sort_by_key(|placement| placement.world);
+        placed
     }
 
     #[test]
     fn worlds_spread_over_workers_and_stay_there() {
-        let mut sight = sight(4, 1_000, 400);
-        let moves = plan(&sight, 0, 10);
-        assert_eq!(moves, plan(&sight, 0, 10), "two orchestrators decide the same");
-        follow(&mut sight, &moves);
+        let sight = unplaced(4, 1_000, 400);
+        let decision = plan(&sight, 10);
+        assert_eq!(decision, plan(&sight, 10), "two orchestrators decide the same");
         for n in 1..=4 {
-            let load = sight.assignments.values().filter(|to| to.desired == Some(id(n))).count();
+            let load = decision.moves.iter().filter(|moved| moved.to.desired == Some(id(n))).count();
             assert!((60..140).contains(&load), "{load}");
         }
-        assert_eq!(plan(&sight, 0, 10), []);
+        let settled = Sight { homeless: Vec::new(), settled: follow(&decision.moves), ..sight };
+        assert_eq!(plan(&settled, 10), Decision::default());
     }
 
     #[test]
-    fn a_dead_or_draining_worker_loses_only_its_own_worlds() {
-        for drain in [false, true] {
-            let mut sight = sight(4, 1_000, 400);
-            let moves = plan(&sight, 0, 0);
-            follow(&mut sight, &moves);
-            let gone = sight.workers.get_mut(&id(2)).unwrap();
-            (gone.draining, gone.expires_at_ns) = if drain { (true, 100) } else { (false, 1) };
-            let of_gone = sight.assignments.values().filter(|to| to.desired == Some(id(2))).count();
-            let moves = plan(&sight, 50, 0);
-            assert_eq!(moves.len(), of_gone);
-            assert!(moves.iter().all(|moved| moved.from.as_ref().unwrap().desired == Some(id(2))));
-            assert!(moves.iter().all(|moved| moved.to.desired != Some(id(2))));
-        }
+    fn worlds_of_a_worker_that_is_gone_move_if_they_have_something_to_do_and_are_forgotten_if_not() {
+        let of_gone = |world| placement(world, Some(to(9)));
+        let resting = Placement { is_ready: false, ..of_gone(1) };
+        let sight = Sight { homeless: vec![of_gone(0), resting.clone()], settled: Vec::new(), room: room(1, 10) };
+        let decision = plan(&sight, 0);
+        assert_eq!(decision.moves.iter().map(|moved| moved.world).collect::<Vec<_>>(), [world_id(0)]);
+        assert_eq!((decision.forgotten, decision.without_room), (vec![resting], vec![]));
+    }
+
+    /// Once such worlds stayed with a worker that was gone, for good, and nobody was told.
+    #[test]
+    fn worlds_for_which_there_is_no_room_wait_for_any_worker_and_are_named() {
+        let sight = Sight { homeless: vec![placement(0, Some(to(9))), placement(1, None)], ..unplaced(2, 0, 0) };
+        let decision = plan(&sight, 10);
+        assert_eq!(decision.moves, []);
+        assert_eq!(decision.forgotten, [placement(0, Some(to(9)))]);
+        assert_eq!(decision.without_room, [world_id(0), world_id(1)]);
     }
 
     #[test]
     fn a_new_worker_gets_its_share_a_few_worlds_at_a_time() {
-        let mut sight = sight(3, 1_000, 300);
-        let moves = plan(&sight, 0, 0);
-        follow(&mut sight, &moves);
-        sight.workers.insert(id(9), record(1_000));
+        let mut settled = follow(&plan(&unplaced(3, 1_000, 300), 0).moves);
+        let mut room = room(3, 1_000);
+        room.insert(id(9), 1_000);
         let mut rounds = 0;
         loop {
-            let moves = plan(&sight, 0, 10);
+            let sight = Sight { homeless: Vec::new(), settled: settled.clone(), room: room.clone() };
+            let moves = plan(&sight, 10).moves;
             assert!(moves.len() <= 10 && moves.iter().all(|moved| moved.to.desired == Some(id(9))));
             if moves.is_empty() {
                 break;
             }
-            follow(&mut sight, &moves);
+            for moved in follow(&moves) {
+                let at = settled.iter().position(|placement| placement.world == moved.world).unwrap();
+                settled[at] = moved;
+            }
             rounds += 1;
         }
         assert!((5..=10).contains(&rounds), "{rounds}");
@@ -208,24 +215,19 @@ mod tests {
 
     #[test]
     fn a_pin_stays_and_capacity_is_respected() {
-        let mut sight = sight(2, 3, 10);
-        let pin = Assignment { desired: Some(id(7)), pinned: true, priority: 0, reason: None };
-        sight.assignments.insert(world_id(99), pin);
-        let moves = plan(&sight, 0, 10);
-        assert_eq!(moves.len(), 6, "six places for ten worlds, and the pinned one is left alone");
-        follow(&mut sight, &moves);
-        assert_eq!(sight.assignments[&world_id(99)].desired, Some(id(7)));
+        let mut sight = unplaced(2, 3, 10);
+        sight.homeless.push(placement(99, Some(Assignment { pinned: true, ..to(7) })));
+        let decision = plan(&sight, 10);
+        assert_eq!(decision.moves.len(), 6, "six places for ten worlds");
+        assert_eq!(decision.without_room.len(), 4, "and the pinned one is left alone");
+        assert!(decision.moves.iter().all(|moved| moved.world != world_id(99)) && decision.forgotten.is_empty());
     }
 
     #[test]
-    fn urgent_worlds_are_placed_first() {
-        let mut sight = sight(1, 1, 0);
-        for (n, priority) in [(1, 200), (2, 5), (3, 100)] {
-            let lost = Assignment { desired: Some(id(8)), pinned: false, priority, reason: None };
-            sight.assignments.insert(world_id(n), lost);
-        }
-        let moves = plan(&sight, 0, 0);
-        assert_eq!(moves.iter().map(|moved| moved.world).collect::<Vec<_>>(), [world_id(2)]);
-        assert_eq!(moves[0].to.priority, 5);
+    fn urgent_worlds_are_placed_first_and_keep_their_priority() {
+        let lost = |(n, priority)| placement(n, Some(Assignment { priority, ..to(8) }));
+        let homeless = [(1, 200), (2, 5), (3, 100)].map(lost).to_vec();
+        let moves = plan(&Sight { homeless, ..unplaced(1, 1, 0) }, 0).moves;
+        assert_eq!(moves.iter().map(|moved| (moved.world, moved.to.priority)).collect::<Vec<_>>(), [(world_id(2), 5)]);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor};
-use mundi_store::protocol::{FinishMail, SendMail};
+use mundi_store::protocol::{ExportPolicy, FinishMail, SendMail};
 
 /// What a worker is asked to do. Each may come twice, and late: the truth is in assignment and lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -28,9 +28,18 @@ pub enum Command {
     /// Take a snapshot of the world, whatever the policy says.
     #[n(4)]
     Snapshot(#[n(0)] WorldId),
-    /// Move what may leave the engine into segments, whatever the policy says.
+    /// Move what may leave the engine into segments, by these bounds, whatever the policy says.
     #[n(5)]
-    Export(#[n(0)] WorldId),
+    Export {
+        #[n(0)]
+        world: WorldId,
+        #[n(1)]
+        margin: u64,
+        #[n(2)]
+        records_min: u64,
+        #[n(3)]
+        records_max: u64,
+    },
 }
 
 fn frame_of<P: Plane>(plane: &P, worker: WorkerId, command: Command) -> Frame {
@@ -82,8 +91,11 @@ impl<P: Plane> Handler for WorkerCommands<P> {
                 self.plane.spawner().spawn(Box::pin(async move { worker.drain().await }));
             }
             Command::Stop => self.worker.stop(),
-            Command::Snapshot(world) => self.worker.keep_up(world, Wish { snapshot: true, export: false }),
-            Command::Export(world) => self.worker.keep_up(world, Wish { snapshot: false, export: true }),
+            Command::Snapshot(world) => self.worker.keep_up(world, Wish { snapshot: true, export: None }),
+            Command::Export { world, margin, records_min, records_max } => {
+                let export = Some(ExportPolicy { margin, records_min, records_max });
+                self.worker.keep_up(world, Wish { snapshot: false, export });
+            }
         }
         Ok(())
     }

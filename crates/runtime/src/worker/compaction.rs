@@ -9,7 +9,7 @@ use crate::{Plane, metrics::Metric, signal::Signal};
 use mundi_model::{Code, Coded, WorldId};
 use mundi_store::{
     Fence, StoreError,
-    protocol::compact_inbox,
+    protocol::{ExportPolicy, compact_inbox},
     segments::{Compacted, Compactor, CompactorConfig},
 };
 use parking_lot::Mutex;
@@ -39,12 +39,12 @@ struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Due {
     fence: Fence,
-    export: bool,
+    export: Option<ExportPolicy>,
 }
 
 impl Compactions {
-    /// A world was snapshotted; its records leave the engine only if `export` says so.
-    pub(super) fn submit(&self, fence: Fence, export: bool) {
+    /// A world was snapshotted, or its export was asked for; its records leave the engine only by a policy.
+    pub(super) fn submit(&self, fence: Fence, export: Option<ExportPolicy>) {
         self.queue.lock().add(Due { fence, export });
         self.work.notify_one();
     }
@@ -62,7 +62,7 @@ impl Compactions {
 impl Queue {
     fn add(&mut self, due: Due) {
         match self.waiting.iter_mut().find(|waiting| waiting.fence.world == due.fence.world) {
-            Some(waiting) => *waiting = Due { fence: due.fence, export: due.export || waiting.export },
+            Some(waiting) => *waiting = Due { fence: due.fence, export: due.export.or(waiting.export) },
             None => self.waiting.push_back(due),
         }
     }
@@ -108,10 +108,8 @@ async fn compact<P: Plane>(shared: &Shared<P>, due: Due) -> Result<(), StoreErro
     let (engine, clock) = (shared.plane.engine(), shared.plane.clock());
     let removed = compact_inbox(engine, &**clock, fence, shared.config.inbox_grace_ns).await?;
     shared.metrics.add(Metric::InboxItemsCompacted, removed as u64);
-    if !export {
-        return Ok(());
-    }
-    let SegmentPolicy { records, segments_max, delete_pause, .. } = shared.config.segments;
+    let Some(records) = export else { return Ok(()) };
+    let SegmentPolicy { segments_max, delete_pause, .. } = shared.config.segments;
     let config = CompactorConfig { policy: records, delete_pause, ..CompactorConfig::default() };
     let compactor = Compactor::new(shared.plane.segments().clone(), clock.clone(), config);
     for _ in 0..segments_max {
@@ -119,7 +117,7 @@ async fn compact<P: Plane>(shared: &Shared<P>, due: Due) -> Result<(), StoreErro
         shared.metrics.add(Metric::SegmentsExported, 1);
         shared.metrics.add(Metric::SegmentRecords, records);
     }
-    shared.compactions.submit(fence, true); // other worlds first
+    shared.compactions.submit(fence, export); // other worlds first
     Ok(())
 }
 
@@ -130,6 +128,7 @@ mod tests {
 
     fn due(world: u8, epoch: u64, export: bool) -> Due {
         let (universe, world) = (UniverseId::from_bytes([1; 16]), WorldId::from_bytes([world; 16]));
+        let export = export.then_some(ExportPolicy::DEFAULT);
         Due { fence: Fence { universe, world, epoch: Epoch::new(epoch).unwrap() }, export }
     }
 

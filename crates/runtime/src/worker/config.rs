@@ -30,7 +30,8 @@ pub struct WorkerConfig {
     pub universe: UniverseId,
     /// No two living processes may share it.
     pub worker: WorkerId,
-    /// How many worlds the orchestrator may place here.
+    /// How many worlds that have something to do it takes: the orchestrator places no more here, and more are refused. Those that rest
+    /// make room.
     pub worlds_max: u32,
     /// Whether it runs worlds that nobody assigned. Where an orchestrator places worlds it may wait for that, so that
     /// all of them can be balanced; without one it must not wait.
@@ -56,7 +57,8 @@ pub struct WorkerConfig {
     pub retry_ns: u64,
     /// The pause between two looks at hints: what changes meanwhile is found by one. A hint that comes later waits for nothing.
     pub look_pause_ns: u64,
-    /// A look at all hints although nothing changed: for leases and assignments that became free silently.
+    /// A look at all hints although nothing changed, for leases and assignments that became free silently, and at the worlds whose
+    /// snapshot is due by age.
     pub rescan_ns: u64,
 }
 

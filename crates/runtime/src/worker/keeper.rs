@@ -10,24 +10,30 @@ use mundi_model::limits;
 use mundi_store::{
     Fence,
     keyspace::{schema_version::SchemaVersion, worker::WorkerRecord},
-    protocol::{Heartbeat, RenewLeases},
+    protocol::{Heartbeat, RenewLeases, WakeDueSnapshots},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+/// Worlds that are woken for a snapshot at a time: restoring them must not crowd out those that have work.
+const DUE_MAX: usize = 32;
+
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     let started_at_ns = shared.plane.now_ns();
     let mut renew_at_ns = started_at_ns.saturating_add(shared.config.renew_every_ns);
     heartbeat(&shared, started_at_ns).await;
-    let (mut phase, mut has_address) = (Phase::Running, false);
+    let mut wake_at_ns = started_at_ns.saturating_add(shared.config.rescan_ns);
+    let (mut phase, mut has_address, mut is_full) = (Phase::Running, false, false);
     loop {
         let seen = shared.signal.version();
         let now_ns = shared.plane.now_ns();
         let is_reached = shared.address.lock().is_some();
-        if now_ns >= renew_at_ns || phase != shared.phase() || has_address != is_reached {
-            (phase, has_address) = (shared.phase(), is_reached);
+        let has_refused = shared.has_refused.swap(false, Ordering::AcqRel);
+        let news = phase != shared.phase() || has_address != is_reached || has_refused && !is_full;
+        if now_ns >= renew_at_ns || news {
+            (phase, has_address, is_full) = (shared.phase(), is_reached, has_refused);
             heartbeat(&shared, started_at_ns).await;
             if phase == Phase::Over {
                 shared.said_goodbye.store(true, Ordering::Release);
@@ -35,6 +41,10 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
                 return;
             }
             renew(&shared).await;
+            if now_ns >= wake_at_ns {
+                wake_due(&shared).await;
+                wake_at_ns = now_ns.saturating_add(shared.config.rescan_ns);
+            }
             renew_at_ns = now_ns.saturating_add(shared.config.renew_every_ns);
         }
         shared.note_residents();
@@ -60,6 +70,7 @@ fn next_ns<P: Plane>(shared: &Shared<P>, now_ns: u64) -> Option<u64> {
 /// Says that the worker lives, and whether it takes more; or that it is gone.
 async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
     let WorkerConfig { universe, worker, worlds_max, lease_ttl_ns, .. } = shared.config;
+    let worlds = u32::try_from(shared.table.lock().busy()).unwrap_or(u32::MAX);
     let record = WorkerRecord {
         started_at_ns,
         expires_at_ns: shared.plane.now_ns().saturating_add(lease_ttl_ns),
@@ -67,10 +78,22 @@ async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
         draining: shared.phase() == Phase::Draining,
         schema_version: u32::from(SchemaVersion::CURRENT.major),
         address: shared.address.lock().clone(),
+        worlds: Some(worlds),
     };
     let record = (shared.phase() != Phase::Over).then_some(record);
     if let Err(error) = shared.plane.run(&Heartbeat { universe, worker, record }).await {
         tracing::warn!(%error, "the heartbeat could not be written");
+    }
+}
+
+/// Worlds that rest and whose next snapshot is due by age get something to do. All workers look for them now and then; one comes first.
+async fn wake_due<P: Plane>(shared: &Shared<P>) {
+    let (universe, now_ns) = (shared.config.universe, shared.plane.now_ns());
+    let wake = WakeDueSnapshots { universe, now_ns, items_max: DUE_MAX };
+    match shared.plane.run(&wake).await {
+        Ok(done) if done.output > 0 => tracing::debug!(worlds = done.output, "snapshots are due"),
+        Ok(_) => {}
+        Err(error) => tracing::debug!(%error, "worlds whose snapshots are due were not woken"),
     }
 }
 
@@ -79,7 +102,8 @@ fn tidy<P: Plane>(shared: &Shared<P>, now_ns: u64) -> bool {
     let config = &shared.config;
     let running = shared.phase() == Phase::Running;
     let woken = running && (table.wake_later(now_ns) | table.settle(now_ns, config.settle_after_ns));
-    woken | (table.release_surplus(now_ns, config.idle_release_ns, config.resident_bytes_max) > 0)
+    let (idle_ns, worlds_max) = (config.idle_release_ns, config.worlds_max as usize);
+    woken | (table.release_surplus(now_ns, idle_ns, config.resident_bytes_max, worlds_max) > 0)
 }
 
 /// A renewal that fails for one world stops that world; one that fails for all is tried again until leases run out.

@@ -18,7 +18,7 @@ use mundi_store::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
     },
-    protocol::{AcquireLease, IsReady, LeaseError, ReleaseLease, SettleWorld},
+    protocol::{AcquireLease, ForgetAssignment, IsReady, ReleaseLease, SettleWorld, Settled},
 };
 use std::{
     future::poll_fn,
@@ -85,7 +85,8 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
             let mut table = shared.table.lock();
             let first_to_settle = matches!(after, After::More | After::Active) && !table.has_unsettled();
             let lost = table.put_back(world, host, bytes, after, now_ns).is_err();
-            let too_much = table.resident_bytes() > shared.config.resident_bytes_max;
+            let too_much = table.resident_bytes() > shared.config.resident_bytes_max
+                || table.residents() > shared.config.worlds_max as usize;
             drop(table);
             if lost {
                 shared.metrics.add(Metric::LeasesLost, 1);
@@ -126,8 +127,9 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     if snapshot.is_some() {
         shared.metrics.add(Metric::Snapshots, 1);
     }
-    if wish.export || snapshot.is_some() {
-        shared.compactions.submit(host.fence(), wish.export || shared.config.segments.enabled);
+    let usual = (snapshot.is_some() && shared.config.segments.enabled).then_some(shared.config.segments.records);
+    if wish.export.is_some() || snapshot.is_some() {
+        shared.compactions.submit(host.fence(), wish.export.or(usual));
     }
     if cycled.more {
         let depth = Box::pin(depth(shared, host.fence())).await?;
@@ -140,6 +142,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     if shared.plane.now_ns().saturating_sub(active_at_ns) < shared.config.settle_after_ns {
         return Ok(Some((host, After::Resting)));
     }
+    Box::pin(host.note_snapshot_due(&shared.config.snapshots)).await?;
     Box::pin(shared.plane.run(&SettleWorld { fence: host.fence() })).await?;
     // What waits for a paused world is no work; its resume will come with a hint of its own.
     Ok(Some((host, After::Settled)))
@@ -158,6 +161,9 @@ async fn depth<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<Depth, Runt
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
     let config = &shared.config;
+    if !shared.table.lock().admit(world, config.worlds_max as usize) {
+        return Err(RuntimeError::WorkerFull { world, worker: config.worker, worlds_max: config.worlds_max });
+    }
     // An assignment to nobody in particular lets every worker: only one that is missing is waited for.
     if !config.takes_unassigned && assignment_of(shared, world).await?.is_none() {
         return Err(RuntimeError::Unassigned(world));
@@ -191,6 +197,7 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         | Code::WorldDeleted
         | Code::WorldNotFound => {}
         Code::LeaseFenced => shared.metrics.add(Metric::LeasesLost, 1),
+        Code::WorkerFull => refuse(shared, world, error).await,
         code => {
             tracing::warn!(%error, %code, %world, "a world was dropped from memory");
             shared.metrics.add(Metric::WorldFailures, 1);
@@ -206,20 +213,44 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
     if shared.phase() != Phase::Running {
         return None;
     }
-    if let RuntimeError::Store(StoreError::Lease(LeaseError::Held { left_ns, .. })) = error {
-        return Some(now_ns.saturating_add(*left_ns));
+    if let RuntimeError::Store(StoreError::Lease(error)) = error
+        && let Some(left_ns) = error.left_ns()
+    {
+        return Some(now_ns.saturating_add(left_ns));
     }
     match error.code() {
         Code::WorldDeleted | Code::WorldNotFound => None,
         Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived => {
             Some(now_ns.saturating_add(config.lease_ttl_ns))
         }
+        Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),
         _ => {
             let doublings = shared.table.lock().failures(world).min(16);
             let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(config.lease_ttl_ns);
             Some(now_ns.saturating_add(wait_ns))
         }
     }
+}
+
+/// Lets others have a world for which there is no room here.
+async fn refuse<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeError) {
+    shared.metrics.add(Metric::WorldsRefused, 1);
+    if !shared.has_refused.swap(true, Ordering::AcqRel) {
+        tracing::warn!(%error, "a world is refused");
+    }
+    if let Err(error) = forget_assignment(shared, world, true).await {
+        tracing::debug!(%error, %world, "it stays assigned to a worker that has no room");
+    }
+}
+
+/// Forgets that a world should run here, unless it is pinned.
+async fn forget_assignment<P: Plane>(shared: &Shared<P>, world: WorldId, is_ready: bool) -> Result<(), RuntimeError> {
+    let WorkerConfig { universe, worker, .. } = shared.config;
+    if let Some(seen) = assignment_of(shared, world).await?.filter(|seen| seen.desired == Some(worker) && !seen.pinned)
+    {
+        shared.plane.run(&ForgetAssignment { universe, world, seen, is_ready }).await?;
+    }
+    Ok(())
 }
 
 /// Gives a world back; the next worker finds a short tail.
@@ -234,11 +265,21 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
                 Err(error) => tracing::warn!(%error, %world, "no snapshot before the release"),
             }
         }
+        if let Err(error) = host.note_snapshot_due(&shared.config.snapshots).await {
+            tracing::debug!(%error, %world, "when its next snapshot is due is not on record");
+        }
     }
     let fence = shared.table.lock().fence(world);
     if let Some(fence) = fence {
-        if let Err(error) = shared.plane.run(&SettleWorld { fence }).await {
-            tracing::debug!(%error, %world, "a hint stays behind");
+        match shared.plane.run(&SettleWorld { fence }).await.map(|done| done.output) {
+            // Where it runs next is decided when it has something to do.
+            Ok(Settled::Idle) => {
+                if let Err(error) = forget_assignment(shared, world, false).await {
+                    tracing::debug!(%error, %world, "a world that rests stays assigned");
+                }
+            }
+            Ok(Settled::Busy) => {}
+            Err(error) => tracing::debug!(%error, %world, "a hint stays behind"),
         }
         give_back(shared, fence).await;
         pass_on(shared, world).await;

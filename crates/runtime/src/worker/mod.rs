@@ -64,6 +64,8 @@ struct Shared<P: Plane> {
     compactions: Compactions,
     /// How many lanes have a world.
     lanes_busy: AtomicUsize,
+    /// A world was refused because too many have something to do: the next heartbeat says so at once.
+    has_refused: AtomicBool,
     metrics: Arc<Metrics>,
     /// Worlds whose last cycle left items behind, with how long the oldest item of that cycle had waited.
     behind: Mutex<BTreeMap<WorldId, u64>>,
@@ -100,6 +102,7 @@ impl<P: Plane> WorldWorker<P> {
             hands: Employed::default(),
             compactions: Compactions::default(),
             lanes_busy: AtomicUsize::new(0),
+            has_refused: AtomicBool::new(false),
             metrics,
             behind: Mutex::default(),
         });

@@ -6,7 +6,7 @@
 
 use crate::direct::{Direct, Sender, Wait};
 use mundi_model::{WorldId, limits::DIRECT_ITEMS_MAX, record::InboxItem};
-use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL};
+use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL, protocol::ExportPolicy};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
@@ -31,6 +31,8 @@ pub(crate) struct Table<H> {
     round: u64,
     /// Of all worlds in memory.
     bytes: usize,
+    /// How many leases it has.
+    held: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,8 @@ struct Later {
 struct Slot<H> {
     host: Option<H>,
     fence: Option<Fence>,
+    /// There was room for it when it was last looked for; it has a lease, or is about to.
+    is_admitted: bool,
     state: State,
     priority: u8,
     /// It is to be given back as soon as it is not running.
@@ -111,13 +115,14 @@ pub(crate) struct Handed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wish {
     pub snapshot: bool,
-    pub export: bool,
+    /// By these bounds.
+    pub export: Option<ExportPolicy>,
 }
 
 impl std::ops::BitOrAssign for Wish {
     fn bitor_assign(&mut self, other: Self) {
         self.snapshot |= other.snapshot;
-        self.export |= other.export;
+        self.export = other.export.or(self.export);
     }
 }
 
@@ -150,6 +155,7 @@ impl<H> Default for Table<H> {
             handed: VecDeque::new(),
             round: 1,
             bytes: 0,
+            held: 0,
         }
     }
 }
@@ -163,6 +169,7 @@ impl<H> Table<H> {
         let slot = self.slots.entry(world).or_insert(Slot {
             host: None,
             fence: None,
+            is_admitted: false,
             state: State::Idle,
             priority: PRIORITY_NORMAL,
             release: false,
@@ -291,9 +298,28 @@ impl<H> Table<H> {
         }
     }
 
+    /// Whether a world that a lane runs may be acquired: worlds that rest make room for it.
+    pub(crate) fn admit(&mut self, world: WorldId, worlds_max: usize) -> bool {
+        let has_room = self.slots.len() <= worlds_max || self.busy() < worlds_max;
+        if let Some(slot) = self.slots.get_mut(&world) {
+            slot.is_admitted = has_room;
+        }
+        has_room
+    }
+
+    /// How many of its worlds have something to do, or had a moment ago.
+    pub(crate) fn busy(&self) -> usize {
+        let is_busy = |(world, slot): &(&WorldId, &Slot<H>)| {
+            let is_ours = slot.fence.is_some() || slot.is_admitted;
+            is_ours && (slot.state != State::Idle || self.unsettled.contains(world))
+        };
+        self.slots.iter().filter(is_busy).count()
+    }
+
     /// A lane has the lease of a world that it runs.
     pub(crate) fn leased(&mut self, fence: Fence, now_ns: u64) {
         if let Some(slot) = self.slots.get_mut(&fence.world) {
+            self.held += usize::from(slot.fence.is_none());
             (slot.fence, slot.renewed_at_ns) = (Some(fence), now_ns);
         }
     }
@@ -379,6 +405,7 @@ impl<H> Table<H> {
     fn remove(&mut self, world: WorldId) -> Option<Slot<H>> {
         let slot = self.slots.remove(&world)?;
         self.bytes -= slot.bytes;
+        self.held -= usize::from(slot.fence.is_some());
         self.unsettled.remove(&world);
         Some(slot)
     }
@@ -452,14 +479,14 @@ impl<H> Table<H> {
     }
 
     /// Gives back what was idle for too long, and the least recently used of what is too much.
-    pub(crate) fn release_surplus(&mut self, now_ns: u64, idle_ns: u64, bytes_max: usize) -> usize {
-        let mut bytes = self.bytes;
+    pub(crate) fn release_surplus(&mut self, now_ns: u64, idle_ns: u64, bytes_max: usize, worlds_max: usize) -> usize {
+        let (mut bytes, mut held) = (self.bytes, self.held);
         let mut released = 0;
         for (used_at_ns, world, size) in self.idle() {
-            if now_ns.saturating_sub(used_at_ns) < idle_ns && bytes <= bytes_max {
+            if now_ns.saturating_sub(used_at_ns) < idle_ns && bytes <= bytes_max && held <= worlds_max {
                 break;
             }
-            bytes = bytes.saturating_sub(size);
+            (bytes, held) = (bytes.saturating_sub(size), held.saturating_sub(1));
             self.release(world, now_ns);
             released += 1;
         }
@@ -489,7 +516,7 @@ impl<H> Table<H> {
     }
 
     pub(crate) fn residents(&self) -> usize {
-        self.slots.values().filter(|slot| slot.fence.is_some()).count()
+        self.held
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -602,10 +629,32 @@ mod tests {
         let mut table = Table::<u8>::default();
         (1..=4).for_each(|n| resident(&mut table, world_id(n), 10, n));
         table.wake(world_id(1), 5);
-        assert_eq!(table.release_surplus(5, 100, 25), 2, "two of four are too many, and one of them is busy");
-        assert_eq!(table.release_surplus(102, 100, 1_000), 0, "released already");
+        assert_eq!(table.release_surplus(5, 100, 25, 4), 2, "two of four are too many, and one of them is busy");
+        assert_eq!(table.release_surplus(102, 100, 1_000, 4), 0, "released already");
         let order: Vec<_> = std::iter::from_fn(|| table.next(ITEMS_MAX)).map(|job| (job.world, job.release)).collect();
         assert_eq!(order, [(world_id(1), false), (world_id(2), true), (world_id(3), true)]);
+    }
+
+    #[test]
+    fn worlds_that_rest_make_room_and_those_that_do_not_refuse_others() {
+        let mut table = Table::<u8>::default();
+        (1..=2).for_each(|n| resident(&mut table, world_id(n), 1, n));
+        table.wake(world_id(3), 5);
+        assert_eq!(table.next(ITEMS_MAX).unwrap().world, world_id(3));
+        assert!(table.admit(world_id(3), 2), "both others rest");
+        table.leased(fence(world_id(3), 1), 5);
+        table.put_back(world_id(3), 0, 1, After::Active, 5).unwrap();
+        assert_eq!((table.residents(), table.busy()), (3, 1));
+        assert_eq!(table.release_surplus(5, 100, 1_000, 2), 1, "the one that rests longest goes");
+        table.wake(world_id(2), 6);
+        table.wake(world_id(4), 6);
+        let order: Vec<_> = std::iter::from_fn(|| table.next(ITEMS_MAX)).map(|job| (job.world, job.release)).collect();
+        assert_eq!(order, [(world_id(1), true), (world_id(2), false), (world_id(4), false)]);
+        table.forget(world_id(1), None);
+        assert!(!table.admit(world_id(4), 2), "two are busy");
+        assert!(table.admit(world_id(4), 3));
+        table.forget(world_id(4), Some(100));
+        assert_eq!((table.residents(), table.busy()), (2, 2));
     }
 
     #[test]

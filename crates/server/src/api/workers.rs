@@ -16,7 +16,10 @@ pub(super) struct Worker {
     worker: String,
     started_at_ns: u64,
     expires_at_ns: u64,
+    /// How many worlds that have something to do it takes at most.
     worlds_max: u32,
+    /// How many of its worlds had something to do when it was last heard of.
+    worlds: u32,
     draining: bool,
     address: Option<String>,
 }
@@ -31,6 +34,7 @@ pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<
         started_at_ns: record.started_at_ns,
         expires_at_ns: record.expires_at_ns,
         worlds_max: record.worlds_max,
+        worlds: record.worlds.unwrap_or(0),
         draining: record.draining,
         address: record.address,
     });

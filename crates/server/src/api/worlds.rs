@@ -16,7 +16,7 @@ use mundi_model::{Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId, record
 use mundi_runtime::{Plane, lifecycle::ForkAt};
 use mundi_store::{
     keyspace::world_meta::{Lineage, WorldMeta, WorldState},
-    protocol::{Branch, HeldBy, HeldLease, WorldFilter, WorldSummary},
+    protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -100,6 +100,8 @@ pub(super) struct WorldDetails {
     inbox_bytes: u64,
     assigned_to: Option<String>,
     pinned: bool,
+    /// What it waits for, if it has something to do and nobody runs it.
+    waits: Option<String>,
 }
 
 /// A new world.
@@ -112,6 +114,18 @@ pub(super) struct NewWorld {
     program: Option<String>,
     /// The hash of a manifest.
     manifest: Option<String>,
+    /// Or a snapshot of another world, which it begins with; it has that one's manifest, and repeats none of its effects.
+    seed: Option<Seed>,
+}
+
+/// The snapshot that a world begins with.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Seed {
+    /// The id or the name of the world that it is of.
+    world: String,
+    /// The height of the snapshot; the newest one if it is not given.
+    height: Option<u64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -131,11 +145,17 @@ pub(super) async fn create<E: Engine>(
     In { universe, .. }: In<E, SEND>,
     Form(new): Form<NewWorld>,
 ) -> Result<Response, Problem> {
-    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
     let world = match new.world.as_deref() {
         Some(name) => world_of(&universe, name)?,
         None => WorldId::from_bytes(universe.plane().random()),
     };
+    if let Some(seed) = &new.seed {
+        if new.program.is_some() || new.manifest.is_some() {
+            return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
+        }
+        return create_from_seed(&universe, world, seed).await;
+    }
+    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
     let before = match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
         Ok(_) => false,
         Err(error) if error.code() == Code::WorldExists => {
@@ -150,6 +170,16 @@ pub(super) async fn create<E: Engine>(
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
     Ok((status, Json(created)).into_response())
+}
+
+async fn create_from_seed<E: Engine>(universe: &Universe<E>, world: WorldId, seed: &Seed) -> Result<Response, Problem> {
+    let (of, height, now_ns) =
+        (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
+    let forked = universe.ops().world_create_from_seed(world, of, height, now_ns).await?;
+    let before = forked.created == WorldCreated::Before;
+    let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
+    let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
+    Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(created)).into_response())
 }
 
 pub(super) fn manifest_of<E: Engine>(
@@ -217,6 +247,7 @@ pub(super) async fn describe<E: Engine>(
     Of { universe, world, .. }: Of<E, READ>,
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
+    let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
     let named = |manifest: Hash| universe.manifests().iter().find(|(_, named)| **named == manifest);
     let details = WorldDetails {
         world: World::new(world, &found.meta, found.lease),
@@ -230,6 +261,7 @@ pub(super) async fn describe<E: Engine>(
         inbox_bytes: found.inbox.bytes,
         assigned_to: found.assignment.as_ref().and_then(|to| to.desired).map(|worker| worker.to_string()),
         pinned: found.assignment.is_some_and(|to| to.pinned),
+        waits,
     };
     Ok(Json(details))
 }
@@ -251,12 +283,14 @@ pub(super) struct Fork {
     world: String,
     parent: String,
     forked_at: u64,
+    /// It was there before.
+    before: bool,
 }
 
-/// Forks a world at any height of its past. The parent is only read.
+/// Forks a world at any height of its past. The parent is only read. Asked again for the same fork, it answers the same.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/fork", tag = "worlds", request_body = NewFork,
-    responses((status = 201, body = Fork)),
+    responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
 pub(super) async fn fork<E: Engine>(
     Of { universe, world: parent, .. }: Of<E, SEND>,
@@ -272,11 +306,11 @@ pub(super) async fn fork<E: Engine>(
         Some(name) => world_of(&universe, name)?,
         None => WorldId::from_bytes(universe.plane().random()),
     };
-    let head = universe.ops().describe_world(parent).await?.head.map(|head| head.height);
-    let at = new.at.map(Height::new).or(head).map_or(ForkAt::Newest, ForkAt::Height);
+    let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
     let forked = universe.ops().world_fork(parent, child, at, policy, universe.plane().now_ns()).await?;
-    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at: forked.forked_at.get() };
-    Ok((StatusCode::CREATED, Json(fork)).into_response())
+    let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
+    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, before };
+    Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
 }
 
 /// The place of a command in the inbox: it takes effect when the world has come that far.
@@ -353,9 +387,9 @@ pub(super) async fn unarchive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN
 #[utoipa::path(
     delete, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 204, description = "Done")),
 )]
-pub(super) async fn delete<E: Engine>(Of { api, universe, world }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn delete<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
     universe.ops().describe_world(world).await?;
-    universe.ops().world_delete(world, api.node.worker()).await?;
+    universe.ops().world_delete(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

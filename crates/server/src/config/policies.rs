@@ -239,6 +239,7 @@ impl Config {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a value and a range are written where it is called")]
 fn within<T: PartialOrd + Display>(key: &str, value: T, allowed: RangeInclusive<T>) -> Result<(), ConfigError> {
     if allowed.contains(&value) {
         return Ok(());

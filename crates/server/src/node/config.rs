@@ -58,6 +58,8 @@ pub struct NodeConfig {
     pub lanes: usize,
     /// Shares of the processors by universe, where steps of components compete; 1 for those that are not named.
     pub weights: BTreeMap<String, u32>,
+    /// How many worlds that have something to do this process takes; those that rest do not count.
+    pub worlds_max: u32,
     /// Made if they are not there.
     pub universes: BTreeSet<String>,
     /// By name or id.
@@ -114,6 +116,7 @@ impl Default for NodeConfig {
             worker: None,
             lanes: 256,
             weights: BTreeMap::new(),
+            worlds_max: 10_000,
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
             universe_rules: BTreeMap::new(),
             snapshots: SnapshotPolicy::default(),

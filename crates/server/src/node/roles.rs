@@ -86,7 +86,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
                 Role::Adapter => roles.run_adapters(node, name, universe)?,
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
-                    Orchestrator::new(node.plane().clone(), OrchestratorConfig::new(universe)).start();
+                    let config = OrchestratorConfig::new(universe);
+                    Orchestrator::new(node.plane().clone(), config, node.0.metrics.clone()).start();
                     sweeper(node, universe).start();
                 }
                 Role::Api => {}

@@ -22,6 +22,13 @@ pub fn parse(universe: UniverseId, worker: WorkerId, key: &[u8]) -> Result<World
     reader.end(world)
 }
 
+/// The worker whose world a key of this family names.
+pub(crate) fn worker_of(universe: UniverseId, key: &[u8]) -> Result<WorkerId, StoreError> {
+    let mut reader = KeyReader::after(Family::AssignedWorld, &Family::AssignedWorld.prefix(universe), key)?;
+    let number = reader.u64()?;
+    WorkerId::new(number).ok_or_else(|| reader.bad())
+}
+
 pub(crate) fn write<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,

@@ -39,6 +39,7 @@ pub mod journal_head;
 pub mod kept_object;
 mod lane;
 pub mod lease;
+pub mod lease_request;
 pub mod lease_term;
 pub mod lineage_child;
 pub mod low_water;
@@ -59,6 +60,8 @@ pub mod segment;
 pub mod segment_checkpoint;
 mod shard;
 pub mod snapshot;
+pub mod snapshot_due;
+pub mod snapshot_due_at;
 pub mod sweep_mark;
 pub mod sweep_state;
 pub mod timer_dedupe;
@@ -143,6 +146,7 @@ families! {
     LineageChild = 0x28, "lineage/children";
     MailMark = 0x29, "mailboxes/low_water";
     MailDedupe = 0x2a, "mailboxes/dedupe";
+    SnapshotDue = 0x2b, "snapshots/due";
     // Of the directory.
     UniverseName = 0x30, "directory/universes";
     Token = 0x31, "directory/tokens";
@@ -165,8 +169,10 @@ families! {
     Notify = 0x8b, "w/notify/counter";
     Reply = 0x8c, "w/replies";
     EffectRate = 0x8d, "w/effects/rate";
+    SnapshotDueAt = 0x8e, "w/snapshot/due";
     Lease = 0x90, "w/lease";
     LeaseTerm = 0x91, "w/lease/term";
+    LeaseRequest = 0x92, "w/lease/request";
     GcPin = 0x98, "w/gc/pin";
 }
 

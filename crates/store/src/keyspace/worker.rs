@@ -15,7 +15,7 @@ pub struct WorkerRecord {
     /// After this it counts as gone, unless it says otherwise.
     #[n(1)]
     pub expires_at_ns: u64,
-    /// How many worlds it takes at most.
+    /// How many worlds that have something to do it takes at most.
     #[n(2)]
     pub worlds_max: u32,
     /// It finishes what it has and takes nothing new.
@@ -27,6 +27,21 @@ pub struct WorkerRecord {
     /// Where people and other workers reach it.
     #[n(5)]
     pub address: Option<String>,
+    /// How many of its worlds had something to do when it said so; those that rest make room.
+    #[n(6)]
+    pub worlds: Option<u32>,
+}
+
+impl WorkerRecord {
+    /// Whether worlds may be placed there, room or not.
+    pub fn takes_worlds(&self, now_ns: u64) -> bool {
+        !self.draining && self.expires_at_ns > now_ns
+    }
+
+    /// How many more worlds it takes.
+    pub fn room(&self) -> u32 {
+        self.worlds_max.saturating_sub(self.worlds.unwrap_or(0))
+    }
 }
 
 pub fn key(universe: UniverseId, worker: WorkerId) -> Key {
@@ -75,10 +90,18 @@ mod tests {
         }
 
         #[test]
-        fn the_value_survives(times: (u64, u64), worlds_max: u32, draining: bool, address: Option<String>, noise: Vec<u8>) {
+        fn the_value_survives(
+            times: (u64, u64),
+            worlds: (u32, Option<u32>),
+            draining: bool,
+            address: Option<String>,
+            noise: Vec<u8>,
+        ) {
             let (started_at_ns, expires_at_ns) = times;
+            let (worlds_max, worlds) = worlds;
+            let schema_version = 1;
             let record =
-                WorkerRecord { started_at_ns, expires_at_ns, worlds_max, draining, schema_version: 1, address };
+                WorkerRecord { started_at_ns, expires_at_ns, worlds_max, draining, schema_version, address, worlds };
             laws::value_survives(Family::Worker, &record, &noise)?;
         }
     }

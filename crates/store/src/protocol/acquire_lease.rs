@@ -2,17 +2,18 @@
 //!
 //! Guarantees: at most one holder at a time; the epoch rises with every acquisition, for the life of the world and
 //! beyond it. An assignment to another worker is respected, and a lease that has not run out is never taken from
-//! another worker, whatever its heartbeats do. A worker may take its own again: it restarted, or lost the reply.
+//! another worker, whatever its heartbeats do. While an operator's request for the lease stands, nobody else gets it. A worker may take its own again: it restarted, or lost the reply.
 //! Unknown commit: run again; the epoch may then rise by two.
 
-use super::{LeaseError, WorldError, require_live, require_world};
+use super::{LeaseError, require_live};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
         assignment::{self, Assignment},
         lease::{self, Lease},
+        lease_request,
         lease_term::{self, LeaseTerm},
-        world_meta::{self, WorldState},
+        world_meta,
     },
 };
 use mundi_engine::Transaction;
@@ -27,26 +28,6 @@ pub struct AcquireLease {
     pub ttl_ns: u64,
 }
 
-/// As [`AcquireLease`], by who deletes the world: it may be in the archive, or half deleted.
-#[derive(Debug, Clone, Copy)]
-pub struct AcquireToDelete(pub AcquireLease);
-
-impl Protocol for AcquireToDelete {
-    type Output = Fence;
-
-    fn on_unknown(&self) -> OnUnknown {
-        OnUnknown::RunAgain
-    }
-
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Fence, StoreError> {
-        let AcquireLease { universe, world, .. } = self.0;
-        if require_world(tx, universe, world).await?.state == WorldState::Deleted {
-            return Err(WorldError::Deleted(world).into());
-        }
-        self.0.acquire(tx).await
-    }
-}
-
 impl Protocol for AcquireLease {
     type Output = Fence;
 
@@ -55,17 +36,15 @@ impl Protocol for AcquireLease {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Fence, StoreError> {
-        let Self { universe, world, .. } = *self;
-        let keys = [world_meta::key, assignment::key, lease::key, lease_term::key];
+        let Self { universe, world, worker, now_ns, ttl_ns } = *self;
+        let keys = [world_meta::key, assignment::key, lease::key, lease_term::key, lease_request::key];
         tx.announce(|| keys.map(|key| key(universe, world).announced()));
         require_live(tx, universe, world).await?;
-        self.acquire(tx).await
-    }
-}
-
-impl AcquireLease {
-    async fn acquire<T: Transaction>(&self, tx: &mut T) -> Result<Fence, StoreError> {
-        let Self { universe, world, worker, now_ns, ttl_ns } = *self;
+        if let Some(request) = lease_request::read(tx, universe, world).await?
+            && let left_ns @ 1.. = request.left_ns(worker, now_ns)
+        {
+            return Err(LeaseError::Requested { world, by: request.by, left_ns }.into());
+        }
         let assigned = assignment::read(tx, universe, world).await?;
         let lease = lease::read(tx, universe, world).await?;
         let term = lease_term::read(tx, universe, world).await?;

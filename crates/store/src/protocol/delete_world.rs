@@ -1,7 +1,7 @@
 //! Delete a world.
 //!
-//! Guarantees: first the world takes nothing in any more, in one transaction; then its keys go, in bounded chunks,
-//! each fenced; then it is marked as deleted. What stays is its meta record, so that its id is never used again, and
+//! Guarantees: first the world takes nothing in any more, in one transaction, with which its holder loses it: that needs no lease, as
+//! an archive needs none. Then its keys go, in bounded chunks, each fenced; then it is marked as deleted. What stays is its meta record, so that its id is never used again, and
 //! its lease, so that no fencing token is ever reborn. A world whose history is shared by forks is not deleted.
 //! Its segments and blobs become unreachable and are swept; queued effects and timers of it are dropped by whoever
 //! claims them, because the world takes no receipt.
@@ -10,17 +10,19 @@
 //! went silent do not stay for long: the walk is cancelled.
 //! Unknown commit: run again; each step removes what is left. A deletion that stopped is finished by another run, or by a sweep.
 
-use super::{ReleaseLease, WorldError, require_world};
+use super::{ReleaseLease, WorldError, release_lease::clear_holder, require_world, snapshot_due};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
-        Key, Span, assigned_world, assignment, effect_dedupe, lease, lease_term, lineage_child, ready, sweep_state,
-        timer_dedupe,
+        Key, Span, assigned_world, assignment, effect_dedupe,
+        lease::{self, Lease},
+        lease_term, lineage_child, ready, sweep_state, timer_dedupe,
         world_meta::{self, WorldMeta, WorldState},
     },
     run,
 };
 use mundi_engine::{Engine, Transaction};
+use mundi_model::{UniverseId, WorldId};
 
 /// How many keys one transaction removes.
 const CHUNK_KEYS: usize = 2_000;
@@ -38,6 +40,59 @@ pub async fn delete_world<E: Engine>(engine: &E, clock: &dyn Clock, fence: Fence
             }
         }
     }
+}
+
+/// Begins a deletion, whoever holds the world: from then on nobody acquires it but those who delete it. One that is refused leaves
+/// the world as it was. Beginning it again changes nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct CloseWorld {
+    pub universe: UniverseId,
+    pub world: WorldId,
+}
+
+impl Protocol for CloseWorld {
+    type Output = ();
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Self { universe, world } = *self;
+        let meta = require_world(tx, universe, world).await?;
+        match meta.state {
+            WorldState::Deleting => return Ok(()),
+            WorldState::Deleted => return Err(WorldError::Deleted(world).into()),
+            WorldState::Live | WorldState::Archived => {}
+        }
+        close(tx, universe, world, meta).await?;
+        // Turns ask only whether their lease is held: whoever has it must lose it with this.
+        match lease::read(tx, universe, world).await? {
+            Some(Lease { epoch, holder: Some(_) }) => clear_holder(tx, universe, world, epoch),
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn close<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    meta: WorldMeta,
+) -> Result<(), StoreError> {
+    let forks = tx.range(lineage_child::prefix(universe, world).span().read(100)).await?;
+    if !forks.items.is_empty() {
+        return Err(WorldError::HasForks { world, children: forks.items.len() }.into());
+    }
+    if let Some(assigned) = assignment::read(tx, universe, world).await? {
+        if let Some(worker) = assigned.desired {
+            assigned_world::remove(tx, universe, worker, world)?;
+        }
+        tx.delete(assignment::key(universe, world).as_bytes())?;
+    }
+    ready::remove(tx, universe, world, meta.ready_priority())?;
+    snapshot_due::forget(tx, universe, world).await?;
+    world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleting, ..meta })
 }
 
 /// What a step of a deletion leaves to do.
@@ -70,12 +125,13 @@ impl Protocol for DeleteWorld {
             return Ok(DeleteStep::Done);
         }
         self.fence.check(tx).await?;
-        if matches!(meta.state, WorldState::Live | WorldState::Archived) {
-            self.close(tx, meta).await?;
-            return Ok(DeleteStep::More);
-        }
-        if self.is_walked(tx).await? {
-            return Ok(DeleteStep::Deferred);
+        match meta.state {
+            WorldState::Live | WorldState::Archived => {
+                close(tx, universe, world, meta).await?;
+                return Ok(DeleteStep::More);
+            }
+            _ if self.is_walked(tx).await? => return Ok(DeleteStep::Deferred),
+            _ => {}
         }
         match self.chunk(tx).await? {
             0 => self.finish(tx, meta).map(|()| DeleteStep::Done),
@@ -95,22 +151,6 @@ impl DeleteWorld {
         state.running = None;
         sweep_state::write(tx, self.fence.universe, &state)?;
         Ok(false)
-    }
-
-    async fn close<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
-        let Fence { universe, world, .. } = self.fence;
-        let forks = tx.range(lineage_child::prefix(universe, world).span().read(100)).await?;
-        if !forks.items.is_empty() {
-            return Err(WorldError::HasForks { world, children: forks.items.len() }.into());
-        }
-        if let Some(assigned) = assignment::read(tx, universe, world).await? {
-            if let Some(worker) = assigned.desired {
-                assigned_world::remove(tx, universe, worker, world)?;
-            }
-            tx.delete(assignment::key(universe, world).as_bytes())?;
-        }
-        ready::remove(tx, universe, world, meta.ready_priority())?;
-        world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleting, ..meta })
     }
 
     /// Removes some of the world's keys; returns how many.

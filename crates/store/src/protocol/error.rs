@@ -41,18 +41,30 @@ impl Coded for WorldError {
 }
 
 /// Why a lease was not given.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     #[error("{world} is held by {holder} under {epoch:?} for another {left_ns} ns")]
     Held { world: WorldId, holder: WorkerId, epoch: Epoch, left_ns: u64 },
     #[error("{world} is assigned to {desired}")]
     AssignedElsewhere { world: WorldId, desired: WorkerId },
+    #[error("{world} is requested by {by}, who gets it next, for another {left_ns} ns")]
+    Requested { world: WorldId, by: WorkerId, left_ns: u64 },
+}
+
+impl LeaseError {
+    /// When to try again, where that is known.
+    pub fn left_ns(&self) -> Option<u64> {
+        match self {
+            Self::Held { left_ns, .. } | Self::Requested { left_ns, .. } => Some(*left_ns),
+            Self::AssignedElsewhere { .. } => None,
+        }
+    }
 }
 
 impl Coded for LeaseError {
     fn code(&self) -> Code {
         match self {
-            Self::Held { .. } => Code::LeaseHeld,
+            Self::Held { .. } | Self::Requested { .. } => Code::LeaseHeld,
             Self::AssignedElsewhere { .. } => Code::LeaseAssignedElsewhere,
         }
     }

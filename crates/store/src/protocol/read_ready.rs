@@ -31,6 +31,29 @@ pub struct ReadyPage {
     pub more: bool,
 }
 
+/// What the counters of all shards say: the hints of a shard whose counter has not risen are those that were read before, or fewer.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadReadyCounters {
+    pub universe: UniverseId,
+}
+
+impl Protocol for ReadReadyCounters {
+    type Output = Vec<(Shard, ready_notify::Seen)>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Self::Output, StoreError> {
+        tx.announce(|| Shard::all().map(|shard| ready_notify::key(self.universe, shard).announced()));
+        let mut counters = Vec::new();
+        for shard in Shard::all() {
+            counters.push((shard, ready_notify::read(tx, self.universe, shard).await?));
+        }
+        Ok(counters)
+    }
+}
+
 /// Whether one world has something to do.
 #[derive(Debug, Clone, Copy)]
 pub struct IsReady {

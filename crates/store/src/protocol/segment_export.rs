@@ -20,12 +20,12 @@ use crate::{
         segment_checkpoint::{self, SegmentCheckpoint},
         world_meta,
     },
-    protocol::WorldError,
+    protocol::{WorldError, require_live},
     segments::SegmentError,
 };
 use mundi_engine::Transaction;
 use mundi_model::{
-    Height, limits,
+    Epoch, Height, UniverseId, WorldId, limits,
     mutants::{Mutant, planted},
 };
 
@@ -77,11 +77,70 @@ impl Protocol for PlanExport {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<NextExport, StoreError> {
         self.fence.check(tx).await?;
-        let Fence { universe, world, .. } = self.fence;
-        if let Some(checkpoint) = segment_checkpoint::read(tx, universe, world).await? {
-            return Ok(NextExport::Resume(checkpoint));
-        }
-        Ok(plan(cold_end(tx, &self.fence).await?, hot_start(tx, &self.fence).await?, self.policy))
+        next_export(tx, &self.fence, self.policy).await
+    }
+}
+
+async fn next_export<T: Transaction>(
+    tx: &mut T,
+    fence: &Fence,
+    policy: ExportPolicy,
+) -> Result<NextExport, StoreError> {
+    if let Some(checkpoint) = segment_checkpoint::read(tx, fence.universe, fence.world).await? {
+        return Ok(NextExport::Resume(checkpoint));
+    }
+    Ok(plan(cold_end(tx, fence).await?, hot_start(tx, fence).await?, policy))
+}
+
+/// How far the export of a world has come, for those who wait for it and do not hold the world.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadExport {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    pub policy: ExportPolicy,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExportState {
+    pub next: NextExport,
+    /// The first height that is in no segment.
+    pub exported_to: Height,
+}
+
+impl Protocol for ReadExport {
+    type Output = ExportState;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<ExportState, StoreError> {
+        let Self { universe, world, policy } = *self;
+        require_live(tx, universe, world).await?;
+        let fence = Fence { universe, world, epoch: Epoch::INITIAL }; // names the world; nothing is written
+        Ok(ExportState { next: next_export(tx, &fence, policy).await?, exported_to: hot_start(tx, &fence).await? })
+    }
+}
+
+/// The segments of a world that end above a height, counted up to a page.
+#[derive(Debug, Clone, Copy)]
+pub struct CountSegments {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    pub above: Height,
+}
+
+impl Protocol for CountSegments {
+    type Output = u64;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<u64, StoreError> {
+        let Self { universe, world, above } = *self;
+        let span = segment::span(universe, world).after(&segment::key(universe, world, above));
+        Ok(tx.range(span.read(limits::RANGE_ITEMS_MAX).snapshot()).await?.items.len() as u64)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     StoreError,
     blobs::Cas,
     keyspace::world_meta::WorldState,
-    protocol::{AcquireLease, AcquireToDelete, LeaseError, WorldError, delete_world},
+    protocol::{Purpose, TakeOverLease, TakenOver, WorldError, delete_world},
     run,
 };
 use mundi_engine::Engine;
@@ -27,13 +27,21 @@ pub(super) async fn finish_deleted_worlds<E: Engine>(
         if meta.state != WorldState::Deleting {
             continue;
         }
-        let acquire = AcquireLease { universe, world, worker, now_ns: clock.now_ns(), ttl_ns: TTL_NS };
-        match run(engine, clock, &AcquireToDelete(acquire)).await {
-            Ok(done) => {
-                delete_world(engine, clock, done.output).await?;
+        let take_over = TakeOverLease {
+            universe,
+            world,
+            by: worker,
+            now_ns: clock.now_ns(),
+            ttl_ns: TTL_NS,
+            request_ttl_ns: 0,
+            purpose: Purpose::Delete,
+        };
+        match run(engine, clock, &take_over).await.map(|done| done.output) {
+            Ok(TakenOver::Now(fence)) => {
+                delete_world(engine, clock, fence).await?;
                 finished += 1;
             }
-            Err(StoreError::Lease(LeaseError::Held { .. }) | StoreError::World(WorldError::Deleted(_))) => {}
+            Ok(TakenOver::Requested(_) | TakenOver::Waits(_)) | Err(StoreError::World(WorldError::Deleted(_))) => {}
             Err(error) => return Err(error),
         }
     }

@@ -219,6 +219,7 @@ fn a_neighbour_takes_its_turns_between_the_slices_of_a_loop() {
         while begun.load(Ordering::SeqCst) < loops {
             std::thread::yield_now();
         }
+        #[expect(clippy::disallowed_methods, reason = "the loops run in the machine's own time")]
         std::thread::sleep(Duration::from_millis(50)); // by now they loop; if not, the neighbour only takes more steps
         let mut steps = 0;
         while ended.load(Ordering::SeqCst) == 0 {

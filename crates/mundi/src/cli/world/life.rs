@@ -22,16 +22,23 @@ pub(crate) struct Create {
     #[arg(long, default_value = "counter", conflicts_with = "manifest")]
     program: String,
     /// Or the hash of a manifest.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "seed")]
     manifest: Option<String>,
+    /// Or a world, with whose newest snapshot it begins; it repeats none of its effects.
+    #[arg(long, value_name = "WORLD")]
+    seed: Option<String>,
+    /// The height of the seed's snapshot, if not the newest: `mundi world snapshots`.
+    #[arg(long, value_name = "HEIGHT", requires = "seed")]
+    snapshot: Option<u64>,
 }
 
 impl Create {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { server, world, program, manifest } = self;
-        let form = match manifest {
-            Some(manifest) => json!({ "world": world, "manifest": manifest }),
-            None => json!({ "world": world, "program": program }),
+        let Self { server, world, program, manifest, seed, snapshot } = self;
+        let form = match (manifest, seed) {
+            (Some(manifest), _) => json!({ "world": world, "manifest": manifest }),
+            (None, Some(seed)) => json!({ "world": world, "seed": { "world": seed, "height": snapshot } }),
+            (None, None) => json!({ "world": world, "program": program }),
         };
         out.made(&server.post(&server.of("worlds"), &form).await?, "world")
     }

@@ -1,0 +1,305 @@
+//! Every operation of the API, asked of a process that has no other role, while each other role is a process of its own.
+//!
+//! Which operations there are is what `tests/api/verbs.txt` says, which is held against the served document: one that is new and not
+//! asked for here makes this test fail.
+
+#[path = "../api/guest.rs"]
+#[expect(dead_code, reason = "one of its guests is enough here")]
+mod guest;
+
+use crate::member::{Fleet, Member};
+use mundi_model::Hash;
+use serde_json::{Value, json};
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+
+/// Of requests: longer than a busy machine takes, and than any lease of this test lasts.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+const U: &str = "/v1/u/{universe}";
+const W: &str = "/v1/u/{universe}/worlds/{world}";
+
+struct Operator<'a> {
+    http: reqwest::Client,
+    api: &'a Member,
+    /// What was asked for, as the list of all operations names it.
+    asked: RefCell<BTreeSet<String>>,
+}
+
+struct Answer {
+    operation: String,
+    status: u16,
+    /// The name of a call, under which its reply is found.
+    call: Option<String>,
+    bytes: Vec<u8>,
+}
+
+impl Answer {
+    #[track_caller]
+    fn ok(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}: {}", self.operation, String::from_utf8_lossy(&self.bytes));
+        serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
+    }
+
+    #[track_caller]
+    fn refused(self, code: &str) {
+        let problem: Value = serde_json::from_slice(&self.bytes).unwrap_or(Value::Null);
+        assert_eq!(problem["code"], code, "{}", self.operation);
+    }
+}
+
+impl<'a> Operator<'a> {
+    fn new(api: &'a Member) -> Self {
+        let _before = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
+        Self { http, api, asked: RefCell::default() }
+    }
+
+    /// An operation, with what stands for the names in its address after the universe; a query may follow the last one.
+    async fn ask(&self, method: &str, path: &str, names: &[&str], body: impl Into<reqwest::Body>) -> Answer {
+        let universe = path.contains("{universe}").then_some(&"default");
+        let mut names = universe.into_iter().chain(names);
+        let fill =
+            |part: &str| if part.starts_with('{') { (*names.next().unwrap()).to_owned() } else { part.to_owned() };
+        let mut address = path.split('/').map(fill).collect::<Vec<_>>().join("/");
+        names.for_each(|query| address.push_str(query));
+        let operation = format!("{method} {path}");
+        self.asked.borrow_mut().insert(operation.clone());
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = self.http.request(method, format!("{}{address}", self.api.url)).body(body);
+        let answer = request.send().await.unwrap();
+        let call = answer.headers().get("mundi-call").map(|call| call.to_str().unwrap().to_owned());
+        Answer { operation, status: answer.status().as_u16(), call, bytes: answer.bytes().await.unwrap().to_vec() }
+    }
+
+    async fn get(&self, path: &str, names: &[&str]) -> Answer {
+        self.ask("GET", path, names, "").await
+    }
+
+    async fn post(&self, path: &str, names: &[&str], body: &Value) -> Answer {
+        self.ask("POST", path, names, body.to_string()).await
+    }
+
+    async fn of_world(&self, verb: &str, names: &[&str], body: &Value) -> Answer {
+        self.post(&format!("{W}/{verb}"), names, body).await
+    }
+
+    async fn call(&self, world: &str, event: &str, body: &Value) -> Value {
+        self.of_world("call/{event}", &[world, event], body).await.ok(200)
+    }
+
+    async fn create(&self, world: &str, program: &str) {
+        self.post(&format!("{U}/worlds"), &[], &json!({ "world": world, "program": program })).await.ok(201);
+    }
+
+    async fn describe(&self, world: &str) -> Value {
+        self.get(W, &[world]).await.ok(200)
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
+    let fleet = Fleet::start(Duration::from_secs(3));
+    let mut worlds = ["world", "world"].map(|roles| fleet.member(roles));
+    let mut others = ["orchestrator", "adapter", "timer", "api"].map(|roles| fleet.member(roles));
+    worlds.iter_mut().chain(&mut others).for_each(|member| fleet.launch(member));
+    let [.., api] = &others;
+    let operator = Operator::new(api);
+    lives(&operator).await;
+    upkeep(&operator).await;
+    past(&operator).await;
+    queues(&operator).await;
+    stores(&operator).await;
+    workers(&operator).await;
+    worlds.iter_mut().for_each(Member::kill);
+    nobody_runs_worlds(&operator).await;
+    let known = include_str!("../api/verbs.txt").lines().filter_map(|line| line.split_once(' '));
+    let known: BTreeSet<String> = known.map(|(_, operation)| operation.trim().to_owned()).collect();
+    let asked = operator.asked.into_inner();
+    let missing: Vec<_> = known.difference(&asked).collect();
+    assert!(missing.is_empty(), "nobody asked for {missing:?}");
+    assert_eq!(asked.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+/// Worlds are created, changed and deleted, while they run elsewhere.
+async fn lives(operator: &Operator<'_>) {
+    operator.create("a", "counter").await;
+    operator.create("b", "counter").await;
+    assert_eq!(operator.call("a", "add", &json!(1)).await, 1);
+    assert!(operator.describe("a").await["lease"]["holder"].is_string(), "it runs");
+    for verb in ["pause", "resume"] {
+        operator.of_world(verb, &["a"], &Value::Null).await.ok(202);
+    }
+    assert_eq!(operator.call("a", "add", &json!(1)).await, 2);
+    for verb in ["archive", "unarchive"] {
+        operator.of_world(verb, &["a"], &Value::Null).await.ok(204);
+    }
+    assert_eq!(operator.call("a", "add", &json!(1)).await, 3);
+    operator.of_world("upgrade", &["a"], &json!({ "program": "kv", "forced": true })).await.ok(202);
+    operator.call("a", "put", &json!({ "key": "k", "value": 1 })).await;
+    operator.get(&format!("{U}/worlds"), &[]).await.ok(200);
+    // Deleted while it runs, and while nobody has ever run it.
+    assert!(operator.describe("a").await["lease"]["holder"].is_string(), "it runs");
+    for world in ["a", "b"] {
+        for _ in 0..2 {
+            operator.ask("DELETE", W, &[world], "").await.ok(204);
+        }
+        operator.of_world("call/{event}", &[world, "add"], &json!(1)).await.refused("WORLD_DELETED");
+    }
+}
+
+/// What must be written under a world's lease, of one that another process runs.
+async fn upkeep(operator: &Operator<'_>) {
+    operator.create("c", "counter").await;
+    operator.call("c", "add", &json!(1)).await;
+    let holder = operator.describe("c").await["lease"]["holder"].clone();
+    assert!(holder.is_string(), "it runs");
+    let taken = operator.of_world("snapshots", &["c"], &Value::Null).await.ok(200)["done"].clone();
+    assert!(taken["height"].as_u64() > Some(1), "{taken}");
+    let again = operator.of_world("snapshots", &["c"], &Value::Null).await.ok(200);
+    assert_eq!(again["done"], Value::Null, "nothing happened since");
+    let list = operator.get(&format!("{W}/snapshots"), &["c"]).await.ok(200);
+    assert_eq!(list["items"][0]["height"], taken["height"]);
+    let query = format!("?height={}", taken["height"]);
+    let promoted = operator.of_world("baseline", &["c", &query], &Value::Null).await.ok(200);
+    assert_eq!(promoted["done"]["height"], taken["height"]);
+    operator.of_world("baseline", &["c", "?height=999"], &Value::Null).await.refused("SNAPSHOT_NOT_FOUND");
+    assert_eq!(operator.call("c", "add", &json!(1)).await, 2, "it goes on");
+    for _ in 0..3 {
+        let events: Vec<Value> = (0..900).map(|_| json!({ "event": "add", "value": 1 })).collect();
+        operator.of_world("events", &["c"], &Value::Array(events)).await.ok(202);
+    }
+    assert_eq!(operator.call("c", "add", &json!(0)).await, 2_702);
+    operator.of_world("snapshots", &["c"], &Value::Null).await.ok(200);
+    // Its worker may have done so by itself, after the snapshot: then there is nothing left.
+    let exported = operator.of_world("segments", &["c"], &Value::Null).await.ok(200);
+    assert!(exported["done"]["segments"].is_u64(), "{exported}");
+    assert!(operator.describe("c").await["exported_to"].as_u64() > Some(1_000));
+    assert_eq!(operator.of_world("segments", &["c"], &Value::Null).await.ok(200)["done"]["segments"], 0);
+    assert_eq!(operator.call("c", "add", &json!(1)).await, 2_703);
+}
+
+/// What only reads takes no lease.
+async fn past(operator: &Operator<'_>) {
+    operator.create("p", "kv").await;
+    operator.call("p", "put", &json!({ "key": "a", "value": 1 })).await;
+    operator.of_world("send/{event}", &["p", "put"], &json!({ "key": "b", "value": 2 })).await.ok(202);
+    let called = operator.of_world("call/{event}", &["p", "put"], &json!({ "key": "a", "value": 3 })).await;
+    let call = called.call.clone().expect("a call has a name");
+    let reply = called.ok(200);
+    assert_eq!(operator.get(&format!("{W}/calls/{{call}}"), &["p", &call]).await.ok(200), reply);
+    operator.of_world("query/{query}", &["p", "get"], &json!("a")).await.ok(200);
+    for (path, names) in [("cells", vec!["p"]), ("cells/{key}", vec!["p", "a"]), ("diff", vec!["p", "?at=4"])] {
+        operator.get(&format!("{W}/{path}"), &names).await.ok(200);
+    }
+    let journal = operator.get(&format!("{W}/journal"), &["p"]).await.ok(200);
+    assert_eq!(journal["items"][0]["type"], "genesis");
+    operator.of_world("fork", &["p"], &json!({ "world": "f", "at": 4 })).await.ok(201);
+    operator.call("f", "put", &json!({ "key": "c", "value": 9 })).await;
+    operator.get(&format!("{W}/lineage"), &["f"]).await.ok(200);
+    operator.of_world("verify", &["p"], &Value::Null).await.ok(200);
+    operator.of_world("rehearse", &["p"], &json!({ "program": "kv" })).await.ok(200);
+    let bundle = operator.get(&format!("{W}/bundle"), &["p"]).await;
+    assert_eq!(bundle.status, 200);
+    operator.ask("POST", &format!("{U}/bundles"), &["?world=imported"], bundle.bytes).await.ok(201);
+    operator.call("imported", "put", &json!({ "key": "d", "value": 1 })).await;
+}
+
+async fn queues(operator: &Operator<'_>) {
+    operator.create("k", "kv").await;
+    operator.call("k", "remind", &json!({ "key": "t", "value": 1, "in_ms": 3_600_000 })).await;
+    operator.get(&format!("{U}/timers"), &[]).await.ok(200);
+    let ask = async |key: &str| {
+        operator.call("k", "ask", &json!({ "key": key, "kind": "external.task", "params": {} })).await;
+    };
+    ask("cancelled").await;
+    let effects = operator.get(&format!("{U}/effects"), &["?kind=external.task"]).await.ok(200);
+    let effect = text(&effects["items"][0]["effect"]);
+    operator.get(&format!("{U}/effects/{{effect}}"), &[&effect]).await.ok(200);
+    operator.post(&format!("{U}/effects/retry/{{effect}}"), &[&effect], &Value::Null).await.ok(200);
+    let cancel = json!({ "reason": "enough" });
+    operator.post(&format!("{U}/effects/cancel/{{effect}}"), &[&effect], &cancel).await.ok(200);
+    ask("answered").await;
+    let effects = operator.get(&format!("{U}/effects"), &["?kind=external.task"]).await.ok(200);
+    let effect = text(&effects["items"][0]["effect"]);
+    let answer = json!({ "status": "ok", "payload": 1 });
+    operator.post(&format!("{U}/effects/answer/{{effect}}"), &[&effect], &answer).await.ok(200);
+    for (key, end) in [("done", "complete"), ("failed", "fail")] {
+        ask(key).await;
+        let claim = json!({ "kinds": ["external.task"], "wait": "20s", "ttl": "30s" });
+        let tasks = operator.post(&format!("{U}/tasks/claim"), &[], &claim).await.ok(200);
+        let claim = &tasks[0]["claim"];
+        operator.post(&format!("{U}/tasks/heartbeat"), &[], &json!({ "claims": [claim] })).await.ok(200);
+        let form = match end {
+            "complete" => json!({ "claim": claim, "result": 1 }),
+            _ => json!({ "claim": claim, "reason": "no", "retryable": false }),
+        };
+        operator.post(&format!("{U}/tasks/{end}"), &[], &form).await.ok(204);
+    }
+    operator.get(&format!("{U}/dead-letters"), &["?queue=effects"]).await.ok(200);
+    let bulk = json!({ "action": "drop", "queue": "effects" });
+    operator.post(&format!("{U}/dead-letters"), &[], &bulk).await.ok(200);
+    let letter = "effects.q_000000000000000000000000";
+    operator.get(&format!("{U}/dead-letters/{{letter}}"), &[letter]).await.refused("DEAD_LETTER_NOT_FOUND");
+    operator.ask("DELETE", &format!("{U}/dead-letters/{{letter}}"), &[letter], "").await.ok(204);
+}
+
+async fn stores(operator: &Operator<'_>) {
+    operator.get("/metrics", &[]).await.ok(200);
+    operator.get("/v1/universes", &[]).await.ok(200);
+    operator.post("/v1/universes", &[], &json!({ "name": "other" })).await.ok(201);
+    operator.get(U, &[]).await.ok(200);
+    let token = operator.post("/v1/tokens", &[], &json!({ "can": ["read"] })).await.ok(201);
+    operator.get("/v1/tokens", &[]).await.ok(200);
+    let id = text(&token["id"]);
+    let revoke = operator.http.delete(format!("{}/v1/tokens/{id}", operator.api.url)).send().await.unwrap();
+    assert_eq!(revoke.status(), 204);
+    operator.asked.borrow_mut().insert("DELETE /v1/tokens/{token}".to_owned());
+    let blob = operator.ask("POST", &format!("{U}/blobs"), &[], "some bytes").await.ok(201);
+    let hash = text(&blob["hash"]);
+    assert_eq!(operator.ask("PUT", &format!("{U}/blobs/{{hash}}"), &[&hash], "some bytes").await.status / 100, 2);
+    assert_eq!(operator.get(&format!("{U}/blobs/{{hash}}"), &[&hash]).await.bytes, b"some bytes");
+    operator.get(&format!("{U}/programs"), &[]).await.ok(200);
+    // A component that one process compiles for its check and another one for its worlds.
+    let (code, program) = (guest::adder(), format!("{U}/programs/{{hash}}"));
+    let hash = Hash::of(&code).to_string();
+    operator.ask("PUT", &program, &[&hash], code).await.ok(201);
+    let manifest = loop {
+        let state = operator.get(&program, &[&hash]).await.ok(200);
+        if state["state"] == "ready" {
+            break state["manifest"].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let stored = text(&operator.post(&format!("{U}/manifests"), &[], &manifest).await.ok(201)["hash"]);
+    operator.get(&format!("{U}/manifests/{{hash}}"), &[&stored]).await.ok(200);
+    operator.post(&format!("{U}/worlds"), &[], &json!({ "world": "w", "manifest": stored })).await.ok(201);
+    assert_eq!(operator.call("w", "add", &json!(3)).await, 3);
+}
+
+async fn workers(operator: &Operator<'_>) {
+    operator.create("m", "counter").await;
+    operator.call("m", "add", &json!(1)).await;
+    operator.get(&format!("{U}/leases"), &[]).await.ok(200);
+    let workers = operator.get(&format!("{U}/workers"), &[]).await.ok(200);
+    let worker = text(&workers[0]["worker"]);
+    let assignment = format!("{W}/assignment");
+    operator.ask("PUT", &assignment, &["m"], json!({ "worker": worker }).to_string()).await.ok(204);
+    assert_eq!(operator.call("m", "add", &json!(1)).await, 2);
+    operator.get(&format!("{U}/assignments/{{worker}}"), &[&worker]).await.ok(200);
+    operator.ask("DELETE", &assignment, &["m"], "").await.ok(204);
+    operator.post(&format!("{U}/workers/drain/{{worker}}"), &[&worker], &Value::Null).await.ok(202);
+}
+
+/// The workers are dead, and their leases and assignments stand.
+async fn nobody_runs_worlds(operator: &Operator<'_>) {
+    operator.of_world("snapshots", &["m"], &Value::Null).await.ok(200);
+    let newest = operator.get(&format!("{W}/snapshots"), &["m"]).await.ok(200)["items"][0]["height"].clone();
+    let query = format!("?height={newest}");
+    operator.of_world("baseline", &["m", &query], &Value::Null).await.ok(200);
+    operator.of_world("segments", &["m"], &Value::Null).await.ok(200);
+    operator.ask("DELETE", W, &["m"], "").await.ok(204);
+}

@@ -1,0 +1,52 @@
+//! Forget where a world should run: it rests, or its worker is gone or full (seed 000, orchestrator).
+//!
+//! Guarantees: only the assignment that was seen goes, and never a pin. Whoever places worlds is told, so that a world that has
+//! something to do is placed anew. A world without an assignment is placed when it next has something to do.
+//! Unknown commit: run again; what is gone is not what was seen.
+
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        assigned_world,
+        assignment::{self, Assignment},
+        queue_notify::{self, WORKERS},
+        ready, ready_notify,
+    },
+};
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, WorldId};
+
+#[derive(Debug, Clone)]
+pub struct ForgetAssignment {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    pub seen: Assignment,
+    /// It has something to do: those who look for such worlds look again.
+    pub is_ready: bool,
+}
+
+impl Protocol for ForgetAssignment {
+    /// Whether it was there.
+    type Output = bool;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let Self { universe, world, ref seen, is_ready } = *self;
+        let actual = assignment::read(tx, universe, world).await?;
+        if seen.pinned || actual.as_ref() != Some(seen) {
+            return Ok(false);
+        }
+        if let Some(worker) = seen.desired {
+            assigned_world::remove(tx, universe, worker, world)?;
+        }
+        tx.delete(assignment::key(universe, world).as_bytes())?;
+        if is_ready {
+            ready_notify::bump(tx, universe, ready::shard(world))?;
+            queue_notify::bump(tx, universe, WORKERS)?;
+        }
+        Ok(true)
+    }
+}
