@@ -103,10 +103,11 @@ pub(crate) async fn send<P: Plane>(
     if let Input::Event { schema, value: Payload::Inline(value), .. } = &message.input {
         match check_event(plane, (universe, to), schema, value).await {
             Ok(()) => {}
-            Err(RuntimeError::EventInvalid(reason)) => {
+            Err(RuntimeError::Event(error)) => {
                 // The destination may have another manifest since an earlier attempt sent it.
                 let before = plane.run(&FindMessage { universe, to, id }).await.map_err(|error| refused(&error))?;
-                let failure = Failure { code: Code::EventInvalid, reason, repeat: Repeat::Never };
+                let code = error.code_or(Code::EventInvalid);
+                let failure = Failure { code, reason: error.to_string(), repeat: Repeat::Never };
                 return before.output.ok_or(failure);
             }
             Err(error) => return Err(refused(&error)),

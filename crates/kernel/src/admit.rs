@@ -8,6 +8,7 @@ use crate::{
     manifest::ManifestError,
     objects::{LoadError, Objects, load_checked},
     registry::Registry,
+    schema::Work,
     state::{Active, State},
 };
 use minicbor::{Decode, Encode};
@@ -63,6 +64,8 @@ pub(crate) struct Prepared<'i> {
     pub(crate) control: Option<Control>,
     /// The time before which the step may not happen: when its timer is due.
     pub(crate) not_before_ns: u64,
+    /// What it took to check the item against its schema.
+    pub(crate) check_steps: u64,
 }
 
 /// A control command, understood.
@@ -80,10 +83,12 @@ pub(crate) fn admit<'i>(
     item: &'i InboxItem,
 ) -> Result<Prepared<'i>, AdmitError> {
     check_bounds(item)?;
-    let prepared = prepare(state, registry, objects, item)?;
+    let mut prepared = prepare(state, registry, objects, item)?;
     if let Input::Event { schema, .. } = &item.input {
-        let checked = state.active.manifest.check_event(schema, &prepared.payload);
-        checked.map_err(|reason| Rejection::new(Code::EventInvalid, reason))?;
+        let mut work = Work::bounded();
+        let checked = state.active.manifest.check_event_within(schema, &prepared.payload, &mut work);
+        checked.map_err(|error| Rejection::new(error.code_or(Code::EventInvalid), error.to_string()))?;
+        prepared.check_steps = work.spent();
     }
     Ok(prepared)
 }
@@ -95,7 +100,7 @@ pub(crate) fn prepare<'i>(
     objects: &dyn Objects,
     item: &'i InboxItem,
 ) -> Result<Prepared<'i>, AdmitError> {
-    let plain = |payload| Prepared { payload, control: None, not_before_ns: 0 };
+    let plain = |payload| Prepared { payload, control: None, not_before_ns: 0, check_steps: 0 };
     Ok(match &item.input {
         Input::Event { value: payload, .. } | Input::Message { payload, .. } => plain(load(objects, payload)?),
         Input::Receipt(receipt) => {
@@ -107,12 +112,12 @@ pub(crate) fn prepare<'i>(
                 || Rejection::new(Code::TimerUnknown, format!("this world does not wait for the timer {timer}"));
             let timer = state.timers.get(timer).and_then(|timer| timer.timer()).ok_or_else(unknown)?;
             let payload = load(objects, &timer.payload)?.into_owned();
-            Prepared { payload: payload.into(), control: None, not_before_ns: timer.due_ns }
+            Prepared { payload: payload.into(), control: None, not_before_ns: timer.due_ns, check_steps: 0 }
         }
         Input::Control { command, payload } => {
             let payload = load(objects, payload)?;
             let control = understand(registry, objects, command, &payload)?;
-            Prepared { payload, control: Some(control), not_before_ns: 0 }
+            Prepared { payload, control: Some(control), not_before_ns: 0, check_steps: 0 }
         }
     })
 }

@@ -3,9 +3,11 @@
 use crate::{
     cells::{Cells, Entry},
     intents::{self, FABRIC_SEND, OpenIntent, Place, TIMER_SET, TimerSet, WORLD_SPAWN, intent_hash},
+    manifest::CheckError,
     meter::{Fault, Meter},
     objects::{Object, Objects},
     program::{EmitError, Host, Level, Outgoing, SendOptions, Stop, View},
+    schema::Work,
     state::State,
 };
 use mundi_model::{
@@ -85,6 +87,8 @@ pub(crate) struct StepHost<'a> {
     height: Height,
     emitted: u32,
     drawn: u64,
+    /// Steps that are left for checks of what it asks for.
+    pub(crate) work: Work,
     pub(crate) meter: Meter,
     /// The records that follow from the step, in the order in which the program asked for them.
     pub(crate) outputs: Vec<Body>,
@@ -93,9 +97,15 @@ pub(crate) struct StepHost<'a> {
 }
 
 impl<'a> StepHost<'a> {
-    pub(crate) fn new(state: &'a mut State, objects: &'a dyn Objects, stamps: &'a Stamps, height: Height) -> Self {
+    pub(crate) fn new(
+        state: &'a mut State,
+        objects: &'a dyn Objects,
+        (stamps, work): (&'a Stamps, Work),
+        height: Height,
+    ) -> Self {
         let meter = Meter::new(&state.active.manifest.manifest.limits);
-        Self { state, objects, stamps, height, emitted: 0, drawn: 0, meter, outputs: Vec::new(), blobs: Vec::new() }
+        let (outputs, blobs) = (Vec::new(), Vec::new());
+        Self { state, objects, stamps, height, emitted: 0, drawn: 0, work, meter, outputs, blobs }
     }
 
     fn check_name(&mut self, what: &str, name: &str) -> Result<(), Stop> {
@@ -251,8 +261,14 @@ impl Host for StepHost<'_> {
         }
         self.check_name("effect kind", kind)?;
         self.check_payload(params)?;
-        if let Err(reason) = self.state.active.manifest.check_effect(kind, params) {
-            return Ok(self.meter.refuse(reason)?);
+        match self.state.active.manifest.check_effect(kind, params, &mut self.work) {
+            Ok(()) => {}
+            Err(CheckError::Invalid(reason)) => return Ok(self.meter.refuse(reason)?),
+            // On record: the step fails. Not yet: it is taken again, with a record that says so.
+            Err(exceeded) if self.stamps.schema_work_max.is_some() => {
+                return Err(self.meter.stop(Fault::WorkExceeded(exceeded.to_string())).into());
+            }
+            Err(exceeded) => return Err(self.meter.abandon(Code::SchemaWorkExceeded, &exceeded.to_string()).into()),
         }
         self.open_effect(kind, params, label)
     }

@@ -61,6 +61,7 @@ pub mod program;
 pub mod registry;
 pub mod rehearse;
 pub mod replay;
+mod schema;
 pub mod snapshot;
 mod state;
 mod step;

@@ -3,11 +3,13 @@
 //! A manifest is canonical JSON in the content store, named by its hash. It is compiled once; compiled, it
 //! also checks events before they are enqueued.
 
-use crate::objects::{LoadError, Objects, load_checked};
-use jsonschema::{PatternOptions, Validator};
+use crate::{
+    objects::{LoadError, Objects, load_checked},
+    schema::{BoundedSchema, Mismatch, Registration, Work},
+};
 use mundi_model::{Code, Coded, Hash, Value, cbor, json, limits};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -335,7 +337,27 @@ pub struct CompiledManifest {
 }
 
 /// A compiled schema; `None` is satisfied by every value.
-type Check = Option<Validator>;
+type Check = Option<BoundedSchema>;
+
+/// Why a value may not pass.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckError {
+    #[error("{0}")]
+    Invalid(String),
+    /// Nobody knows whether it satisfies its schema: to find out takes more steps than a check may.
+    #[error("{0} takes more steps to check against its schema than one check may")]
+    WorkExceeded(String),
+}
+
+impl CheckError {
+    /// The code, where `invalid` is the one for a value that does not satisfy its schema.
+    pub fn code_or(&self, invalid: Code) -> Code {
+        match self {
+            Self::Invalid(_) => invalid,
+            Self::WorkExceeded(_) => Code::SchemaWorkExceeded,
+        }
+    }
+}
 
 impl CompiledManifest {
     pub fn load(objects: &dyn Objects, hash: Hash) -> Result<Self, ManifestError> {
@@ -353,49 +375,99 @@ impl CompiledManifest {
         Ok(Self { hash, manifest, schema_objects, events, params, receipts, queries })
     }
 
+    /// The schemas that are objects of their own.
+    pub fn schema_objects(&self) -> &[Hash] {
+        &self.schema_objects
+    }
+
+    /// The rules for manifests that are registered from now on, beside those for every manifest: no schema may expand
+    /// without bound. Manifests that worlds run on already are bounded when they are used. Compiles nothing.
+    pub fn check_registration(objects: &dyn Objects, hash: Hash) -> Result<(), ManifestError> {
+        let manifest = Manifest::from_bytes(&load_checked(objects, &hash)?)?;
+        let events = manifest.events.iter().map(|(name, schema)| ("event", name, schema));
+        let params = manifest.effects.iter().map(|(kind, rule)| ("effect", kind, &rule.params));
+        let receipts = manifest.effects.iter().map(|(kind, rule)| ("receipt of", kind, &rule.receipt));
+        let queries = manifest.queries.iter().map(|(name, schema)| ("query", name, schema));
+        let mut registration = Registration::default();
+        for (what, name, schema) in events.chain(params).chain(receipts).chain(queries) {
+            if let Some(schema) = written_out(objects, schema, &mut Vec::new(), limits::MANIFEST_BYTES_MAX)? {
+                let invalid = |why| ManifestError::Invalid(format!("the schema of the {what} `{name}`: {why}"));
+                registration.add(&schema).map_err(invalid)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether an event may enter; for whoever enqueues, and again when it is taken in.
-    pub fn check_event(&self, schema: &str, value: &[u8]) -> Result<(), String> {
-        check(self.events.get(schema), "event", schema, value)
+    pub fn check_event(&self, schema: &str, value: &[u8]) -> Result<(), CheckError> {
+        self.check_event_within(schema, value, &mut Work::bounded())
     }
 
-    pub fn check_query(&self, name: &str, params: &[u8]) -> Result<(), String> {
-        check(self.queries.get(name), "query", name, params)
+    /// Whether events may enter together: their checks share one bound.
+    pub fn check_events<'v>(&self, events: impl IntoIterator<Item = (&'v str, &'v [u8])>) -> Result<(), CheckError> {
+        let mut work = Work::bounded();
+        events.into_iter().try_for_each(|(schema, value)| self.check_event_within(schema, value, &mut work))
     }
 
-    pub(crate) fn check_effect(&self, kind: &str, params: &[u8]) -> Result<(), String> {
-        check(self.params.get(kind), "effect", kind, params)
+    pub(crate) fn check_event_within(&self, schema: &str, value: &[u8], work: &mut Work) -> Result<(), CheckError> {
+        check(self.events.get(schema), "event", schema, value, work)
     }
 
-    /// For adapters, and again when a receipt is taken in.
-    pub fn check_receipt(&self, kind: &str, payload: &[u8]) -> Result<(), String> {
+    pub fn check_query(&self, name: &str, params: &[u8]) -> Result<(), CheckError> {
+        check(self.queries.get(name), "query", name, params, &mut Work::bounded())
+    }
+
+    pub(crate) fn check_effect(&self, kind: &str, params: &[u8], work: &mut Work) -> Result<(), CheckError> {
+        check(self.params.get(kind), "effect", kind, params, work)
+    }
+
+    pub(crate) fn check_receipt(&self, kind: &str, payload: &[u8], work: &mut Work) -> Result<(), CheckError> {
         match self.receipts.get(kind) {
             // An upgrade may have dropped the kind while one was open: its receipt is still welcome.
             None | Some(None) => Ok(()),
-            found => check(found, "receipt of", kind, payload),
+            found => check(found, "receipt of", kind, payload, work),
         }
     }
 }
 
-fn compile(objects: &dyn Objects, schema: &Schema, references: &mut Vec<Hash>) -> Result<Check, ManifestError> {
-    let written_out = match &schema.0 {
-        serde_json::Value::Bool(true) => return Ok(None),
+/// A schema as it is written, whether in the manifest or as an object of its own; `None` for one that every value satisfies.
+fn written_out(
+    objects: &dyn Objects,
+    schema: &Schema,
+    references: &mut Vec<Hash>,
+    bytes_max: usize,
+) -> Result<Option<serde_json::Value>, ManifestError> {
+    Ok(match &schema.0 {
+        serde_json::Value::Bool(true) => None,
         serde_json::Value::String(hash) => {
             let hash: Hash = hash.parse().map_err(|error| ManifestError::Invalid(format!("a schema: {error}")))?;
             references.push(hash);
             let bytes = load_checked(objects, &hash)?;
-            json::from_canonical(&bytes).map_err(|error| ManifestError::Invalid(format!("schema {hash}: {error}")))?
+            let invalid = |why: String| ManifestError::Invalid(format!("schema {hash}: {why}"));
+            if bytes.len() > bytes_max {
+                return Err(invalid(format!("it has {} bytes, at most {bytes_max} are allowed", bytes.len())));
+            }
+            Some(json::from_canonical(&bytes).map_err(|error| invalid(error.to_string()))?)
         }
-        other => other.clone(),
-    };
-    // Offline: a schema reaches for nothing. Plain regular expressions: none takes exponential time.
-    let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
-    options.build(&written_out).map(Some).map_err(|error| ManifestError::Invalid(format!("a schema: {error}")))
+        other => Some(other.clone()),
+    })
 }
 
-fn check(check: Option<&Check>, what: &str, name: &str, value: &[u8]) -> Result<(), String> {
-    let Some(validator) = check else { return Err(format!("the manifest declares no {what} `{name}`")) };
-    let value: Value = cbor::decode(value).map_err(|error| format!("the {what} `{name}`: {error}"))?;
-    let Some(validator) = validator else { return Ok(()) };
-    let value = value.to_json().map_err(|error| format!("the {what} `{name}`: {error}"))?;
-    validator.validate(&value).map_err(|error| format!("the {what} `{name}` at `{}`: {error}", error.instance_path()))
+fn compile(objects: &dyn Objects, schema: &Schema, references: &mut Vec<Hash>) -> Result<Check, ManifestError> {
+    let Some(written_out) = written_out(objects, schema, references, usize::MAX)? else { return Ok(None) };
+    BoundedSchema::compile(&written_out).map(Some).map_err(|why| ManifestError::Invalid(format!("a schema: {why}")))
+}
+
+fn check(check: Option<&Check>, what: &str, name: &str, value: &[u8], work: &mut Work) -> Result<(), CheckError> {
+    let invalid = |why: &dyn Display| CheckError::Invalid(format!("the {what} `{name}`{why}"));
+    let Some(schema) = check else {
+        return Err(CheckError::Invalid(format!("the manifest declares no {what} `{name}`")));
+    };
+    let value: Value = cbor::decode(value).map_err(|error| invalid(&format_args!(": {error}")))?;
+    let Some(schema) = schema else { return Ok(()) };
+    let value = value.to_json().map_err(|error| invalid(&format_args!(": {error}")))?;
+    schema.check(&value, work).map_err(|mismatch| match mismatch {
+        Mismatch::Invalid(why) => invalid(&format_args!(" {why}")),
+        Mismatch::Exceeded => CheckError::WorkExceeded(format!("the {what} `{name}`")),
+    })
 }

@@ -41,6 +41,8 @@ pub(crate) enum Fault {
     /// Not the program's fault: the turn is run again when the object is there.
     Load(LoadError),
     Exhausted(&'static str),
+    /// Checks against schemas took more steps than there were.
+    WorkExceeded(String),
     Refused(String),
 }
 

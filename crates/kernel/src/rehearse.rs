@@ -195,7 +195,7 @@ fn take_over(world: &mut World, objects: &dyn Objects, candidate: Hash) -> Resul
     let input = Input::Control { command: "upgrade".to_owned(), payload };
     let origin = Origin::new(logical_now_ns);
     let manifest = world.state.active.manifest.hash;
-    let stamps = Stamps { now_ns: logical_now_ns, logical_now_ns, entropy: [0; 16], manifest };
+    let stamps = Stamps { now_ns: logical_now_ns, logical_now_ns, entropy: [0; 16], manifest, schema_work_max: None };
     let seq = position.last_seq.unwrap_or(InboxSeq::from_bytes([0; InboxSeq::LEN]));
     let ingress = Ingress::new(stamps, seq, InboxItem { input, origin });
     let outcome = take_in(world, objects, height, &ingress, Stamped::Elsewhere)?;

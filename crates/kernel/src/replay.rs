@@ -16,7 +16,7 @@ use crate::{
     world::World,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, cbor,
+    Code, Coded, Hash, Height, cbor, limits,
     record::{Body, ForkGenesis, Genesis, Ingress, Record},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -202,6 +202,8 @@ impl Replay {
                 self.world.state.position.recording = None;
             }
             Body::RecordingEnded(_) => return Err(broken(height, "it ends a recording that there is not")),
+            Body::Held(_) if !self.world.state.position.paused => self.world.state.position.paused = true,
+            Body::Held(_) => return Err(broken(height, "it pauses a world that is paused")),
             Body::ForkGenesis(genesis) => self.branch(objects, height, &genesis)?,
             Body::Genesis(genesis) => self.begin(height, &genesis)?,
             other => return Err(ReplayError::Diverged { height, recorded: Box::new(other), produced: None }),
@@ -276,7 +278,7 @@ pub(crate) fn take_in(
         check_stamps(state, ingress, prepared.not_before_ns).map_err(|why| broken(height, why))?;
     }
     state.pass(ingress.seq);
-    Ok(step::step(state, objects, height, ingress, prepared)?)
+    Ok(step::step(state, objects, height, ingress, prepared, limits::SCHEMA_REPLAY_WORK_MAX)?)
 }
 
 fn check_stamps(state: &State, ingress: &Ingress, not_before_ns: u64) -> Result<(), String> {
@@ -290,6 +292,9 @@ fn check_stamps(state: &State, ingress: &Ingress, not_before_ns: u64) -> Result<
     }
     if ingress.event_hash.is_some() && ingress.event_hash != ingress.item.input.event_hash() {
         return Err("its event hash is not that of its event".to_owned());
+    }
+    if let Some(max) = stamps.schema_work_max.filter(|max| *max > limits::SCHEMA_REPLAY_WORK_MAX) {
+        return Err(format!("its checks had {max} steps, more than any may have"));
     }
     if !state.expects(ingress.seq) {
         return Err(format!("the inbox item {} was taken before", ingress.seq));

@@ -7,10 +7,11 @@ use crate::{
     admit::{Control, Prepared},
     host::StepHost,
     intents::TIMER_SET,
-    manifest::OnFailure,
+    manifest::{CheckError, OnFailure},
     meter::{Fault, LogLine},
     objects::{LoadError, Object, Objects},
     program::{Cause, Event, Failure},
+    schema::Work,
     state::{Active, Savepoint, State},
     undo::Mark,
 };
@@ -21,12 +22,16 @@ use mundi_model::{
 };
 use std::{
     borrow::Cow,
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 /// What a program is told in place of a receipt that its manifest's schema forbids. A fixed text: that
 /// of the schema library may change, and a program may keep what it reads.
 const BAD_RECEIPT: &[u8] = b"the payload does not satisfy the manifest's schema";
+
+/// Steps of a check against a schema that count as a host call in the budget of a turn.
+pub(crate) const CALL_SCHEMA_STEPS: u64 = 64;
 
 /// All that follows from a record.
 pub(crate) struct Outcome {
@@ -42,16 +47,21 @@ pub(crate) struct Outcome {
 }
 
 /// Takes a record in. On an error the caller goes back to its savepoint.
+///
+/// If checks against schemas take more than `unmarked_work_max` steps and the record's stamps do not say so, the error is
+/// [`LoadError::Abandoned`] with [`Code::SchemaWorkExceeded`].
 pub(crate) fn step(
     state: &mut State,
     objects: &dyn Objects,
     height: Height,
     ingress: &Ingress,
     prepared: Prepared<'_>,
+    unmarked_work_max: u64,
 ) -> Result<Outcome, LoadError> {
     state.position.logical_now_ns = ingress.stamps.logical_now_ns;
-    let run = Run { objects, height, ingress };
-    let outcome = match (&ingress.item.input, prepared.control) {
+    let work = Work::new(ingress.stamps.schema_work_max.unwrap_or(unmarked_work_max));
+    let run = Run { objects, height, ingress, work: Cell::new(work) };
+    let mut outcome = match (&ingress.item.input, prepared.control) {
         (_, Some(control)) => run.control(state, control)?,
         (Input::Event { schema, key, .. }, None) => {
             run.program(state, Cause::Event { schema, value: &prepared.payload, key: key.as_deref() })?
@@ -63,8 +73,8 @@ pub(crate) fn step(
             state.remember_closed(receipt.intent);
             let intent = state.intents.close(&receipt.intent);
             let label = intent.as_ref().map_or("", |intent| &intent.label);
-            let acceptable = receipt.status != ReceiptStatus::Ok
-                || state.active.manifest.check_receipt(&receipt.kind, &prepared.payload).is_ok();
+            let acceptable =
+                receipt.status != ReceiptStatus::Ok || run.accepts(state, &receipt.kind, &prepared.payload)?;
             let (status, payload) =
                 if acceptable { (receipt.status, &*prepared.payload) } else { (ReceiptStatus::Error, BAD_RECEIPT) };
             run.program(state, Cause::Receipt { label, kind: &receipt.kind, status, payload })?
@@ -80,6 +90,7 @@ pub(crate) fn step(
     if let Some(recording) = &mut state.position.recording {
         recording.asked += outcome.outputs.iter().filter(|output| is_recorded(output)).count() as u64;
     }
+    outcome.spent += run.work.get().spent() / CALL_SCHEMA_STEPS;
     state.position.digest = digest(state, &outcome);
     Ok(outcome)
 }
@@ -93,9 +104,24 @@ struct Run<'a> {
     objects: &'a dyn Objects,
     height: Height,
     ingress: &'a Ingress,
+    /// Steps that are left for checks against schemas.
+    work: Cell<Work>,
 }
 
 impl Run<'_> {
+    /// Whether the payload of a receipt is what the manifest says.
+    fn accepts(&self, state: &State, kind: &str, payload: &[u8]) -> Result<bool, LoadError> {
+        let mut work = self.work.get();
+        let checked = state.active.manifest.check_receipt(kind, payload, &mut work);
+        self.work.set(work);
+        match checked {
+            Err(exceeded @ CheckError::WorkExceeded(_)) if self.ingress.stamps.schema_work_max.is_none() => {
+                Err(LoadError::Abandoned { code: Code::SchemaWorkExceeded, why: exceeded.to_string() })
+            }
+            checked => Ok(checked.is_ok()),
+        }
+    }
+
     fn control(&self, state: &mut State, control: Control) -> Result<Outcome, LoadError> {
         match control {
             Control::Pause => state.position.paused = true,
@@ -148,10 +174,11 @@ impl Run<'_> {
         let cells = before.cells();
         let program = state.active.program.clone();
         let event = Event { seq: self.ingress.seq, origin: &self.ingress.item.origin, cause };
-        let mut host = StepHost::new(state, self.objects, &self.ingress.stamps, self.height);
+        let mut host = StepHost::new(state, self.objects, (&self.ingress.stamps, self.work.get()), self.height);
         // A panic leaves nothing behind: all that the program could touch is undone below.
         let result = catch_unwind(AssertUnwindSafe(|| program.handle(&mut host, &event)));
-        let StepHost { meter, outputs, blobs, .. } = host;
+        let StepHost { meter, outputs, blobs, work, .. } = host;
+        self.work.set(work);
         let spent = meter.spent(&state.active.manifest.manifest.limits);
         let failed = match (meter.fault, result) {
             (Some(Fault::Load(error)), _) => return Err(error),
@@ -159,6 +186,7 @@ impl Run<'_> {
             (Some(Fault::Exhausted(what)), _) => {
                 StepFailed { code: Code::BudgetExhausted.to_string(), reason: format!("no {what} left") }
             }
+            (Some(Fault::WorkExceeded(reason)), _) => StepFailed { code: Code::SchemaWorkExceeded.to_string(), reason },
             (Some(Fault::Refused(reason)), _) => StepFailed { code: Code::OutputRefused.to_string(), reason },
             (None, Ok(Err(Failure { code, reason }))) => StepFailed { code: code.to_string(), reason },
             (None, Ok(Ok(()))) => return Ok((Outcome { outputs, blobs, logs: meter.logs, spent, cells }, false)),

@@ -1,19 +1,19 @@
 //! Turns: inbox items in, records and everything to be published out.
 
 use crate::{
-    admit::{self, AdmitError, Rejection},
+    admit::{self, AdmitError, Prepared, Rejection},
     intents::{OpenIntent, TimerSet},
     manifest::EffectPolicies,
     meter::LogLine,
     objects::{LoadError, Object, Objects},
     snapshot::SnapshotError,
     state::Savepoint,
-    step::{self, Outcome, bounded},
+    step::{self, CALL_SCHEMA_STEPS, Outcome, bounded},
     world::World,
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
-    record::{Body, InboxItem, Ingress, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
+    record::{Body, Held, InboxItem, Ingress, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
 };
 use std::sync::Arc;
 
@@ -179,6 +179,12 @@ impl<'w> Turn<'w> {
         self.world.state.position.recording = None;
     }
 
+    /// The world is paused from here.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.append(Body::Held(Held { reason: bounded(&held.reason), ..held }));
+        self.world.state.position.paused = true;
+    }
+
     /// Takes the records out of the output, for the transaction that is to hold them.
     pub fn take_records(&mut self) -> Vec<Sealed> {
         std::mem::take(&mut self.output.records)
@@ -269,18 +275,37 @@ impl<'w> Turn<'w> {
                 return Ok(());
             }
         };
+        self.calls += prepared.check_steps / CALL_SCHEMA_STEPS;
         let stamps = Stamps {
             now_ns: arrival.now_ns,
             logical_now_ns: state.logical_time(arrival.now_ns, prepared.not_before_ns),
             entropy: arrival.entropy,
             manifest: state.active.manifest.hash,
+            schema_work_max: None,
         };
-        let height = state.position.height;
-        let ingress = Ingress::new(stamps, arrival.seq, InboxItem::clone(item));
+        let ingress = |stamps| Ingress::new(stamps, arrival.seq, InboxItem::clone(item));
+        let before = self.world.state.savepoint();
+        match self.step(objects, ingress(stamps), prepared) {
+            Err(TurnError::Load(LoadError::Abandoned { code: Code::SchemaWorkExceeded, .. })) => {}
+            stepped => return stepped,
+        }
+        // The step happens all the same, and its record says where its checks stopped.
+        self.world.state.undo_to(before);
+        let stamps = Stamps { schema_work_max: Some(limits::SCHEMA_WORK_MAX), ..stamps };
+        match admit::prepare(&self.world.state, &self.world.registry, objects, item) {
+            Ok(prepared) => self.step(objects, ingress(stamps), prepared),
+            Err(AdmitError::Load(error)) => Err(error.into()),
+            Err(AdmitError::Rejected(rejection)) => Err(TurnError::WrongNote(rejection.reason)),
+        }
+    }
+
+    fn step(&mut self, objects: &dyn Objects, ingress: Ingress, prepared: Prepared<'_>) -> Result<(), TurnError> {
+        let (height, seq) = (self.world.state.position.height, ingress.seq);
         let sealed = self.world.state.append(Body::Ingress(ingress));
         if let Body::Ingress(ingress) = &sealed.record().body {
-            self.world.state.pass(arrival.seq);
-            let outcome = step::step(&mut self.world.state, objects, height, ingress, prepared)?;
+            let state = &mut self.world.state;
+            state.pass(seq);
+            let outcome = step::step(state, objects, height, ingress, prepared, limits::SCHEMA_WORK_MAX)?;
             self.push(sealed);
             self.publish(outcome);
         }

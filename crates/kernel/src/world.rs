@@ -8,7 +8,7 @@ use crate::{
     cells::Cells,
     host::QueryView,
     intents::OpenIntent,
-    manifest::{CompiledManifest, ManifestError},
+    manifest::{CheckError, CompiledManifest, ManifestError},
     meter::{Fault, Meter},
     objects::{LoadError, Objects},
     program::Failure,
@@ -20,7 +20,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId,
-    record::{Body, Custom, Genesis, InboxItem, SnapshotNote},
+    record::{Body, Custom, Genesis, Held, InboxItem, SnapshotNote},
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -160,8 +160,23 @@ impl World {
         arrivals: &[Arrival],
         budget: TurnBudget,
     ) -> Result<Turn<'_>, TurnError> {
+        self.turn_or_hold(objects, arrivals, budget, None)
+    }
+
+    /// The same; or, with a reason why such a turn fails, a turn that takes nothing but the commands among the items, ahead of
+    /// the others: the reason is on record, and the world is paused from there.
+    pub fn turn_or_hold(
+        &mut self,
+        objects: &dyn Objects,
+        arrivals: &[Arrival],
+        budget: TurnBudget,
+        held: Option<Held>,
+    ) -> Result<Turn<'_>, TurnError> {
         self.state.cells.settle(objects)?;
         let mut turn = Turn::begin(self);
+        if let Some(held) = held {
+            turn.hold(held);
+        }
         turn.take(objects, arrivals, budget)?;
         turn.end();
         Ok(turn)
@@ -196,7 +211,12 @@ impl World {
     /// Asks the program. It sees the world as the last kept turn left it, and cannot change it.
     pub fn query(&self, objects: &dyn Objects, name: &str, params: &[u8]) -> Result<Vec<u8>, QueryError> {
         let active = &self.state.active;
-        active.manifest.check_query(name, params).map_err(QueryError::Invalid)?;
+        active.manifest.check_query(name, params).map_err(|error| match error {
+            CheckError::Invalid(reason) => QueryError::Invalid(reason),
+            exceeded @ CheckError::WorkExceeded(_) => {
+                QueryError::Failed { code: Code::SchemaWorkExceeded, reason: exceeded.to_string() }
+            }
+        })?;
         let mut view = QueryView { state: &self.state, objects, meter: Meter::new(&active.manifest.manifest.limits) };
         let result = catch_unwind(AssertUnwindSafe(|| active.program.query(&mut view, name, params)));
         let failed = |code, reason| Err(QueryError::Failed { code, reason });
@@ -204,6 +224,7 @@ impl World {
             (Some(Fault::Load(error)), _) => Err(error.into()),
             (_, Err(_)) => failed(Code::ProgramPanicked, "the program panicked".to_owned()),
             (Some(Fault::Exhausted(what)), _) => failed(Code::BudgetExhausted, format!("no {what} left")),
+            (Some(Fault::WorkExceeded(reason)), _) => failed(Code::SchemaWorkExceeded, reason),
             (Some(Fault::Refused(reason)), _) => failed(Code::OutputRefused, reason),
             (None, Ok(Err(Failure { code, reason }))) => failed(code, reason),
             (None, Ok(Ok(answer))) => Ok(answer),

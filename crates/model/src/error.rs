@@ -182,9 +182,11 @@ codes! {
     CellsCorrupt = "CELLS_CORRUPT", Corrupt, "A node of a cell tree is not what its hash or its place says.";
 
     // Programs and manifests.
-    ManifestInvalid = "MANIFEST_INVALID", Invalid, "A manifest is not canonical JSON of the expected shape, or one of its schemas is not a JSON Schema.";
+    ManifestInvalid = "MANIFEST_INVALID", Invalid, "A manifest is not canonical JSON of the expected shape, one of its schemas is not a JSON Schema, or a limit, a timeout or a retry term is beyond its bound.";
+    ManifestNotRegistered = "MANIFEST_NOT_REGISTERED", Invalid, "A world may run only what an administrator registered, and this manifest or program is not.";
     ProgramUnknown = "PROGRAM_UNKNOWN", NotFound, "No program with the hash that a manifest names is registered here.";
     EventInvalid = "EVENT_INVALID", Invalid, "An event is not declared in the manifest, or its value does not satisfy the declared schema.";
+    SchemaWorkExceeded = "SCHEMA_WORK_EXCEEDED", Invalid, "To check a value against its schema takes more steps than one check may.";
     QueryInvalid = "QUERY_INVALID", Invalid, "A query is not declared in the manifest, or its parameters do not satisfy the declared schema.";
     ControlInvalid = "CONTROL_INVALID", Invalid, "A control command is unknown, or its payload is not what the command takes.";
     ItemTooLarge = "ITEM_TOO_LARGE", Invalid, "An inbox item does not fit into one journal record.";
@@ -222,6 +224,7 @@ codes! {
     CommandInvalid = "COMMAND_INVALID", Invalid, "A worker does not know the command that a message carries.";
     WorldArchived = "WORLD_ARCHIVED", Conflict, "The world is in the archive and takes nothing in.";
     WorkerFull = "WORKER_FULL", Full, "A worker runs as many worlds that have something to do as it may.";
+    WorldOnHold = "WORLD_ON_HOLD", Conflict, "The world's turns failed again and again; it is on hold until an operator releases it.";
     WorldUnassigned = "WORLD_UNASSIGNED", Conflict, "The world is assigned to no worker, and workers wait until it is.";
     CallTimeout = "CALL_TIMEOUT", Unavailable, "No reply came within the time that the caller was willing to wait.";
 

@@ -340,3 +340,29 @@ pub const WORLD_NAME_BYTES_MAX: usize = 256;
 /// How long an operator's request waits for the holder of a world to give it back, or to do what was asked: longer than the usual lease,
 /// so that a holder that died is succeeded meanwhile.
 pub const TAKE_OVER_MS_MAX: u64 = 30_000;
+
+/// Steps of the checks of one item against schemas, and of all that its step asks for: a tenth of a second. A step is one
+/// subschema applied to one part of a value.
+pub const SCHEMA_WORK_MAX: u64 = 4_000_000;
+
+/// Steps of one check in a replay, where what was checked when it was recorded is checked again without the bound above: a
+/// history that takes longer is refused.
+pub const SCHEMA_REPLAY_WORK_MAX: u64 = 400_000_000;
+
+/// How deep checks nest: references, combinations and the parts of a value. It bounds the stack.
+pub const SCHEMA_DEPTH_MAX: u32 = 512;
+
+/// Subschemas of all schemas of a manifest that is registered.
+pub const SCHEMA_NODES_MAX: u64 = 10_000;
+
+/// Subschemas of a schema that is registered, with its references written out: references that fan out grow without bound.
+pub const SCHEMA_EXPANSION_MAX: u64 = 1_000_000;
+
+/// A regular expression of a schema that is registered, with its repetitions written out.
+pub const SCHEMA_PATTERN_WEIGHT_MAX: u64 = 50_000;
+
+/// All regular expressions of a manifest that is registered: compiled, they stay in memory.
+pub const SCHEMA_PATTERNS_WEIGHT_MAX: u64 = 500_000;
+
+/// Attempts of a world that may fail in a row for a reason that lies in the world itself, before it is put on hold.
+pub const WORLD_FAILURES_MAX: u32 = 5;

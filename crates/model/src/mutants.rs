@@ -47,10 +47,12 @@ pub enum Mutant {
     SweepUnwalked,
     /// Worlds of a worker that is gone stay assigned to it.
     OrphansKept,
+    /// A world whose turns always fail is tried again for ever, without a pause.
+    HoldSkipped,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -71,6 +73,7 @@ impl Mutant {
         Self::NameExpired,
         Self::SweepUnwalked,
         Self::OrphansKept,
+        Self::HoldSkipped,
     ];
 }
 

@@ -122,6 +122,10 @@ pub enum Body {
     /// on, the fork's effects are its own and are carried out.
     #[n(13)]
     RecordingEnded(#[n(0)] IntentHash),
+    /// The next turn failed again and again. The world is paused from here, so that the commands which wait behind what it
+    /// failed at are taken first.
+    #[n(14)]
+    Held(#[n(0)] Held),
 }
 
 /// What is injected into a step, written once when its record is appended.
@@ -140,6 +144,10 @@ pub struct Stamps {
     /// The manifest that is current at this height.
     #[n(3)]
     pub manifest: Hash,
+    /// How many steps the checks of this step against schemas had; only there if they were not enough. A replay stops them at
+    /// the same place; without it, it checks what was checked before.
+    #[n(4)]
+    pub schema_work_max: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -244,6 +252,15 @@ pub enum ReplyOutcome {
     /// The step failed: a code, and a sentence for people.
     #[n(1)]
     Failed(#[n(0)] String, #[n(1)] String),
+}
+
+/// Why a turn failed: of the host's error, which is no outcome of the program.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Held {
+    #[n(0)]
+    pub code: String,
+    #[n(1)]
+    pub reason: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -494,7 +511,13 @@ mod tests {
     }
 
     fn ingress(input: Input) -> Body {
-        let stamps = Stamps { now_ns: 1, logical_now_ns: 2, entropy: [3; 16], manifest: Hash::of(b"manifest") };
+        let stamps = Stamps {
+            now_ns: 1,
+            logical_now_ns: 2,
+            entropy: [3; 16],
+            manifest: Hash::of(b"manifest"),
+            schema_work_max: None,
+        };
         let sender = Sender { world: WorldId::from_bytes([6; 16]), height: Height::new(7) };
         let origin = Origin {
             enqueued_at_ns: 4,
@@ -568,6 +591,7 @@ mod tests {
             Body::RecordingEnded(intent),
             ingress(Input::Receipt(by_hand)),
             with_headers(),
+            Body::Held(Held { code: "CODE".into(), reason: "why".into() }),
         ]
     }
 
@@ -591,7 +615,7 @@ mod tests {
     }
 
     /// These are persisted in every journal: a change here is a change of the format.
-    const GOLDEN: [&str; 21] = [
+    const GOLDEN: [&str; 22] = [
         "aee46272a6d176c8",
         "2aaa7d0b9a4cb50b",
         "bf6b0e1432901afe",
@@ -613,6 +637,7 @@ mod tests {
         "af09d0ea522a183e",
         "2f06f8261e9ef4d2",
         "39e31f695ec1cef4",
+        "2c8b8bd7999a8f29",
     ];
 
     #[test]

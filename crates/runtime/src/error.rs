@@ -2,8 +2,14 @@
 
 use crate::bundle::BundleError;
 use mundi_kernel::{
-    LoadError, QueryError, fork::ForkError, manifest::ManifestError, rehearse::RehearseError, replay::ReplayError,
-    snapshot::SnapshotError as KernelSnapshotError, turn::TurnError, verify::VerifyError,
+    LoadError, QueryError,
+    fork::ForkError,
+    manifest::{CheckError, ManifestError},
+    rehearse::RehearseError,
+    replay::ReplayError,
+    snapshot::SnapshotError as KernelSnapshotError,
+    turn::TurnError,
+    verify::VerifyError,
 };
 use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorkerId, WorldId};
 use mundi_store::{
@@ -65,8 +71,10 @@ pub enum RuntimeError {
     BaselineDiverged { world: WorldId, baseline: Height },
     #[error("at height {height} the new program comes to another outcome than {world} has on record")]
     UpgradeDiverges { world: WorldId, height: Height },
-    #[error("{0}")]
-    EventInvalid(String),
+    #[error(transparent)]
+    Event(#[from] CheckError),
+    #[error("the {what} {hash} is not registered in this universe: someone who may administer it does that")]
+    NotRegistered { what: &'static str, hash: Hash },
     #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
 }
@@ -94,7 +102,8 @@ impl Coded for RuntimeError {
             Self::Rehearse(error) => error.code(),
             Self::BaselineDiverged { .. } => Code::ReplayDiverged,
             Self::UpgradeDiverges { .. } => Code::UpgradeDiverges,
-            Self::EventInvalid(_) => Code::EventInvalid,
+            Self::NotRegistered { .. } => Code::ManifestNotRegistered,
+            Self::Event(error) => error.code_or(Code::EventInvalid),
             Self::CallTimeout { .. } => Code::CallTimeout,
         }
     }
@@ -104,6 +113,30 @@ impl RuntimeError {
     /// Whether the same attempt may go better in a moment: then a role waits, and never ends.
     pub fn is_transient(&self) -> bool {
         matches!(self.code().kind(), Kind::Conflict | Kind::Unavailable | Kind::Full)
+    }
+
+    /// Whether the cause lies in the world itself, so that the same attempt fails again, wherever it is made. What another node
+    /// may do better, and what befalls all worlds together, is no reason to give one up.
+    pub fn is_of_the_world(&self) -> bool {
+        let code = self.code();
+        match code.kind() {
+            Kind::Corrupt => code != Code::EngineCorrupt,
+            Kind::Invalid => !matches!(
+                code,
+                Code::ObjectsDenied
+                    | Code::ObjectsUrlInvalid
+                    | Code::DatabaseInvalid
+                    | Code::DatabaseVersion
+                    | Code::SchemaMismatch
+                    | Code::TransactionClosed
+            ),
+            Kind::NotFound => {
+                matches!(code, Code::ObjectMissing | Code::BlobNotFound | Code::ProgramUnknown | Code::SnapshotNotFound)
+            }
+            Kind::Unavailable => code == Code::StepAbandoned,
+            Kind::Full => code == Code::LineageTooDeep,
+            Kind::Conflict | Kind::Fenced => false,
+        }
     }
 
     pub fn is_fenced(&self) -> bool {

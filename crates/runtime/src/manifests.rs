@@ -41,7 +41,7 @@ pub async fn check_event<P: Plane>(
     value: &[u8],
 ) -> Result<(), RuntimeError> {
     match newest_manifest(plane, place).await? {
-        Some(manifest) => manifest.check_event(schema, value).map_err(RuntimeError::EventInvalid),
+        Some(manifest) => manifest.check_event(schema, value).map_err(RuntimeError::from),
         None => Ok(()),
     }
 }

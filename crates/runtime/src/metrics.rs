@@ -49,6 +49,7 @@ metrics! {
     SegmentsExported = "mundi_segments_exported_total", "segments", "Segments that old journal records were moved into.";
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
+    WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns failed again and again.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
     ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";

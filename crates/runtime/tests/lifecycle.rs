@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use mundi_engine::{Engine, RangeRead, Transaction};
+use mundi_kernel::rehearse::Compare;
 use mundi_model::{
     Code, Coded, Height, WorkerId, WorldId,
     record::{EffectPolicy, InboxItem, Origin},
@@ -12,11 +13,17 @@ use mundi_runtime::{
     calls::Calls,
     host::{CycleBudget, Progress, WorldHost},
     lifecycle::ForkAt,
-    ops::Ops,
+    ops::{Ops, RehearseRequest},
     testing::{Rig, TestPlane, cell, script_event, taken},
 };
 use mundi_store::{
-    keyspace::{Lane, Shard, effect_pending, timer_due, world_meta::WorldState},
+    blob::Blobs,
+    keyspace::{
+        Lane, Shard, effect_pending,
+        registered::{self, RegisteredKind},
+        timer_due,
+        world_meta::WorldState,
+    },
     protocol::{Branch, DeleteStep, DeleteWorld, IsReady, WorldCreated},
     testing::world_id,
 };
@@ -74,7 +81,72 @@ fn a_world_is_created_once_and_only_with_a_manifest() {
         assert_eq!(ops.world_create(world_id(1), rig.manifest, 7).await.unwrap(), WorldCreated::Before);
         assert_eq!(code(ops.world_create(world_id(1), rig.manifest, 8).await), Code::WorldExists);
         let unknown = mundi_model::Hash::of(b"no manifest");
-        assert_eq!(code(ops.world_create(world_id(2), unknown, 7).await), Code::ObjectMissing);
+        assert_eq!(code(ops.world_create(world_id(2), unknown, 7).await), Code::ManifestNotRegistered);
+    });
+}
+
+/// A manifest that anyone may have put into the content store.
+async fn put_manifest(rig: &Rig) -> mundi_model::Hash {
+    let mut manifest = mundi_runtime::testing::manifest();
+    manifest.events.insert("another".into(), mundi_kernel::manifest::Schema::anything());
+    Blobs::put(&rig.plane.blobs, rig.universe, manifest.to_bytes().into(), &[]).await.unwrap()
+}
+
+#[test]
+fn a_world_runs_only_on_what_was_registered() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        let manifest = put_manifest(&rig).await;
+        rig.create(world).await.unwrap();
+        assert_eq!(code(ops.world_create(world_id(2), manifest, 7).await), Code::ManifestNotRegistered);
+        assert_eq!(code(ops.world_upgrade(world, manifest, true).await), Code::ManifestNotRegistered);
+        let rehearse = RehearseRequest { world, candidate: manifest, from: None, to: None, compare: Compare::Outputs };
+        assert_eq!(code(ops.rehearse_world(rehearse).await), Code::ManifestNotRegistered);
+        ops.register_manifest(manifest).await.unwrap();
+        ops.register_manifest(manifest).await.unwrap();
+        assert_eq!(ops.world_create(world_id(2), manifest, 7).await.unwrap(), WorldCreated::Now);
+        ops.world_upgrade(world, manifest, true).await.unwrap();
+        ops.rehearse_world(rehearse).await.unwrap();
+    });
+}
+
+#[test]
+fn a_manifest_is_registered_only_with_a_program_that_is() {
+    Rig::run(|rig| async move {
+        let ops = ops(&rig);
+        let program = Blobs::put(&rig.plane.blobs, rig.universe, "no program".into(), &[]).await.unwrap();
+        let manifest = mundi_kernel::manifest::Manifest { program, ..mundi_runtime::testing::manifest() };
+        let manifest = Blobs::put(&rig.plane.blobs, rig.universe, manifest.to_bytes().into(), &[]).await.unwrap();
+        let registered = mundi_runtime::lifecycle::register_manifest(&rig.plane, rig.universe, manifest).await;
+        assert_eq!(code(registered), Code::ManifestNotRegistered);
+        ops.register_program(program).await.unwrap();
+        let registered = mundi_runtime::lifecycle::register_manifest(&rig.plane, rig.universe, manifest).await;
+        assert_eq!(code(registered), Code::ProgramUnknown, "it may be run, and nobody here can");
+    });
+}
+
+#[test]
+fn what_worlds_ran_on_before_is_registered_once_and_again_if_it_was_broken_off() {
+    Rig::run(|rig| async move {
+        let (ops, world, manifest) = (ops(&rig), world_id(1), put_manifest(&rig).await);
+        rig.create(world).await.unwrap();
+        ops.register_manifest(manifest).await.unwrap();
+        ops.world_upgrade(world, manifest, true).await.unwrap();
+        let mut host = host(&rig, world).await;
+        while host.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
+        // As a version that registered nothing left it.
+        let mut tx = rig.plane.engine.begin().await.unwrap();
+        for hash in [rig.manifest, manifest] {
+            tx.delete(registered::key(rig.universe, RegisteredKind::Manifest, hash).as_bytes()).unwrap();
+        }
+        tx.commit().await.unwrap();
+        assert_eq!(code(ops.world_create(world_id(2), rig.manifest, 7).await), Code::ManifestNotRegistered);
+        for _ in 0..2 {
+            assert_eq!(mundi_runtime::lifecycle::register_used(&rig.plane, rig.universe).await.unwrap(), 2);
+        }
+        for (n, manifest) in [(2, rig.manifest), (3, manifest)] {
+            assert_eq!(ops.world_create(world_id(n), manifest, 7).await.unwrap(), WorldCreated::Now);
+        }
     });
 }
 

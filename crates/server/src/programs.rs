@@ -19,6 +19,8 @@ use std::{collections::BTreeMap, sync::Arc};
 pub struct Programs {
     pub(crate) registry: Registry,
     pub(crate) named: BTreeMap<String, NamedProgram>,
+    /// Older versions of these, for the worlds that run them.
+    pub(crate) older: Vec<NamedProgram>,
 }
 
 /// What a name stands for.
@@ -47,13 +49,20 @@ impl Programs {
         Self::new()
             .native("counter", 1, counter::Counter, counter::declare)
             .native("kv", 2, kv::Kv::Current, kv::declare)
-            .kept("kv", 1, kv::Kv::First)
+            .kept("kv", 1, kv::Kv::First, kv::declare_first)
             .native("steps", 1, steps::Steps, steps::declare)
     }
 
     /// Keeps an older version of a native program, for the worlds that run it.
-    fn kept(mut self, name: &str, version: u32, program: impl Program + 'static) -> Self {
-        self.registry.register_native(name, version, program);
+    fn kept(
+        mut self,
+        name: &str,
+        version: u32,
+        program: impl Program + 'static,
+        declare: impl FnOnce(&mut Manifest),
+    ) -> Self {
+        let program = self.describe(name, version, program, declare);
+        self.older.push(program);
         self
     }
 
@@ -76,11 +85,21 @@ impl Programs {
         program: impl Program + 'static,
         declare: impl FnOnce(&mut Manifest),
     ) -> Self {
+        let program = self.describe(name, version, program, declare);
+        self.named.insert(name.to_owned(), program);
+        self
+    }
+
+    fn describe(
+        &mut self,
+        name: &str,
+        version: u32,
+        program: impl Program + 'static,
+        declare: impl FnOnce(&mut Manifest),
+    ) -> NamedProgram {
         let mut manifest = Manifest::new(self.registry.register_native(name, version, program));
         declare(&mut manifest);
-        let program = native_descriptor(name, version).into_bytes();
-        self.named.insert(name.to_owned(), NamedProgram { manifest: manifest.to_bytes(), program });
-        self
+        NamedProgram { manifest: manifest.to_bytes(), program: native_descriptor(name, version).into_bytes() }
     }
 }
 
@@ -107,6 +126,8 @@ mod tests {
         let hash = |name: &str| Programs::builtin().named[name].manifest_hash().to_string();
         assert_eq!(hash("counter"), "h_91d5f834e1adf617b79cf613e29e35d12fab16adec07917805ed60b8f8e79ff8");
         assert_eq!(hash("kv"), "h_eaa6dde24ad5c87b117789abf4525318e9187a867e7357b422f67797e4b3ce77");
+        let older: Vec<_> = Programs::builtin().older.iter().map(|it| it.manifest_hash().to_string()).collect();
+        assert_eq!(older, ["h_3c843ed9778a340c25af73ddf0b358dd886ad9061c426cd22f29159ffac0b5a8"]);
         let first = Hash::of(native_descriptor("kv", 1).as_bytes());
         assert!(Programs::builtin().registry.has_program(&first), "worlds of version 1 go on");
     }

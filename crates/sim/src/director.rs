@@ -19,17 +19,20 @@ use mundi_kernel::{
     manifest::{EffectRule, Manifest, Retry},
     registry::native_descriptor,
 };
-use mundi_model::{Hash, UniverseId, limits, record::EffectPolicy};
+use mundi_model::{
+    Hash, UniverseId, WorldId, limits,
+    record::{EffectPolicy, InboxItem, Origin},
+};
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
-    lifecycle::ForkAt,
+    lifecycle::{ForkAt, register_trusted},
     ops::Ops,
-    testing::{Script, manifest},
+    testing::{Script, manifest, script_event},
 };
 use mundi_store::{
     blobs::NO_REFS,
-    protocol::{CreateUniverse, ReadSweep, RequestSweep, WorldFilter, WorldSummary, expire_dedupe},
+    protocol::{CreateUniverse, NewItem, ReadSweep, RequestSweep, WorldFilter, WorldSummary, enqueue, expire_dedupe},
     testing::world_id,
 };
 use parking_lot::Mutex;
@@ -48,6 +51,11 @@ const SWEPT_FORKS: u64 = 1_000_000;
 const REST_SECONDS_MAX: u64 = 120;
 /// How long clients and faults go on, in simulated milliseconds.
 const TRAFFIC_MS: u64 = 12_000;
+
+/// In each universe there is one world whose turns always fail.
+pub(crate) fn broken_world() -> WorldId {
+    world_id(1_000)
+}
 
 /// Who runs a seed.
 #[derive(Clone)]
@@ -141,14 +149,27 @@ impl Director {
             plane.run(&CreateUniverse { universe, now_ns: plane.now_ns() }).await?;
             for (manifest, descriptor) in stored {
                 plane.blobs.put(universe, Bytes::from(descriptor.clone()), NO_REFS).await?;
-                plane.blobs.put(universe, Bytes::from(manifest.clone()), NO_REFS).await?;
+                let manifest = plane.blobs.put(universe, Bytes::from(manifest.clone()), NO_REFS).await?;
+                register_trusted(&plane, universe, &[manifest]).await?;
             }
             for number in 0..self.stage.between(1, 3) {
                 // The same ids in both universes: nothing may take one for the other.
                 create_world(&plane, &self.stage, setting, world_id(number)).await?;
                 self.notes.write(|pages| pages.worlds.entry(universe).or_default().push(world_id(number)));
             }
+            self.create_broken(&plane, setting).await?;
         }
+        Ok(())
+    }
+
+    /// A world that no client knows, with an item that no turn can take.
+    async fn create_broken(&self, plane: &SimPlane, setting: &Setting) -> Result<(), mundi_runtime::RuntimeError> {
+        let (universe, world) = (setting.universe, broken_world());
+        create_world(plane, &self.stage, setting, world).await?;
+        let origin = Origin::new(0);
+        let item = NewItem { item: InboxItem { input: script_event("break"), origin }, dedupe: None };
+        let (engine, clock, blobs) = (&plane.engine, &*plane.clock, &plane.blobs);
+        enqueue(engine, clock, blobs, universe, world, vec![item], limits::DEDUPE_WINDOW_NS).await?;
         Ok(())
     }
 

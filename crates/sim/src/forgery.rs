@@ -18,7 +18,7 @@ use mundi_runtime::{
     bundle::{Bundle, FrameSink, export},
     calls::Calls,
     host::{CycleBudget, Progress, WorldHost},
-    lifecycle::{ForkAt, NewWorld, create},
+    lifecycle::{ForkAt, NewWorld, create, register_trusted},
     ops::Ops,
     testing::{Executor, call, manifest, register},
 };
@@ -79,6 +79,7 @@ async fn grow(plane: &ForgeryPlane) -> Result<Vec<u8>, RuntimeError> {
     plane.run(&CreateUniverse { universe: UNIVERSE, now_ns: 1 }).await?;
     plane.blobs.put(UNIVERSE, Bytes::from(register(&mut Registry::new())), NO_REFS).await?;
     let manifest = plane.blobs.put(UNIVERSE, Bytes::from(manifest().to_bytes()), NO_REFS).await?;
+    register_trusted(plane, UNIVERSE, &[manifest]).await?;
     let (parent, child) = (world_id(1), world_id(2));
     create(plane, NewWorld { universe: UNIVERSE, world: parent, manifest, inbox: None, now_ns: 1_000 }).await?;
     let cells: Vec<String> = (0..90).map(|n| format!("put cell/{n} {}", "v".repeat(n))).collect();

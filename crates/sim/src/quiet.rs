@@ -30,7 +30,7 @@ pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, 
                 let position = journal_head::decode(key, value).ok();
                 cursors.insert(place, position.and_then(|position| position.cursor));
             }
-            (Family::WorldMeta, Some(place)) if is_live(value) => drop(live.insert(place)),
+            (Family::WorldMeta, Some(place)) if is_running(value) => drop(live.insert(place)),
             (Family::Lease, Some(place)) => {
                 held.extend(cbor::decode::<Lease>(value).ok().and_then(|lease| lease.holder).map(|it| (place, it)));
             }
@@ -55,8 +55,9 @@ fn has_run_out(value: &[u8], now_ns: u64) -> bool {
     cbor::decode::<LeaseTerm>(value).is_ok_and(|term| term.expires_at_ns <= now_ns)
 }
 
-fn is_live(value: &[u8]) -> bool {
-    cbor::decode::<WorldMeta>(value).is_ok_and(|meta| meta.state == WorldState::Live)
+/// What waits for a world that is on hold waits for an operator.
+fn is_running(value: &[u8]) -> bool {
+    cbor::decode::<WorldMeta>(value).is_ok_and(|meta| meta.state == WorldState::Live && meta.hold.is_none())
 }
 
 fn waiting(

@@ -20,7 +20,7 @@ use mundi_runtime::{
     Plane, RuntimeError, Spawn,
     calls::Calls,
     host::WorldHost,
-    lifecycle::{NewWorld, create},
+    lifecycle::{NewWorld, create, register_trusted},
     ops::Ops,
 };
 use mundi_store::{Fence, blobs::NO_REFS, journal::History, protocol::CreateUniverse, testing::world_id};
@@ -179,6 +179,7 @@ impl Simulated {
             let bytes = bytes.clone();
             async move {
                 plane.blobs.put(Self::UNIVERSE, bytes, NO_REFS).await?;
+                register_trusted(&plane, Self::UNIVERSE, &[manifest]).await?;
                 create(&plane, NewWorld { universe: Self::UNIVERSE, world, manifest, inbox: None, now_ns }).await
             }
         })?;

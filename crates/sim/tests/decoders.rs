@@ -15,7 +15,13 @@ fn seeds() -> Vec<Vec<u8>> {
     let origin = Origin { correlation_id: Some("c".into()), wants_reply: true, sender, ..Origin::new(4) };
     let input = Input::TimerFired { timer: IntentHash::of(b"timer"), payload: Payload::Blob(Hash::of(b"x"), 9) };
     let item = InboxItem { input, origin };
-    let stamps = Stamps { now_ns: 1, logical_now_ns: 2, entropy: [3; 16], manifest: Hash::of(b"manifest") };
+    let stamps = Stamps {
+        now_ns: 1,
+        logical_now_ns: 2,
+        entropy: [3; 16],
+        manifest: Hash::of(b"manifest"),
+        schema_work_max: None,
+    };
     let seq = InboxSeq::new(Stamp::new(1, 2), 3);
     let ingress = Body::Ingress(Ingress::new(stamps, seq, item.clone()));
     let fork = Body::ForkGenesis(ForkGenesis {

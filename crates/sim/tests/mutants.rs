@@ -11,8 +11,7 @@ const SEEDS_MAX: u64 = 240;
 fn meant_for(mutant: Mutant) -> &'static str {
     match mutant {
         Mutant::FenceDropped => "fences",
-        // The kernel refuses to take an item twice, so its world stands still.
-        Mutant::TurnSplit | Mutant::OrphansKept => "liveness",
+        Mutant::OrphansKept => "liveness",
         Mutant::PublishApart | Mutant::AnswerUnasked | Mutant::NameExpired => "receipts",
         Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead | Mutant::EndAssumed => "ingress",
         Mutant::AckWithoutToken => "claims",
@@ -25,6 +24,8 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::ForkRepeats => "forks",
         Mutant::UniverseCrossed => "universes",
         Mutant::SweepUnwalked => "replay",
+        // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
+        Mutant::HoldSkipped | Mutant::TurnSplit => "holds",
     }
 }
 

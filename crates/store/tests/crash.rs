@@ -24,8 +24,10 @@ use mundi_store::{
         dead_letter::{self, DeadLetter},
         effect_pending::{EffectItem, EffectTerms, RateTerms},
         effect_place::{EffectPlace, EffectStage},
+        kept_object::Kind,
         mailbox::MailPlace,
         queue::{Claim, Queue, QueueSeq},
+        registered::{Registered, RegisteredKind},
         schema_version::SchemaVersion,
         segment::SegmentRecord,
         timer_due::TimerItem,
@@ -35,12 +37,14 @@ use mundi_store::{
     objects::{self, Objects},
     protocol::{
         Answer, AnswerEffect, AppendBatch, ArchiveWorld, AssignWorld, CancelEffect, ClaimEffects, ClaimMail,
-        ClaimedEffect, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse, DropDeadLetter, ExtendClaims,
-        FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers, GuardSchema, Heartbeat, ImportWorld,
-        InHands, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId, NameUniverse, NewItem,
-        NewMail, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, ReleaseLease, RenewLeases, Repeat,
-        ReplayDeadLetter, RetryEffect, SendMail, SettleWorld, TakeOverLease, UnpinBlob, WriteToken, compact_inbox,
-        complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
+        ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse, DescribeWorld,
+        DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers,
+        ForgetAssignment, GuardSchema, Heartbeat, HoldWorld, ImportWorld, InHands, KeepObject, KindCap,
+        ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId, NameUniverse, NewItem, NewMail,
+        NoteSnapshotDue, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
+        ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail,
+        SettleWorld, TakeOverLease, TakenOver, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest, WriteToken,
+        compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask, ask_in_hands,
@@ -807,6 +811,52 @@ fn archive_a_world_and_bring_it_back() {
     }
 }
 
+/// Who put it on hold and did not hear so finds the lease gone, and the world on hold.
+#[test]
+fn put_a_world_on_hold_and_release_it() {
+    for released in [false, true] {
+        let hold = async |store: &Store, fence: Fence| {
+            let (code, reason) = (Code::StepAbandoned, "why".to_owned());
+            store.run(&HoldWorld { fence, code, reason, failures: 5, now_ns: 5 }).await
+        };
+        let setup = async |store: &Store| {
+            let fence = live_with_items(store).await;
+            if released {
+                hold(store, fence).await.unwrap();
+            }
+            fence
+        };
+        let act = async |store: &Store, fence: &Fence| {
+            let Fence { universe, world, .. } = *fence;
+            if released {
+                return store.run(&ReleaseHold { universe, world, now_ns: 6 }).await.map(drop);
+            }
+            let Err(error) = hold(store, *fence).await else { return Ok(()) };
+            let is_done = error.code() == Code::LeaseFenced
+                && store.run(&DescribeWorld { universe, world }).await?.output.meta.hold.is_some();
+            if is_done { Ok(()) } else { Err(error) }
+        };
+        survives(on_the_heap, setup, act, everything);
+    }
+}
+
+#[test]
+fn register_keep_and_let_go() {
+    for stays in [true, false] {
+        let setup = async |store: &Store<Cas<Probe<Memory>>>| {
+            Blobs::put(&store.blobs, store.universe, Bytes::from_static(b"program"), &[]).await.unwrap()
+        };
+        let act = async |store: &Store<Cas<Probe<Memory>>>, hash: &Hash| {
+            let (universe, hash, kind) = (store.universe, *hash, Kind::Program);
+            let entry = Registered { hash, needs: Vec::new(), at_ns: 5 };
+            store.run(&Register { universe, entries: vec![(RegisteredKind::Program, entry)] }).await?;
+            store.run(&KeepObject { universe, hash, kind, now_ns: 5 }).await?;
+            if stays { Ok(()) } else { store.run(&ReleaseObject { universe, hash, kind }).await.map(drop) }
+        };
+        survives(with_content_store, setup, act, everything);
+    }
+}
+
 /// One that nobody looked into since, and one that grew while the commit was under way.
 #[test]
 fn commit_a_turn_without_a_look_into_the_inbox() {
@@ -823,6 +873,61 @@ fn commit_a_turn_without_a_look_into_the_inbox() {
         fence
     };
     survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn note_a_snapshot_that_is_due_and_wake_its_world() {
+    let act = async |store: &Store, fence: &Fence| {
+        store.run(&NoteSnapshotDue { fence: *fence, due_ns: Some(7) }).await?;
+        store.run(&WakeDueSnapshots { universe: fence.universe, now_ns: 9, items_max: 9 }).await.map(drop)
+    };
+    let hints = |key: &[u8]| family_of(key) != Some(Family::ReadyNotify as u8);
+    survives(on_the_heap, live, act, hints);
+}
+
+#[test]
+fn forget_that_a_world_is_assigned() {
+    let seen = || Assignment { desired: WorkerId::new(2), pinned: false, priority: 1, reason: None };
+    let setup = async |store: &Store| {
+        let Fence { universe, world, .. } = live(store).await;
+        let place = PlaceWorld { universe, world, over: Over::Seen(None), to: seen(), mail: Vec::new() };
+        store.run(&place).await.unwrap();
+        (universe, world)
+    };
+    let act = async |store: &Store, (universe, world): &(UniverseId, WorldId)| {
+        let (universe, world) = (*universe, *world);
+        store.run(&ForgetAssignment { universe, world, seen: seen(), is_ready: false }).await.map(drop)
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+#[test]
+fn ask_for_a_lease_and_withdraw_the_request() {
+    let act = async |store: &Store, fence: &Fence| {
+        let Fence { universe, world, .. } = *fence;
+        let (by, purpose, now_ns) = (WorkerId::new(9).unwrap(), Purpose::Upkeep, store.clock.now_ns());
+        let ask = TakeOverLease { universe, world, by, now_ns, ttl_ns: 9, request_ttl_ns: 9, purpose };
+        let asked = store.run(&ask).await?.output;
+        assert!(matches!(asked, TakenOver::Requested(_)), "its holder has it: {asked:?}");
+        store.run(&WithdrawLeaseRequest { universe, world, by }).await.map(drop)
+    };
+    survives(on_the_heap, live, act, everything);
+}
+
+#[test]
+fn close_a_world_that_somebody_holds() {
+    let act = async |store: &Store, fence: &Fence| {
+        store.run(&CloseWorld { universe: fence.universe, world: fence.world }).await.map(drop)
+    };
+    survives(on_the_heap, live_with_items, act, everything);
+}
+
+#[test]
+fn ask_for_a_sweep() {
+    let act = async |store: &Store, universe: &UniverseId| {
+        store.run(&RequestSweep { universe: *universe, dry_run: true, now_ns: 5 }).await.map(drop)
+    };
+    survives(on_the_heap, async |store: &Store| store.universe, act, everything);
 }
 
 #[test]

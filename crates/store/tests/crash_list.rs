@@ -23,9 +23,15 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("import_a_world", &["Import"]),
             ("import_a_universe", &["Begin", "WritePart", "Finish"]),
             ("archive_a_world_and_bring_it_back", &["ArchiveWorld"]),
+            ("put_a_world_on_hold_and_release_it", &["HoldWorld", "ReleaseHold"]),
+            ("register_keep_and_let_go", &["Register", "KeepObject", "ReleaseObject"]),
+            ("close_a_world_that_somebody_holds", &["CloseWorld"]),
             ("delete_world_in_chunks", &["DeleteWorld"]),
             ("acquire_lease", &["AcquireLease"]),
             ("take_a_lease_over_to_delete_its_world", &["TakeOverLease"]),
+            ("ask_for_a_lease_and_withdraw_the_request", &["WithdrawLeaseRequest"]),
+            ("note_a_snapshot_that_is_due_and_wake_its_world", &["NoteSnapshotDue", "WakeDueSnapshots"]),
+            ("forget_that_a_world_is_assigned", &["ForgetAssignment"]),
             ("renew_leases", &["RenewLeases"]),
             ("release_lease", &["ReleaseLease"]),
             ("assign_world", &["AssignWorld"]),
@@ -71,7 +77,7 @@ const DIE: &[(&str, &[Deaths])] = &[
 ];
 
 /// The sweep of the content store dies as a whole, step by step, in its own tests.
-const SWEEP: [&str; 2] = ["protocol/cas_sweep.rs", "/reachability/"];
+const SWEEP: [&str; 3] = ["protocol/cas_sweep.rs", "protocol/sweep_run.rs", "/reachability/"];
 const SWEEP_TEST: (&str, &str) =
     ("crates/store/src/reachability/tests.rs", "a_sweep_that_crashes_at_any_step_is_finished_by_later_ones");
 

@@ -11,7 +11,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
-    lifecycle::{NewWorld, create},
+    lifecycle::{NewWorld, create, register_trusted},
     policy::{PolicyContexts, PolicyError},
     testing::{Rig, TestPlane, manifest, register},
 };
@@ -177,6 +177,7 @@ fn with_other_universe(seed: u64) -> Rig {
         let descriptor = register(&mut mundi_kernel::Registry::new());
         plane.blobs().put(OTHER, descriptor.into(), &[]).await.unwrap();
         let manifest = plane.blobs().put(OTHER, manifest().to_bytes().into(), &[]).await.unwrap();
+        register_trusted(&plane, OTHER, &[manifest]).await.unwrap();
         let new = NewWorld { universe: OTHER, world: world_id(2), manifest, inbox: None, now_ns: 1 };
         create(&plane, new).await.unwrap();
     });

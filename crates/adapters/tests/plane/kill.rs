@@ -15,7 +15,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Services, Spawn, Task,
     calls::Calls,
-    lifecycle::{NewWorld, create},
+    lifecycle::{NewWorld, create, register_trusted},
     metrics::Metrics,
     ops::Ops,
     testing::{manifest, register, script_event},
@@ -92,6 +92,7 @@ async fn create_worlds(plane: &KillPlane) {
     let descriptor = register(&mut Registry::new());
     Blobs::put(&plane.blobs, UNIVERSE, descriptor.into(), &[]).await.unwrap();
     let manifest = Blobs::put(&plane.blobs, UNIVERSE, manifest().to_bytes().into(), &[]).await.unwrap();
+    register_trusted(plane, UNIVERSE, &[manifest]).await.unwrap();
     for n in 0..WORLDS {
         let new = NewWorld { universe: UNIVERSE, world: world_id(n), manifest, inbox: None, now_ns: 1 };
         create(plane, new).await.unwrap();

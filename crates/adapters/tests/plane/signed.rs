@@ -15,7 +15,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
-    lifecycle::{NewWorld, create},
+    lifecycle::{NewWorld, create, register_trusted},
     metrics::Metrics,
     testing::{Rig, manifest},
     worker::{WorkerConfig, WorldWorker},
@@ -61,6 +61,7 @@ fn receipt(asks: bool, key: Option<u8>, signs: Option<u8>, fails: bool) -> (Rig,
         let mut asking: Manifest = manifest();
         asking.effects.insert("http".into(), EffectRule { signed: asks, ..EffectRule::default() });
         let manifest = plane.blobs().put(universe, asking.to_bytes().into(), &[]).await.unwrap();
+        register_trusted(plane, universe, &[manifest]).await.unwrap();
         let new = NewWorld { universe, world: world_id(2), manifest, inbox: None, now_ns: 1 };
         create(plane, new).await.unwrap();
     });

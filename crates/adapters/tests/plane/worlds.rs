@@ -6,9 +6,13 @@ use mundi_adapters::{
     fork::{ForkAdapter, branch_of},
     spawn::SpawnAdapter,
 };
-use mundi_model::{Code, Hash, Height, IntentHash, Value, WorldId, record::Body};
+use mundi_model::{
+    Code, Hash, Height, IntentHash, Value, WorldId,
+    record::{Body, Input, ReceiptStatus},
+};
 use mundi_runtime::testing::Rig;
 use mundi_store::{
+    blob::Blobs,
     protocol::{Repeat, WorldFilter},
     testing::{Trouble, unheld, world_id},
 };
@@ -31,6 +35,31 @@ fn a_world_spawns_another_one_that_takes_its_first_message() {
     // The first message is no script that the child knows: it took it and said so.
     let failed = |body: &Body| matches!(body, Body::StepFailed(failed) if failed.reason.contains("hello"));
     assert_eq!(rig::bodies(&rig, child).iter().filter(|body| failed(body)).count(), 1);
+}
+
+#[test]
+fn a_world_spawns_none_of_what_was_not_registered() {
+    let rig = rig_with_parent(1);
+    let _node = start(&rig, 1);
+    let mut manifest = mundi_runtime::testing::manifest();
+    manifest.limits.timers_max = 7;
+    let putting = rig.clone();
+    let manifest = rig.executor.block_on(async move {
+        Blobs::put(&putting.plane.blobs, putting.universe, manifest.to_bytes().into(), &[]).await.unwrap()
+    });
+    tell(&rig, world_id(1), &format!("spawn_of {manifest} child"));
+    rig.executor.run_for(SECOND * 60);
+    let refused = |body: &Body| match body {
+        Body::Ingress(ingress) => match &ingress.item.input {
+            Input::Receipt(receipt) => receipt.status == ReceiptStatus::Error,
+            _ => false,
+        },
+        _ => false,
+    };
+    assert_eq!(rig::bodies(&rig, world_id(1)).iter().filter(|body| refused(body)).count(), 1);
+    let ops = ops(&rig);
+    let worlds = rig.executor.block_on(async move { ops.list_worlds(WorldFilter::default(), None, 10).await });
+    assert_eq!(worlds.unwrap().items.len(), 1);
 }
 
 #[test]
@@ -143,7 +172,7 @@ fn what_cannot_be_made_is_an_error_receipt_at_once() {
     let unknown = call(&rig, "world.fork", &[("world", &world)]);
     rig.executor.block_on(async move {
         let failure = spawn.call(&spawning).await.unwrap_err();
-        assert_eq!((failure.code, failure.repeat), (Code::ObjectMissing, Repeat::Never));
+        assert_eq!((failure.code, failure.repeat), (Code::ManifestNotRegistered, Repeat::Never));
         let failure = fork.call(&forking).await.unwrap_err();
         assert_eq!((failure.code, failure.repeat), (Code::EffectParamsInvalid, Repeat::Never));
         let failure = fork.call(&unknown).await.unwrap_err();

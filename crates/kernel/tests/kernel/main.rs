@@ -12,6 +12,7 @@ mod intents;
 mod manifests;
 mod properties;
 mod replays;
+mod schemas;
 mod snapshots;
 mod turns;
 mod verify;

@@ -299,6 +299,7 @@ pub(crate) fn kind(body: &Body) -> &'static str {
         Body::Custom(_) => "custom",
         Body::StepFailed(_) => "failed",
         Body::RecordingEnded(_) => "recording ended",
+        Body::Held(_) => "held",
     }
 }
 

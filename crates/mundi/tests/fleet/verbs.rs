@@ -278,6 +278,12 @@ async fn stores(operator: &Operator<'_>) {
     operator.get(&format!("{U}/manifests/{{hash}}"), &[&stored]).await.ok(200);
     operator.post(&format!("{U}/worlds"), &[], &json!({ "world": "w", "manifest": stored })).await.ok(201);
     assert_eq!(operator.call("w", "add", &json!(3)).await, 3);
+    operator.ask("DELETE", &format!("{U}/manifests/{{hash}}"), &[&stored], "").await.ok(204);
+    operator.ask("DELETE", &program, &[&hash], "").await.ok(204);
+    assert_eq!(operator.call("w", "add", &json!(4)).await, 7);
+    operator.get(&format!("{U}/usage"), &[]).await.ok(200);
+    operator.post(&format!("{U}/sweep"), &[], &json!({ "dry_run": true })).await.ok(202);
+    operator.get(&format!("{U}/sweep"), &[]).await.ok(200);
 }
 
 async fn workers(operator: &Operator<'_>) {

@@ -49,7 +49,7 @@ async fn endless_loops_of_one_universe_do_not_keep_others_waiting() {
     for number in 0..loops {
         let world = format!("w{number}");
         server.post(&format!("{LOUD}/worlds"), &json!({ "world": world, "manifest": manifest })).await.ok(201);
-        server.post(&format!("{LOUD}/worlds/{world}/events/go"), &Value::Null).await.ok(202);
+        server.post(&format!("{LOUD}/worlds/{world}/send/go"), &Value::Null).await.ok(202);
     }
     for number in 1..=50 {
         assert_eq!(server.post(&format!("{QUIET}/worlds/c/call/add"), &json!(1)).await.ok(200), json!(number));
@@ -89,7 +89,8 @@ async fn a_component_that_takes_a_compiler_too_long_is_refused_and_another_unive
         upload(&server, LOUD, bomb).await;
     }
     upload(&server, QUIET, &adder()).await;
-    assert_eq!(settled(&server, QUIET, &adder()).await["state"], "ready");
+    let state = settled(&server, QUIET, &adder()).await;
+    assert_eq!(state["state"], "ready", "{state}");
     for bomb in &bombs {
         let state = settled(&server, LOUD, bomb).await;
         assert_eq!(state["state"], "refused", "{state}");

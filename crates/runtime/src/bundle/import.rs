@@ -7,7 +7,7 @@
 use super::{Bundle, Proof, export::NodePlane, format::Packed, open::Item};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
-    lifecycle::{inherited_effects, inherited_timers},
+    lifecycle::{inherited_effects, inherited_timers, register_trusted},
     snapshots::store_cells,
 };
 use bytes::Bytes;
@@ -90,6 +90,9 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
         timers: inherited_timers(&fork, now_ns),
         now_ns,
     };
+    // Who imports a bundle may administer the universe: that is what brings its programs in.
+    let manifests: Vec<Hash> = import.manifests.iter().map(|(_, manifest)| *manifest).collect();
+    register_trusted(plane, universe, &manifests).await?;
     let created = import_world(&plane.engine, &**plane.clock(), &plane.blobs, &KernelSnapshots, &import).await?;
     debug_assert!(matches!(created, WorldCreated::Now | WorldCreated::Before));
     tracing::info!(%world, %head, "a world arrived");

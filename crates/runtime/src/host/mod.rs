@@ -20,7 +20,7 @@ use crate::{
     recording::Recording,
 };
 use mundi_kernel::{World, manifest::CompiledManifest};
-use mundi_model::{Hash, Height, UniverseId, WorldId};
+use mundi_model::{Hash, Height, UniverseId, WorldId, record::Held};
 use mundi_store::{
     Fence,
     protocol::{InboxEnd, NoteSnapshotDue},
@@ -49,6 +49,8 @@ pub struct WorldHost<P: Plane> {
     metrics: Option<Arc<Metrics>>,
     /// When its next snapshot is due, as it was last put on record; `None` if this host has not done so.
     due_on_record: Option<Option<u64>>,
+    /// Why its turns failed before it was restored: commands that wait are taken first.
+    failed: Option<Held>,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.
@@ -105,6 +107,11 @@ impl<P: Plane> WorldHost<P> {
     /// Counts how long items take from the inbox to the journal.
     pub(crate) fn measure(&mut self, metrics: Arc<Metrics>) {
         self.metrics = Some(metrics);
+    }
+
+    /// Its turns failed for this reason: the commands that wait in its inbox are taken first.
+    pub(crate) fn take_commands_first(&mut self, failed: Held) {
+        self.failed = Some(failed);
     }
 
     pub(crate) fn manifest(&self) -> &Arc<CompiledManifest> {

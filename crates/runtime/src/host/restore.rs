@@ -56,6 +56,7 @@ impl<P: Plane> WorldHost<P> {
             hands: Employed::default(),
             metrics: None,
             due_on_record: None,
+            failed: None,
         })
     }
 }

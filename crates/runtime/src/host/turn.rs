@@ -124,15 +124,20 @@ impl<P: Plane> WorldHost<P> {
     async fn take_turn(&mut self, budget: &CycleBudget) -> Result<Progress, RuntimeError> {
         let items_max = budget.items_max;
         let (mut input, is_read) = self.read(items_max).await?;
+        let held = self.failed.take().filter(|_| !self.world.is_paused());
         let mut ahead = Vec::new();
         if self.world.is_paused() {
             self.direct.clear(); // it takes no event: the inbox keeps those
-            if input.end.is_none() {
-                ahead = Box::pin(self.look_ahead(&mut input, items_max)).await?;
-            }
+        }
+        if (self.world.is_paused() || held.is_some()) && input.end.is_none() {
+            ahead = Box::pin(self.look_ahead(&mut input, items_max)).await?;
+        }
+        let mut seen = input.items.iter().chain(&ahead);
+        if held.is_some() && !seen.any(|item| self.world.takes_ahead(item.seq, &item.item)) {
+            return Box::pin(self.take_turn(budget)).await; // there is none, and the look ahead has left items out
         }
         let waiting = input.items.len();
-        let mut tickets = self.take_direct(&mut input, items_max);
+        let mut tickets = if held.is_none() { self.take_direct(&mut input, items_max) } else { Vec::new() };
         if input.items.is_empty() {
             self.drained = input.end.and_then(|end| end.after(input.cursor));
             return Ok(Progress::Idle);
@@ -145,7 +150,7 @@ impl<P: Plane> WorldHost<P> {
         }
         let mut patience = Patience::default();
         let mut turn = loop {
-            let stopped = match world.turn(at_hand, &arrivals, budget) {
+            let stopped = match world.turn_or_hold(at_hand, &arrivals, budget, held.clone()) {
                 Ok(turn) => break turn,
                 Err(stopped) => stopped,
             };

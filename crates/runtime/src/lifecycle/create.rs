@@ -1,5 +1,6 @@
 //! Create a world from a manifest.
 
+use super::require_registered;
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
@@ -20,7 +21,7 @@ use mundi_store::{
 pub struct NewWorld {
     pub universe: UniverseId,
     pub world: WorldId,
-    /// In the content store, with its program and schemas.
+    /// Registered, and in the content store with its program and schemas.
     pub manifest: Hash,
     /// `None` takes the defaults.
     pub inbox: Option<InboxBounds>,
@@ -31,6 +32,7 @@ pub struct NewWorld {
 /// Creates a world, once.
 pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, RuntimeError> {
     let NewWorld { universe, world, manifest, inbox, now_ns } = new;
+    require_registered(plane, universe, manifest).await?;
     let genesis = Genesis { universe, world, manifest, now_ns };
     let mut at_hand = AtHand::default();
     let registry = plane.registry().clone();

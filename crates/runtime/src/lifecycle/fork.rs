@@ -3,7 +3,7 @@
 //! Without a snapshot at the height, the nearest one below it is restored and the records between are replayed. The
 //! parent is only read: no fence is needed, and its journal does not change.
 
-use super::past;
+use super::{past, require_registered};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     objects::{AtHand, with_objects},
@@ -75,6 +75,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
     };
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
     let fork = fork_in(&snapshot, universe, ForkRequest { child, policy, now_ns })?;
+    require_registered(plane, universe, fork.note.manifest).await?;
     let parent_snapshot = fork.genesis.parent_snapshot;
     let effects = match if planted(Mutant::ForkRepeats) { EffectPolicy::Live } else { policy } {
         EffectPolicy::Live => inherited_effects(plane, universe, &fork, now_ns).await?,

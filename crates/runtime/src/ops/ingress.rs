@@ -40,15 +40,13 @@ impl<P: Plane> Ops<P> {
         world: WorldId,
         events: impl IntoIterator<Item = (&'v str, &'v [u8])> + Clone,
     ) -> Result<(), RuntimeError> {
-        let check = |manifest: &CompiledManifest| {
-            events.clone().into_iter().try_for_each(|(schema, value)| manifest.check_event(schema, value))
-        };
+        let check = |manifest: &CompiledManifest| manifest.check_events(events.clone());
         // What is right by the world itself is right; what is not may be by a newer manifest, of which only the journal knows.
         if self.worker.as_ref().and_then(|worker| worker.manifest(world)).is_some_and(|it| check(&it).is_ok()) {
             return Ok(());
         }
         match newest_manifest(&self.plane, (self.universe, world)).await? {
-            Some(manifest) => check(&manifest).map_err(RuntimeError::EventInvalid),
+            Some(manifest) => check(&manifest).map_err(RuntimeError::from),
             None => Ok(()),
         }
     }

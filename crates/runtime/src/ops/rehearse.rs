@@ -3,7 +3,10 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
-    lifecycle::past::{self, Past},
+    lifecycle::{
+        self,
+        past::{self, Past},
+    },
     objects::{AtHand, with_objects},
 };
 use mundi_kernel::{
@@ -66,6 +69,7 @@ impl<P: Plane> Ops<P> {
     /// Runs the recorded history under another manifest, and names the first record from which something else follows.
     pub async fn rehearse_world(&self, request: RehearseRequest) -> Result<Rehearsed, RuntimeError> {
         let (plane, universe, world) = (&self.plane, self.universe, request.world);
+        lifecycle::require_registered(plane, universe, request.candidate).await?;
         let place = (universe, world);
         let own = self.describe_world(world).await?.meta.first_height;
         let note = past::snapshot_below(plane, place, request.from.unwrap_or(own).max(own)).await?;

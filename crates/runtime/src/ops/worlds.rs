@@ -13,9 +13,10 @@ use mundi_model::{
 };
 use mundi_store::{
     journal::{History, StoredRecord},
+    keyspace::world_meta::Hold,
     protocol::{
-        ArchiveWorld, DescribeWorld, ListWorlds, Page, ReadLineage, WorldCreated, WorldDescription, WorldFilter,
-        WorldLineage, WorldSummary,
+        ArchiveWorld, DescribeWorld, ListWorlds, Page, ReadLineage, ReleaseHold, WorldCreated, WorldDescription,
+        WorldFilter, WorldLineage, WorldSummary,
     },
     snapshot::SnapshotError,
 };
@@ -83,6 +84,21 @@ impl<P: Plane> Ops<P> {
         lifecycle::create(&self.plane, NewWorld { universe: self.universe, world, manifest, inbox: None, now_ns }).await
     }
 
+    /// Worlds of the universe may run this program from now on. For whoever may administer the universe.
+    pub async fn register_program(&self, program: Hash) -> Result<(), RuntimeError> {
+        lifecycle::register_program(&self.plane, self.universe, program).await
+    }
+
+    pub async fn is_program_registered(&self, program: Hash) -> Result<bool, RuntimeError> {
+        lifecycle::is_program_registered(&self.plane, self.universe, program).await
+    }
+
+    /// Worlds of the universe may run on this manifest from now on, if its program may be run and its schemas do not expand
+    /// without bound. For whoever may administer the universe.
+    pub async fn register_manifest(&self, manifest: Hash) -> Result<(), RuntimeError> {
+        lifecycle::register_manifest(&self.plane, self.universe, manifest).await
+    }
+
     /// A new world that begins with a snapshot of another one, the newest if none is named, and repeats none of its effects. Asked
     /// again for the same one, it answers the same.
     pub async fn world_create_from_seed(
@@ -121,18 +137,36 @@ impl<P: Plane> Ops<P> {
         self.control(world, "pause", Vec::new()).await
     }
 
+    /// The world goes on: after a pause, and after a hold, which may come back if its cause is not gone.
     pub async fn world_resume(&self, world: WorldId) -> Result<InboxSeq, RuntimeError> {
-        self.control(world, "resume", Vec::new()).await
+        let seq = self.control(world, "resume", Vec::new()).await?;
+        if let Some(hold) = self.release_hold(world).await? {
+            tracing::info!(%world, code = hold.code, "a world was released");
+        }
+        Ok(seq)
     }
 
     /// From the record after the command on, another manifest holds, if its program handles the take-over. One that would
     /// treat open work differently is refused, unless the caller insists, and then that is on record.
     pub async fn world_upgrade(&self, world: WorldId, manifest: Hash, forced: bool) -> Result<InboxSeq, RuntimeError> {
+        lifecycle::require_registered(&self.plane, self.universe, manifest).await?;
         self.check_manifest(manifest).await?;
         if !forced && let Some(divergence) = self.rehearse_open_work(world, manifest).await?.divergence {
             return Err(RuntimeError::UpgradeDiverges { world, height: divergence.height });
         }
-        self.control(world, "upgrade", cbor::encode(&Upgrade { manifest, forced })).await
+        let seq = self.control(world, "upgrade", cbor::encode(&Upgrade { manifest, forced })).await?;
+        if self.describe_world(world).await?.meta.hold.is_some() {
+            // It is paused when it takes the command ahead of what it failed at.
+            self.world_resume(world).await?;
+        }
+        Ok(seq)
+    }
+
+    /// A worker may run the world again; it was on hold because its turns failed. Says why, if it was.
+    async fn release_hold(&self, world: WorldId) -> Result<Option<Hold>, RuntimeError> {
+        let released =
+            self.plane.run(&ReleaseHold { universe: self.universe, world, now_ns: self.plane.now_ns() }).await?;
+        Ok(released.output)
     }
 
     async fn control(&self, world: WorldId, command: &str, payload: Vec<u8>) -> Result<InboxSeq, RuntimeError> {

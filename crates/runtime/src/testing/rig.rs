@@ -4,7 +4,7 @@ use super::{Executor, Node, manifest, register};
 use crate::{
     Plane, RuntimeError, Services,
     host::{CycleBudget, Progress, WorldHost},
-    lifecycle::{NewWorld, create},
+    lifecycle::{NewWorld, create, register_trusted},
 };
 use bytes::Bytes;
 use mundi_engine::Memory;
@@ -58,8 +58,9 @@ impl Rig {
         let set_up = async move {
             let plane = &setting.plane;
             plane.run(&CreateUniverse { universe, now_ns: 1 }).await?;
-            plane.blobs.put(universe, Bytes::from(bytes), &[]).await?;
-            plane.blobs.put(universe, Bytes::from(descriptor), &[]).await.map(drop)
+            let manifest = plane.blobs.put(universe, Bytes::from(bytes), &[]).await?;
+            plane.blobs.put(universe, Bytes::from(descriptor), &[]).await?;
+            register_trusted(plane, universe, &[manifest]).await
         };
         #[expect(clippy::expect_used, reason = "a test cannot go on without its universe")]
         rig.executor.block_on(set_up).expect("a universe in memory");

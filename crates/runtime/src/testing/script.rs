@@ -6,16 +6,28 @@ use mundi_kernel::{
     program::{Cause, Event, Failure, Host, Outgoing, Program, SendOptions, View},
     registry::native_descriptor,
 };
-use mundi_model::{Hash, InboxSeq, Value, cbor};
+use mundi_model::{Code, Hash, InboxSeq, Value, cbor};
 use std::collections::BTreeMap;
 
 /// The program. It counts what it takes in `taken`, keeps a running hash of it in `trail`, and answers queries by key.
 pub struct Script;
 
-/// Registers it, and returns its descriptor, which belongs into the content store.
+/// The same, mended: `break` does not break it.
+pub struct MendedScript;
+
+/// Registers both, and returns the descriptor of the first, which belongs into the content store.
 pub fn register(registry: &mut Registry) -> String {
     registry.register_native("script", 1, Script);
+    registry.register_native("script", MENDED_VERSION, MendedScript);
     native_descriptor("script", 1)
+}
+
+const MENDED_VERSION: u32 = 3;
+
+/// A manifest for the mended one, and the descriptor that it names.
+pub fn mended_manifest() -> (Manifest, String) {
+    let descriptor = native_descriptor("script", MENDED_VERSION);
+    (Manifest { program: Hash::of(descriptor.as_bytes()), ..manifest() }, descriptor)
 }
 
 /// A manifest for it.
@@ -29,29 +41,43 @@ pub fn manifest() -> Manifest {
     manifest
 }
 
+impl Program for MendedScript {
+    fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
+        handle(host, event, |line| line != "break")
+    }
+
+    fn query(&self, view: &mut dyn View, name: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
+        Script.query(view, name, params)
+    }
+}
+
 impl Program for Script {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
-        let text = match event.cause {
-            Cause::Event { value, .. } => match cbor::decode(value) {
-                Ok(Value::Text(text)) => text,
-                _ => return Err(Failure::new("no script")),
-            },
-            Cause::Receipt { label, .. } => format!("put receipt/{label} got"),
-            Cause::Timer { label, .. } => format!("put timer/{label} fired"),
-            Cause::Message { payload, .. } => String::from_utf8_lossy(payload).into_owned(),
-            Cause::Upgraded { .. } => "put upgraded yes".to_owned(),
-        };
-        let trail = host.get("trail")?.unwrap_or_default();
-        let random = host.random()?.to_be_bytes();
-        host.put("trail", Hash::of(&[&trail, text.as_bytes(), &random].concat()).as_bytes())?;
-        add(host, "taken")?;
-        text.lines().try_for_each(|line| run(host, event.seq, line))
+        handle(host, event, |_| true)
     }
 
     fn query(&self, view: &mut dyn View, _: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
         let Ok(Value::Text(key)) = cbor::decode(params) else { return Err(Failure::new("no key")) };
         Ok(view.get(&key)?.unwrap_or_default())
     }
+}
+
+fn handle(host: &mut dyn Host, event: &Event<'_>, takes: impl Fn(&str) -> bool) -> Result<(), Failure> {
+    let text = match event.cause {
+        Cause::Event { value, .. } => match cbor::decode(value) {
+            Ok(Value::Text(text)) => text,
+            _ => return Err(Failure::new("no script")),
+        },
+        Cause::Receipt { label, .. } => format!("put receipt/{label} got"),
+        Cause::Timer { label, .. } => format!("put timer/{label} fired"),
+        Cause::Message { payload, .. } => String::from_utf8_lossy(payload).into_owned(),
+        Cause::Upgraded { .. } => "put upgraded yes".to_owned(),
+    };
+    let trail = host.get("trail")?.unwrap_or_default();
+    let random = host.random()?.to_be_bytes();
+    host.put("trail", Hash::of(&[&trail, text.as_bytes(), &random].concat()).as_bytes())?;
+    add(host, "taken")?;
+    text.lines().filter(|line| takes(line)).try_for_each(|line| run(host, event.seq, line))
 }
 
 fn add(host: &mut dyn Host, key: &str) -> Result<(), Failure> {
@@ -81,6 +107,10 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
             let message = Outgoing::Message { inbox: "script", payload: first.as_bytes(), headers: &BTreeMap::new() };
             let world = host.spawn(Hash::of(&manifest().to_bytes()), Some(&message), label)?;
             Ok(host.put(&format!("spawned/{label}"), world.to_string().as_bytes())?)
+        }
+        ["spawn_of", manifest, label] => {
+            let manifest = manifest.parse().map_err(|_| Failure::new("no manifest"))?;
+            Ok(host.spawn(manifest, None, label).map(drop)?)
         }
         ["send", to, label, text] => {
             let to = to.parse().map_err(|_| Failure::new("no world"))?;
@@ -114,6 +144,8 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
             let (inbox, payload, headers) = ("script", payload.as_bytes(), &BTreeMap::new());
             Ok(host.send(to, &Outgoing::Message { inbox, payload, headers }, label)?)
         }
+        // Not the program's failure, but the host's: no turn that takes this can be committed.
+        ["break"] => Err(host.abandon(Code::StepAbandoned, "as it was told").into()),
         ["fail"] => Err(Failure::new("as it was told")),
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),

@@ -11,14 +11,18 @@ use crate::{
     shell::{Command, send_commands},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Coded, WorldId};
+use mundi_model::{
+    Code, Coded, WorldId, limits,
+    mutants::{Mutant, planted},
+    record::Held,
+};
 use mundi_store::{
     Fence, StoreError,
     keyspace::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
     },
-    protocol::{AcquireLease, ForgetAssignment, IsReady, ReleaseLease, SettleWorld, Settled},
+    protocol::{AcquireLease, ForgetAssignment, HoldWorld, IsReady, ReleaseLease, SettleWorld, Settled},
 };
 use std::{
     future::poll_fn,
@@ -105,15 +109,21 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
 /// One cycle of a world that is held, or can be; `None` if it was tried for in vain before, and has nothing to do any more. What not
 /// every cycle does is a future in a box, so that this one, which is made for every cycle, stays small.
 async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Option<(Host<P>, After)>, RuntimeError> {
-    let Job { world, wish, direct, active_at_ns, .. } = job;
+    let Job { world, wish, direct, failed, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
         None if job.is_doubtful && !Box::pin(is_ready(shared, world)).await? => return Ok(None),
         None => Box::pin(open(shared, world)).await?,
     };
+    let mut budget = shared.config.cycle;
+    if let Some(code) = failed {
+        // One by one: what can be taken is, and what cannot is known. Commands may mend it.
+        budget.items_max = 1;
+        host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned() });
+    }
     host.hand(direct);
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
-    let cycled = host.cycle(&shared.config.cycle, deliver).await?;
+    let cycled = host.cycle(&budget, deliver).await?;
     shared.metrics.add(Metric::Turns, cycled.turns);
     shared.metrics.add(Metric::TurnItems, cycled.items as u64);
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
@@ -194,6 +204,7 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         | Code::LeaseAssignedElsewhere
         | Code::WorldUnassigned
         | Code::WorldArchived
+        | Code::WorldOnHold
         | Code::WorldDeleted
         | Code::WorldNotFound => {}
         Code::LeaseFenced => shared.metrics.add(Metric::LeasesLost, 1),
@@ -201,9 +212,37 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         code => {
             tracing::warn!(%error, %code, %world, "a world was dropped from memory");
             shared.metrics.add(Metric::WorldFailures, 1);
-            if let Some(fence) = fence {
+            if let Some(fence) = fence
+                && !hold(shared, fence, error).await
+            {
                 give_back(shared, fence).await;
             }
+        }
+    }
+}
+
+/// Puts a world on hold whose attempts failed too often in a row. Says whether it did.
+async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) -> bool {
+    let (world, code) = (fence.world, error.code());
+    if !error.is_of_the_world() {
+        return false;
+    }
+    let failures = shared.table.lock().fail(world, code);
+    if failures < limits::WORLD_FAILURES_MAX || planted(Mutant::HoldSkipped) {
+        return false;
+    }
+    let request = HoldWorld { fence, code, reason: error.to_string(), failures, now_ns: shared.plane.now_ns() };
+    match shared.plane.run(&request).await {
+        Ok(_) => {
+            tracing::error!(%error, %code, %world, failures, "a world was put on hold");
+            shared.metrics.add(Metric::WorldsHeld, 1);
+            shared.metrics.add(Metric::LeasesReleased, 1);
+            shared.table.lock().forgive(world);
+            true
+        }
+        Err(error) => {
+            tracing::warn!(%error, %world, "a world could not be put on hold");
+            false
         }
     }
 }
@@ -220,7 +259,7 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
     }
     match error.code() {
         Code::WorldDeleted | Code::WorldNotFound => None,
-        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived => {
+        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived | Code::WorldOnHold => {
             Some(now_ns.saturating_add(config.lease_ttl_ns))
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),

@@ -5,7 +5,7 @@
 //! one pick in a few is for the priority that is served last.
 
 use crate::direct::{Direct, Sender, Wait};
-use mundi_model::{WorldId, limits::DIRECT_ITEMS_MAX, record::InboxItem};
+use mundi_model::{Code, WorldId, limits::DIRECT_ITEMS_MAX, record::InboxItem};
 use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL, protocol::ExportPolicy};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -24,6 +24,8 @@ pub(crate) struct Table<H> {
     picks: u64,
     /// Worlds that could not be had, and when to try again.
     later: BTreeMap<WorldId, Later>,
+    /// Worlds whose attempts failed in a row for a reason of their own, and for which.
+    failed: BTreeMap<WorldId, (u32, Code)>,
     /// Worlds that rest, and have a hint still.
     unsettled: BTreeSet<WorldId>,
     /// Worlds that were handed items when none waited for them, each once for a round, in order. Of some, all were taken since.
@@ -96,6 +98,8 @@ pub(crate) struct Job<H> {
     pub(crate) release: bool,
     /// Whether it has something to do is to be asked first.
     pub(crate) is_doubtful: bool,
+    /// Why the last attempt failed, if the reason lies in the world.
+    pub(crate) failed: Option<Code>,
     pub(crate) wish: Wish,
     pub(crate) direct: Vec<Direct>,
     /// When it last did something.
@@ -151,6 +155,7 @@ impl<H> Default for Table<H> {
             queues: BTreeMap::new(),
             picks: 0,
             later: BTreeMap::new(),
+            failed: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             handed: VecDeque::new(),
             round: 1,
@@ -294,7 +299,8 @@ impl<H> Table<H> {
             let direct = mem::replace(&mut slot.direct, later);
             let (host, wish) = (slot.host.take(), mem::take(&mut slot.wish));
             let Slot { release, is_doubtful, active_at_ns, .. } = *slot;
-            return Some(Job { world, host, release, is_doubtful, wish, direct, active_at_ns });
+            let failed = self.failed.get(&world).map(|(_, code)| *code);
+            return Some(Job { world, host, release, is_doubtful, failed, wish, direct, active_at_ns });
         }
     }
 
@@ -334,6 +340,7 @@ impl<H> Table<H> {
         now_ns: u64,
     ) -> Result<(), H> {
         self.later.remove(&world);
+        self.failed.remove(&world);
         let Some(slot) = self.slots.get_mut(&world) else { return Err(host) };
         let State::Running { again, lost } = slot.state else { return Err(host) };
         if lost {
@@ -376,6 +383,18 @@ impl<H> Table<H> {
             }
         }
         slot.fence
+    }
+
+    /// An attempt failed for a reason that lies in the world. Says how many did so in a row.
+    pub(crate) fn fail(&mut self, world: WorldId, code: Code) -> u32 {
+        let failed = self.failed.entry(world).or_insert((0, code));
+        *failed = (failed.0.saturating_add(1), code);
+        failed.0
+    }
+
+    /// Nothing is known against the world any more.
+    pub(crate) fn forgive(&mut self, world: WorldId) {
+        self.failed.remove(&world);
     }
 
     /// How often in a row a world could not be had.

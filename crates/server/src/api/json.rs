@@ -107,6 +107,7 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::OutcomeDigest(digest) => json!({ "type": "outcome_digest", "digest": digest }),
         Body::Custom(custom) => json!({ "type": "custom", "kind": custom.kind, "payload": payload(&custom.payload) }),
         Body::RecordingEnded(intent) => json!({ "type": "recording_ended", "intent": intent }),
+        Body::Held(held) => json!({ "type": "held", "code": held.code, "reason": held.reason }),
         Body::StepFailed(failed) => json!({ "type": "step_failed", "code": failed.code, "reason": failed.reason }),
     }
 }

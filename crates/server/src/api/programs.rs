@@ -50,7 +50,7 @@ pub(super) struct Stored {
     hash: String,
 }
 
-/// Stores the code of a program under its hash, if it can be run here: a component that asks for more than a program is
+/// Registers the code of a program under its hash, if it can be run here: a component that asks for more than a program is
 /// given is refused. It is compiled meanwhile.
 #[utoipa::path(
     put, path = "/v1/u/{universe}/programs/{hash}", tag = "programs",
@@ -70,6 +70,7 @@ pub(super) async fn put<E: Engine>(
         inspect(loader.clone(), body.clone()).await?;
     }
     let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
+    universe.ops().register_program(stored).await?;
     universe.keep(stored, Kind::Program).await?;
     if let Some(loader) = loader {
         loader.prepare(stored, Some(body[..].into()));
@@ -123,7 +124,7 @@ pub(super) async fn describe<E: Engine>(
         return Err(Problem::new(Code::ProgramUnknown, format!("no program {program} was brought here")));
     }
     drop(tx);
-    let named = api.node.programs().values().find(|named| Hash::of(&named.program) == program);
+    let named = api.node.built_in().find(|named| Hash::of(&named.program) == program);
     let readiness = match (named, plane.registry.loader()) {
         (Some(named), _) => {
             let manifest = Manifest::from_bytes(&named.manifest);
@@ -132,7 +133,12 @@ pub(super) async fn describe<E: Engine>(
         (None, Some(loader)) => match loader.prepare(program, None) {
             Readiness::Unknown => {
                 let code = Blobs::get(&plane.blobs, universe.id(), program).await?;
-                if is_wasm(&code) { loader.prepare(program, Some(code[..].into())) } else { Readiness::Unknown }
+                // To ask is not to compile: only what was registered is.
+                if is_wasm(&code) && universe.ops().is_program_registered(program).await? {
+                    loader.prepare(program, Some(code[..].into()))
+                } else {
+                    Readiness::Unknown
+                }
             }
             known => known,
         },
@@ -155,7 +161,8 @@ impl ProgramState {
     }
 }
 
-/// Stores a manifest, in its canonical form, and says its hash. A program that this server cannot run is refused.
+/// Registers a manifest, in its canonical form, and says its hash: worlds may run only on registered ones. A program that
+/// this server cannot run or that is not registered is refused, and so are schemas that expand without bound.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/manifests", tag = "programs", request_body = serde_json::Value,
     responses((status = 201, body = Stored)),
@@ -175,7 +182,7 @@ pub(super) async fn put_manifest<E: Engine>(
     };
     known.map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
-    universe.ops().check_manifest(stored).await?;
+    universe.ops().register_manifest(stored).await?;
     universe.keep(stored, Kind::Manifest).await?;
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
 }
@@ -200,7 +207,7 @@ pub(super) async fn delete<E: Engine>(
     name: Name,
 ) -> Result<StatusCode, Problem> {
     let program = hash(&name)?;
-    let is_named = api.node.programs().values().any(|named| Hash::of(&named.program) == program);
+    let is_named = api.node.built_in().any(|named| Hash::of(&named.program) == program);
     release(&universe, program, Kind::Program, is_named).await
 }
 
@@ -214,7 +221,7 @@ pub(super) async fn delete_manifest<E: Engine>(
     name: Name,
 ) -> Result<StatusCode, Problem> {
     let manifest = hash(&name)?;
-    let is_named = api.node.programs().values().any(|named| named.manifest_hash() == manifest);
+    let is_named = api.node.built_in().any(|named| named.manifest_hash() == manifest);
     release(&universe, manifest, Kind::Manifest, is_named).await
 }
 

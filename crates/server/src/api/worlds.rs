@@ -15,7 +15,7 @@ use mundi_engine::Engine;
 use mundi_model::{Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId, record::EffectPolicy};
 use mundi_runtime::{Plane, lifecycle::ForkAt};
 use mundi_store::{
-    keyspace::world_meta::{Lineage, WorldMeta, WorldState},
+    keyspace::world_meta::{Hold, Lineage, WorldMeta, WorldState},
     protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,36 @@ pub(super) struct World {
     first_height: u64,
     parent: Option<Parent>,
     lease: Option<LeaseOf>,
+    /// Why no worker runs it, until it is resumed or upgraded.
+    hold: Option<HoldOf>,
+}
+
+/// A world whose turns failed again and again.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct HoldOf {
+    since_ns: u64,
+    /// The error that its last attempt ended with.
+    code: String,
+    reason: String,
+    /// Attempts that failed in a row.
+    failures: u32,
+    /// The next height of its journal.
+    height: u64,
+    /// The first item that waits in its inbox.
+    seq: Option<String>,
+}
+
+impl From<&Hold> for HoldOf {
+    fn from(hold: &Hold) -> Self {
+        Self {
+            since_ns: hold.since_ns,
+            code: hold.code.clone(),
+            reason: hold.reason.clone(),
+            failures: hold.failures,
+            height: hold.height.get(),
+            seq: hold.seq.map(|seq| seq.to_string()),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -67,6 +97,7 @@ impl World {
             first_height: meta.first_height.get(),
             parent: meta.lineage.as_ref().map(Parent::from),
             lease: lease.map(LeaseOf::from),
+            hold: meta.hold.as_ref().map(HoldOf::from),
         }
     }
 }
@@ -207,6 +238,8 @@ pub(super) struct WorldsParams {
     parent: Option<String>,
     /// Only worlds whose lease is held by this worker; `anybody` or `nobody`.
     held_by: Option<String>,
+    /// Only worlds that are on hold because their turns failed (`true`), or only those that are not.
+    on_hold: Option<bool>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
@@ -233,7 +266,7 @@ pub(super) async fn list<E: Engine>(
         Some(worker) => Some(HeldBy::Worker(worker.parse::<WorkerId>()?)),
     };
     let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let filter = WorldFilter { state: wanted.transpose()?, parent, held };
+    let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold };
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
     Ok(ListPage::of(page, |found: WorldSummary| World::new(found.world, &found.meta, found.lease)))
@@ -327,7 +360,7 @@ pub(super) async fn pause<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -
     Ok(commanded(universe.ops().world_pause(world).await?))
 }
 
-/// The world goes on.
+/// The world goes on: after a pause, and after a hold.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/resume", tag = "worlds", responses((status = 202, body = Commanded)),
 )]

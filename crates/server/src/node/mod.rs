@@ -80,6 +80,7 @@ struct Shared<E: Engine> {
     config: NodeConfig,
     worker: WorkerId,
     named: BTreeMap<String, NamedProgram>,
+    older: Vec<NamedProgram>,
     /// By name, and by id as text.
     universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
     metrics: Arc<Metrics>,
@@ -156,6 +157,7 @@ impl<E: Engine> Node<E> {
         let shared = Shared {
             worker,
             named: programs.named,
+            older: programs.older,
             universes: RwLock::default(),
             metrics,
             policies: PolicyContexts::default(),
@@ -226,6 +228,11 @@ impl<E: Engine> Node<E> {
     /// The programs that have a name here.
     pub fn programs(&self) -> &BTreeMap<String, NamedProgram> {
         &self.0.named
+    }
+
+    /// All programs that are built in: those that have a name, and older versions of them.
+    pub(crate) fn built_in(&self) -> impl Iterator<Item = &NamedProgram> {
+        self.0.named.values().chain(&self.0.older)
     }
 
     pub fn is_leaving(&self) -> bool {

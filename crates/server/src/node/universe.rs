@@ -3,15 +3,21 @@
 use super::{Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, roles::Roles};
 use axum::http::{HeaderMap, HeaderValue, header};
 use mundi_engine::Engine;
+use mundi_kernel::manifest::Manifest;
 use mundi_model::{
     Hash, UniverseId, Value, WorldId, cbor,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
-use mundi_runtime::{Plane, calls::Calls, ops::Ops};
+use mundi_runtime::{
+    Plane,
+    calls::Calls,
+    lifecycle::{register_trusted, register_used},
+    ops::Ops,
+};
 use mundi_store::{
     blob::Blobs,
     keyspace::{kept_object::Kind, schema_version::SchemaVersion},
-    protocol::{Enqueued, GuardSchema, KeepObject},
+    protocol::{Enqueued, GuardSchema, KeepObject, ReadSchema},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -40,20 +46,32 @@ fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId) -> NodePlane<
     NodePlane { registry, ..plane }
 }
 
+/// Whether a universe was last written by a version that registered nothing.
+async fn is_before_registration<E: Engine>(plane: &NodePlane<E>, universe: UniverseId) -> Result<bool, NodeError> {
+    let found = plane.run(&ReadSchema { universe }).await?.output;
+    Ok(found.is_some_and(|found| (found.major, found.minor) < (1, 4)))
+}
+
 impl<E: Engine> Universe<E> {
     pub(super) async fn open(node: &Node<E>, name: &str, id: UniverseId) -> Result<Self, NodeError> {
         let plane = plane_of(node, name, id);
+        if is_before_registration(&plane, id).await? {
+            let manifests = register_used(&plane, id).await?;
+            tracing::info!(universe = name, manifests, "registered what worlds run on");
+        }
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
         plane.run(&guard).await?;
-        let mut manifests = BTreeMap::new();
-        for (name, program) in node.programs() {
+        let mut built_in = Vec::new();
+        for program in node.built_in() {
             let code = Blobs::put(&plane.blobs, id, program.program.clone().into(), &[]).await?;
             let manifest = Blobs::put(&plane.blobs, id, program.manifest.clone().into(), &[]).await?;
             for (hash, kind) in [(code, Kind::Program), (manifest, Kind::Manifest)] {
                 plane.run(&KeepObject { universe: id, hash, kind, now_ns: plane.now_ns() }).await?;
             }
-            manifests.insert(name.clone(), manifest);
+            built_in.push(manifest);
         }
+        register_trusted(&plane, id, &built_in).await?;
+        let manifests = node.programs().iter().map(|(name, program)| (name.clone(), program.manifest_hash())).collect();
         let calls = Calls::default();
         let roles = Roles::start(node, plane.clone(), name, id, calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls).with_dedupe_window_ns(node.config().dedupe_window_ns());
@@ -143,6 +161,13 @@ impl<E: Engine> Universe<E> {
         let keep = KeepObject { universe: self.id, hash, kind, now_ns: self.plane.now_ns() };
         self.plane.run(&keep).await?;
         Ok(())
+    }
+
+    /// Stores a manifest and lets worlds run on it, if its program may be run; says its hash.
+    pub async fn register(&self, manifest: &Manifest) -> Result<Hash, NodeError> {
+        let hash = Blobs::put(&self.plane.blobs, self.id, manifest.to_bytes().into(), &[]).await?;
+        self.ops.register_manifest(hash).await?;
+        Ok(hash)
     }
 
     /// A new world that runs the program of this name.

@@ -28,18 +28,21 @@ const IN_MS_MAX: u64 = 10 * 365 * 86_400_000;
 const EFFECTS: [&str; 6] = ["http.request", "llm.chat", "blob.put", "blob.get", "process.run", "external.task"];
 
 pub(super) fn declare(manifest: &mut Manifest) {
+    declare_with(manifest, &json!({"type": "integer", "minimum": 0, "maximum": IN_MS_MAX}));
+}
+
+/// What version 1 takes in.
+pub(super) fn declare_first(manifest: &mut Manifest) {
+    declare_with(manifest, &json!({"type": "integer", "minimum": 0}));
+}
+
+fn declare_with(manifest: &mut Manifest, in_ms: &serde_json::Value) {
     let key = json!({"type": "string", "minLength": 1, "maxLength": 256});
     let object = |properties: serde_json::Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
     let events = [
         ("put", object(json!({"key": key, "value": true}), &["key", "value"])),
         ("delete", object(json!({"key": key}), &["key"])),
-        (
-            "remind",
-            object(
-                json!({"key": key, "value": true, "in_ms": {"type": "integer", "minimum": 0, "maximum": IN_MS_MAX}}),
-                &["key", "value", "in_ms"],
-            ),
-        ),
+        ("remind", object(json!({"key": key, "value": true, "in_ms": in_ms}), &["key", "value", "in_ms"])),
         (
             "ask",
             object(

@@ -5,6 +5,7 @@ mod baselines;
 mod claims;
 mod fences;
 mod forks;
+mod holds;
 mod ingress;
 mod journals;
 mod leases;
@@ -54,6 +55,7 @@ const CHECKERS: &[Checker] = &[
     ("receipts", receipts::check),
     ("timers", timers::check),
     ("forks", forks::check),
+    ("holds", holds::check),
     ("replay", replay::check),
 ];
 

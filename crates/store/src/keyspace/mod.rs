@@ -54,6 +54,7 @@ pub mod queue;
 pub mod queue_notify;
 pub mod ready;
 pub mod ready_notify;
+pub mod registered;
 pub mod reply;
 pub mod schema_version;
 pub mod segment;
@@ -147,6 +148,7 @@ families! {
     MailMark = 0x29, "mailboxes/low_water";
     MailDedupe = 0x2a, "mailboxes/dedupe";
     SnapshotDue = 0x2b, "snapshots/due";
+    Registered = 0x2c, "registered";
     // Of the directory.
     UniverseName = 0x30, "directory/universes";
     Token = 0x31, "directory/tokens";

@@ -1,13 +1,13 @@
 //! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
 //!
-//! Written by `create_world`, `archive_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! Written by `create_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
 //! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
 
 use super::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, UniverseId, WorldId};
+use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WorldMeta {
@@ -28,6 +28,30 @@ pub struct WorldMeta {
     /// Under which priority its ready hint stands; `None` for the normal one. Follows its assignment.
     #[n(6)]
     pub priority: Option<u8>,
+    /// Why no worker runs it, until an operator releases it.
+    #[n(7)]
+    pub hold: Option<Hold>,
+}
+
+/// A world on hold: its turns failed again and again, and would fail again.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Hold {
+    #[n(0)]
+    pub since_ns: u64,
+    /// Of the error that its last attempt ended with.
+    #[n(1)]
+    pub code: String,
+    #[n(2)]
+    pub reason: String,
+    /// How many attempts failed in a row.
+    #[n(3)]
+    pub failures: u32,
+    /// The next height of its journal.
+    #[n(4)]
+    pub height: Height,
+    /// The first item that waits in its inbox, if there is one.
+    #[n(5)]
+    pub seq: Option<InboxSeq>,
 }
 
 impl WorldMeta {
@@ -126,8 +150,19 @@ mod tests {
         ];
         let bounds = any::<(u64, u64)>().prop_map(|(items_max, bytes_max)| InboxBounds { items_max, bytes_max });
         let priority = any::<Option<u8>>();
-        (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), bounds, priority).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, inbox, priority)| WorldMeta {
+        let hold =
+            (any::<(u64, u32)>(), "[A-Z_]{1,16}", any::<String>(), laws::heights(), prop::option::of(laws::seqs()));
+        let hold = hold.prop_map(|((since_ns, failures), code, reason, height, seq)| Hold {
+            since_ns,
+            code,
+            reason,
+            failures,
+            height,
+            seq,
+        });
+        let rest = (bounds, priority, prop::option::of(hold));
+        (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
+            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold))| WorldMeta {
                 created_at_ns,
                 state,
                 first_record,
@@ -135,6 +170,7 @@ mod tests {
                 lineage,
                 inbox,
                 priority,
+                hold,
             },
         )
     }

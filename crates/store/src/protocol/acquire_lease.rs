@@ -2,10 +2,11 @@
 //!
 //! Guarantees: at most one holder at a time; the epoch rises with every acquisition, for the life of the world and
 //! beyond it. An assignment to another worker is respected, and a lease that has not run out is never taken from
-//! another worker, whatever its heartbeats do. While an operator's request for the lease stands, nobody else gets it. A worker may take its own again: it restarted, or lost the reply.
+//! another worker, whatever its heartbeats do. While an operator's request for the lease stands, nobody else gets it. Nobody acquires a
+//! world that is on hold. A worker may take its own again: it restarted, or lost the reply.
 //! Unknown commit: run again; the epoch may then rise by two.
 
-use super::{LeaseError, require_live};
+use super::{LeaseError, require_runnable};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
@@ -39,7 +40,7 @@ impl Protocol for AcquireLease {
         let Self { universe, world, worker, now_ns, ttl_ns } = *self;
         let keys = [world_meta::key, assignment::key, lease::key, lease_term::key, lease_request::key];
         tx.announce(|| keys.map(|key| key(universe, world).announced()));
-        require_live(tx, universe, world).await?;
+        require_runnable(tx, universe, world).await?;
         if let Some(request) = lease_request::read(tx, universe, world).await?
             && let left_ns @ 1.. = request.left_ns(worker, now_ns)
         {

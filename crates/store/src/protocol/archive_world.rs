@@ -50,7 +50,7 @@ impl Protocol for ArchiveWorld {
                 clear_holder(tx, universe, world, epoch)?;
             }
             ready::remove(tx, universe, world, priority)?;
-        } else {
+        } else if meta.hold.is_none() {
             ready::write(tx, universe, world, priority, &ReadyHint { at_ns: now_ns })?;
             ready_notify::bump(tx, universe, ready::shard(world))?;
         }

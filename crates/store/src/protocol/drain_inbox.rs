@@ -77,6 +77,7 @@ fn plan(drain: &DrainInbox, manifest: Hash, items: Vec<TurnItem>) -> impl Iterat
         let (mut entropy, item) = ([0; 16], Arc::unwrap_or_clone(item));
         let hash = Hash::of_parts([&seed[..], seq.as_bytes()]);
         entropy.copy_from_slice(&hash.as_bytes()[..16]);
-        Body::Ingress(Ingress::new(Stamps { now_ns, logical_now_ns: now_ns, entropy, manifest }, seq, item))
+        let stamps = Stamps { now_ns, logical_now_ns: now_ns, entropy, manifest, schema_work_max: None };
+        Body::Ingress(Ingress::new(stamps, seq, item))
     })
 }

@@ -5,6 +5,8 @@
 //! other. (Those who tell the holder themselves look at the world's hint, and so conflict with who settles it.) An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
 //! one is returned.
 //!
+//! A world on hold takes items in, and no calls: nobody would answer them.
+//!
 //! A full inbox has some room left for commands: the one that empties it may be among them.
 //!
 //! The bounds of the inbox are checked against counters read without a conflict. So writers that run at the same
@@ -13,7 +15,7 @@
 //! Unknown commit: run again if every item carries a dedupe id; otherwise it is reported, because a second run
 //! could enqueue twice. A sender that then enqueues again may do so: its item is in the inbox twice.
 
-use super::{InboxError, WorldError, require_live, require_world};
+use super::{InboxError, WorldError, on_hold, require_live, require_world};
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -57,6 +59,8 @@ pub struct Enqueue {
     holder_is_told: bool,
     /// Nothing but commands.
     commands: bool,
+    /// Somebody waits for a reply.
+    calls: bool,
     /// The index of the first item among those of the commit.
     first_index: u16,
     /// What sends them, if they are messages.
@@ -192,6 +196,7 @@ impl Enqueue {
             Ok(Encoded { depth: Depth::of(&new.item, bytes.len()), bytes, dedupe: new.dedupe })
         };
         let commands = items.iter().all(|new| matches!(new.item.input, Input::Control { .. }));
+        let calls = items.iter().any(|new| new.item.origin.wants_reply);
         let items = items.iter().enumerate().map(encode).collect::<Result<_, _>>()?;
         Ok(Self {
             universe,
@@ -202,6 +207,7 @@ impl Enqueue {
             bounded: true,
             holder_is_told: false,
             commands,
+            calls,
             first_index: 0,
             sent_by: None,
         })
@@ -298,6 +304,10 @@ impl Protocol for Enqueue {
         let Self { universe, world, now_ns, .. } = *self;
         tx.announce(|| self.reads());
         let meta = self.require_taker(tx).await?;
+        // Nobody would answer before an operator comes.
+        if let Some(hold) = meta.hold.as_ref().filter(|_| self.calls) {
+            return Err(on_hold(world, hold).into());
+        }
         let plan = plan(&self.items, &self.known(tx).await?, self.first_index);
         if plan.added.items == 0 {
             return Ok(plan.places);
@@ -313,6 +323,9 @@ impl Protocol for Enqueue {
         }
         inbox_depth::add(tx, universe, world, plan.added)?;
         notify::bump(tx, universe, world)?;
+        if meta.hold.is_some() {
+            return Ok(plan.places); // it is looked at when it is released
+        }
         let (priority, hint) = (meta.ready_priority(), ReadyHint { at_ns: now_ns });
         if !self.holder_is_told {
             ready::write(tx, universe, world, priority, &hint)?;

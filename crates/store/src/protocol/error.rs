@@ -5,7 +5,7 @@ use crate::keyspace::{
     queue::{Queue, QueueSeq},
     schema_version::SchemaVersion,
 };
-use mundi_model::{Code, Coded, Epoch, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId};
+use mundi_model::{Code, Coded, Epoch, Height, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId};
 
 /// Why a world or universe cannot be worked on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +20,8 @@ pub enum WorldError {
     Deleted(WorldId),
     #[error("{0} is archived: it takes nothing in")]
     Archived(WorldId),
+    #[error("{world} is on hold: {code} at height {height}; release it once the cause is gone")]
+    OnHold { world: WorldId, code: String, height: Height },
     #[error("{world} has {children} forks or more, which share its history; delete them first")]
     HasForks { world: WorldId, children: usize },
     #[error("{world} cannot begin so: {reason}")]
@@ -34,6 +36,7 @@ impl Coded for WorldError {
             Self::Exists(_) => Code::WorldExists,
             Self::Deleted(_) => Code::WorldDeleted,
             Self::Archived(_) => Code::WorldArchived,
+            Self::OnHold { .. } => Code::WorldOnHold,
             Self::HasForks { .. } => Code::WorldHasForks,
             Self::BeginningInvalid { .. } => Code::WorldBeginningInvalid,
         }

@@ -5,7 +5,7 @@ use crate::{
     StoreError,
     keyspace::{
         universe_meta,
-        world_meta::{self, WorldMeta, WorldState},
+        world_meta::{self, Hold, WorldMeta, WorldState},
     },
 };
 use mundi_engine::Transaction;
@@ -23,6 +23,23 @@ pub async fn require_live<T: Transaction>(
         WorldState::Archived => Err(WorldError::Archived(world).into()),
         WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
     }
+}
+
+/// A world that workers may run.
+pub(crate) async fn require_runnable<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<WorldMeta, StoreError> {
+    let meta = require_live(tx, universe, world).await?;
+    match &meta.hold {
+        None => Ok(meta),
+        Some(hold) => Err(on_hold(world, hold).into()),
+    }
+}
+
+pub(crate) fn on_hold(world: WorldId, hold: &Hold) -> WorldError {
+    WorldError::OnHold { world, code: hold.code.clone(), height: hold.height }
 }
 
 /// A world that exists, or existed.

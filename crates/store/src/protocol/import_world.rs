@@ -138,6 +138,7 @@ impl<B: Blobs> Import<'_, B> {
             // What it descends from is in its records; here it has no relatives.
             lineage: None,
             priority: None,
+            hold: None,
             inbox: InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

@@ -1,7 +1,7 @@
 //! Keep a program or manifest for a universe, or let it go.
 //!
 //! Guarantees: a kept object exists when this commits, and no sweep removes it or what it refers to while it is kept. An object
-//! that was let go stays for as long as a world needs it.
+//! that was let go stays for as long as a world needs it; it is not registered any more, so that no new world runs it.
 //! Unknown commit: run again; what is kept, or is not, is left so.
 
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     keyspace::{
         cas_meta,
         kept_object::{self, Kept, Kind},
+        registered::{self, RegisteredKind},
     },
 };
 use mundi_engine::Transaction;
@@ -43,7 +44,7 @@ impl Protocol for KeepObject {
     }
 }
 
-/// Lets an object go. Gives whether it was kept, as this kind.
+/// Lets an object go. Gives whether it was kept or registered, as this kind.
 pub struct ReleaseObject {
     pub universe: UniverseId,
     pub hash: Hash,
@@ -58,11 +59,19 @@ impl Protocol for ReleaseObject {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
-        let kept = kept_object::read(tx, self.universe, self.hash).await?;
-        if kept.is_none_or(|kept| kept.kind != self.kind) {
-            return Ok(false);
+        let Self { universe, hash, kind } = *self;
+        let is_kept = kept_object::read(tx, universe, hash).await?.is_some_and(|kept| kept.kind == kind);
+        if is_kept {
+            tx.delete(kept_object::key(universe, hash).as_bytes())?;
         }
-        tx.delete(kept_object::key(self.universe, self.hash).as_bytes())?;
-        Ok(true)
+        let registered_as = match kind {
+            Kind::Program => RegisteredKind::Program,
+            Kind::Manifest => RegisteredKind::Manifest,
+        };
+        let is_registered = registered::read(tx, universe, registered_as, hash).await?.is_some();
+        if is_registered {
+            tx.delete(registered::key(universe, registered_as, hash).as_bytes())?;
+        }
+        Ok(is_kept || is_registered)
     }
 }

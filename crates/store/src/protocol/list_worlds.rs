@@ -32,6 +32,8 @@ pub struct WorldFilter {
     /// Forks of this world only.
     pub parent: Option<WorldId>,
     pub held: Option<HeldBy>,
+    /// Only worlds that are on hold, or only those that are not.
+    pub on_hold: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +87,8 @@ impl WorldFilter {
             Some(HeldBy::Anybody) => found.lease.is_some(),
             Some(HeldBy::Worker(worker)) => found.lease.is_some_and(|lease| lease.holder == worker),
         };
-        state && held && self.parent.is_none_or(|wanted| parent == Some(wanted))
+        let on_hold = self.on_hold.is_none_or(|wanted| found.meta.hold.is_some() == wanted);
+        state && held && on_hold && self.parent.is_none_or(|wanted| parent == Some(wanted))
     }
 }
 

@@ -81,8 +81,8 @@ impl Protocol for WakeDueSnapshots {
             let meta = require_world(tx, universe, world).await?;
             forget(tx, universe, world).await?;
             tx.delete(key)?;
-            // One that is in the archive is looked at when it comes back.
-            if meta.state == WorldState::Live {
+            // One that is in the archive or on hold is looked at when it comes back.
+            if meta.state == WorldState::Live && meta.hold.is_none() {
                 ready::ensure(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns }).await?;
                 ready_notify::bump(tx, universe, ready::shard(world))?;
             }

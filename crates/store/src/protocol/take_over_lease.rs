@@ -7,7 +7,7 @@
 //! requester that dies keeps nobody from the world.
 //! Unknown commit: run again; a request is written anew, and a lease that was taken is the requester's own and is taken again.
 
-use super::{LeaseError, WorldError, require_live, require_world};
+use super::{LeaseError, WorldError, require_runnable, require_world};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
@@ -35,7 +35,7 @@ pub struct TakeOverLease {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// The world must be live.
+    /// The world must be live, and not on hold.
     Upkeep,
     /// It is being deleted: nobody else may acquire it, and requests for its upkeep do not count any more.
     Delete,
@@ -61,7 +61,7 @@ impl Protocol for TakeOverLease {
         let Self { universe, world, by, now_ns, ttl_ns, request_ttl_ns, purpose } = *self;
         match purpose {
             Purpose::Upkeep => {
-                require_live(tx, universe, world).await?;
+                require_runnable(tx, universe, world).await?;
             }
             Purpose::Delete if require_world(tx, universe, world).await?.state == WorldState::Deleted => {
                 return Err(WorldError::Deleted(world).into());

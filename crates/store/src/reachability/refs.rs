@@ -34,7 +34,8 @@ pub fn refs_of_record(record: &Record, each: &mut impl FnMut(Hash)) {
         | Body::Rejected(_)
         | Body::OutcomeDigest(_)
         | Body::StepFailed(_)
-        | Body::RecordingEnded(_) => {}
+        | Body::RecordingEnded(_)
+        | Body::Held(_) => {}
     }
 }
 

@@ -38,6 +38,7 @@ impl HandmadeWorld {
             first_height: Height::GENESIS,
             lineage: None,
             priority: None,
+            hold: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
         world_meta::write(&mut tx, universe, world, &meta)?;

@@ -57,12 +57,16 @@ pub(crate) struct List {
     /// Only those that this worker runs; `anybody` or `nobody`.
     #[arg(long)]
     held_by: Option<String>,
+    /// Only those that are on hold because their turns failed again and again.
+    #[arg(long)]
+    on_hold: bool,
 }
 
 impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { listing, state, parent, held_by } = self;
-        let filters = [("state", state), ("parent", parent), ("held_by", held_by)];
+        let Self { listing, state, parent, held_by, on_hold } = self;
+        let on_hold = on_hold.then(|| "true".to_owned());
+        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold)];
         let columns = [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
         listing.show(out, "worlds", &filters, &columns).await
     }

@@ -1,0 +1,114 @@
+//! Checks against schemas have a bound, and where one stopped is on record.
+
+use crate::rig::{Rig, body, identity, manifest, receipt, refusal};
+use mundi_kernel::{
+    manifest::{CheckError, CompiledManifest, Manifest, Schema},
+    replay::Replay,
+};
+use mundi_model::{
+    Code, Coded, Value, cbor, limits,
+    record::{Body, ReceiptStatus, Record},
+};
+use serde_json::json;
+
+/// Takes more steps for some thousand bytes of text than a check may.
+fn expensive() -> Schema {
+    Schema(json!({ "pattern": "^([a-z0-9 -]{0,100}){0,100}" }))
+}
+
+fn with(change: impl FnOnce(&mut Manifest)) -> Rig {
+    let mut manifest = manifest(1);
+    change(&mut manifest);
+    Rig::with(&manifest)
+}
+
+/// The bounds of the records of steps, in their order.
+fn bounds(rig: &Rig) -> Vec<Option<u64>> {
+    let bound = |bytes: &Vec<u8>| match body(bytes) {
+        Body::Ingress(ingress) => Some(ingress.stamps.schema_work_max),
+        _ => None,
+    };
+    rig.journal.iter().filter_map(bound).collect()
+}
+
+#[test]
+fn an_event_that_takes_too_long_to_check_is_rejected_before_enqueue_and_when_taken() {
+    let mut rig = with(|manifest| drop(manifest.events.insert("script".into(), expensive())));
+    assert_eq!(refusal(&rig.run("put a 1")), "");
+    let long = format!("put a {}", "2".repeat(9_000));
+    let value = cbor::encode(&Value::Text(long.clone()));
+    let refused = rig.world.manifest().check_event("script", &value).unwrap_err();
+    assert_eq!(refused.code_or(Code::EventInvalid), Code::SchemaWorkExceeded);
+    assert!(matches!(refused, CheckError::WorkExceeded(_)));
+    assert_eq!(refusal(&rig.run(&long)), "SCHEMA_WORK_EXCEEDED");
+    assert_eq!(rig.text("a"), "1");
+    assert_eq!(bounds(&rig), [None], "what was rejected has no step");
+    rig.replayed();
+}
+
+#[test]
+fn an_effect_that_takes_too_long_to_check_fails_its_step_and_replays_the_same() {
+    let mut rig = with(|manifest| manifest.effects.get_mut("mail").unwrap().params = expensive());
+    assert_eq!(refusal(&rig.run("emit mail short")), "");
+    assert_eq!(refusal(&rig.run("put a 1\nemit-large mail long")), "SCHEMA_WORK_EXCEEDED");
+    assert_eq!((rig.text("a"), rig.world.open_intents().count()), (String::new(), 1));
+    assert_eq!(refusal(&rig.run("put a 2\nemit-large http other")), "", "the world goes on");
+    assert_eq!(bounds(&rig), [None, Some(limits::SCHEMA_WORK_MAX), None]);
+    let mut replayed = rig.replayed();
+    assert_eq!(identity(&mut replayed, &rig.objects), identity(&mut rig.world, &rig.objects));
+}
+
+#[test]
+fn a_receipt_that_takes_too_long_to_check_arrives_as_an_error() {
+    let mut rig = with(|manifest| manifest.effects.get_mut("http").unwrap().receipt = expensive());
+    let output = rig.run("emit http x");
+    let payload = cbor::encode(&Value::Text("x".repeat(9_000)));
+    rig.take(receipt(output.publish[0].intent.hash, "http", ReceiptStatus::Ok, &payload));
+    assert_eq!(rig.text("receipt/x"), "Error the payload does not satisfy the manifest's schema");
+    assert_eq!(rig.world.open_intents().count(), 0);
+    rig.replayed();
+}
+
+/// Before there was a bound, such a check took its time and the step went on: those journals stay what they are.
+#[test]
+fn a_record_without_a_bound_replays_as_it_was_recorded() {
+    let mut rig = with(|manifest| manifest.effects.get_mut("mail").unwrap().params = expensive());
+    rig.run("emit-large mail long");
+    let mut record: Record = cbor::decode(&rig.journal[1]).unwrap();
+    let Body::Ingress(ingress) = &mut record.body else { panic!() };
+    assert!(ingress.stamps.schema_work_max.take().is_some());
+    let old = record.into_sealed().to_vec();
+    let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.journal[0]).unwrap();
+    replay.apply(&rig.objects, &old).unwrap();
+    assert_eq!(replay.world().open_intents().count(), 1, "the effect was accepted");
+}
+
+#[test]
+fn a_record_that_names_a_bound_beyond_all_is_broken() {
+    let mut rig = Rig::new();
+    rig.run("put a 1");
+    let mut record: Record = cbor::decode(&rig.journal[1]).unwrap();
+    let Body::Ingress(ingress) = &mut record.body else { panic!() };
+    ingress.stamps.schema_work_max = Some(u64::MAX);
+    let mut replay = Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.journal[0]).unwrap();
+    let refused = replay.apply(&rig.objects, &record.into_sealed()).unwrap_err();
+    assert_eq!(refused.code(), Code::JournalBroken);
+}
+
+#[test]
+fn a_schema_that_expands_without_bound_can_be_used_and_not_registered() {
+    let defs: serde_json::Map<String, serde_json::Value> = (0..40)
+        .map(|n| {
+            let next = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
+            (format!("d{n}"), json!({ "allOf": [next, next] }))
+        })
+        .chain([("d40".to_owned(), json!({ "type": "string" }))])
+        .collect();
+    let schema = Schema(json!({ "$defs": defs, "$ref": "#/$defs/d0" }));
+    let mut rig = with(|manifest| drop(manifest.events.insert("script".into(), schema)));
+    assert_eq!(refusal(&rig.run("put a 1")), "", "a world that runs on it goes on");
+    let hash = rig.world.manifest().hash;
+    let refused = CompiledManifest::check_registration(&rig.objects, hash).unwrap_err();
+    assert_eq!(refused.code(), Code::ManifestInvalid);
+    assert!(refused.to_string().contains("event `script`"), "{refused}");
+}
