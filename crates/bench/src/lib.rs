@@ -46,6 +46,8 @@ enum What {
     Effect(serving::CallSettings),
     /// Calls that send a message to another world and reply when it is durable there.
     Message(serving::CallSettings),
+    /// The first call to worlds (1,000) that are in no memory, beside the second.
+    Cold(ColdSettings),
     /// Calls and sends through the library, without HTTP.
     Embedded(Common),
     /// Timers (100,000 of them), all due at one moment.
@@ -85,6 +87,9 @@ impl BenchArgs {
             Some(What::Send(settings)) => serving::send(settings, again),
             Some(What::Effect(settings)) => serving::effect(settings, again),
             Some(What::Message(settings)) => serving::message(settings, again),
+            Some(What::Cold(ColdSettings { counted: Counted { common, count }, peer })) => {
+                reported(common, |report| serving::cold(report, common, count.unwrap_or(1_000), peer.as_deref(), again))
+            }
             Some(What::Embedded(common)) => reported(common, |report| runtime::embedded(report, common)),
             Some(What::Timers(Counted { common, count })) => {
                 reported(common, |report| serving::timers(report, common, count.unwrap_or(100_000), again))
@@ -133,6 +138,15 @@ struct Counted {
     /// How many: events, timers or worlds; for a fork, MiB of state.
     #[arg(long)]
     count: Option<usize>,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct ColdSettings {
+    #[command(flatten)]
+    counted: Counted,
+    /// The folder of a peer, such as `bench/peers/restate`: it gets the same calls.
+    #[arg(long)]
+    peer: Option<PathBuf>,
 }
 
 /// How figures are printed. Public because `mundi` has the same option for all its commands, and the two are one.

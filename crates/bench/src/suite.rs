@@ -39,6 +39,7 @@ impl SuiteSettings {
         let scale = |full: usize| if *quick { full / 10 } else { full };
         let workloads = serving::measure_all(common, peer.as_deref(), again)?;
         let mut report = Report::new();
+        serving::cold(&mut report, common, 1_000, peer.as_deref(), again)?;
         runtime::embedded(&mut report, common)?;
         serving::timers(&mut report, common, scale(100_000), again)?;
         runtime::forks(&mut report, common, &[1, scale(1_000) as u64])?;

@@ -17,6 +17,9 @@ pub trait Holder: Send + Sync {
     /// How to wake the world, if it is held here as far as anyone knows.
     fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake>;
 
+    /// Something was sent to a world that is not held here: if it may be, it is looked at now.
+    fn nudge(&self, _universe: UniverseId, _world: WorldId) {}
+
     /// Hands a receipt to its world, if it is held here. Says whether it is on record; if not, nobody knows what came of it.
     fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool>;
 
@@ -28,6 +31,12 @@ impl<P: Plane> Holder for WorldWorker<P> {
     fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake> {
         let worker = (self.universe() == universe && self.holds(world)).then(|| self.clone())?;
         Some(Box::new(move || worker.wake(world)))
+    }
+
+    fn nudge(&self, universe: UniverseId, world: WorldId) {
+        if self.universe() == universe {
+            WorldWorker::nudge(self, world);
+        }
     }
 
     fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
@@ -55,8 +64,11 @@ pub async fn tell<O>(
 ) -> O {
     let wake = holder.and_then(|holder| holder.holding(universe, world));
     let outcome = send(wake.is_some()).await;
-    if let Some(wake) = wake {
-        wake(); // also if nobody knows whether it was sent
+    // Also if nobody knows whether it was sent.
+    match (wake, holder) {
+        (Some(wake), _) => wake(),
+        (None, Some(holder)) => holder.nudge(universe, world),
+        (None, None) => {}
     }
     outcome
 }

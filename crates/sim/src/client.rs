@@ -96,9 +96,11 @@ impl Client {
         Ops::new(self.plane.clone(), self.setting.universe, Calls::default())
     }
 
-    /// As a client in the process of the worker that holds the world, if it happens to be there.
+    /// As a client in the process of the worker that holds the world, if it happens to be there; or of one that may open it.
     fn ops_near(&self, world: WorldId) -> Ops<SimPlane> {
-        let there = (self.stage.below(4) > 0).then(|| self.doors.of(self.setting.universe, world)).flatten();
+        let universe = self.setting.universe;
+        let near = || self.doors.of(universe, world).or_else(|| self.doors.any(universe));
+        let there = (self.stage.below(4) > 0).then(near).flatten();
         match there {
             Some(worker) => self.ops().beside(worker),
             None => self.ops(),

@@ -108,6 +108,14 @@ impl Doors {
         let mut workers = doors.values().filter(|(serves, _)| *serves == universe).map(|(_, worker)| worker);
         workers.find(|worker| worker.holds(world)).cloned()
     }
+
+    /// Some worker of the universe, whether it holds any world or not.
+    pub(crate) fn any(&self, universe: UniverseId) -> Option<WorldWorker<SimPlane>> {
+        let doors = self.workers.lock();
+        let workers: Vec<_> = doors.values().filter(|(serves, _)| *serves == universe).collect();
+        let chosen = self.stage.below(u64::try_from(workers.len()).unwrap_or(1).max(1));
+        workers.get(usize::try_from(chosen).unwrap_or(0)).map(|(_, worker)| worker.clone())
+    }
 }
 
 /// Adapters tell the worker that holds a world, as if they ran in its process.

@@ -1,6 +1,7 @@
 //! The server's workloads, over HTTP: the real server in a process of its own, beside the raw limit and, if there is one, a
 //! peer under the same load.
 
+mod cold;
 mod figures;
 mod floor;
 mod idle;
@@ -20,6 +21,7 @@ use crate::{
     machine::Machine,
     raw::{Room, measure_raw},
 };
+pub(crate) use cold::cold;
 use figures::{Figures, spread};
 pub(crate) use figures::{Measured, QUANTITIES};
 pub(crate) use floor::floor;

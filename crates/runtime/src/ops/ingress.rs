@@ -74,7 +74,7 @@ impl<P: Plane> Ops<P> {
         Ok(Enqueued { seq, before: false })
     }
 
-    /// Hands an item to the world itself, if it runs here, and waits until it is on record. Gives the item back if it
+    /// Hands an item to the world itself, if it runs here or may, and waits until it is on record. Gives the item back if it
     /// must go through the inbox: because others must find it there (a key), or because no turn took it.
     async fn hand(
         &self,
@@ -88,7 +88,7 @@ impl<P: Plane> Ops<P> {
         };
         self.trace(&mut item);
         let item = Arc::new(item);
-        let taken = worker.hand(world, &item, from).await.map_err(StoreError::Commit)?;
+        let taken = worker.hand_or_open(world, &item, from).await.map_err(StoreError::Commit)?;
         Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
     }
 

@@ -43,7 +43,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if shared.phase() == Phase::Over {
             return;
         }
-        let job = shared.table.lock().next(shared.config.cycle.items_max);
+        let job = shared.table.lock().next();
         match job {
             Some(Job { world, host, release: true, .. }) => {
                 Box::pin(release(&shared, world, host)).await;
@@ -109,7 +109,7 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
 /// One cycle of a world that is held, or can be; `None` if it was tried for in vain before, and has nothing to do any more. What not
 /// every cycle does is a future in a box, so that this one, which is made for every cycle, stays small.
 async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Option<(Host<P>, After)>, RuntimeError> {
-    let Job { world, wish, direct, failed, active_at_ns, .. } = job;
+    let Job { world, wish, failed, active_at_ns, .. } = job;
     let mut host = match job.host {
         Some(host) => host,
         None if job.is_doubtful && !Box::pin(is_ready(shared, world)).await? => return Ok(None),
@@ -121,7 +121,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
         budget.items_max = 1;
         host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned() });
     }
-    host.hand(direct);
+    host.hand(shared.table.lock().take_direct(world, shared.config.cycle.items_max));
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&budget, deliver).await?;
     shared.metrics.add(Metric::Turns, cycled.turns);

@@ -127,6 +127,14 @@ impl<P: Plane> WorldWorker<P> {
         }
     }
 
+    /// Something is on its way to a world that is not held here: if it may be, it need not wait for the look at the ready queue.
+    pub(crate) fn nudge(&self, world: WorldId) {
+        let (now_ns, may_open) = (self.0.plane.now_ns(), self.0.config.takes_unassigned);
+        if may_open && self.0.phase() == Phase::Running && self.0.table.lock().wake(world, now_ns) {
+            self.0.work.notify_one();
+        }
+    }
+
     /// Hands an item to a world that it holds, and waits until it is on record; `None` if no turn takes it. A receipt ends its
     /// effect.
     pub(crate) async fn hand(
@@ -135,19 +143,38 @@ impl<P: Plane> WorldWorker<P> {
         item: &Arc<InboxItem>,
         from: Sender,
     ) -> Result<Option<Taken>, CommitError> {
-        match self.put_before(world, item, from) {
+        match self.put_before(|table| table.hand(world, item, from)) {
             Some(wait) => wait.taken().await,
             None => Ok(None),
         }
     }
 
-    /// `None` if it does not hold the world, or the world cannot take more.
-    fn put_before(&self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Wait> {
+    /// As [`Self::hand`], also to a world that is not held and may be: it is acquired and restored, and takes the item in its first
+    /// turn. One commit for the lease and one for the turn; through the inbox it would be three, and a look at the ready queue.
+    pub(crate) async fn hand_or_open(
+        &self,
+        world: WorldId,
+        item: &Arc<InboxItem>,
+        from: Sender,
+    ) -> Result<Option<Taken>, CommitError> {
+        let (now_ns, may_open) = (self.0.plane.now_ns(), self.0.config.takes_unassigned);
+        let wait = self.put_before(|table| match may_open {
+            true => table.hand_or_open(world, item, from, now_ns),
+            false => table.hand(world, item, from),
+        });
+        match wait {
+            Some(wait) => wait.taken().await,
+            None => Ok(None),
+        }
+    }
+
+    /// `None` if the world cannot be had, or cannot take more.
+    fn put_before(&self, hand: impl FnOnce(&mut Table<Box<WorldHost<P>>>) -> Option<Handed>) -> Option<Wait> {
         let mut table = self.0.table.lock(); // first of all: who ends the worker clears the table afterwards
         if self.0.phase() != Phase::Running {
             return None;
         }
-        let Handed { wait, woken, is_first } = table.hand(world, item, from)?;
+        let Handed { wait, woken, is_first } = hand(&mut table)?;
         drop(table);
         if woken {
             self.0.work.notify_one();

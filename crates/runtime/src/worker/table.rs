@@ -101,7 +101,6 @@ pub(crate) struct Job<H> {
     /// Why the last attempt failed, if the reason lies in the world.
     pub(crate) failed: Option<Code>,
     pub(crate) wish: Wish,
-    pub(crate) direct: Vec<Direct>,
     /// When it last did something.
     pub(crate) active_at_ns: u64,
 }
@@ -232,8 +231,26 @@ impl<H> Table<H> {
 
     /// Hands an item to a world, if that can be: it is held, it stays, and there is room.
     pub(crate) fn hand(&mut self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Handed> {
+        self.slots.get(&world)?.fence?;
+        self.put_before(world, item, from)
+    }
+
+    /// As [`Self::hand`], also for a world that is not held: it is woken, and gets the item if it can be had.
+    pub(crate) fn hand_or_open(
+        &mut self,
+        world: WorldId,
+        item: &Arc<InboxItem>,
+        from: Sender,
+        now_ns: u64,
+    ) -> Option<Handed> {
+        let is_new = !self.slots.contains_key(&world) && self.wake(world, now_ns);
+        let handed = self.put_before(world, item, from)?;
+        Some(Handed { woken: handed.woken || is_new, ..handed })
+    }
+
+    fn put_before(&mut self, world: WorldId, item: &Arc<InboxItem>, from: Sender) -> Option<Handed> {
         let slot = self.slots.get_mut(&world)?;
-        if slot.fence.is_none() || slot.release || slot.direct.len() >= DIRECT_ITEMS_MAX {
+        if slot.release || slot.direct.len() >= DIRECT_ITEMS_MAX {
             return None;
         }
         let is_first = self.handed.is_empty();
@@ -281,9 +298,8 @@ impl<H> Table<H> {
         self.later.extend(later.map(|later| (world, later)));
     }
 
-    /// The world that has waited longest, with no more items than a turn takes: its senders lose patience with those that wait, not
-    /// with those that a turn is about to take.
-    pub(crate) fn next(&mut self, items_max: usize) -> Option<Job<H>> {
+    /// The world that has waited longest.
+    pub(crate) fn next(&mut self) -> Option<Job<H>> {
         loop {
             self.picks += 1;
             let last = self.picks.is_multiple_of(LAST_SERVED_EVERY);
@@ -295,13 +311,19 @@ impl<H> Table<H> {
             let Some(world) = world else { continue };
             let Some(slot) = self.slots.get_mut(&world) else { continue };
             slot.state = State::Running { again: false, lost: false };
-            let later = slot.direct.split_off(items_max.max(1).min(slot.direct.len()));
-            let direct = mem::replace(&mut slot.direct, later);
             let (host, wish) = (slot.host.take(), mem::take(&mut slot.wish));
             let Slot { release, is_doubtful, active_at_ns, .. } = *slot;
             let failed = self.failed.get(&world).map(|(_, code)| *code);
-            return Some(Job { world, host, release, is_doubtful, failed, wish, direct, active_at_ns });
+            return Some(Job { world, host, release, is_doubtful, failed, wish, active_at_ns });
         }
+    }
+
+    /// What was handed to a world that is about to take a turn, no more than that takes: senders lose patience with what waits, also
+    /// while the world is restored, not with what a turn is about to take.
+    pub(crate) fn take_direct(&mut self, world: WorldId, items_max: usize) -> Vec<Direct> {
+        let Some(slot) = self.slots.get_mut(&world) else { return Vec::new() };
+        let later = slot.direct.split_off(items_max.max(1).min(slot.direct.len()));
+        mem::replace(&mut slot.direct, later)
     }
 
     /// Whether a world that a lane runs may be acquired: worlds that rest make room for it.
@@ -563,7 +585,7 @@ mod tests {
 
     fn resident(table: &mut Table<u8>, world: WorldId, bytes: usize, now_ns: u64) {
         table.wake(world, now_ns);
-        while table.next(ITEMS_MAX).is_some_and(|job| job.world != world) {}
+        while table.next().is_some_and(|job| job.world != world) {}
         table.leased(fence(world, 1), now_ns);
         table.put_back(world, 0, bytes, After::Settled, now_ns).unwrap();
     }
@@ -576,7 +598,7 @@ mod tests {
         assert!(!table.wake(worlds[0], 0), "once in the queue is enough");
         let mut order = Vec::new();
         for _ in 0..8 {
-            let job = table.next(ITEMS_MAX).unwrap();
+            let job = table.next().unwrap();
             order.push(job.world);
             table.put_back(job.world, 0, 1, After::More, 0).unwrap();
         }
@@ -592,7 +614,7 @@ mod tests {
         assert!(!table.hint(world_id(0), 1, 0), "it waits already");
         let mut picked = Vec::new();
         for _ in 0..32 {
-            let job = table.next(ITEMS_MAX).unwrap();
+            let job = table.next().unwrap();
             picked.push(job.world);
             table.put_back(job.world, 0, 1, After::More, 0).unwrap();
         }
@@ -606,11 +628,11 @@ mod tests {
     fn what_arrives_during_a_cycle_leads_to_another_one() {
         let mut table = Table::<u8>::default();
         table.wake(world_id(1), 0);
-        let job = table.next(ITEMS_MAX).unwrap();
+        let job = table.next().unwrap();
         table.wake(job.world, 0);
-        assert!(table.next(ITEMS_MAX).is_none(), "a world runs in one lane only");
+        assert!(table.next().is_none(), "a world runs in one lane only");
         table.put_back(job.world, 0, 1, After::Settled, 0).unwrap();
-        assert_eq!(table.next(ITEMS_MAX).unwrap().world, job.world);
+        assert_eq!(table.next().unwrap().world, job.world);
     }
 
     #[test]
@@ -620,7 +642,7 @@ mod tests {
         assert!(!table.lose(fence(world, 2)), "another epoch is another lease");
         assert!(table.lose(fence(world, 1)) && table.is_empty());
         table.wake(world, 0);
-        table.next(ITEMS_MAX).unwrap();
+        table.next().unwrap();
         table.leased(fence(world, 3), 0);
         assert!(table.lose(fence(world, 3)));
         assert_eq!(table.put_back(world, 7, 1, After::Settled, 0), Err(7));
@@ -633,14 +655,14 @@ mod tests {
         let (mut table, world) = (Table::<u8>::default(), world_id(1));
         resident(&mut table, world, 1, 0);
         assert!(table.wake(world, 1), "something arrived");
-        assert!(table.lose(fence(world, 1)) && table.next(ITEMS_MAX).is_none());
+        assert!(table.lose(fence(world, 1)) && table.next().is_none());
         assert!(table.next_later_ns().is_some() && table.wake_later(2));
-        assert!(table.next(ITEMS_MAX).unwrap().is_doubtful, "perhaps someone else has it");
+        assert!(table.next().unwrap().is_doubtful, "perhaps someone else has it");
         table.leased(fence(world, 2), 2);
         assert!(table.lose(fence(world, 2)));
         assert_eq!(table.put_back(world, 7, 1, After::More, 3), Err(7));
         assert!(table.wake_later(3) && !table.insist(world, 3), "it waits already");
-        assert!(!table.next(ITEMS_MAX).unwrap().is_doubtful, "someone asked for it");
+        assert!(!table.next().unwrap().is_doubtful, "someone asked for it");
     }
 
     #[test]
@@ -650,7 +672,7 @@ mod tests {
         table.wake(world_id(1), 5);
         assert_eq!(table.release_surplus(5, 100, 25, 4), 2, "two of four are too many, and one of them is busy");
         assert_eq!(table.release_surplus(102, 100, 1_000, 4), 0, "released already");
-        let order: Vec<_> = std::iter::from_fn(|| table.next(ITEMS_MAX)).map(|job| (job.world, job.release)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| table.next()).map(|job| (job.world, job.release)).collect();
         assert_eq!(order, [(world_id(1), false), (world_id(2), true), (world_id(3), true)]);
     }
 
@@ -659,7 +681,7 @@ mod tests {
         let mut table = Table::<u8>::default();
         (1..=2).for_each(|n| resident(&mut table, world_id(n), 1, n));
         table.wake(world_id(3), 5);
-        assert_eq!(table.next(ITEMS_MAX).unwrap().world, world_id(3));
+        assert_eq!(table.next().unwrap().world, world_id(3));
         assert!(table.admit(world_id(3), 2), "both others rest");
         table.leased(fence(world_id(3), 1), 5);
         table.put_back(world_id(3), 0, 1, After::Active, 5).unwrap();
@@ -667,7 +689,7 @@ mod tests {
         assert_eq!(table.release_surplus(5, 100, 1_000, 2), 1, "the one that rests longest goes");
         table.wake(world_id(2), 6);
         table.wake(world_id(4), 6);
-        let order: Vec<_> = std::iter::from_fn(|| table.next(ITEMS_MAX)).map(|job| (job.world, job.release)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| table.next()).map(|job| (job.world, job.release)).collect();
         assert_eq!(order, [(world_id(1), true), (world_id(2), false), (world_id(4), false)]);
         table.forget(world_id(1), None);
         assert!(!table.admit(world_id(4), 2), "two are busy");
@@ -680,15 +702,15 @@ mod tests {
     fn a_world_that_could_not_be_had_is_tried_later_unless_someone_insists() {
         let (mut table, world) = (Table::<u8>::default(), world_id(1));
         table.wake(world, 0);
-        table.next(ITEMS_MAX).unwrap();
+        table.next().unwrap();
         table.forget(world, Some(100));
         assert_eq!((table.wake(world, 99), table.next_later_ns(), table.failures(world)), (false, Some(100), 1));
         assert!(table.wake_later(100));
-        table.next(ITEMS_MAX).unwrap();
+        table.next().unwrap();
         table.forget(world, Some(300));
         assert_eq!(table.failures(world), 2);
         assert!(table.insist(world, 101));
-        table.next(ITEMS_MAX).unwrap();
+        table.next().unwrap();
         table.put_back(world, 0, 1, After::Settled, 0).unwrap();
         assert_eq!(table.failures(world), 0);
     }
@@ -708,11 +730,12 @@ mod tests {
         let (mut table, busy, free) = (Table::<u8>::default(), world_id(0), world_id(1));
         [busy, free].iter().for_each(|world| resident(&mut table, *world, 1, 0));
         table.wake(busy, 0);
-        table.next(ITEMS_MAX).unwrap();
+        table.next().unwrap();
         assert!(!table.end_round(2));
         let (early, taken) = (hand(&mut table, busy), hand(&mut table, free));
-        let job = table.next(ITEMS_MAX).unwrap();
-        assert_eq!((job.world, job.direct.len()), (free, 1));
+        assert_eq!(table.next().unwrap().world, free);
+        let direct = table.take_direct(free, ITEMS_MAX);
+        assert_eq!(direct.len(), 1);
         assert!(table.end_round(2));
         let late = hand(&mut table, busy);
         let again = hand(&mut table, free);
@@ -721,10 +744,10 @@ mod tests {
         assert!(is_given_back(early) && is_given_back(late), "who comes later waits with the first");
         assert!(!table.end_round(2) && is_given_back(again));
         table.put_back(busy, 0, 1, After::Active, 0).unwrap();
-        assert!(table.next(ITEMS_MAX).is_none_or(|job| job.direct.is_empty()), "they went another way");
+        assert!(table.take_direct(busy, ITEMS_MAX).is_empty(), "they went another way");
         let (seq, mut taken) = (InboxSeq::direct(1, 0), pin!(taken.taken()));
         assert!((&mut taken).now_or_never().is_none(), "a turn has it, and its sender waits on");
-        job.direct.into_iter().for_each(|direct| direct.ticket.taken(Taken { seq, reply: None }));
+        direct.into_iter().for_each(|direct| direct.ticket.taken(Taken { seq, reply: None }));
         assert_eq!(taken.now_or_never().unwrap().unwrap().map(|taken| taken.seq), Some(seq));
     }
 
@@ -733,10 +756,37 @@ mod tests {
         let (mut table, world) = (Table::<u8>::default(), world_id(0));
         resident(&mut table, world, 1, 0);
         let _waits: Vec<_> = (0..ITEMS_MAX + 1).map(|_| hand(&mut table, world)).collect();
-        assert_eq!(table.next(ITEMS_MAX).unwrap().direct.len(), ITEMS_MAX);
+        assert!(table.next().is_some());
+        assert_eq!(table.take_direct(world, ITEMS_MAX).len(), ITEMS_MAX);
         table.put_back(world, 0, 1, After::Active, 0).unwrap();
-        assert_eq!(table.next(ITEMS_MAX).unwrap().direct.len(), 1);
+        assert!(table.next().is_some());
+        assert_eq!(table.take_direct(world, ITEMS_MAX).len(), 1);
         table.put_back(world, 0, 1, After::Active, 0).unwrap();
-        assert!(table.next(ITEMS_MAX).is_none());
+        assert!(table.next().is_none());
+    }
+
+    #[test]
+    fn an_item_for_a_world_that_is_not_held_waits_until_it_is_open_or_goes_back() {
+        let (mut table, world) = (Table::<u8>::default(), world_id(0));
+        let item = Arc::new(InboxItem {
+            input: Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None },
+            origin: Origin::new(0),
+        });
+        assert!(table.hand(world, &item, Sender::Event).is_none(), "it is not held");
+        let first = table.hand_or_open(world, &item, Sender::Event, 0).unwrap();
+        assert!(first.woken && first.is_first);
+        assert!(table.next().is_some_and(|job| job.host.is_none()));
+        let second = table.hand_or_open(world, &item, Sender::Event, 0).unwrap();
+        assert!(!second.woken, "a lane has it");
+        table.leased(fence(world, 1), 0);
+        assert_eq!(table.take_direct(world, ITEMS_MAX).len(), 2);
+        table.put_back(world, 0, 1, After::Active, 0).unwrap();
+        table.lose(fence(world, 1));
+        assert!(table.wake_later(0) && table.next().is_some());
+        let third = table.hand_or_open(world, &item, Sender::Event, 0).unwrap();
+        table.forget(world, Some(100));
+        assert!(is_given_back(third.wait), "it could not be had");
+        assert!(table.hand_or_open(world, &item, Sender::Event, 99).is_none(), "it is tried for later");
+        assert!(table.hand_or_open(world, &item, Sender::Event, 100).is_some());
     }
 }
