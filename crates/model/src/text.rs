@@ -94,6 +94,12 @@ pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
+/// The same for any number of bytes.
+pub fn parse_hex_bytes(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| parse_hex::<1>(std::str::from_utf8(pair).ok()?));
+    Some(pairs.collect::<Option<Vec<_>>>()?.concat())
+}
+
 /// Gives a type with `fmt::Display` and `FromStr` its serde form: the text.
 macro_rules! serde_as_text {
     ($name:ty) => {

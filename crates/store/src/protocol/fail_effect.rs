@@ -13,7 +13,7 @@ use super::{
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
-        effect_attempt::EffectAttempts,
+        effect_attempt::{self, EffectAttempts, FailedAttempt},
         effect_inflight::{self, EffectInflight},
         effect_pending::{EffectItem, EffectTerms},
     },
@@ -103,12 +103,16 @@ impl FailEffect {
         let EffectClaim { universe, lane, seq, .. } = self.claim;
         match plan(&held.item.terms, held.claim.attempt, &self.failure, self.now_ns) {
             Failed::Retrying { not_before_ns } => {
-                let attempts = EffectAttempts {
-                    attempts: held.claim.attempt,
-                    not_before_ns,
-                    last_failure: Some(self.failure.code.to_string()),
-                    granted: false,
+                let failed = FailedAttempt {
+                    attempt: held.claim.attempt,
+                    at_ns: self.now_ns,
+                    worker: held.claim.worker,
+                    code: self.failure.code.to_string(),
+                    reason: self.failure.reason.chars().take(limits::EFFECT_ATTEMPT_REASON_CHARS_MAX).collect(),
+                    next_ns: not_before_ns,
                 };
+                let before = effect_attempt::read(tx, universe, lane.shard(), seq).await?;
+                let attempts = EffectAttempts::after(before, failed);
                 tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?;
                 leave_hand(tx, universe, held)?;
                 defer(tx, universe, lane, seq, &held.item, &attempts).await?;
