@@ -4,7 +4,7 @@ use crate::{Code, Coded};
 
 /// Why a text is not the id it was taken for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {what}: expected {expected}")]
+#[error("`{text}` is no {what}: expected {expected}")]
 pub struct ParseIdError {
     what: &'static str,
     expected: &'static str,

@@ -17,10 +17,13 @@ use std::time::Duration;
 #[derive(Args, Clone)]
 pub(crate) struct Server {
     // The heading stands at each of them: one for all would also be that of whatever follows them in a command.
+    /// Where the server is.
     #[arg(long, env = "MUNDI_URL", default_value = "http://127.0.0.1:7600", help_heading = "Server")]
     url: String,
+    /// What allows it, where the server asks for tokens.
     #[arg(long, env = "MUNDI_TOKEN", hide_env_values = true, help_heading = "Server")]
     token: Option<String>,
+    /// The name or the id of a universe.
     #[arg(long, env = "MUNDI_UNIVERSE", default_value = "default", help_heading = "Server")]
     universe: String,
 }

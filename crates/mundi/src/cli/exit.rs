@@ -100,6 +100,9 @@ impl Failed {
             Code::WorldNotFound => {
                 "`mundi world list` shows the worlds of this universe; --universe names another".into()
             }
+            Code::EffectNotFound => {
+                "`mundi effect list` shows what is under way; --world WORLD finds one that is over".into()
+            }
             Code::UniverseNotFound => "`mundi universe list` shows the universes".into(),
             Code::ProgramUnknown => "`mundi program list` shows the programs that have a name here".into(),
             Code::TokenMissing => "give one with --token or MUNDI_TOKEN; `mundi token create` makes one".into(),

@@ -72,7 +72,14 @@ async fn tables_and_documents_are_as_in_the_files() {
     assert_eq!(ask(&["world", "call", "bob", "add", "7"]).ok(), "12\n");
     both("world-journal", &["world", "journal", "alice"]);
     both("world-cells", &["world", "cells", "alice"]);
-    both("world-diff", &["world", "diff", "alice", "bob"]);
+    let differs = |arguments: &[&str]| {
+        let done = ask(arguments);
+        assert_eq!(done.code, 9, "{}", done.err);
+        done.out
+    };
+    is_as_in("world-diff.txt", &differs(&["world", "diff", "alice", "bob"]));
+    is_as_in("world-diff.json", &differs(&["--format", "json", "world", "diff", "alice", "bob"]));
+    ask(&["world", "diff", "alice", "alice"]).ok();
     both("world-lineage", &["world", "lineage", "bob"]);
     both("world-lineage-of-parent", &["world", "lineage", "alice"]);
     both("world-verify", &["world", "verify", "alice"]);

@@ -2,6 +2,7 @@
 
 use super::{Problem, moment::Moment};
 use minicbor::data::Int;
+use mundi_kernel::intents::{TIMER_SET, TimerSet};
 use mundi_model::{
     Height, Value, cbor, hex, parse_hex_bytes,
     record::{
@@ -140,7 +141,7 @@ pub(crate) fn body(body: &Body) -> Json {
             json
         }
         Body::Intent(intent) => json!({
-            "type": "intent", "intent": intent.hash, "kind": intent.kind, "params": payload(&intent.params),
+            "type": "intent", "intent": intent.hash, "kind": intent.kind, "params": params(&intent.kind, &intent.params),
             "label": intent.label,
         }),
         Body::Cancel(intent) => json!({ "type": "cancel", "intent": intent }),
@@ -165,6 +166,20 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::RecordingEnded(intent) => json!({ "type": "recording_ended", "intent": intent }),
         Body::Held(held) => json!({ "type": "held", "code": held.code, "reason": held.reason }),
         Body::StepFailed(failed) => json!({ "type": "step_failed", "code": failed.code, "reason": failed.reason }),
+    }
+}
+
+/// What an intent asks for. A timer has no value of its program there, but a moment and what comes back at it.
+fn params(kind: &str, params: &Payload) -> Json {
+    let timer = match params {
+        Payload::Inline(bytes) if kind == TIMER_SET => cbor::decode::<TimerSet>(bytes).ok(),
+        _ => None,
+    };
+    match timer {
+        Some(TimerSet { due_ns, payload: set }) => {
+            json!({ "due_ns": due_ns, "due": Moment::of(due_ns), "payload": payload(&set) })
+        }
+        None => payload(params),
     }
 }
 

@@ -126,6 +126,10 @@ fn what(record: &Value) -> String {
             format!("message {} {}", text(&input["message"]), brief(&input["payload"]))
         }
         "ingress" => format!("control {}", text(&input["control"])),
+        "intent" if record["kind"] == "timer.set" => {
+            let due = record["params"]["due_ns"].as_u64().map_or_else(String::new, time);
+            format!("timer.set for {due} {}", brief(&record["params"]["payload"]))
+        }
         "intent" => format!("{} {}", text(&record["kind"]), brief(&record["params"])),
         "cancel" | "recording_ended" => text(&record["intent"]),
         "reply" => match record["outcome"].get("ok") {
@@ -146,7 +150,7 @@ fn what(record: &Value) -> String {
 }
 
 /// A value for people: bytes that are text as text, other bytes by their number, and not too much of it.
-fn brief(value: &Value) -> String {
+pub(crate) fn brief(value: &Value) -> String {
     let mut shown = readable(value).to_string();
     if let Some((end, _)) = shown.char_indices().nth(VALUE_CHARS_MAX) {
         shown.truncate(end);
@@ -189,6 +193,13 @@ mod tests {
         let receipt = json!({ "body": { "$bytes": "6869" }, "raw": { "$bytes": "ff00" } });
         assert_eq!(brief(&receipt), r#"{"body":"hi","raw":{"$bytes":2}}"#);
         assert_eq!(brief(&json!("x".repeat(500))).chars().count(), VALUE_CHARS_MAX + 1);
+    }
+
+    #[test]
+    fn a_timer_says_when_it_is_due() {
+        let params = json!({ "due_ns": 1_767_225_599_123_000_000_u64, "payload": "x" });
+        let set = json!({ "type": "intent", "kind": "timer.set", "params": params });
+        assert_eq!(what(&set), "timer.set for 2025-12-31T23:59:59.123Z \"x\"");
     }
 
     #[test]

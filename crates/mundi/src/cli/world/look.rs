@@ -34,6 +34,21 @@ impl Cells {
 }
 
 #[derive(Args)]
+pub(crate) struct Snapshots {
+    #[command(flatten)]
+    of: World,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl Snapshots {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let columns = [("HEIGHT", "height"), ("LOGICAL TIME", "logical_time_ns"), ("SNAPSHOT", "snapshot")];
+        self.of.server.list(out, &self.of.path("/snapshots"), &[], &self.paging, &columns).await
+    }
+}
+
+#[derive(Args)]
 pub(crate) struct Diff {
     #[command(flatten)]
     of: World,

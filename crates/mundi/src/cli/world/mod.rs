@@ -7,6 +7,7 @@ mod life;
 mod look;
 mod verify;
 
+pub(super) use journal::brief;
 pub(super) use verify::{offline, online, open_quietly};
 
 use super::{
@@ -100,6 +101,8 @@ pub(super) enum WorldCommand {
     Send(events::Send),
     /// Takes a snapshot and makes it the baseline.
     Snapshot(World),
+    /// Lists the snapshots of a world, the newest first.
+    Snapshots(look::Snapshots),
     /// Takes a world out of the archive.
     Unarchive(World),
     /// Another program from the next record on.
@@ -131,6 +134,7 @@ impl WorldCommand {
             Self::Resume(of) => life::done(&of, "/resume").await,
             Self::Send(send) => send.run(out).await,
             Self::Snapshot(of) => out.object(&of.post("/snapshots", &Value::Null).await?),
+            Self::Snapshots(snapshots) => snapshots.run(out).await,
             Self::Unarchive(of) => life::done(&of, "/unarchive").await,
             Self::Upgrade(upgrade) => upgrade.run(out).await,
             Self::Verify(verify) => verify.run(out).await,

@@ -1,7 +1,7 @@
 // A client of openapi-fetch, with the types that openapi-typescript made of the served document, at work.
 
 import createClient from "openapi-fetch";
-import type { components, paths } from "./api";
+import type { components, paths } from "./api.js";
 
 const url = process.argv[2]!;
 const client = createClient<paths>({ baseUrl: url });
