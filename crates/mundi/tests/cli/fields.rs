@@ -20,11 +20,23 @@ async fn a_journal_has_times_and_says_what_was_replied_and_what_was_in_it() {
     let server = Server::start(folder.path());
     let ask = |arguments: &[&str]| at(&server.url, arguments);
     ask(&["world", "create", "alice", "--program", "kv"]).ok();
-    assert_eq!(ask(&["world", "call", "alice", "put", r#"{"key": "a", "value": {"$bytes": "6869"}}"#]).ok(), "null\n");
-    let journal = ask(&["world", "journal", "alice"]).ok();
+    assert_eq!(ask(&["world", "call", "alice", "put", r#"{"key": "a", "value": 1}"#]).ok(), "null\n");
+    ask(&["world", "call", "alice", "remind", r#"{"key": "r", "value": "soon", "in_ms": 3600000}"#]).ok();
+    ask(&["world", "call", "alice", "ask", r#"{"key": "b", "kind": "external.task", "params": {}}"#]).ok();
+    let effect = document(&server, &["effect", "list"])["items"][0]["effect"].as_str().unwrap().to_owned();
+    ask(&["effect", "answer", &effect, "--status", "ok", r#"{"body": {"$bytes": "6869"}}"#]).ok();
+    let journal = loop {
+        let journal = ask(&["world", "journal", "alice"]).ok();
+        if journal.contains("receipt") {
+            break journal;
+        }
+    };
     let line = |of: &str| journal.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}: {journal}"));
     assert!(line(" reply ").ends_with("null") && !journal.contains("failed"), "{journal}");
-    assert!(line(" ingress ").contains(r#"event put {"key":"a","value":"hi"}"#), "{journal}");
+    assert!(line(" ingress ").contains(r#"event put {"key":"a","value":1}"#), "{journal}");
+    assert!(line("receipt ok").ends_with(r#"external.task {"body":"hi"}"#), "{journal}");
+    let timer = line("timer.set");
+    assert!(timer.contains("timer.set for 20") && timer.ends_with(r#"Z "soon""#), "{journal}");
     let time = line(" ingress ").split_whitespace().nth(1).unwrap();
     assert!(time.starts_with("20") && time.ends_with('Z'), "{journal}");
 }
