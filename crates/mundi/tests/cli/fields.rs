@@ -169,6 +169,7 @@ async fn an_effect_has_one_id_for_life_and_its_attempts_are_shown() {
     let over = document(&server, &["effect", "describe", &effect, "--world", "alice"]);
     assert_eq!((&over["stage"], &over["receipt"]["status"]), (&"answered".into(), &"ok".into()), "{over}");
     assert_eq!(over["receipt"]["payload"], 7);
+    assert_eq!(over["failed"][0]["reason"], "the printer is on fire", "{over}");
     ask(&["effect", "retry", &effect, "--world", "alice"]).failed(5, "RECEIPT_CLOSED");
     ask(&["effect", "cancel", &effect, "--world", "alice"]).failed(5, "RECEIPT_CLOSED");
 

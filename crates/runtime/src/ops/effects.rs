@@ -6,6 +6,7 @@ use crate::{
     holder::{Holder, tell},
     lifecycle::past,
 };
+use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Height, IntentHash, ParseIdError, WorldId, cbor, limits,
     record::{Body, Input, Intent, Operator, Payload, Receipt, ReceiptStatus},
@@ -14,6 +15,8 @@ use mundi_store::{
     StoreError,
     keyspace::{
         dead_letter::DeadLetter,
+        effect_attempt::FailedAttempt,
+        effect_dedupe,
         effect_pending::EffectItem,
         effect_place::EffectPlace,
         queue::{Queue, QueueSeq},
@@ -281,6 +284,13 @@ impl<P: Plane> Ops<P> {
         }
     }
 
+    /// What is remembered of an effect that is over, for as long as the dedupe window.
+    async fn failed_attempts(&self, intent: IntentHash, world: WorldId) -> Result<Vec<FailedAttempt>, RuntimeError> {
+        let mut tx = self.plane.engine().begin().await?;
+        let known = effect_dedupe::read(&mut tx, self.universe, world, intent).await?;
+        Ok(known.and_then(|known| known.failed).unwrap_or_default())
+    }
+
     /// What the journal says of an effect, from the newest record back.
     async fn journaled_effect(&self, intent: IntentHash, world: WorldId) -> Result<Option<FoundEffect>, RuntimeError> {
         let found = self.describe_world(world).await?;
@@ -305,7 +315,8 @@ impl<P: Plane> Ops<P> {
                     }
                     Body::Intent(asked) if asked.hash == intent => {
                         let (height, ended) = (record.height, ended.unwrap_or(EffectEnd::Open));
-                        let over = JournaledEffect { world, height, asked, ended };
+                        let failed = self.failed_attempts(intent, world).await?;
+                        let over = JournaledEffect { world, height, asked, ended, failed };
                         return Ok(Some(FoundEffect::Journaled(Box::new(over))));
                     }
                     _ => {}
@@ -336,6 +347,8 @@ pub struct JournaledEffect {
     pub height: Height,
     pub asked: Intent,
     pub ended: EffectEnd,
+    /// The newest attempts that failed, if it ended not long ago.
+    pub failed: Vec<FailedAttempt>,
 }
 
 #[derive(Debug)]

@@ -74,15 +74,15 @@ pub(super) struct Attempt {
     worker: String,
     code: String,
     reason: String,
-    /// When the next attempt may begin.
+    /// When the next attempt was due; 0 and null if there was none.
     next_ns: u64,
-    next: Moment,
+    next: Option<Moment>,
 }
 
 impl From<FailedAttempt> for Attempt {
     fn from(failed: FailedAttempt) -> Self {
         let FailedAttempt { attempt, at_ns, worker, code, reason, next_ns } = failed;
-        let (at, next) = (Moment::of(at_ns), Moment::of(next_ns));
+        let (at, next) = (Moment::of(at_ns), Moment::unless_zero(next_ns));
         Self { attempt, at_ns, at, worker: worker.to_string(), code, reason, next_ns, next }
     }
 }
@@ -118,7 +118,7 @@ impl From<FoundEffect> for Effect {
 
 impl From<Box<JournaledEffect>> for Effect {
     fn from(over: Box<JournaledEffect>) -> Self {
-        let JournaledEffect { world, height, asked, ended } = *over;
+        let JournaledEffect { world, height, asked, ended, failed } = *over;
         let item = EffectItem {
             world,
             intent: asked.hash,
@@ -132,7 +132,14 @@ impl From<Box<JournaledEffect>> for Effect {
             terms: EffectTerms::default(),
             correlation_id: None,
         };
-        let effect = Self { attempts_max: None, ..Self::new(item) };
+        let effect = Self {
+            attempts_max: None,
+            attempts: failed.last().map_or(0, |last| last.attempt),
+            last_failure: failed.last().map(|last| last.code.clone()),
+            last_reason: failed.last().map(|last| last.reason.clone()),
+            failed: failed.into_iter().map(Attempt::from).collect(),
+            ..Self::new(item)
+        };
         match ended {
             EffectEnd::Open => Self { stage: "open".to_owned(), ..effect },
             EffectEnd::Withdrawn { .. } => Self { stage: "withdrawn".to_owned(), ..effect },

@@ -26,7 +26,7 @@ pub struct EffectAttempts {
     pub failed: Option<Vec<FailedAttempt>>,
 }
 
-/// An attempt that failed and was followed by another one.
+/// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FailedAttempt {
     /// The first one is 1.
@@ -41,7 +41,7 @@ pub struct FailedAttempt {
     pub code: String,
     #[n(4)]
     pub reason: String,
-    /// When the next attempt may begin.
+    /// When the next attempt may begin; 0 if there is none.
     #[n(5)]
     pub next_ns: u64,
 }
