@@ -18,7 +18,11 @@ const COMMANDS: &[Entry] = &[
         test,
     ),
     ("lint", "format, lints and docs only", lint),
-    ("services", "installs what tests need besides Rust, where it is missing: PostgreSQL, moto", services::install),
+    (
+        "services",
+        "installs what tests need besides Rust, where it is missing: PostgreSQL, moto, API generators",
+        services::install,
+    ),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
     (

@@ -1,4 +1,4 @@
-//! What tests need besides Rust: PostgreSQL, and moto, which speaks S3. Installed where they are missing.
+//! What tests need besides Rust: PostgreSQL, moto, which speaks S3, and generators of API clients. Installed where they are missing.
 
 use crate::run;
 use std::{env, fs, path::PathBuf, process::Command};
@@ -6,8 +6,13 @@ use std::{env, fs, path::PathBuf, process::Command};
 /// The version that the tests were written against.
 const MOTO: &str = "moto[server,s3]==5.2.5";
 
+/// What judges the OpenAPI document, and what makes clients of it.
+const OPENAPI_PYTHON: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
+const OPENAPI_TYPESCRIPT: [&str; 4] =
+    ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9", "@types/node@20"];
+
 pub(crate) fn install() -> bool {
-    postgres() && moto()
+    postgres() && moto() && openapi_python() && openapi_typescript()
 }
 
 fn postgres() -> bool {
@@ -58,6 +63,35 @@ fn moto() -> bool {
     let installed = run("python3", &["-m", "venv", &folder], &[]) && run(&pip, &["install", "--quiet", MOTO], &[]);
     if !installed {
         eprintln!("moto could not be installed: the tests against S3 need Python with `venv`, and its package index");
+    }
+    installed
+}
+
+fn openapi_python() -> bool {
+    let folder = cache().join("openapi-python");
+    if folder.join("bin/openapi-python-client").exists() && folder.join("bin/openapi-spec-validator").exists() {
+        return true;
+    }
+    let (folder, pip) = (folder.display().to_string(), folder.join("bin/pip").display().to_string());
+    let installed = run("python3", &["-m", "venv", &folder], &[])
+        && run(&pip, &[&["install", "--quiet"], &OPENAPI_PYTHON[..]].concat(), &[]);
+    if !installed {
+        eprintln!("the test of the OpenAPI document needs Python with `venv`, and its package index");
+    }
+    installed
+}
+
+fn openapi_typescript() -> bool {
+    let folder = cache().join("openapi-typescript");
+    if folder.join("node_modules/.bin/openapi-typescript").exists() {
+        return true;
+    }
+    let folder = folder.display().to_string();
+    let quiet = ["install", "--no-audit", "--no-fund", "--silent", "--prefix", &folder];
+    let installed =
+        fs::create_dir_all(&folder).is_ok() && run("npm", &[&quiet[..], &OPENAPI_TYPESCRIPT[..]].concat(), &[]);
+    if !installed {
+        eprintln!("the test of clients in TypeScript needs node and npm, and its package index");
     }
     installed
 }

@@ -112,7 +112,7 @@ impl HttpAdapter {
         let address: Option<IpAddr> = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
         match address {
             Some(address) if !is_public(address) && !self.config.private_hosts_allowed.contains(host) => {
-                Err(denied(format!("{address} is not a public address")))
+                Err(denied(address::NotPublic(host.to_owned()).to_string()))
             }
             _ => Ok(()),
         }

@@ -69,7 +69,7 @@ impl LlmAdapter {
     fn outgoing(&self, params: Params<'_>) -> Result<Outgoing, Failure> {
         let model = params.text_or_none("model")?.unwrap_or(&self.config.model);
         if model != self.config.model && !self.config.models_allowed.contains(model) {
-            return Err(denied(format!("the model `{model}` is not allowed here")));
+            return Err(denied(format!("the model `{model}` is not in the setting `llm.models_allowed`")));
         }
         let mut body = match params.get("options") {
             None => Map::new(),
@@ -94,14 +94,14 @@ impl LlmAdapter {
 
     fn url(&self) -> Result<Url, Failure> {
         let url = format!("{}/chat/completions", self.config.base_url.as_str().trim_end_matches('/'));
-        Url::parse(&url).map_err(|error| denied(format!("the base URL of the configuration: {error}")))
+        Url::parse(&url).map_err(|error| denied(format!("the setting `llm.base_url`: {error}")))
     }
 
     fn headers(&self) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         if let Some(key) = &self.config.api_key {
             let bearer = HeaderValue::from_str(&format!("Bearer {key}"));
-            let mut bearer = bearer.map_err(|_| denied("the key of the configuration cannot be sent"))?;
+            let mut bearer = bearer.map_err(|_| denied("the setting `llm.api_key` cannot be sent as a header"))?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }

@@ -10,6 +10,7 @@ mod hash;
 mod ids;
 pub mod json;
 pub mod limits;
+mod moment;
 #[doc(hidden)]
 pub mod mutants;
 pub mod record;
@@ -20,5 +21,6 @@ mod value;
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
-pub use text::{ParseIdError, hex, parse_hex};
+pub use moment::Moment;
+pub use text::{ParseIdError, hex, parse_hex, parse_hex_bytes};
 pub use value::Value;

@@ -57,6 +57,15 @@ pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 /// Attempts at an effect that a manifest may ask for: with the longest wait between them, a hundred days.
 pub const EFFECT_ATTEMPTS_MAX: u64 = 100;
 
+/// Failed attempts at an effect that are kept for people to see, the newest ones: enough to tell a pattern.
+pub const EFFECT_ATTEMPTS_KEPT_MAX: usize = 10;
+
+/// What is kept of the reason of each of them, in characters: the record stays small beside the item that it is about.
+pub const EFFECT_ATTEMPT_REASON_CHARS_MAX: usize = 200;
+
+/// Records that are looked through, from the newest back, for an effect that is in no queue any more.
+pub const EFFECT_SEARCH_RECORDS_MAX: u64 = 100_000;
+
 /// The shortest wait between two attempts at an effect, whatever its manifest says: a failing one does not keep a process busy.
 pub const EFFECT_BACKOFF_MS_MIN: u64 = 10;
 

@@ -4,7 +4,7 @@ use crate::{Code, Coded};
 
 /// Why a text is not the id it was taken for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {what}: expected {expected}")]
+#[error("`{text}` is no {what}: expected {expected}")]
 pub struct ParseIdError {
     what: &'static str,
     expected: &'static str,
@@ -92,6 +92,12 @@ pub fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
         *byte = digit(pair[0])? << 4 | digit(pair[1])?;
     }
     Some(bytes)
+}
+
+/// The same for any number of bytes.
+pub fn parse_hex_bytes(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| parse_hex::<1>(std::str::from_utf8(pair).ok()?));
+    Some(pairs.collect::<Option<Vec<_>>>()?.concat())
 }
 
 /// Gives a type with `fmt::Display` and `FromStr` its serde form: the text.

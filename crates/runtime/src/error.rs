@@ -19,6 +19,8 @@ use mundi_store::{
     snapshot::SnapshotError,
 };
 
+use std::time::Duration;
+
 /// Why a role could not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RuntimeError {
@@ -51,7 +53,7 @@ pub enum RuntimeError {
     /// A branch shares at least the first record.
     #[error("{world} cannot be forked at {height}: a branch of it begins at one of the heights {first} to {head}")]
     ForkOutside { world: WorldId, height: Height, first: Height, head: Height },
-    #[error("{holder} holds {world} and did not do what was asked within {waited_ms} ms; it may still: ask again")]
+    #[error("{holder} holds {world} and did not do what was asked within {:?}; it may still: ask again", Duration::from_millis(*waited_ms))]
     HolderSilent { world: WorldId, holder: WorkerId, waited_ms: u64 },
     #[error("{0} is assigned to no worker, and this one waits until it is")]
     Unassigned(WorldId),
@@ -75,7 +77,7 @@ pub enum RuntimeError {
     Event(#[from] CheckError),
     #[error("the {what} {hash} is not registered in this universe: someone who may administer it does that")]
     NotRegistered { what: &'static str, hash: Hash },
-    #[error("no reply to {call} of {world} within {waited_ms} ms; it may still come")]
+    #[error("no reply to {call} of {world} within {:?}; it may still come", Duration::from_millis(*waited_ms))]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
 }
 

@@ -23,7 +23,9 @@ pub struct EffectGrant {
 /// Why an effect must not be carried out.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PolicyError {
-    #[error("the manifest {context} that the effect was asked for under does not allow `{kind}`")]
+    #[error(
+        "the manifest {context} that the effect was asked for under does not allow `{kind}`: name it in the manifest's `effects`"
+    )]
     Denied { context: Hash, kind: String },
     #[error("the manifest {context} that the effect was asked for under is unusable: {cause}")]
     Unusable { context: Hash, cause: ManifestError },

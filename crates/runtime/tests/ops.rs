@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Code, Coded, Height, Value, WorkerId, WorldId, cbor,
+    Code, Coded, Height, IntentHash, Value, WorkerId, WorldId, cbor,
     record::{Body, EffectPolicy, InboxItem, Input, Operator, Origin, ReceiptStatus, Record},
 };
 use mundi_runtime::{
@@ -12,7 +13,7 @@ use mundi_runtime::{
     host::{CycleBudget, Progress, WorldHost},
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
-    ops::Ops,
+    ops::{EffectEnd, EffectName, FoundEffect, Ops},
     shell::{Shell, ShellConfig, WorkerCommands},
     testing::{Rig, TestPlane, control, script_event},
     worker::{WorkerConfig, WorldWorker},
@@ -20,14 +21,16 @@ use mundi_runtime::{
 use mundi_store::{
     keyspace::{
         Shard,
+        dead_letter::{self, DeadLetter},
+        effect_pending,
         effect_place::EffectStage,
         queue::{Queue, QueueSeq},
         world_meta::WorldState,
     },
     objects::open,
     protocol::{
-        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, NewItem, ReadTurn,
-        Repeat, WorldFilter,
+        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, NewItem, QueuedEffect,
+        ReadTurn, Repeat, WorldFilter,
     },
     segments::SegmentStore,
     testing::world_id,
@@ -216,6 +219,66 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         assert_eq!((receipt.intent, receipt.status), (held.item.intent, ReceiptStatus::Error));
         let mundi_model::record::Payload::Inline(payload) = &receipt.payload else { panic!("inline") };
         assert!(String::from_utf8_lossy(payload).contains("EFFECT_CANCELLED"));
+    });
+}
+
+/// Makes a pending effect the dead letter that a damaged world would have made of it.
+async fn bury(rig: &Rig, intent: IntentHash) {
+    let found = ops(rig).list_effects(None, None, None, 10).await.unwrap().items;
+    let QueuedEffect { place, item, .. } = found.into_iter().find(|found| found.item.intent == intent).unwrap();
+    let mut tx = rig.plane.engine().begin().await.unwrap();
+    tx.delete(effect_pending::key(rig.universe, place.lane, place.seq).as_bytes()).unwrap();
+    let letter = DeadLetter {
+        world: Some(item.world),
+        code: Code::StoreCorrupt.to_string(),
+        reason: "why".into(),
+        attempts: 3,
+        item: cbor::encode(&item),
+        at_ns: 1,
+        worker: None,
+    };
+    dead_letter::write(&mut tx, rig.universe, Queue::Effects, 0, &letter).unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[test]
+fn an_effect_is_found_retried_and_ended_by_its_intent_wherever_it_is() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        rig.create(world).await.unwrap();
+        rig.create(world_id(2)).await.unwrap();
+        let mut host = host(&rig, world).await;
+        run_scripts(&rig, &mut host, &["emit a"]).await;
+        let intent = ops.list_effects(None, None, None, 10).await.unwrap().items[0].item.intent;
+        let name: EffectName = intent.to_string().parse().unwrap();
+        assert_eq!(name, EffectName::Intent(intent));
+        assert!(matches!(ops.find_effect(name, None).await.unwrap(), FoundEffect::Queued(_)));
+        assert_eq!(code(ops.find_effect(name, Some(world_id(2))).await), Code::EffectNotFound);
+
+        bury(&rig, intent).await;
+        let FoundEffect::DeadLetter { letter, .. } = ops.find_effect(name, None).await.unwrap() else {
+            panic!("buried")
+        };
+        assert_eq!((letter.attempts, letter.reason.as_str()), (3, "why"));
+        assert!(ops.retry_effect_named(name, None).await.unwrap(), "it is put back");
+        assert!(matches!(ops.find_effect(name, None).await.unwrap(), FoundEffect::Queued(_)));
+
+        bury(&rig, intent).await;
+        assert!(ops.cancel_effect_named(name, None, "enough", operator()).await.unwrap());
+        assert!(ops.list_dead_letters(Queue::Effects, None, None, 10).await.unwrap().items.is_empty());
+        let FoundEffect::Journaled(open) = ops.find_effect(name, Some(world)).await.unwrap() else {
+            panic!("in no queue")
+        };
+        assert!(matches!(open.ended, EffectEnd::Open), "the world has not taken its receipt yet");
+        run_scripts(&rig, &mut host, &["add n"]).await;
+        let FoundEffect::Journaled(over) = ops.find_effect(name, Some(world)).await.unwrap() else {
+            panic!("it is over")
+        };
+        let EffectEnd::Receipt { receipt, .. } = &over.ended else { panic!("{:?}", over.ended) };
+        assert_eq!((receipt.status, receipt.operator.as_ref()), (ReceiptStatus::Error, Some(&operator())));
+        assert_eq!(code(ops.find_effect(name, None).await), Code::EffectNotFound);
+        assert_eq!(code(ops.retry_effect_named(name, Some(world)).await), Code::ReceiptClosed);
+        assert_eq!(code(ops.cancel_effect_named(name, Some(world), "x", operator()).await), Code::ReceiptClosed);
     });
 }
 

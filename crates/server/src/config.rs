@@ -1,8 +1,10 @@
 //! The configuration: defaults < TOML file < environment (`MUNDI_SECTION__KEY`) < flags. Unknown keys are errors.
 
 mod policies;
+mod reference;
 
 pub use policies::{CycleSection, OnNonRetryable, SegmentsSection, ShellSection};
+pub use reference::{Setting, settings};
 
 use crate::{
     api::{AccessPolicy, ApiLimits},
@@ -30,9 +32,10 @@ use std::{
     time::Duration,
 };
 use toml::{Table, Value};
+use utoipa::ToSchema;
 
 /// Everything that can be set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     pub data: DataConfig,
@@ -52,7 +55,7 @@ pub struct Config {
 }
 
 /// What holds in one universe. Every process of a fleet must be told the same.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UniverseSection {
     /// The universes whose worlds may send messages to worlds of this one, by name or id: none unless they are named.
@@ -63,14 +66,16 @@ pub struct UniverseSection {
 }
 
 /// Where things are kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataConfig {
+    /// The data folder: engine, large bodies, compiled components.
+    #[schema(value_type = String)]
     pub folder: PathBuf,
 }
 
 /// Where the truth is kept: the data folder of this process, or a database that many share.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineConfig {
     /// `postgres://…`, or `file://` and the absolute path of a folder. The folder `engine` in the data folder if absent.
@@ -83,7 +88,7 @@ pub struct EngineConfig {
 }
 
 /// Where large bodies are kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ObjectsConfig {
     /// `s3://bucket/prefix`, or `file://` and the absolute path of a folder. The folder `objects` in the data folder if
@@ -99,19 +104,26 @@ pub struct ObjectsConfig {
     pub attempts_max: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeSection {
+    /// What this process does: of `world`, `adapter`, `timer`, `orchestrator`, `api`.
+    #[schema(value_type = Vec<String>)]
     pub roles: BTreeSet<Role>,
+    /// The number of this process in its fleet, above zero. Drawn at random if absent.
     pub worker: Option<u64>,
+    /// How many worlds take their turns at the same time.
     pub lanes: usize,
     /// How many worlds that have something to do this process takes. Those that rest do not count; more are refused.
     pub worlds_max: u32,
+    /// The universes that this process serves, by name; those that do not exist are made.
     pub universes: BTreeSet<String>,
+    /// How long a process that was asked to end waits for what it has begun.
     pub drain_timeout_ms: u64,
     /// How long a worker that went silent keeps its worlds. They are renewed four times as often.
     pub lease_ttl_ms: u64,
     /// A file that gets a line for each step of the worker shells, for a postmortem.
+    #[schema(value_type = Option<String>)]
     pub replay_log: Option<PathBuf>,
     /// Once the file has so many bytes it is renamed to `….1`, in place of the one before, and begun again.
     pub replay_log_bytes_max: u64,
@@ -122,10 +134,12 @@ pub struct NodeSection {
 
 /// When a world is snapshotted: after so many records, so many bytes, or so long, whichever comes first. What lies far enough below a
 /// snapshot then leaves the engine for segments.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorldsSection {
+    /// A world is snapshotted after so many records,
     pub snapshot_records: u64,
+    /// or so many bytes of records, whichever comes first.
     pub snapshot_bytes: u64,
     /// How old the oldest record above the newest snapshot may grow.
     pub snapshot_age_ms: u64,
@@ -139,7 +153,7 @@ pub struct WorldsSection {
 }
 
 /// When space is got back that nothing refers to any more, and how fast.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SweepSection {
     /// Without it, only when an operator asks.
@@ -155,7 +169,7 @@ pub struct SweepSection {
 }
 
 /// How many effects are carried out at a time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EffectsSection {
     /// Of each kind, by this process.
@@ -165,7 +179,7 @@ pub struct EffectsSection {
 }
 
 /// What holds for one kind of effect.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KindSection {
     /// By this process, in place of `effects.calls_max`.
@@ -178,32 +192,44 @@ pub struct KindSection {
     pub universe_burst: Option<u32>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApiConfig {
+    /// Where the API is served. Port 0 takes a free one. On any address but loopback tokens are required.
+    #[schema(value_type = String)]
     pub bind: SocketAddr,
     /// Where the other processes of a fleet reach this API, such as `http://10.0.0.7:7600`: they hand requests on for worlds that this process
     /// holds. A port of 0 stands for the one that was bound. If absent, `bind`, unless that is loopback, no address in particular, or served
     /// with TLS: then they are told nothing.
     pub advertise: Option<String>,
     /// A further address that serves `/livez`, `/readyz` and `/metrics` alone, with or without the role `api`.
+    #[schema(value_type = Option<String>)]
     pub health_bind: Option<SocketAddr>,
     /// `None` asks for tokens unless the address is loopback.
     pub tokens_required: Option<bool>,
+    /// Names by which a server without tokens may be called, beside the loopback ones.
     pub hosts_allowed: Vec<String>,
+    /// How large the body of a request may be; blobs, programs and bundles have bounds of their own.
     pub body_bytes_max: usize,
     /// How long a body may take to arrive. One that is streamed to a store, such as a blob, may take longer if it comes at
     /// `body_bytes_per_second_min` at least.
     pub body_timeout_ms: u64,
+    /// How fast a body that is streamed has to come.
     pub body_bytes_per_second_min: u64,
     /// What the bodies of all requests may take of this process's memory at a time, those about one universe, and those that show one token.
     /// The first 16 KiB of each are not counted. What is beyond is refused with `BODIES_FULL`.
     pub bodies_bytes_max: usize,
+    /// The same for the bodies about one universe.
     pub bodies_per_universe_bytes_max: usize,
+    /// The same for the bodies of requests that show one token.
     pub bodies_per_token_bytes_max: usize,
+    /// How large the head of a request may be: its address and its headers.
     pub head_bytes_max: usize,
+    /// How long the head of a request may take to arrive.
     pub head_timeout_ms: u64,
+    /// The longest that a call, a claim or a tail is held open.
     pub wait_ms_max: u64,
+    /// Connections at a time; what is beyond is refused with `CONNECTIONS_FULL`.
     pub connections_max: usize,
     /// From one IPv4 address or one /64 network of IPv6, at a time. Half of `connections_max` if absent.
     pub connections_per_address_max: Option<usize>,
@@ -213,6 +239,7 @@ pub struct ApiConfig {
     pub pipelined_max: usize,
     /// In each such time a client takes at least `write_bytes_per_second_min` of what waits for it, or loses its connection.
     pub write_timeout_ms: u64,
+    /// How fast a client has to take what waits for it.
     pub write_bytes_per_second_min: u64,
     /// Events to a world are refused while the oldest item of its inbox is older; 0 never refuses.
     pub inbox_age_ms_max: u64,
@@ -223,35 +250,42 @@ pub struct ApiConfig {
 }
 
 /// TLS, if both are given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
     /// PEM, the server's own first.
+    #[schema(value_type = Option<String>)]
     pub certificates: Option<PathBuf>,
     /// PEM.
+    #[schema(value_type = Option<String>)]
     pub key: Option<PathBuf>,
 }
 
 /// The adapter `http.request`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSection {
+    /// Hosts outside the public internet that programs may reach by `http.request` and `llm.chat`, as they stand in the URL and without
+    /// a port, such as `["localhost", "10.0.0.7"]`. All others that are not public are refused with `EFFECT_DENIED`, also after a redirect.
     pub private_hosts_allowed: BTreeSet<String>,
 }
 
 /// The adapter `llm.chat`, which is there once it has a base URL.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LlmSection {
+    /// The address of an OpenAI-compatible endpoint, such as `https://api.openai.com/v1`. Without it there is no `llm.chat`.
     pub base_url: Option<String>,
     /// A secret: `config show` masks it.
     pub api_key: Option<String>,
+    /// The model for requests that name none.
     pub model: String,
+    /// The models that programs may name beside `llm.model`; any if it is empty.
     pub models_allowed: BTreeSet<String>,
 }
 
 /// What components may take of this process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProgramsSection {
     /// Steps of components that run at the same moment; 0 stands for the number of processors. One of them is always kept for steps
@@ -261,6 +295,7 @@ pub struct ProgramsSection {
     pub weights: BTreeMap<String, u32>,
     /// Seconds of processor time that compiling one component may take.
     pub compile_cpu_s_max: u64,
+    /// Memory that compiling one component may take.
     pub compile_memory_bytes_max: u64,
 }
 

@@ -49,8 +49,11 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{0} has no public address")]
-pub(super) struct NotPublic(String);
+#[error(
+    "`{0}` is not in the public internet; an operator allows it by its name in the setting `http.private_hosts_allowed` \
+     (MUNDI_HTTP__PRIVATE_HOSTS_ALLOWED='[\"{0}\"]')"
+)]
+pub(super) struct NotPublic(pub(super) String);
 
 type MayReach = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
 

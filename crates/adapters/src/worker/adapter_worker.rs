@@ -429,7 +429,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         match select(adapter.call(&call), self.clock.sleep(Duration::from_millis(timeout_ms))).await {
             Either::Left((answered, _)) => encode(&answered?),
             Either::Right(((), _)) => {
-                let reason = format!("no answer within {timeout_ms} ms");
+                let reason = format!("no answer within {:?}", Duration::from_millis(timeout_ms));
                 Err(Failure { code: Code::EffectTimeout, reason, repeat: Repeat::Backoff })
             }
         }

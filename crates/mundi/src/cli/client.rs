@@ -17,10 +17,13 @@ use std::time::Duration;
 #[derive(Args, Clone)]
 pub(crate) struct Server {
     // The heading stands at each of them: one for all would also be that of whatever follows them in a command.
+    /// Where the server is.
     #[arg(long, env = "MUNDI_URL", default_value = "http://127.0.0.1:7600", help_heading = "Server")]
     url: String,
+    /// What allows it, where the server asks for tokens.
     #[arg(long, env = "MUNDI_TOKEN", hide_env_values = true, help_heading = "Server")]
     token: Option<String>,
+    /// The name or the id of a universe.
     #[arg(long, env = "MUNDI_UNIVERSE", default_value = "default", help_heading = "Server")]
     universe: String,
 }
@@ -46,6 +49,10 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
+    pub(crate) async fn pages(&self, noun: &str, filters: &[(&str, Option<String>)]) -> Outcome<(Vec<Value>, Value)> {
+        self.server.pages(&self.server.of(noun), filters, &self.paging).await
+    }
+
     pub(crate) async fn show(
         &self,
         out: Out,
@@ -112,8 +119,18 @@ impl Server {
         })
     }
 
-    /// A server on this machine that is just being started is waited for: nothing was sent to it yet.
     async fn answer_to(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
+        // A body that is a stream can be sent once only: the server must be there before.
+        if request.try_clone().is_none()
+            && let Ok(look) = self.request(Method::GET, "/livez")
+        {
+            self.patiently(look).await?;
+        }
+        self.patiently(request).await
+    }
+
+    /// A server on this machine that is just being started is waited for: nothing was sent to it yet.
+    async fn patiently(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
         let (mut left, pause) = (if self.is_local() { START } else { Duration::ZERO }, Duration::from_millis(50));
         loop {
             let Some(again) = request.try_clone() else { return request.send().await };
@@ -133,7 +150,21 @@ impl Server {
 
     /// Sends a request; a refusal becomes an error with its code.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Response> {
+        self.ask_with(method, path, &[], body).await
+    }
+
+    /// The same, with headers.
+    pub(crate) async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Outcome<Response> {
         let mut request = self.request(method, path)?;
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
@@ -148,8 +179,7 @@ impl Server {
 
     /// The same, for an answer in JSON; of no answer, null.
     pub(crate) async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Value> {
-        let bytes = self.ask(method, path, body).await?.bytes().await?;
-        Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
+        json_of(self.ask(method, path, body).await?).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Outcome<Value> {
@@ -217,6 +247,12 @@ impl Server {
         let items = self.get(path).await?;
         out.rows(columns, items.as_array().map_or(&[][..], Vec::as_slice), &Value::Null)
     }
+}
+
+/// The JSON of an answer; of no answer, null.
+pub(crate) async fn json_of(answer: Response) -> Outcome<Value> {
+    let bytes = answer.bytes().await?;
+    Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
 }
 
 impl Paging {

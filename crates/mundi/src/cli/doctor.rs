@@ -153,7 +153,7 @@ async fn engine_checks(config: &Config, out: Out, findings: &mut Findings) -> bo
                 Some(Code::FolderInUse) => "a server runs on it: ask it instead, `mundi doctor --url URL`",
                 Some(Code::FolderVersion) => "use the version of mundi that wrote it",
                 Some(Code::EngineCorrupt) => "restore a backup; the message names file and offset",
-                _ => "docs/errors has a page for this code",
+                _ => "`mundi explain CODE` says what to do",
             };
             let code = error.code.map_or("", Code::as_str);
             findings.bad("engine", format!("{code} {}", error.detail()), what);
@@ -172,7 +172,7 @@ async fn engine_checks(config: &Config, out: Out, findings: &mut Findings) -> bo
                 findings.bad(
                     &format!("universe {}", universe.name()),
                     error.to_string(),
-                    "docs/errors has a page for it",
+                    "`mundi explain CODE` says what to do",
                 );
             }
         }
@@ -229,7 +229,9 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
                 let what = "`mundi dead-letter list` shows why; replay or drop them";
                 findings.warn(&format!("dead {queue}"), format!("{}{more}", letters.len()), what);
             }
-            Err(error) => findings.bad(&format!("dead {queue}"), error.detail(), "docs/errors has a page for it"),
+            Err(error) => {
+                findings.bad(&format!("dead {queue}"), error.detail(), "`mundi explain CODE` says what to do")
+            }
         }
     }
 }

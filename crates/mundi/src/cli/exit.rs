@@ -41,6 +41,16 @@ impl Failed {
         Self { code: None, exit: 6, detail: detail.into() }
     }
 
+    /// The command line lacks something that only shows when it runs.
+    pub(crate) fn usage(detail: impl Into<String>) -> Self {
+        Self { code: None, exit: 2, detail: detail.into() }
+    }
+
+    /// Whether it failed because no server answered.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.code.is_none() && self.exit == 6
+    }
+
     /// For a reason that has no code.
     pub(crate) fn plain(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 1, detail: detail.into() }
@@ -90,8 +100,11 @@ impl Failed {
             Code::WorldNotFound => {
                 "`mundi world list` shows the worlds of this universe; --universe names another".into()
             }
+            Code::EffectNotFound => {
+                "`mundi effect list` shows what is under way; --world WORLD finds one that is over".into()
+            }
             Code::UniverseNotFound => "`mundi universe list` shows the universes".into(),
-            Code::ProgramUnknown => "`mundi manifest list` shows the programs that have a name here".into(),
+            Code::ProgramUnknown => "`mundi program list` shows the programs that have a name here".into(),
             Code::TokenMissing => "give one with --token or MUNDI_TOKEN; `mundi token create` makes one".into(),
             Code::WorldExists => "choose another name; `mundi world import FILE --as NAME` takes one, too".into(),
             Code::CallTimeout => {
@@ -101,7 +114,7 @@ impl Failed {
             Code::UpgradeDiverges => {
                 "`mundi world replay WORLD` with the same program shows it; --force insists, and is on record".into()
             }
-            code => format!("docs/errors/{code}.md says more"),
+            code => format!("`mundi explain {code}` says more"),
         })
     }
 

@@ -22,12 +22,14 @@ pub(super) enum ManifestCommand {
     Put {
         #[command(flatten)]
         server: Server,
+        /// A file of JSON.
         file: PathBuf,
     },
     /// Deletes a manifest that was stored. It goes once no world needs it, and after the sweep's grace period.
     Delete {
         #[command(flatten)]
         server: Server,
+        /// The hash of the manifest: `h_…`.
         hash: String,
     },
     /// Prints a manifest.

@@ -3,11 +3,13 @@
 mod blob;
 mod client;
 mod completions;
+mod config;
 mod dead_letter;
 mod demo;
 mod doctor;
 mod effect;
 mod exit;
+mod explain;
 mod lease;
 mod manifest;
 mod output;
@@ -28,7 +30,7 @@ use clap::{Args, Parser, Subcommand};
 use exit::{Failed, Outcome};
 use mundi_server::config::{Config, environment};
 use mundi_wasm::{CompileLimits, compile_stdin};
-use output::{Format, Out, print};
+use output::{Format, Out};
 use std::{path::PathBuf, process::ExitCode};
 use toml::Value;
 
@@ -58,7 +60,7 @@ enum Command {
     Completions(completions::Completions),
     /// The configuration.
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(config::ConfigCommand),
     /// Compiles the component on standard input, within bounds: servers start this.
     #[command(hide = true)]
     CompileComponent(CompileComponent),
@@ -77,6 +79,8 @@ enum Command {
     /// Effects: what worlds asked of the outside.
     #[command(subcommand)]
     Effect(effect::EffectCommand),
+    /// Says what an error code means, and what to do.
+    Explain(explain::Explain),
     /// Leases: who holds which world.
     #[command(subcommand)]
     Lease(lease::LeaseCommand),
@@ -106,12 +110,6 @@ enum Command {
     /// Worlds: create them, send to them, look into them.
     #[command(subcommand)]
     World(world::WorldCommand),
-}
-
-#[derive(Subcommand)]
-enum ConfigCommand {
-    /// Prints the configuration that holds, with secrets masked.
-    Show(ServerArgs),
 }
 
 #[derive(Args)]
@@ -188,9 +186,7 @@ impl Command {
             Self::Sim(args) => tokio::task::block_in_place(|| sim(&args, out)),
             Self::Blob(command) => command.run(out).await,
             Self::Completions(completions) => completions.run(),
-            Self::Config(ConfigCommand::Show(args)) => {
-                print(&args.load()?.show().map_err(|error| Failed::coded(&error))?)
-            }
+            Self::Config(config::ConfigCommand::Show(show)) => show.run(out),
             Self::CompileComponent(CompileComponent { cpu_s_max, memory_bytes_max }) => {
                 compile_stdin(CompileLimits { cpu_s_max, memory_bytes_max }).map_err(Failed::plain)
             }
@@ -200,6 +196,7 @@ impl Command {
             Self::Dev(args) | Self::Server(args) => serve::run(&args.load()?).await,
             Self::Doctor(doctor) => doctor.run(out).await,
             Self::Effect(command) => command.run(out).await,
+            Self::Explain(explain) => explain.run(out),
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,

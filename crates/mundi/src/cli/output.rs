@@ -1,6 +1,7 @@
 //! What commands print: data on stdout, as tables for people or as JSON for programs.
 
 use super::exit::Outcome;
+use mundi_model::Moment;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 
@@ -112,7 +113,10 @@ pub(crate) fn print(text: &str) -> Outcome {
 
 /// The fields of an object with those of the objects in it, as `outer.inner`.
 fn flatten(prefix: &str, object: &Value, fields: &mut Vec<(String, String)>) {
-    for (name, value) in object.as_object().into_iter().flatten() {
+    let all = object.as_object();
+    // A moment stands there as a number and as text: once is enough for people.
+    let is_again = |name: &str| all.is_some_and(|all| all.contains_key(&format!("{name}_ns")));
+    for (name, value) in all.into_iter().flatten().filter(|(name, _)| !is_again(name)) {
         let full = format!("{prefix}{name}");
         match value {
             Value::Object(inner) if !inner.is_empty() => flatten(&format!("{full}."), value, fields),
@@ -135,21 +139,11 @@ fn text(name: &str, value: &Value) -> String {
     }
 }
 
-/// A moment as people write it (UTC), without a calendar library.
-fn time(ns: u64) -> String {
-    let (seconds, ms) = (ns / 1_000_000_000, ns / 1_000_000 % 1_000);
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01 in cycles of 400 years: leap days then stand at the end of a year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let (day, month) =
-        (day_of_year - (153 * shifted + 2) / 5 + 1, if shifted < 10 { shifted + 3 } else { shifted - 9 });
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+/// A moment as people write it (UTC), to the millisecond.
+pub(crate) fn time(ns: u64) -> String {
+    let exact = Moment(ns).to_string();
+    let cut = exact.len() - "000000Z".len();
+    format!("{}Z", &exact[..cut])
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(super) enum ProgramCommand {
     Delete {
         #[command(flatten)]
         server: Server,
+        /// The hash of the program: `h_…`.
         hash: String,
     },
     /// How far a program is and, when it is ready, what it offers.

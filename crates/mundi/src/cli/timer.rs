@@ -1,6 +1,6 @@
 //! `mundi timer`: what worlds will be told, and when.
 
-use super::{client::Listing, exit::Outcome, output::Out};
+use super::{client::Listing, exit::Outcome, output::Out, world::brief};
 use clap::Subcommand;
 
 #[derive(Subcommand)]
@@ -9,6 +9,7 @@ pub(super) enum TimerCommand {
     List {
         #[command(flatten)]
         listing: Listing,
+        /// Only those of this world.
         #[arg(long)]
         world: Option<String>,
     },
@@ -17,7 +18,11 @@ pub(super) enum TimerCommand {
 impl TimerCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self::List { listing, world } = self;
-        let columns = [("TIMER", "timer"), ("WORLD", "world"), ("DUE", "deliver_at_ns"), ("ATTEMPTS", "attempts")];
-        listing.show(out, "timers", &[("world", world)], &columns).await
+        let columns = [("TIMER", "timer"), ("WORLD", "world"), ("DUE", "deliver_at_ns"), ("PAYLOAD", "payload")];
+        let (mut timers, next) = listing.pages("timers", &[("world", world)]).await?;
+        if !out.is_json() {
+            timers.iter_mut().for_each(|timer| timer["payload"] = brief(&timer["payload"]).into());
+        }
+        out.rows(&columns, &timers, &next)
     }
 }

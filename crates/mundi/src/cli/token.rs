@@ -36,6 +36,7 @@ pub(super) enum TokenCommand {
         /// For all universes instead of the one that is named.
         #[arg(long)]
         all_universes: bool,
+        /// What people call it; receipts that are given by hand name it.
         #[arg(long, default_value = "")]
         label: String,
     },
@@ -48,6 +49,7 @@ pub(super) enum TokenCommand {
     Revoke {
         #[command(flatten)]
         server: Server,
+        /// As `mundi token list` names it: not the secret.
         id: String,
     },
 }

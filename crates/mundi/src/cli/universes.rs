@@ -18,6 +18,7 @@ pub(super) enum UniversesCommand {
     Create {
         #[command(flatten)]
         server: Server,
+        /// 1 to 64 of a-z, 0-9 and -.
         name: String,
     },
     /// Lists the universes that the caller may see.

@@ -1,7 +1,7 @@
 //! `mundi worker`: who runs worlds, and which.
 
 use super::{
-    client::{Paging, Server},
+    client::{Paging, Server, escape},
     exit::Outcome,
     output::Out,
 };
@@ -17,12 +17,14 @@ pub(super) enum WorkerCommand {
         server: Server,
         #[command(flatten)]
         paging: Paging,
+        /// As `mundi worker list` names it.
         worker: String,
     },
     /// Asks a worker to hand its worlds over.
     Drain {
         #[command(flatten)]
         server: Server,
+        /// As `mundi worker list` names it.
         worker: String,
     },
     /// Lists living workers.
@@ -34,7 +36,9 @@ pub(super) enum WorkerCommand {
     Pin {
         #[command(flatten)]
         server: Server,
+        /// The id or the name of a world.
         world: String,
+        /// As `mundi worker list` names it.
         worker: String,
         /// The smaller, the sooner it is served.
         #[arg(long)]
@@ -44,6 +48,7 @@ pub(super) enum WorkerCommand {
     Unpin {
         #[command(flatten)]
         server: Server,
+        /// The id or the name of a world.
         world: String,
     },
 }
@@ -52,31 +57,35 @@ impl WorkerCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
             Self::Assignments { server, paging, worker } => {
-                let path = server.of(&format!("assignments/{worker}"));
+                let path = server.of(&format!("assignments/{}", escape(&worker)));
                 let (items, next) = server.pages(&path, &[], &paging).await?;
                 let row = |item: Value| if item.is_string() { json!({ "world": item }) } else { item };
                 out.rows(&[("WORLD", "world")], &items.into_iter().map(row).collect::<Vec<_>>(), &next)
             }
             Self::Drain { server, worker } => {
-                server.post(&server.of(&format!("workers/drain/{worker}")), &Value::Null).await.map(drop)
+                server.post(&server.of(&format!("workers/drain/{}", escape(&worker))), &Value::Null).await.map(drop)
             }
             Self::List { server } => {
                 let columns = [
                     ("WORKER", "worker"),
                     ("SINCE", "started_at_ns"),
                     ("UNTIL", "expires_at_ns"),
+                    ("WORLDS", "worlds"),
+                    ("WORLDS MAX", "worlds_max"),
                     ("DRAINING", "draining"),
+                    ("ADDRESS", "address"),
                 ];
                 server.list_all(out, &server.of("workers"), &columns).await
             }
             Self::Pin { server, world, worker, priority } => {
                 let form = json!({ "worker": worker, "priority": priority });
-                let path = server.of(&format!("worlds/{world}/assignment"));
+                let path = server.of(&format!("worlds/{}/assignment", escape(&world)));
                 server.json(Method::PUT, &path, Some(&form)).await.map(drop)
             }
-            Self::Unpin { server, world } => {
-                server.json(Method::DELETE, &server.of(&format!("worlds/{world}/assignment")), None).await.map(drop)
-            }
+            Self::Unpin { server, world } => server
+                .json(Method::DELETE, &server.of(&format!("worlds/{}/assignment", escape(&world))), None)
+                .await
+                .map(drop),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod admission;
+mod clients;
 mod components;
 mod events;
 mod guest;

@@ -87,7 +87,7 @@ async fn the_past_can_be_asked_forked_and_compared() {
     server.get(&format!("{W}/p/cells/b?at=4")).await.refused(404, "CELL_NOT_FOUND");
     let cells = server.get(&format!("{W}/p/cells?prefix=a")).await.ok(200);
     assert_eq!(cells["items"], json!([{ "key": "a", "value": 3 }]));
-    server.post(&format!("{W}/p/query/get?at={}", head + 1), &json!("a")).await.refused(400, "SNAPSHOT_BEYOND_HEAD");
+    server.post(&format!("{W}/p/query/get?at={}", head + 1), &json!("a")).await.refused(400, "HEIGHT_OUT_OF_RANGE");
     server.post(&format!("{W}/p/query/nope"), &json!("a")).await.refused(400, "QUERY_INVALID");
 
     let forked = server.post(&format!("{W}/p/fork"), &json!({ "world": "f", "at": at })).await.ok(201);
@@ -196,8 +196,10 @@ async fn pauses_upgrades_snapshots_and_segments_reach_the_world() {
     server.post(&format!("{W}/c/baseline?height={taken}"), &Value::Null).await.ok(200);
     server.post(&format!("{W}/c/baseline?height=999"), &Value::Null).await.refused(404, "SNAPSHOT_NOT_FOUND");
     assert_eq!(server.post(&format!("{W}/c/segments"), &Value::Null).await.ok(200)["done"]["segments"], 0);
-    server.post(&format!("{W}/c/upgrade"), &json!({ "program": "kv" })).await.ok(202);
     let put = json!({ "key": "k", "value": 1 });
+    server.post(&format!("{W}/c/call/put"), &put).await.refused(400, "EVENT_INVALID");
+    server.post(&format!("{W}/c/upgrade"), &json!({ "program": "kv" })).await.ok(202);
+    // What is sent after an upgrade is taken by the new program, also while the upgrade still waits.
     server.post(&format!("{W}/c/call/put"), &put).await.ok(200);
     assert_eq!(server.get(&format!("{W}/c")).await.ok(200)["program"], "kv");
 }

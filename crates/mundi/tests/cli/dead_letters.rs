@@ -28,7 +28,7 @@ async fn dead_letters_are_listed_told_replayed_and_dropped() {
         let put = format!(r#"{{"key": "{key}", "value": 1}}"#);
         ask(&["world", "send", "gone", "put", &put, "--delay", "1s"]).ok();
     }
-    ask(&["world", "delete", "gone"]).ok();
+    ask(&["world", "delete", "gone", "--yes"]).ok();
 
     let letters = until(2).await;
     assert!(letters.iter().all(|letter| letter["world"] == gone.trim() && letter["code"] == "WORLD_DELETED"));

@@ -72,7 +72,14 @@ async fn tables_and_documents_are_as_in_the_files() {
     assert_eq!(ask(&["world", "call", "bob", "add", "7"]).ok(), "12\n");
     both("world-journal", &["world", "journal", "alice"]);
     both("world-cells", &["world", "cells", "alice"]);
-    both("world-diff", &["world", "diff", "alice", "bob"]);
+    let differs = |arguments: &[&str]| {
+        let done = ask(arguments);
+        assert_eq!(done.code, 9, "{}", done.err);
+        done.out
+    };
+    is_as_in("world-diff.txt", &differs(&["world", "diff", "alice", "bob"]));
+    is_as_in("world-diff.json", &differs(&["--format", "json", "world", "diff", "alice", "bob"]));
+    ask(&["world", "diff", "alice", "alice"]).ok();
     both("world-lineage", &["world", "lineage", "bob"]);
     both("world-lineage-of-parent", &["world", "lineage", "alice"]);
     both("world-verify", &["world", "verify", "alice"]);
@@ -101,7 +108,8 @@ async fn an_operator_sees_what_is_occupied_and_sweeps() {
     };
     ask(&["world", "create", "alice", "--program", "counter"]).ok();
     ask(&["world", "create", "bob", "--program", "counter"]).ok();
-    ask(&["world", "delete", "bob"]).ok();
+    ask(&["world", "delete", "bob"]).failed(2, "--yes");
+    ask(&["world", "delete", "bob", "--yes"]).ok();
     let usage = document(&["universe", "usage"]);
     assert_eq!((&usage["worlds"], &usage["worlds_deleted"]), (&1.into(), &1.into()), "{usage}");
     assert!(usage["engine_disk_bytes"].as_u64().unwrap() > 0 && usage["kept_objects"].as_u64().unwrap() > 0);
@@ -131,7 +139,8 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     ask(&["world", "fork", "alice", "--at", "2"]).failed(3, "heights that end one are 1 and 3");
     run(&["world"]).failed(2, "Usage");
     run(&["nonsense"]).failed(2, "unrecognized");
-    ask(&["world", "create", "a b"]).failed(3, "NAME_INVALID");
+    ask(&["world", "create", "a b", "--program", "counter"]).failed(3, "NAME_INVALID");
+    ask(&["world", "create", "dave"]).failed(2, "--program");
     ask(&["world", "call", "alice", "nope"]).failed(3, "EVENT_INVALID");
     ask(&["world", "describe", "nobody"]).failed(4, "`mundi world list`");
     ask(&["world", "describe", "nobody"]).failed(4, "there is no world `nobody`");
@@ -143,7 +152,7 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     let call = late.err.split_whitespace().find(|word| word.starts_with("s_")).unwrap().to_owned();
     ask(&["world", "resume", "alice"]).ok();
     assert_eq!(ask(&["world", "reply", "alice", &call]).ok(), "6\n");
-    ask(&["world", "create", "--program", "nope"]).failed(4, "`mundi manifest list`");
+    ask(&["world", "create", "--program", "nope"]).failed(4, "`mundi program list`");
     ask(&["world", "create", "alice", "--program", "kv"]).failed(5, "WORLD_EXISTS");
     at("http://127.0.0.1:1", &["world", "list"]).failed(6, "`mundi dev` starts one");
     run(&["verify", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]).failed(7, "BUNDLE_INVALID");
@@ -151,7 +160,7 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     let refused = ask(&["--format", "json", "world", "describe", "nobody"]);
     let error: serde_json::Value = serde_json::from_str(&refused.err).unwrap();
     assert_eq!((&error["error"]["code"], &error["error"]["exit"]), (&"WORLD_NOT_FOUND".into(), &4.into()));
-    let differs = ask(&["world", "diff", "alice", "--at", "1", "--exit-code"]);
+    let differs = ask(&["world", "diff", "alice", "--at", "1"]);
     assert_eq!(differs.code, 9, "{}", differs.err);
     let diverges = ask(&["world", "replay", "alice", "--program", "kv"]);
     assert_eq!(diverges.code, 9, "{}", diverges.err);
@@ -168,7 +177,8 @@ async fn a_token_that_is_missing_or_too_weak_has_an_exit_code_of_its_own() {
     let server = Server::start_with(folder.path(), &[("MUNDI_API__TOKENS_REQUIRED", "true")]);
     at(&server.url, &["world", "list"]).failed(8, "MUNDI_TOKEN");
     at(&server.url, &["world", "list", "--token", token.trim()]).ok();
-    at(&server.url, &["world", "create", "x", "--token", token.trim()]).failed(8, "TOKEN_DENIED");
+    at(&server.url, &["world", "create", "x", "--program", "counter", "--token", token.trim()])
+        .failed(8, "TOKEN_DENIED");
 }
 
 /// Both have `--format`: once they were of two types, and every bench panicked.

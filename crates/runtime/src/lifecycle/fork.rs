@@ -174,7 +174,7 @@ async fn replayed<P: Plane>(
     let ForkWorld { universe, parent, .. } = *request;
     let place = (universe, parent);
     let (mut world, mut at_hand) = match past::replay_to(plane, place, note, Some(height)).await {
-        Err(error) if error.code() == Code::SnapshotBeyondHead => return Err(outside(plane, request, height).await?),
+        Err(error) if error.code() == Code::HeightOutOfRange => return Err(outside(plane, request, height).await?),
         past => past?.world(parent)?,
     };
     let take = |objects: &AtHand| -> Result<_, LoadError> { world.snapshot(objects) };

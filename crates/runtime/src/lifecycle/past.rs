@@ -11,7 +11,7 @@ use mundi_kernel::{World, replay::Replay};
 use mundi_model::{Height, UniverseId, WorldId, record::SnapshotNote};
 use mundi_store::{
     blob::Blobs,
-    journal::History,
+    journal::{History, JournalError},
     keyspace::snapshot,
     snapshot::{ReadSnapshot, SnapshotError},
 };
@@ -26,6 +26,12 @@ pub(crate) async fn snapshot_below<P: Plane>(
     mundi_store::protocol::require_live(&mut tx, universe, world).await?;
     let note = snapshot::newest_at(&mut tx, universe, world, height).await?;
     Ok(note.ok_or(SnapshotError::NotFound { world, height })?)
+}
+
+/// The height below which a world has nothing of its own.
+async fn first_height<P: Plane>(plane: &P, (universe, world): (UniverseId, WorldId)) -> Result<Height, RuntimeError> {
+    let mut tx = plane.engine().begin().await?;
+    Ok(mundi_store::protocol::require_live(&mut tx, universe, world).await?.first_height)
 }
 
 /// A world that was replayed up to a height.
@@ -68,7 +74,8 @@ pub(crate) async fn replay_to<P: Plane>(
         }
     }
     if let Some(height) = until.filter(|height| *height != replay.head()) {
-        return Err(SnapshotError::BeyondHead { height, head: replay.head() }.into());
+        let (first, head) = (first_height(plane, place).await?, replay.head());
+        return Err(JournalError::OutOfRange { world, height, first, head }.into());
     }
     Ok(Past { replay, at_hand })
 }

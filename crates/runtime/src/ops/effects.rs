@@ -6,16 +6,24 @@ use crate::{
     holder::{Holder, tell},
     lifecycle::past,
 };
+use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, IntentHash, ParseIdError, WorldId, limits,
-    record::{Operator, Payload, ReceiptStatus},
+    Code, Coded, Height, IntentHash, ParseIdError, WorldId, cbor, limits,
+    record::{Body, Input, Intent, Operator, Payload, Receipt, ReceiptStatus},
 };
 use mundi_store::{
     StoreError,
-    keyspace::effect_place::EffectPlace,
+    keyspace::{
+        dead_letter::DeadLetter,
+        effect_attempt::FailedAttempt,
+        effect_dedupe,
+        effect_pending::EffectItem,
+        effect_place::EffectPlace,
+        queue::{Queue, QueueSeq},
+    },
     protocol::{
-        AnswerEffect, AnsweredByHand, CancelEffect, EffectError, ListEffects, Page, QueuedEffect, ReadEffect,
-        RetryEffect, answer_effect,
+        AnswerEffect, AnsweredByHand, CancelEffect, EffectError, Failure, ListEffects, Page, QueuedEffect, ReadEffect,
+        Repeat, RetryEffect, StoredLetter, answer_effect, describe_failure,
     },
 };
 use std::str::FromStr;
@@ -142,21 +150,225 @@ impl<P: Plane> Ops<P> {
             EffectName::Place(place) => return self.read_effect(place).await.map(|found| Some(open(found))),
             EffectName::Intent(intent) => intent,
         };
-        let mut after = None;
-        loop {
-            let page = self.list_effects(world, None, after, limits::LIST_ITEMS_MAX).await?;
-            if let Some(found) = page.items.into_iter().find(|found| found.item.intent == intent) {
-                return Ok(Some(open(found)));
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
+        if let Some(found) = self.queued_effect(intent, world).await? {
+            return Ok(Some(open(found)));
         }
         let Some(world) = world else { return Ok(None) };
         let past::Past { replay, .. } = self.past(At { world, height: None }).await?;
         let kind = replay.world().open_intents().find(|open| open.hash == intent).map(|open| open.kind.clone());
         Ok(Some(Open { world, intent, kind: kind.unwrap_or_default(), place: None }))
+    }
+}
+
+impl<P: Plane> Ops<P> {
+    /// Where an effect is now: under way, given up as a dead letter, or over. One that is over is found in the journal of its world, if
+    /// the world is given.
+    pub async fn find_effect(&self, name: EffectName, world: Option<WorldId>) -> Result<FoundEffect, RuntimeError> {
+        let intent = match name {
+            EffectName::Place(place) => return Ok(FoundEffect::Queued(Box::new(self.read_effect(place).await?))),
+            EffectName::Intent(intent) => intent,
+        };
+        if let Some(found) = self.queued_effect(intent, world).await? {
+            return Ok(FoundEffect::Queued(Box::new(found)));
+        }
+        if let Some((seq, letter, item)) = self.effect_letter(intent, world).await? {
+            return Ok(FoundEffect::DeadLetter { seq, letter, item: Box::new(item) });
+        }
+        match world {
+            Some(world) => self.journaled_effect(intent, world).await?.ok_or_else(|| not_found(name)),
+            None => Err(not_found(name)),
+        }
+    }
+
+    /// Tries an effect at once that waits for its next attempt, or that was given up. `false` if it is being tried, or will be next.
+    pub async fn retry_effect_named(&self, name: EffectName, world: Option<WorldId>) -> Result<bool, RuntimeError> {
+        let mut looks = 0;
+        loop {
+            let done = match self.find_effect(name, world).await? {
+                FoundEffect::Queued(found) => self.retry_effect(found.place).await,
+                FoundEffect::DeadLetter { seq, .. } => {
+                    self.replay_dead_letter(Queue::Effects, seq).await.map(|()| true)
+                }
+                FoundEffect::Journaled(over) => Err(over.closed()),
+            };
+            looks += 1;
+            match done {
+                Err(error) if error.code() == Code::EffectNotFound && looks < LOOKS_MAX => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Ends an effect that is under way or was given up: its world gets an `error` receipt. `false` if the world does not wait for it
+    /// any more.
+    pub async fn cancel_effect_named(
+        &self,
+        name: EffectName,
+        world: Option<WorldId>,
+        reason: &str,
+        operator: Operator,
+    ) -> Result<bool, RuntimeError> {
+        let mut looks = 0;
+        loop {
+            let done = match self.find_effect(name, world).await? {
+                FoundEffect::Queued(found) => self.cancel_effect(found.place, reason, operator.clone()).await,
+                FoundEffect::DeadLetter { seq, letter, item } => {
+                    self.cancel_letter(seq, letter.attempts, &item, reason, operator.clone()).await
+                }
+                FoundEffect::Journaled(over) => Err(over.closed()),
+            };
+            looks += 1;
+            match done {
+                Err(error) if error.code() == Code::EffectNotFound && looks < LOOKS_MAX => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn cancel_letter(
+        &self,
+        seq: QueueSeq,
+        attempts: u32,
+        item: &EffectItem,
+        reason: &str,
+        operator: Operator,
+    ) -> Result<bool, RuntimeError> {
+        let failure = Failure { code: Code::EffectCancelled, reason: reason.to_owned(), repeat: Repeat::Never };
+        let payload = match describe_failure(&failure, attempts) {
+            Payload::Inline(bytes) => bytes,
+            Payload::Blob(..) => Vec::new(),
+        };
+        let open = Open { world: item.world, intent: item.intent, kind: item.kind.clone(), place: None };
+        let answered = self.answer_open(open, &HandAnswer { status: ReceiptStatus::Error, payload, operator }).await?;
+        self.drop_dead_letter(Queue::Effects, seq).await?;
+        Ok(answered == AnsweredByHand::Delivered)
+    }
+
+    /// The effect, if it is in a queue.
+    async fn queued_effect(
+        &self,
+        intent: IntentHash,
+        world: Option<WorldId>,
+    ) -> Result<Option<QueuedEffect>, RuntimeError> {
+        let mut after = None;
+        loop {
+            let page = self.list_effects(world, None, after, limits::LIST_ITEMS_MAX).await?;
+            let found = page.items.into_iter().find(|found| found.item.intent == intent);
+            after = page.next;
+            if found.is_some() || after.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The dead letter that an effect became.
+    async fn effect_letter(
+        &self,
+        intent: IntentHash,
+        world: Option<WorldId>,
+    ) -> Result<Option<(QueueSeq, DeadLetter, EffectItem)>, RuntimeError> {
+        let mut after = None;
+        loop {
+            let page = self.list_dead_letters(Queue::Effects, world, after, limits::LIST_ITEMS_MAX).await?;
+            for StoredLetter { seq, letter } in page.items {
+                if let Ok(item) = cbor::decode::<EffectItem>(&letter.item)
+                    && item.intent == intent
+                {
+                    return Ok(Some((seq, letter, item)));
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is remembered of an effect that is over, for as long as the dedupe window.
+    async fn failed_attempts(&self, intent: IntentHash, world: WorldId) -> Result<Vec<FailedAttempt>, RuntimeError> {
+        let mut tx = self.plane.engine().begin().await?;
+        let known = effect_dedupe::read(&mut tx, self.universe, world, intent).await?;
+        Ok(known.and_then(|known| known.failed).unwrap_or_default())
+    }
+
+    /// What the journal says of an effect, from the newest record back.
+    async fn journaled_effect(&self, intent: IntentHash, world: WorldId) -> Result<Option<FoundEffect>, RuntimeError> {
+        let found = self.describe_world(world).await?;
+        let (first, mut end) = (found.meta.first_height.get(), found.head.map_or(0, |head| head.height.get()));
+        let last = first.max(end.saturating_sub(limits::EFFECT_SEARCH_RECORDS_MAX));
+        let (mut ended, page) = (None, limits::LIST_ITEMS_MAX as u64);
+        while end > last {
+            let from = end.saturating_sub(page).max(last);
+            let count = usize::try_from(end - from).unwrap_or(limits::LIST_ITEMS_MAX);
+            let records = self.world_journal(world, Height::new(from), count).await?.items;
+            for record in records.iter().rev().filter_map(|record| record.decode().ok()) {
+                match record.body {
+                    Body::Ingress(ingress) => match ingress.item.input {
+                        Input::Receipt(receipt) if receipt.intent == intent => {
+                            let now_ns = ingress.stamps.now_ns;
+                            ended = Some(EffectEnd::Receipt { receipt, height: record.height, now_ns });
+                        }
+                        _ => {}
+                    },
+                    Body::Cancel(cancelled) if cancelled == intent => {
+                        ended = ended.or(Some(EffectEnd::Withdrawn { height: record.height }));
+                    }
+                    Body::Intent(asked) if asked.hash == intent => {
+                        let (height, ended) = (record.height, ended.unwrap_or(EffectEnd::Open));
+                        let failed = self.failed_attempts(intent, world).await?;
+                        let over = JournaledEffect { world, height, asked, ended, failed };
+                        return Ok(Some(FoundEffect::Journaled(Box::new(over))));
+                    }
+                    _ => {}
+                }
+            }
+            end = from;
+        }
+        Ok(None)
+    }
+}
+
+/// An effect, wherever it is.
+#[derive(Debug)]
+pub enum FoundEffect {
+    /// Under way.
+    Queued(Box<QueuedEffect>),
+    /// Given up; its world may wait for it still.
+    DeadLetter { seq: QueueSeq, letter: DeadLetter, item: Box<EffectItem> },
+    /// In no queue: what the journal knows of it.
+    Journaled(Box<JournaledEffect>),
+}
+
+/// An effect as the journal of its world has it.
+#[derive(Debug)]
+pub struct JournaledEffect {
+    pub world: WorldId,
+    /// Of the record that asked for it.
+    pub height: Height,
+    pub asked: Intent,
+    pub ended: EffectEnd,
+    /// The newest attempts that failed, if it ended not long ago.
+    pub failed: Vec<FailedAttempt>,
+}
+
+#[derive(Debug)]
+pub enum EffectEnd {
+    /// Nothing on record ended it.
+    Open,
+    /// Its world withdrew it.
+    Withdrawn {
+        height: Height,
+    },
+    Receipt {
+        receipt: Receipt,
+        height: Height,
+        now_ns: u64,
+    },
+}
+
+impl JournaledEffect {
+    fn closed(&self) -> RuntimeError {
+        StoreError::from(EffectError::Closed { world: self.world, intent: self.asked.hash }).into()
     }
 }
 

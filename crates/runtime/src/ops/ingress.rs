@@ -18,7 +18,7 @@ use mundi_model::{
 use mundi_store::{
     StoreError,
     keyspace::inbox_dedupe::DedupeId,
-    protocol::{Enqueued, InboxError, NewItem, enqueue_told},
+    protocol::{Enqueued, InboxError, NewItem, UpgradeWaits, enqueue_told},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -45,9 +45,11 @@ impl<P: Plane> Ops<P> {
         if self.worker.as_ref().and_then(|worker| worker.manifest(world)).is_some_and(|it| check(&it).is_ok()) {
             return Ok(());
         }
-        match newest_manifest(&self.plane, (self.universe, world)).await? {
-            Some(manifest) => check(&manifest).map_err(RuntimeError::from),
-            None => Ok(()),
+        // Before the manifest: an upgrade that was taken in meanwhile is on record then.
+        let upgrade_waits = self.plane.run(&UpgradeWaits { universe: self.universe, world }).await?.output;
+        match newest_manifest(&self.plane, (self.universe, world)).await?.map(|manifest| check(&manifest)) {
+            Some(Err(refused)) if !upgrade_waits => Err(refused.into()),
+            _ => Ok(()),
         }
     }
 

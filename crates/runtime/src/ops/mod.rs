@@ -18,7 +18,7 @@ mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
-pub use effects::{EffectName, HandAnswer};
+pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
 pub use ingress::BegunCall;
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use verify::WorldProof;

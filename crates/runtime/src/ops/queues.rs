@@ -30,19 +30,32 @@ impl<P: Plane> Ops<P> {
     }
 
     /// What the end of the journal says. A paused world takes nothing but commands, so only those lie above its pause.
-    async fn is_paused_on_record(&self, world: WorldId) -> Result<bool, RuntimeError> {
+    pub async fn is_paused_on_record(&self, world: WorldId) -> Result<bool, RuntimeError> {
         let Some(head) = self.describe_world(world).await?.head else { return Ok(false) };
-        let from = Height::new(head.height.get().saturating_sub(COMMANDS_LOOKED_AT));
-        let newest = usize::try_from(COMMANDS_LOOKED_AT).unwrap_or(usize::MAX);
-        let records = self.world_journal(world, from, newest).await?.items;
-        for record in records.iter().rev() {
-            let Ok(Record { body: Body::Ingress(ingress), .. }) = record.decode() else { continue };
-            match &ingress.item.input {
-                Input::Control { command, .. } if command == "pause" => return Ok(true),
-                Input::Control { command, .. } if command != "resume" => {}
-                _ => return Ok(false),
+        // Nearly always the last few records decide it.
+        for looked_at in [COMMANDS_LOOKED_AT / 8, COMMANDS_LOOKED_AT] {
+            let from = Height::new(head.height.get().saturating_sub(looked_at));
+            let newest = usize::try_from(looked_at).unwrap_or(usize::MAX);
+            let records = self.world_journal(world, from, newest).await?.items;
+            let said = records.iter().rev().filter_map(|record| record.decode().ok()).find_map(|record| says(&record));
+            if let Some(paused) = said {
+                return Ok(paused);
             }
         }
         Ok(false)
+    }
+}
+
+/// Whether the world was paused after a record, if the record says so.
+fn says(record: &Record) -> Option<bool> {
+    let ingress = match &record.body {
+        Body::Held(_) => return Some(true),
+        Body::Ingress(ingress) => ingress,
+        _ => return None,
+    };
+    match &ingress.item.input {
+        Input::Control { command, .. } if command == "pause" => Some(true),
+        Input::Control { command, .. } if command != "resume" => None,
+        _ => Some(false),
     }
 }

@@ -4,6 +4,7 @@ use super::{
     ListPage, Problem,
     extract::{ADMIN, Form, In, Name, Params, READ, world_of},
     json, limit,
+    moment::Moment,
 };
 use crate::node::Delayed;
 use axum::{Json, http::StatusCode};
@@ -37,6 +38,7 @@ pub(super) struct Letter {
     reason: String,
     attempts: u32,
     at_ns: u64,
+    at: Moment,
     /// The item as the queue kept it.
     item: serde_json::Value,
 }
@@ -51,6 +53,7 @@ impl Letter {
             reason: letter.reason,
             attempts: letter.attempts,
             at_ns: letter.at_ns,
+            at: Moment::of(letter.at_ns),
             item,
         }
     }
@@ -66,7 +69,7 @@ fn carried(queue: Queue, bytes: &[u8]) -> (Option<WorldId>, serde_json::Value) {
     }
 }
 
-fn address(queue: Queue, seq: QueueSeq) -> String {
+pub(super) fn address(queue: Queue, seq: QueueSeq) -> String {
     format!("{}.{seq}", queue.name())
 }
 

@@ -3,15 +3,22 @@
 use super::{
     ListPage, Problem,
     access::By,
+    dead_letters::address,
     extract::{ADMIN, Form, In, Name, Params, READ, world_of},
     json, limit,
+    moment::Moment,
 };
 use axum::Json;
 use mundi_engine::Engine;
-use mundi_model::{Code, Value, cbor, limits, record::ReceiptStatus};
-use mundi_runtime::ops::HandAnswer;
+use mundi_model::{Code, cbor, limits, record::ReceiptStatus};
+use mundi_runtime::ops::{EffectEnd, FoundEffect, HandAnswer, JournaledEffect};
 use mundi_store::{
-    keyspace::effect_place::{EffectPlace, EffectStage},
+    keyspace::{
+        effect_attempt::FailedAttempt,
+        effect_pending::{EffectItem, EffectTerms},
+        effect_place::EffectStage,
+        queue::Queue,
+    },
     protocol::{AnsweredByHand, QueuedEffect},
 };
 use serde::{Deserialize, Serialize};
@@ -19,11 +26,15 @@ use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Effect {
-    /// Its place in the queue, which changes with each attempt.
+    /// What it is named by, for life: its intent (`i_…`).
     effect: String,
-    /// `pending`, `waiting` (for its next attempt) or `claimed`.
+    /// `pending`, `waiting` (for its next attempt), `claimed`, `dead_letter` (given up), `answered`, `withdrawn` (by its world), or
+    /// `open` (in no queue, and without a receipt).
     stage: String,
+    /// The same as `effect`.
     intent: String,
+    /// Its place in the queue, which changes with each attempt; null if it is in none.
+    place: Option<String>,
     world: String,
     height: u64,
     kind: String,
@@ -33,12 +44,151 @@ pub(super) struct Effect {
     policy_context: Option<String>,
     correlation_id: Option<String>,
     published_at_ns: u64,
+    published_at: Option<Moment>,
     attempts: u32,
-    attempts_max: u32,
+    attempts_max: Option<u32>,
+    /// When it is tried next; 0 and null if it waits for nothing.
     not_before_ns: u64,
+    not_before: Option<Moment>,
+    /// The code of the newest failure.
     last_failure: Option<String>,
+    /// What went wrong then.
+    last_reason: Option<String>,
+    /// The newest attempts that failed, the oldest first; at most ten.
+    failed: Vec<Attempt>,
     claimed_by: Option<String>,
     claimed_until_ns: Option<u64>,
+    claimed_until: Option<Moment>,
+    /// What it is addressed by as a dead letter.
+    dead_letter: Option<String>,
+    receipt: Option<ReceiptOf>,
+}
+
+/// An attempt that failed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Attempt {
+    /// The first one is 1.
+    attempt: u32,
+    at_ns: u64,
+    at: Moment,
+    worker: String,
+    code: String,
+    reason: String,
+    /// When the next attempt was due; 0 and null if there was none.
+    next_ns: u64,
+    next: Option<Moment>,
+}
+
+impl From<FailedAttempt> for Attempt {
+    fn from(failed: FailedAttempt) -> Self {
+        let FailedAttempt { attempt, at_ns, worker, code, reason, next_ns } = failed;
+        let (at, next) = (Moment::of(at_ns), Moment::unless_zero(next_ns));
+        Self { attempt, at_ns, at, worker: worker.to_string(), code, reason, next_ns, next }
+    }
+}
+
+/// How an effect ended, as its world's journal has it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ReceiptOf {
+    /// `ok`, `error` or `timeout`.
+    status: String,
+    height: u64,
+    at_ns: u64,
+    at: Moment,
+    adapter: String,
+    payload: serde_json::Value,
+}
+
+impl From<FoundEffect> for Effect {
+    fn from(found: FoundEffect) -> Self {
+        match found {
+            FoundEffect::Queued(found) => (*found).into(),
+            FoundEffect::DeadLetter { seq, letter, item } => Self {
+                stage: "dead_letter".to_owned(),
+                attempts: letter.attempts,
+                last_failure: Some(letter.code),
+                last_reason: Some(letter.reason),
+                dead_letter: Some(address(Queue::Effects, seq)),
+                ..Self::new(*item)
+            },
+            FoundEffect::Journaled(over) => over.into(),
+        }
+    }
+}
+
+impl From<Box<JournaledEffect>> for Effect {
+    fn from(over: Box<JournaledEffect>) -> Self {
+        let JournaledEffect { world, height, asked, ended, failed } = *over;
+        let item = EffectItem {
+            world,
+            intent: asked.hash,
+            height,
+            kind: asked.kind,
+            params: asked.params,
+            label: asked.label,
+            policy_context: None,
+            published_at_ns: 0,
+            trace: None,
+            terms: EffectTerms::default(),
+            correlation_id: None,
+        };
+        let effect = Self {
+            attempts_max: None,
+            attempts: failed.last().map_or(0, |last| last.attempt),
+            last_failure: failed.last().map(|last| last.code.clone()),
+            last_reason: failed.last().map(|last| last.reason.clone()),
+            failed: failed.into_iter().map(Attempt::from).collect(),
+            ..Self::new(item)
+        };
+        match ended {
+            EffectEnd::Open => Self { stage: "open".to_owned(), ..effect },
+            EffectEnd::Withdrawn { .. } => Self { stage: "withdrawn".to_owned(), ..effect },
+            EffectEnd::Receipt { receipt, height, now_ns: at_ns } => {
+                let receipt = ReceiptOf {
+                    status: json::status(receipt.status).to_owned(),
+                    height: height.get(),
+                    at_ns,
+                    at: Moment::of(at_ns),
+                    adapter: receipt.adapter,
+                    payload: json::payload(&receipt.payload),
+                };
+                Self { stage: "answered".to_owned(), receipt: Some(receipt), ..effect }
+            }
+        }
+    }
+}
+
+impl Effect {
+    /// What its item says.
+    fn new(item: EffectItem) -> Self {
+        Self {
+            effect: item.intent.to_string(),
+            stage: String::new(),
+            intent: item.intent.to_string(),
+            place: None,
+            world: item.world.to_string(),
+            height: item.height.get(),
+            kind: item.kind,
+            params: json::payload(&item.params),
+            label: item.label,
+            policy_context: item.policy_context.map(|context| context.to_string()),
+            correlation_id: item.correlation_id,
+            published_at_ns: item.published_at_ns,
+            published_at: Moment::unless_zero(item.published_at_ns),
+            attempts: 0,
+            attempts_max: Some(item.terms.attempts_max),
+            not_before_ns: 0,
+            not_before: None,
+            last_failure: None,
+            last_reason: None,
+            failed: Vec::new(),
+            claimed_by: None,
+            claimed_until_ns: None,
+            claimed_until: None,
+            dead_letter: None,
+            receipt: None,
+        }
+    }
 }
 
 impl From<QueuedEffect> for Effect {
@@ -49,24 +199,20 @@ impl From<QueuedEffect> for Effect {
             EffectStage::Waiting => "waiting",
             EffectStage::Claimed => "claimed",
         };
+        let failed: Vec<FailedAttempt> = attempts.failed.unwrap_or_default();
         Self {
-            effect: place.to_string(),
             stage: stage.to_owned(),
-            intent: item.intent.to_string(),
-            world: item.world.to_string(),
-            height: item.height.get(),
-            kind: item.kind,
-            params: json::payload(&item.params),
-            label: item.label,
-            policy_context: item.policy_context.map(|context| context.to_string()),
-            correlation_id: item.correlation_id,
-            published_at_ns: item.published_at_ns,
-            attempts: attempts.attempts,
-            attempts_max: item.terms.attempts_max,
+            place: Some(place.to_string()),
+            attempts: attempts.attempts.max(claim.map_or(0, |claim| claim.attempt)),
             not_before_ns: attempts.not_before_ns,
+            not_before: Moment::unless_zero(attempts.not_before_ns),
+            last_reason: failed.last().map(|failed| failed.reason.clone()),
             last_failure: attempts.last_failure,
+            failed: failed.into_iter().map(Attempt::from).collect(),
             claimed_by: claim.map(|claim| claim.worker.to_string()),
             claimed_until_ns: claim.map(|claim| claim.deadline_ns),
+            claimed_until: claim.map(|claim| Moment::of(claim.deadline_ns)),
+            ..Self::new(item)
         }
     }
 }
@@ -98,12 +244,26 @@ pub(super) async fn list<E: Engine>(
     Ok(ListPage::of(page, Effect::from))
 }
 
-/// One effect.
+/// One effect, in whichever state it is. With `world`, one that is over is found in the journal.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/effects/{effect}", tag = "effects", responses((status = 200, body = Effect)),
+    get, path = "/v1/u/{universe}/effects/{effect}", tag = "effects", params(OfWorldParams),
+    responses((status = 200, body = Effect)),
 )]
-pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>, name: Name) -> Result<Json<Effect>, Problem> {
-    Ok(Json(universe.ops().read_effect(name.parse::<EffectPlace>()?).await?.into()))
+pub(super) async fn describe<E: Engine>(
+    In { universe, .. }: In<E, READ>,
+    name: Name,
+    Params(params): Params<OfWorldParams>,
+) -> Result<Json<Effect>, Problem> {
+    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    Ok(Json(universe.ops().find_effect(name.parse()?, world).await?.into()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfWorldParams {
+    /// The world that asked for the effect.
+    world: Option<String>,
 }
 
 /// Whether something changed.
@@ -112,12 +272,18 @@ pub(super) struct Changed {
     changed: bool,
 }
 
-/// Tries an effect that waits for its next attempt at once.
+/// Tries an effect at once that waits for its next attempt, or that is a dead letter.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/effects/retry/{effect}", tag = "effects", responses((status = 200, body = Changed)),
+    post, path = "/v1/u/{universe}/effects/retry/{effect}", tag = "effects", params(OfWorldParams),
+    responses((status = 200, body = Changed)),
 )]
-pub(super) async fn retry<E: Engine>(In { universe, .. }: In<E, ADMIN>, name: Name) -> Result<Json<Changed>, Problem> {
-    Ok(Json(Changed { changed: universe.ops().retry_effect(name.parse()?).await? }))
+pub(super) async fn retry<E: Engine>(
+    In { universe, .. }: In<E, ADMIN>,
+    name: Name,
+    Params(params): Params<OfWorldParams>,
+) -> Result<Json<Changed>, Problem> {
+    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    Ok(Json(Changed { changed: universe.ops().retry_effect_named(name.parse()?, world).await? }))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -125,9 +291,11 @@ pub(super) async fn retry<E: Engine>(In { universe, .. }: In<E, ADMIN>, name: Na
 pub(super) struct Cancel {
     /// Stands in the receipt.
     reason: Option<String>,
+    /// The world that asked for the effect.
+    world: Option<String>,
 }
 
-/// Ends an effect: its world gets an `error` receipt.
+/// Ends an effect that is under way or a dead letter: its world gets an `error` receipt.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/effects/cancel/{effect}", tag = "effects", request_body = Cancel,
     responses((status = 200, body = Changed)),
@@ -142,7 +310,8 @@ pub(super) async fn cancel<E: Engine>(
     if reason.len() > limits::REASON_BYTES_MAX {
         return Err(Problem::invalid("the reason is too long"));
     }
-    Ok(Json(Changed { changed: universe.ops().cancel_effect(name.parse()?, reason, operator).await? }))
+    let world = cancel.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    Ok(Json(Changed { changed: universe.ops().cancel_effect_named(name.parse()?, world, reason, operator).await? }))
 }
 
 /// The receipt that an operator gives.
@@ -196,7 +365,7 @@ pub(super) async fn answer<E: Engine>(
     Form(form): Form<AnswerForm>,
 ) -> Result<Json<Answered>, Problem> {
     let world = form.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let payload = cbor::encode(&Value::from(form.payload));
+    let payload = cbor::encode(&json::given(form.payload)?);
     if payload.len() > limits::PAYLOAD_BYTES_MAX {
         return Err(Problem::new(Code::EffectAnswerTooLarge, format!("the payload has {} bytes", payload.len())));
     }

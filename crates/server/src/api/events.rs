@@ -245,6 +245,7 @@ pub(super) async fn make_call<E: Engine>(
     if let Some(answer) = hand_on(api, universe, world, &asked).await? {
         return Ok(answer);
     }
+    universe.ops().check_events(world, [incoming.checked()]).await?;
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
     let begun = universe.ops().begin_call(world, item, key.as_deref()).await?;
     let call = begun.call;
@@ -360,11 +361,11 @@ fn incoming(headers: &HeaderMap, body: &[u8]) -> Result<Vec<Incoming>, Problem> 
     }
     let trace = traceparent(text_header(headers, "traceparent"));
     let one = |event: BatchEvent| {
-        let value = mundi_model::cbor::encode(&mundi_model::Value::from(event.value));
-        let BatchEvent { event, key, idempotency_key, .. } = event;
-        Incoming { event, value, key, idempotency_key, correlation_id: None, trace: trace.clone() }
+        let BatchEvent { event, value, key, idempotency_key } = event;
+        let value = mundi_model::cbor::encode(&json::given(value)?);
+        Ok(Incoming { event, value, key, idempotency_key, correlation_id: None, trace: trace.clone() })
     };
-    Ok(read::<Vec<BatchEvent>>(body)?.into_iter().map(one).collect())
+    read::<Vec<BatchEvent>>(body)?.into_iter().map(one).collect()
 }
 
 impl TryFrom<CloudEvent> for Incoming {
@@ -375,7 +376,7 @@ impl TryFrom<CloudEvent> for Incoming {
             return Err(Problem::invalid(format!("specversion `{}`: expected `1.0`", cloud.specversion)));
         }
         Ok(Self {
-            value: mundi_model::cbor::encode(&mundi_model::Value::from(cloud.data)),
+            value: mundi_model::cbor::encode(&json::given(cloud.data)?),
             event: cloud.event,
             key: cloud.subject,
             idempotency_key: Some(cloud_key(&cloud.source, &cloud.id)),

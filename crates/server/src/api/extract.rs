@@ -1,7 +1,7 @@
 //! What handlers take out of a request: the universe and the world that the address names, with the right to use them;
 //! parameters; bodies within their bounds and their time.
 
-use super::{Api, ApiLimits, Problem, access::Access};
+use super::{Api, ApiLimits, Problem, access::Access, json};
 use crate::{
     bodies::BodiesFull,
     node::Universe,
@@ -391,7 +391,10 @@ pub(crate) fn value_of_json(body: &[u8]) -> Result<Vec<u8>, Problem> {
     if body.is_empty() {
         return Ok(cbor::encode(&Value::Null));
     }
-    let value = mundi_model::json::parse(body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
+    let mut value = mundi_model::json::parse(body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
+    if body.contains(&b'$') {
+        value = json::unmarked(value)?;
+    }
     Ok(cbor::encode(&value))
 }
 

@@ -138,13 +138,14 @@ async fn answer<E: Engine>(
         return Err(nothing_here(method, uri).await);
     };
     let universe = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
-    let world = extract::world_of(&universe, world)?;
+    let (name, world) = (world, extract::world_of(&universe, world)?);
     let event = extract::name(event)?;
     let given = Given::of(headers, Some(client), body, &api).await?;
-    match verb {
+    let answered = match verb {
         Verb::Call => events::make_call(&api, &universe, world, event, &WaitParams::default(), given).await,
         Verb::Send => events::make_send(&api, &universe, world, event, SendParams::default(), given).await,
-    }
+    };
+    answered.map_err(|problem| problem.naming(name, world))
 }
 
 #[cfg(test)]

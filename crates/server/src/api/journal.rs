@@ -36,9 +36,10 @@ pub(super) struct JournalParams {
 /// Records from a height on, with every link of the chain checked. Asked for `text/event-stream`, it goes on with each
 /// record that is appended; `Last-Event-ID` takes it up where it broke off.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/worlds/{world}/journal", tag = "journal", params(JournalParams),
+    get, path = "/v1/u/{universe}/worlds/{world}/journal", tag = "journal", params(JournalParams,
+        ("Last-Event-ID" = Option<u64>, Header, description = "Of a stream: the height of the last record that was seen")),
     responses((status = 200, content(
-        (ListPage<serde_json::Value> = "application/json"),
+        (ListPage<json::JournalRecord> = "application/json"),
         (String = "text/event-stream"),
     ))),
 )]
@@ -84,7 +85,10 @@ fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, fro
 }
 
 fn event(record: &StoredRecord) -> Event {
-    Event::default().id(record.height.get().to_string()).event("record").data(json::record(record).to_string())
+    Event::default()
+        .id(record.height.get().to_string())
+        .event("record")
+        .data(serde_json::to_string(&json::record(record)).unwrap_or_default())
 }
 
 /// The records from a height on, as soon as there are any.

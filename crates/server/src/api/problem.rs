@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_model::{CallId, Code, Coded, Kind, ParseIdError};
+use mundi_model::{CallId, Code, Coded, Kind, ParseIdError, WorldId};
 use mundi_runtime::RuntimeError;
 use mundi_store::StoreError;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub(crate) struct Body<'a> {
     status: u16,
     /// What happened this time.
     detail: &'a str,
-    /// Stable; each has a page in `docs/errors/`.
+    /// Stable; `mundi explain CODE` prints what is known of each.
     code: &'a str,
     /// What a caller can do: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`.
     kind: &'a str,
@@ -74,6 +74,15 @@ impl Problem {
         };
         // Texts and a number: there is nothing that could fail.
         serde_json::to_vec(&body).unwrap_or_default()
+    }
+
+    /// The same for a client that named a world: it does not know the id that the detail speaks of.
+    pub(crate) fn naming(mut self, name: &str, world: WorldId) -> Self {
+        let id = world.to_string();
+        if name != id && self.detail.contains(&id) {
+            self.detail = self.detail.replace(&id, &format!("`{name}` ({id})"));
+        }
+        self
     }
 
     /// A whole answer, for a connection that is closed with it.
@@ -127,7 +136,16 @@ impl IntoResponse for Problem {
         if status.is_server_error() && status != StatusCode::GATEWAY_TIMEOUT {
             tracing::warn!(%code, detail = self.detail, "a request failed");
         }
+        self.response()
+    }
+}
+
+impl Problem {
+    /// The answer, without a line in the log.
+    pub(crate) fn response(self) -> Response {
+        let (code, status) = (self.code, status(self.code));
         let mut response = (status, self.body()).into_response();
+        response.extensions_mut().insert(self);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
         if code == Code::ConnectionsFull {

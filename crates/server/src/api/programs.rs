@@ -133,6 +133,10 @@ pub(super) async fn describe<E: Engine>(
         (None, Some(loader)) => match loader.prepare(program, None) {
             Readiness::Unknown => {
                 let code = Blobs::get(&plane.blobs, universe.id(), program).await?;
+                if let Ok(manifest) = Manifest::from_bytes(&code) {
+                    let detail = format!("{program} is a manifest; the program that it names is {}", manifest.program);
+                    return Err(Problem::new(Code::ProgramUnknown, detail));
+                }
                 // To ask is not to compile: only what was registered is.
                 if is_wasm(&code) && universe.ops().is_program_registered(program).await? {
                     loader.prepare(program, Some(code[..].into()))

@@ -1,6 +1,6 @@
 //! What requests are counted as, and the trace that each of them is part of.
 
-use super::{Api, exposition::write_histogram};
+use super::{Api, Problem, exposition::write_histogram, extract::world_of};
 use crate::node::HANDED_ON;
 use axum::{
     extract::{MatchedPath, Request},
@@ -185,9 +185,15 @@ where
             None => Span::none(),
         };
         let is_handed_on = request.headers().contains_key(HANDED_ON);
+        let uri = request.uri().clone();
         let answering = self.inner.call(request).instrument(span.clone());
         Box::pin(async move {
             let mut response = answering.await?;
+            if let Some(problem) = response.extensions_mut().remove::<Problem>()
+                && let Some(problem) = naming(&under_way.api, uri.path(), &problem)
+            {
+                response = problem.response();
+            }
             under_way.answered(response.status());
             if is_handed_on && let Ok(worker) = under_way.api.node.worker().to_string().parse() {
                 response.headers_mut().insert(HANDED_ON, worker);
@@ -199,6 +205,16 @@ where
             Ok(response)
         })
     }
+}
+
+/// A problem about the world that an address names, with that name, if it speaks of the id.
+fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Problem) -> Option<Problem> {
+    let mut parts = path.strip_prefix("/v1/u/").unwrap_or_default().split('/');
+    let (universe, noun, name) = (parts.next(), parts.next(), parts.next());
+    let named = universe.and_then(|universe| api.node.universe(universe)).zip(name).filter(|_| noun == Some("worlds"));
+    let (universe, name) = named?;
+    let told = problem.clone().naming(name, world_of(&universe, name).ok()?);
+    (told.detail != problem.detail).then_some(told)
 }
 
 /// The request becomes a part of the trace that its client names, or begins one; what it leads to follows from it.

@@ -14,14 +14,7 @@ use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_model::Code;
 use std::sync::OnceLock;
-use utoipa::{
-    OpenApi,
-    openapi::{
-        ContentBuilder, Ref, RefOr, ResponseBuilder,
-        path::{Operation, ParameterBuilder, ParameterIn},
-        schema::{ObjectBuilder, Type},
-    },
-};
+use utoipa::OpenApi;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -107,12 +100,7 @@ struct Document;
 
 /// The document of the API (OpenAPI 3.1).
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    let mut document = Document::openapi();
-    for (path, item) in &mut document.paths.paths {
-        let methods = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete];
-        methods.into_iter().flatten().for_each(|operation| complete(path, operation));
-    }
-    document
+    super::document::complete(Document::openapi())
 }
 
 /// The document as it is sent, made once: it takes some milliseconds, and anyone may ask for it.
@@ -121,21 +109,6 @@ async fn document() -> Result<Response, Problem> {
     let document = DOCUMENT.get_or_init(|| openapi().to_json().map(Bytes::from).map_err(|error| error.to_string()));
     let document = document.clone().map_err(|error| Problem::new(Code::EngineFailed, error))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
-}
-
-/// What all operations share: the parameters in the address, and the problem that every refusal is.
-fn complete(path: &str, operation: &mut Operation) {
-    let names = path.split(['{', '}']).skip(1).step_by(2);
-    let text = || ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).build();
-    let params = names.map(|name| {
-        let required = utoipa::openapi::Required::True;
-        let param = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(required);
-        RefOr::T(param.schema(Some(text())).build())
-    });
-    operation.parameters.get_or_insert_default().extend(params);
-    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let refusal = ResponseBuilder::new().description("A refusal").content("application/problem+json", problem).build();
-    operation.responses.responses.insert("default".to_owned(), RefOr::T(refusal));
 }
 
 /// All addresses. Each stands with its whole path: routers within routers cost every request more than its handler does.

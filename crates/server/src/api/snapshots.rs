@@ -3,13 +3,15 @@
 use super::{
     ListPage, Problem,
     extract::{ADMIN, Of, Params, READ},
-    json, limit,
+    json::Snapshot,
+    limit,
 };
 use axum::Json;
 use mundi_engine::Engine;
 use mundi_model::Height;
 use mundi_store::protocol::{ExportPolicy, Page};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -25,15 +27,15 @@ pub(super) struct SnapshotsParams {
 /// The snapshots of a world, the newest first.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/snapshots", tag = "snapshots", params(SnapshotsParams),
-    responses((status = 200, body = ListPage<serde_json::Value>)),
+    responses((status = 200, body = ListPage<Snapshot>)),
 )]
 pub(super) async fn list<E: Engine>(
     Of { universe, world, .. }: Of<E, READ>,
     Params(params): Params<SnapshotsParams>,
-) -> Result<Json<ListPage<serde_json::Value>>, Problem> {
+) -> Result<Json<ListPage<Snapshot>>, Problem> {
     let below = params.after.map(Height::new);
     let Page { items, next } = universe.ops().list_snapshots(world, below, limit(params.limit)?).await?;
-    Ok(ListPage::of(Page { items, next: next.map(Height::get) }, |note| json::snapshot(&note)))
+    Ok(ListPage::of(Page { items, next: next.map(Height::get) }, |note| Snapshot::from(&note)))
 }
 
 /// What was done. The answer comes when it is, whichever process runs the world.
@@ -49,7 +51,7 @@ pub(super) struct Kept {
 )]
 pub(super) async fn take<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Json<Kept>, Problem> {
     let taken = universe.ops().take_snapshot(world).await?;
-    Ok(Json(Kept { done: taken.as_ref().map_or(serde_json::Value::Null, json::snapshot) }))
+    Ok(Json(Kept { done: taken.as_ref().map_or(serde_json::Value::Null, |note| json!(Snapshot::from(note))) }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -70,7 +72,7 @@ pub(super) async fn promote<E: Engine>(
     Params(params): Params<PromoteParams>,
 ) -> Result<Json<Kept>, Problem> {
     let promoted = universe.ops().promote_baseline(world, Height::new(params.height)).await?;
-    Ok(Json(Kept { done: json::snapshot(&promoted) }))
+    Ok(Json(Kept { done: json!(Snapshot::from(&promoted)) }))
 }
 
 /// Moves what lies far enough below the baseline into segments.
@@ -80,5 +82,5 @@ pub(super) async fn promote<E: Engine>(
 )]
 pub(super) async fn export<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Json<Kept>, Problem> {
     let segments = universe.ops().export_segments(world, ExportPolicy::default()).await?;
-    Ok(Json(Kept { done: serde_json::json!({ "segments": segments }) }))
+    Ok(Json(Kept { done: json!({ "segments": segments }) }))
 }

@@ -3,6 +3,7 @@
 use super::{
     Problem,
     extract::{ADMIN, Form, In, READ},
+    moment::Moment,
 };
 use axum::{
     Json,
@@ -98,6 +99,7 @@ pub(super) struct SweepRunning {
     dry_run: bool,
     worker: String,
     began_at_ns: u64,
+    began_at: Moment,
     /// `walking` gathers references, `removing` removes what has none.
     phase: &'static str,
     /// Worlds that were walked so far.
@@ -108,7 +110,7 @@ impl From<Running> for SweepRunning {
     fn from(running: Running) -> Self {
         let phase = if running.is_walking() { "walking" } else { "removing" };
         let Running { run, dry_run, holder, began_at_ns, worlds, .. } = running;
-        Self { run, dry_run, worker: holder.to_string(), began_at_ns, phase, worlds }
+        Self { run, dry_run, worker: holder.to_string(), began_at_ns, began_at: Moment::of(began_at_ns), phase, worlds }
     }
 }
 
@@ -117,7 +119,9 @@ pub(super) struct SweepEnded {
     run: u64,
     dry_run: bool,
     began_at_ns: u64,
+    began_at: Moment,
     ended_at_ns: u64,
+    ended_at: Moment,
     worlds: u64,
     objects: u64,
     /// Objects that nothing refers to, those among them that are removed included.
@@ -147,7 +151,9 @@ impl From<Finished> for SweepEnded {
             run,
             dry_run,
             began_at_ns,
+            began_at: Moment::of(began_at_ns),
             ended_at_ns,
+            ended_at: Moment::of(ended_at_ns),
             worlds: totals.worlds,
             objects: totals.objects,
             unreachable: totals.unreachable,

@@ -7,6 +7,7 @@ use super::{
     Api, Problem,
     extract::{Form, In, WORK, duration},
     json,
+    moment::Moment,
 };
 use crate::node::Universe;
 use axum::{Json, http::StatusCode};
@@ -15,7 +16,7 @@ use minicbor::{Decode, Encode};
 use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, Hash, IntentHash, UniverseId, Value, WorldId, cbor, hex, limits, parse_hex,
+    Code, Coded, Hash, IntentHash, UniverseId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
     record::{Payload, ReceiptStatus},
 };
 use mundi_runtime::{Plane, policy::EffectGrant};
@@ -77,6 +78,7 @@ pub(super) struct Task {
     attempt: u32,
     attempts_max: u32,
     deadline_ns: u64,
+    deadline: Moment,
     traceparent: Option<String>,
 }
 
@@ -104,15 +106,10 @@ impl Ticket {
     fn claim(text: &str, universe: UniverseId) -> Result<EffectClaim, Problem> {
         let invalid = || Problem::new(Code::IdInvalid, "that is no claim");
         let digits = text.strip_prefix("c_").filter(|digits| digits.len() <= 2 * limits::NAME_BYTES_MAX + 400);
-        let bytes = digits.and_then(bytes_of_hex).ok_or_else(invalid)?;
+        let bytes = digits.and_then(parse_hex_bytes).ok_or_else(invalid)?;
         let Self { kind, seq, token, world, intent } = cbor::decode(&bytes).map_err(|_| invalid())?;
         Ok(EffectClaim { universe, lane: Lane::of(&kind, intent), seq, token, world, intent })
     }
-}
-
-fn bytes_of_hex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Claims effects of these kinds. Without any it answers with an empty list, after the time that it was asked to wait.
@@ -252,6 +249,7 @@ async fn tasks<E: Engine>(
             attempt: claim.attempt,
             attempts_max: item.terms.attempts_max,
             deadline_ns: claim.deadline_ns,
+            deadline: Moment::of(claim.deadline_ns),
             traceparent: item.trace,
         });
     }
@@ -359,7 +357,7 @@ pub(super) async fn complete<E: Engine>(
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
     let signature = signature(form.signature.as_deref())?;
     let plane = universe.plane();
-    let mut payload = Payload::Inline(cbor::encode(&Value::from(form.result)));
+    let mut payload = Payload::Inline(cbor::encode(&json::given(form.result)?));
     if let Payload::Inline(bytes) = &payload
         && bytes.len() > limits::PAYLOAD_INLINE_BYTES_MAX
     {

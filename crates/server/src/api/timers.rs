@@ -4,6 +4,7 @@ use super::{
     ListPage, Problem,
     extract::{In, Params, READ, world_of},
     json, limit,
+    moment::Moment,
 };
 use axum::Json;
 use mundi_engine::Engine;
@@ -20,6 +21,7 @@ pub(super) struct Timer {
     world: String,
     height: u64,
     deliver_at_ns: u64,
+    deliver_at: Moment,
     payload: serde_json::Value,
 }
 
@@ -30,6 +32,7 @@ impl From<QueuedTimer> for Timer {
             world: found.item.world.to_string(),
             height: found.item.height.get(),
             deliver_at_ns: found.item.deliver_at_ns,
+            deliver_at: Moment::of(found.item.deliver_at_ns),
             payload: json::payload(&found.item.payload),
         }
     }

@@ -4,6 +4,7 @@ use super::{
     Problem,
     access::{NewToken, names_of, verbs_of},
     extract::{ADMIN, Everywhere, Form, Name},
+    moment::Moment,
 };
 use crate::serve::Connection;
 use axum::{
@@ -29,6 +30,7 @@ pub(super) struct Token {
     can: Vec<String>,
     label: String,
     created_at_ns: u64,
+    created_at: Moment,
     /// Only in the answer to its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
@@ -38,7 +40,8 @@ impl Token {
     fn new(id: TokenId, record: TokenRecord, token: Option<String>) -> Self {
         let TokenRecord { universe, verbs, created_at_ns, label, .. } = record;
         let universe = universe.map(|universe| universe.to_string());
-        Self { id: hex(&id.to_be_bytes()), universe, can: names_of(verbs), label, created_at_ns, token }
+        let (id, can, created_at) = (hex(&id.to_be_bytes()), names_of(verbs), Moment::of(created_at_ns));
+        Self { id, universe, can, label, created_at_ns, created_at, token }
     }
 }
 

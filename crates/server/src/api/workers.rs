@@ -3,6 +3,7 @@
 use super::{
     ListPage, PageParams, Problem,
     extract::{ADMIN, Form, In, Name, Of, Params, READ},
+    moment::Moment,
 };
 use axum::{Json, http::StatusCode};
 use mundi_engine::Engine;
@@ -15,7 +16,9 @@ use utoipa::{IntoParams, ToSchema};
 pub(super) struct Worker {
     worker: String,
     started_at_ns: u64,
+    started_at: Moment,
     expires_at_ns: u64,
+    expires_at: Moment,
     /// How many worlds that have something to do it takes at most.
     worlds_max: u32,
     /// How many of its worlds had something to do when it was last heard of.
@@ -32,7 +35,9 @@ pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<
     let workers = universe.ops().workers().await?.into_iter().map(|(worker, record)| Worker {
         worker: worker.to_string(),
         started_at_ns: record.started_at_ns,
+        started_at: Moment::of(record.started_at_ns),
         expires_at_ns: record.expires_at_ns,
+        expires_at: Moment::of(record.expires_at_ns),
         worlds_max: record.worlds_max,
         worlds: record.worlds.unwrap_or(0),
         draining: record.draining,
@@ -74,6 +79,7 @@ pub(super) struct Lease {
     holder: String,
     epoch: u64,
     expires_at_ns: u64,
+    expires_at: Moment,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -104,6 +110,7 @@ pub(super) async fn leases<E: Engine>(
         holder: holder.to_string(),
         epoch: epoch.get(),
         expires_at_ns,
+        expires_at: Moment::of(expires_at_ns),
     }))
 }
 

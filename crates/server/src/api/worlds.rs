@@ -3,7 +3,9 @@
 use super::{
     ListPage, Problem,
     extract::{ADMIN, Form, In, Of, Params, READ, SEND, world_of},
-    json, limit,
+    json::Snapshot,
+    limit,
+    moment::Moment,
 };
 use crate::node::Universe;
 use axum::{
@@ -24,8 +26,10 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct World {
     world: String,
+    /// `live`, `paused` (takes nothing but commands), `on_hold` (its turns failed), `archived`, `deleting` or `deleted`.
     state: String,
     created_at_ns: u64,
+    created_at: Moment,
     /// Where its own journal begins.
     first_height: u64,
     parent: Option<Parent>,
@@ -38,6 +42,7 @@ pub(super) struct World {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HoldOf {
     since_ns: u64,
+    since: Moment,
     /// The error that its last attempt ended with.
     code: String,
     reason: String,
@@ -53,6 +58,7 @@ impl From<&Hold> for HoldOf {
     fn from(hold: &Hold) -> Self {
         Self {
             since_ns: hold.since_ns,
+            since: Moment::of(hold.since_ns),
             code: hold.code.clone(),
             reason: hold.reason.clone(),
             failures: hold.failures,
@@ -73,12 +79,13 @@ pub(super) struct LeaseOf {
     holder: String,
     epoch: u64,
     expires_at_ns: u64,
+    expires_at: Moment,
 }
 
 impl From<HeldLease> for LeaseOf {
     fn from(lease: HeldLease) -> Self {
         let HeldLease { holder, epoch, expires_at_ns } = lease;
-        Self { holder: holder.to_string(), epoch: epoch.get(), expires_at_ns }
+        Self { holder: holder.to_string(), epoch: epoch.get(), expires_at_ns, expires_at: Moment::of(expires_at_ns) }
     }
 }
 
@@ -94,6 +101,7 @@ impl World {
             world: world.to_string(),
             state: state(meta.state).to_owned(),
             created_at_ns: meta.created_at_ns,
+            created_at: Moment::of(meta.created_at_ns),
             first_height: meta.first_height.get(),
             parent: meta.lineage.as_ref().map(Parent::from),
             lease: lease.map(LeaseOf::from),
@@ -113,6 +121,16 @@ fn state(state: WorldState) -> &'static str {
     STATES.iter().find(|(_, found)| *found == state).map_or("", |(name, _)| name)
 }
 
+/// What a world does: a live one may be paused, which only its journal says.
+async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> Result<String, Problem> {
+    let is_live = meta.state == WorldState::Live;
+    Ok(match (&meta.hold, is_live) {
+        (Some(_), true) => "on_hold".to_owned(),
+        (None, true) if universe.ops().is_paused_on_record(world).await? => "paused".to_owned(),
+        _ => state(meta.state).to_owned(),
+    })
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct WorldDetails {
     #[serde(flatten)]
@@ -124,7 +142,7 @@ pub(super) struct WorldDetails {
     manifest: Option<String>,
     /// The name of the program, if the manifest is one of those that have one.
     program: Option<String>,
-    baseline: serde_json::Value,
+    baseline: Option<Snapshot>,
     /// Records below it lie in segments.
     exported_to: Option<u64>,
     inbox_items: u64,
@@ -269,7 +287,11 @@ pub(super) async fn list<E: Engine>(
     let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold };
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
-    Ok(ListPage::of(page, |found: WorldSummary| World::new(found.world, &found.meta, found.lease)))
+    let mut items = Vec::with_capacity(page.items.len());
+    for WorldSummary { world, meta, lease } in page.items {
+        items.push(World { state: state_of(&universe, world, &meta).await?, ..World::new(world, &meta, lease) });
+    }
+    Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
 }
 
 /// All that is known about a world.
@@ -283,12 +305,15 @@ pub(super) async fn describe<E: Engine>(
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
     let named = |manifest: Hash| universe.manifests().iter().find(|(_, named)| **named == manifest);
     let details = WorldDetails {
-        world: World::new(world, &found.meta, found.lease),
+        world: World {
+            state: state_of(&universe, world, &found.meta).await?,
+            ..World::new(world, &found.meta, found.lease)
+        },
         head: found.head.as_ref().map(|head| head.height.get()),
         chain: found.head.map(|head| head.chain.to_string()),
         program: found.manifest.and_then(named).map(|(name, _)| name.clone()),
         manifest: found.manifest.map(|manifest| manifest.to_string()),
-        baseline: found.baseline.as_ref().map_or(serde_json::Value::Null, json::snapshot),
+        baseline: found.baseline.as_ref().map(Snapshot::from),
         exported_to: found.exported_to.map(Height::get),
         inbox_items: found.inbox.items,
         inbox_bytes: found.inbox.bytes,

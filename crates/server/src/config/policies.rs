@@ -11,9 +11,10 @@ use mundi_runtime::{
 use mundi_store::protocol::ExportPolicy;
 use serde::{Deserialize, Serialize};
 use std::{fmt::Display, ops::RangeInclusive, time::Duration};
+use utoipa::ToSchema;
 
 /// What a world may do before another one gets its turn.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CycleSection {
     /// Inbox items of one turn.
@@ -49,7 +50,7 @@ impl CycleSection {
 }
 
 /// When journal records below the baseline leave the engine for the object store.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SegmentsSection {
     /// Off, all records stay in the engine; segments that exist are read all the same.
@@ -119,7 +120,7 @@ impl From<OnNonRetryable> for shell::OnNonRetryable {
 }
 
 /// How worker shells work on their mailboxes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShellSection {
     /// How long a claimed message is left to its worker.
@@ -137,6 +138,7 @@ pub struct ShellSection {
     /// The longest sleep without a look.
     pub idle_ms_max: u64,
     /// What follows a failure that no further attempt can mend, after the message became a dead letter.
+    #[schema(value_type = String)]
     pub on_non_retryable: OnNonRetryable,
 }
 

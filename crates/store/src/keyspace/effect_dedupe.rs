@@ -6,13 +6,13 @@
 //! here for as long as the claim does. The world stands in the key although the intent
 //! hash covers it: no mistake in a hash can make one world's effect swallow another's.
 
-use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, effect_attempt::FailedAttempt, get, put};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, IntentHash, UniverseId, WorldId, record::ReceiptStatus};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EffectDedupe {
     #[n(0)]
     pub status: EffectStatus,
@@ -21,11 +21,14 @@ pub struct EffectDedupe {
     /// An operator gave the receipt, and which one: it may be given again, and a worker's is refused.
     #[n(2)]
     pub by_hand: Option<Hash>,
+    /// Of one that is complete: its newest attempts that failed, for people. `None` if there were none.
+    #[n(3)]
+    pub failed: Option<Vec<FailedAttempt>>,
 }
 
 impl EffectDedupe {
     pub fn new(status: EffectStatus, at_ns: u64) -> Self {
-        Self { status, at_ns, by_hand: None }
+        Self { status, at_ns, by_hand: None, failed: None }
     }
 }
 

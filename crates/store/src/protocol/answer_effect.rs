@@ -105,7 +105,9 @@ impl Protocol for AnswerEffect {
             None => return Err(EffectError::IntentNotFound { intent }.into()),
         };
         let (now_ns, holder_is_told, dedupe_window_ns) = (self.now_ns, self.holder_is_told, limits::DEDUPE_WINDOW_NS);
-        let terminal = Terminal { answer: given, now_ns, dedupe_window_ns, receipts_before: 0, holder_is_told };
+        let (receipts_before, was_tried, failed) = (0, true, None);
+        let terminal =
+            Terminal { answer: given, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, holder_is_told };
         let delivered = answer(tx, &claim, &item, terminal).await?;
         Ok(if delivered { AnsweredByHand::Delivered } else { AnsweredByHand::Dropped })
     }

@@ -326,8 +326,7 @@ impl ClaimEffects {
         }
         let granted = attempts.as_ref().is_some_and(|attempts| attempts.granted);
         if !granted && let Some(turn_ns) = self.turn(tx, &item, &mut taken.gate).await? {
-            let EffectAttempts { attempts, last_failure, .. } = attempts.unwrap_or_default();
-            let attempts = EffectAttempts { attempts, last_failure, not_before_ns: turn_ns, granted: true };
+            let attempts = EffectAttempts { not_before_ns: turn_ns, granted: true, ..attempts.unwrap_or_default() };
             taken.retry_at(turn_ns);
             return defer(tx, universe, lane, seq, &item, &attempts).await;
         }

@@ -15,7 +15,7 @@
 
 use super::{
     EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem, require_world,
-    settle_effect::{Held, complete},
+    settle_effect::{Held, complete, failed_attempts},
 };
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
@@ -342,7 +342,10 @@ impl AnsweredEffect {
             None => Err(lost.into()),
             Some(held) if held.is_in_hand() => Ok(tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?),
             Some(_) => match self.claim.held(tx).await? {
-                Held::Mine(_) => complete(tx, &self.claim, self.status, None, now_ns, limits::DEDUPE_WINDOW_NS),
+                Held::Mine(held) => {
+                    let failed = failed_attempts(tx, &self.claim, held.claim.attempt > 1, None).await?;
+                    complete(tx, &self.claim, self.status, None, failed, now_ns, limits::DEDUPE_WINDOW_NS)
+                }
                 Held::Withdrawn(_) | Held::Answered | Held::Over | Held::Lost => Err(lost.into()),
             },
         }

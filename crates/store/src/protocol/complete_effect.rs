@@ -120,9 +120,15 @@ impl Protocol for CompleteEffect {
         match self.claim.held(tx).await? {
             Held::Mine(held) => {
                 let Self { now_ns, dedupe_window_ns, holder_is_told, .. } = *self;
-                let (answer_given, receipts_before) = (self.answer.clone(), 0);
-                let terminal =
-                    Terminal { answer: answer_given, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
+                let terminal = Terminal {
+                    answer: self.answer.clone(),
+                    now_ns,
+                    dedupe_window_ns,
+                    receipts_before: 0,
+                    was_tried: held.claim.attempt > 1,
+                    failed: None,
+                    holder_is_told,
+                };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }

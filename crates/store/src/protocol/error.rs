@@ -6,6 +6,7 @@ use crate::keyspace::{
     schema_version::SchemaVersion,
 };
 use mundi_model::{Code, Coded, Epoch, Height, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId};
+use std::time::Duration;
 
 /// Why a world or universe cannot be worked on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,14 +44,19 @@ impl Coded for WorldError {
     }
 }
 
+/// A time that people read.
+fn whole_ms(ns: u64) -> Duration {
+    Duration::from_millis(ns / 1_000_000)
+}
+
 /// Why a lease was not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
-    #[error("{world} is held by {holder} under {epoch:?} for another {left_ns} ns")]
+    #[error("{world} is held by {holder} under {epoch:?} for another {:?}", whole_ms(*left_ns))]
     Held { world: WorldId, holder: WorkerId, epoch: Epoch, left_ns: u64 },
     #[error("{world} is assigned to {desired}")]
     AssignedElsewhere { world: WorldId, desired: WorkerId },
-    #[error("{world} is requested by {by}, who gets it next, for another {left_ns} ns")]
+    #[error("{world} is requested by {by}, who gets it next, for another {:?}", whole_ms(*left_ns))]
     Requested { world: WorldId, by: WorkerId, left_ns: u64 },
 }
 
@@ -138,7 +144,9 @@ pub enum EffectError {
     ClaimLost { world: WorldId, intent: IntentHash },
     #[error("there is no effect at {place}: it went on, or is over")]
     NotFound { place: EffectPlace },
-    #[error("no effect with the intent {intent} is open; one that is in no queue is found with its world")]
+    #[error(
+        "no effect under way and no dead letter has the intent {intent}; with its world, one that is over is found in the journal"
+    )]
     IntentNotFound { intent: IntentHash },
     #[error("the effect {intent} of {world} has its receipt, or was withdrawn")]
     Closed { world: WorldId, intent: IntentHash },

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
-        effect_attempt::EffectAttempts,
+        effect_attempt::{self, EffectAttempts, FailedAttempt},
         effect_inflight::{self, EffectInflight},
         effect_pending::{EffectItem, EffectTerms},
     },
@@ -101,30 +101,50 @@ impl FailEffect {
         receipts_before: u16,
     ) -> Result<Failed, StoreError> {
         let EffectClaim { universe, lane, seq, .. } = self.claim;
+        let was_tried = held.claim.attempt > 1;
         match plan(&held.item.terms, held.claim.attempt, &self.failure, self.now_ns) {
             Failed::Retrying { not_before_ns } => {
-                let attempts = EffectAttempts {
-                    attempts: held.claim.attempt,
-                    not_before_ns,
-                    last_failure: Some(self.failure.code.to_string()),
-                    granted: false,
+                let before = match was_tried {
+                    true => effect_attempt::read(tx, universe, lane.shard(), seq).await?,
+                    false => None,
                 };
+                let attempts = EffectAttempts::after(before, self.failed_attempt(held, not_before_ns));
                 tx.delete(effect_inflight::key(universe, lane, seq).as_bytes())?;
                 leave_hand(tx, universe, held)?;
                 defer(tx, universe, lane, seq, &held.item, &attempts).await?;
                 Ok(Failed::Retrying { not_before_ns })
             }
             Failed::Answered(status) => {
-                let (now_ns, dedupe_window_ns) = (self.now_ns, self.dedupe_window_ns);
                 let payload = describe_of(&held.item, self.params.as_ref(), &self.failure, held.claim.attempt);
                 let signature = self.signature.clone();
-                let error = Answer { signature, ..Answer::new(status, payload, self.adapter.clone()) };
-                let holder_is_told = false;
-                let terminal = Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
+                let terminal = Terminal {
+                    answer: Answer { signature, ..Answer::new(status, payload, self.adapter.clone()) },
+                    now_ns: self.now_ns,
+                    dedupe_window_ns: self.dedupe_window_ns,
+                    receipts_before,
+                    was_tried,
+                    failed: Some(self.failed_attempt(held, 0)),
+                    holder_is_told: false,
+                };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Failed::Answered(status) } else { Failed::Dropped })
             }
             other => Ok(other),
+        }
+    }
+}
+
+impl FailEffect {
+    /// What is kept of the attempt for people.
+    fn failed_attempt(&self, held: &EffectInflight, next_ns: u64) -> FailedAttempt {
+        let Failure { code, reason, .. } = &self.failure;
+        FailedAttempt {
+            attempt: held.claim.attempt,
+            at_ns: self.now_ns,
+            worker: held.claim.worker,
+            code: code.to_string(),
+            reason: reason.chars().take(limits::EFFECT_ATTEMPT_REASON_CHARS_MAX).collect(),
+            next_ns,
         }
     }
 }

@@ -58,8 +58,9 @@ impl Protocol for CancelEffect {
         let payload = fail_effect::describe_of(&found.item, None, &failure, found.attempts.attempts);
         let error = Answer::by_operator(ReceiptStatus::Error, payload, operator.clone());
         let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-        let (receipts_before, holder_is_told) = (0, false);
-        let terminal = Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, holder_is_told };
+        let (receipts_before, was_tried, failed, holder_is_told) = (0, true, None, false);
+        let terminal =
+            Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, holder_is_told };
         answer(tx, &claim, &found.item, terminal).await
     }
 }

@@ -73,6 +73,7 @@ mod snapshot_due;
 pub(crate) mod sweep_run;
 mod take_over_lease;
 mod tokens;
+mod upgrade_waits;
 
 pub use acquire_lease::AcquireLease;
 pub use answer_effect::{AnswerEffect, AnsweredByHand, answer_effect};
@@ -148,3 +149,4 @@ pub use snapshot_due::{NoteSnapshotDue, WakeDueSnapshots};
 pub use sweep_run::{BeginSweep, Begun, ReadSweep, RequestSweep};
 pub use take_over_lease::{Purpose, TakeOverLease, TakenOver, WithdrawLeaseRequest};
 pub use tokens::{ListTokens, WriteToken};
+pub use upgrade_waits::UpgradeWaits;

@@ -10,7 +10,7 @@ use crate::{
         Lane,
         dead_letter::{self, DeadLetter},
         dedupe_bucket::{self, DedupeKind, Ending},
-        effect_attempt::{self, EffectAttempts},
+        effect_attempt::{self, EffectAttempts, FailedAttempt},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_inflight::{self, EffectInflight},
         effect_pending::EffectItem,
@@ -144,6 +144,10 @@ pub(super) struct Terminal {
     pub(super) dedupe_window_ns: u64,
     /// How many receipts this transaction has enqueued before.
     pub(super) receipts_before: u16,
+    /// There may be a record of attempts that failed.
+    pub(super) was_tried: bool,
+    /// The attempt that ends with this answer, if it failed.
+    pub(super) failed: Option<FailedAttempt>,
     /// Who answers then tells the world's holder: see [`enqueue_told`](super::enqueue_told).
     pub(super) holder_is_told: bool,
 }
@@ -165,7 +169,7 @@ pub(super) async fn answer<T: Transaction>(
     item: &EffectItem,
     terminal: Terminal,
 ) -> Result<bool, StoreError> {
-    let Terminal { answer, now_ns, dedupe_window_ns, receipts_before, holder_is_told } = terminal;
+    let Terminal { answer, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, holder_is_told } = terminal;
     let (status, by_hand) = (answer.status, answer.by_hand());
     let new = NewItem { item: receipt_of(item, answer, now_ns), dedupe: Some(DedupeId::receipt(item.intent)) };
     let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
@@ -177,7 +181,25 @@ pub(super) async fn answer<T: Transaction>(
         }
         Err(error) => return Err(error),
     }
-    complete(tx, claim, status, by_hand, now_ns, dedupe_window_ns).map(|()| true)
+    let failed = failed_attempts(tx, claim, was_tried, failed).await?;
+    complete(tx, claim, status, by_hand, failed, now_ns, dedupe_window_ns).map(|()| true)
+}
+
+/// The attempts that failed before an effect was over, with the last one.
+pub(super) async fn failed_attempts<T: Transaction>(
+    tx: &mut T,
+    claim: &EffectClaim,
+    was_tried: bool,
+    last: Option<FailedAttempt>,
+) -> Result<Option<Vec<FailedAttempt>>, StoreError> {
+    let before = match was_tried {
+        true => effect_attempt::read(tx, claim.universe, claim.lane.shard(), claim.seq).await?,
+        false => None,
+    };
+    Ok(match last {
+        Some(last) => EffectAttempts::after(before, last).failed,
+        None => before.and_then(|before| before.failed),
+    })
 }
 
 /// The intent has its receipt: it is remembered for a while, and the item is gone.
@@ -186,11 +208,12 @@ pub(super) fn complete<T: Transaction>(
     claim: &EffectClaim,
     status: ReceiptStatus,
     by_hand: Option<Hash>,
+    failed: Option<Vec<FailedAttempt>>,
     now_ns: u64,
     dedupe_window_ns: u64,
 ) -> Result<(), StoreError> {
     let EffectClaim { universe, world, intent, .. } = *claim;
-    let dedupe = EffectDedupe { status: EffectStatus::Complete(status), at_ns: now_ns, by_hand };
+    let dedupe = EffectDedupe { status: EffectStatus::Complete(status), at_ns: now_ns, by_hand, failed };
     effect_dedupe::write(tx, universe, world, intent, &dedupe)?;
     let id = Hash::from_bytes(*intent.as_bytes());
     let ending = Ending::new(DedupeKind::Effect, world, id, now_ns.saturating_add(dedupe_window_ns));

@@ -14,19 +14,31 @@ use clap::Args;
 pub(crate) struct Send {
     #[command(flatten)]
     of: World,
+    /// The name of an event of the program.
     event: String,
     /// JSON; what is no JSON is taken as a text.
     value: Option<String>,
     /// Send it so much later: `10s`, `5m`.
     #[arg(long)]
     delay: Option<String>,
+    #[command(flatten)]
+    once: Once,
+}
+
+/// Whether an event may be sent again.
+#[derive(Args)]
+pub(crate) struct Once {
+    /// Under the same key an event is taken in at most once; a repeated call gets the same reply.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
 }
 
 impl Send {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, event, value: given, delay } = self;
+        let Self { of, event, value: given, delay, once } = self;
         let delay = delay.map_or_else(String::new, |delay| format!("?delay={}", escape(&delay)));
-        let sent = of.post(&format!("/send/{}{delay}", escape(&event)), &value(given)?).await?;
+        let path = format!("/send/{}{delay}", escape(&event));
+        let sent = of.give(&path, once.idempotency_key.as_deref(), &value(given)?).await?;
         if sent["seq"].is_null() { out.object(&sent) } else { out.made(&sent, "seq") }
     }
 }
@@ -35,17 +47,22 @@ impl Send {
 pub(crate) struct Call {
     #[command(flatten)]
     of: World,
+    /// The name of an event of the program.
     event: String,
     /// JSON; what is no JSON is taken as a text.
     value: Option<String>,
+    /// How long to wait for the reply: `250ms`, `30s`, `5m`.
     #[arg(long, default_value = "30s")]
     timeout: String,
+    #[command(flatten)]
+    once: Once,
 }
 
 impl Call {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, event, value: given, timeout } = self;
-        out.value(&of.post(&format!("/call/{}?timeout={}", escape(&event), escape(&timeout)), &value(given)?).await?)
+        let Self { of, event, value: given, timeout, once } = self;
+        let path = format!("/call/{}?timeout={}", escape(&event), escape(&timeout));
+        out.value(&of.give(&path, once.idempotency_key.as_deref(), &value(given)?).await?)
     }
 }
 
@@ -55,6 +72,7 @@ pub(crate) struct Reply {
     of: World,
     /// The call's place, which the error of a call that took too long names: `s_…`.
     call: String,
+    /// How long to wait for the reply: `250ms`, `30s`, `5m`.
     #[arg(long, default_value = "30s")]
     timeout: String,
 }
@@ -70,6 +88,7 @@ impl Reply {
 pub(crate) struct Query {
     #[command(flatten)]
     of: World,
+    /// The name of a query of the program.
     query: String,
     /// JSON; what is no JSON is taken as a text.
     params: Option<String>,

@@ -3,7 +3,7 @@
 use super::{
     super::{
         client::{Listing, Server},
-        exit::Outcome,
+        exit::{Failed, Outcome},
         output::Out,
     },
     World,
@@ -11,6 +11,7 @@ use super::{
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 
 #[derive(Args)]
 pub(crate) struct Create {
@@ -18,9 +19,9 @@ pub(crate) struct Create {
     server: Server,
     /// A name, or an id; drawn at random if it is not given.
     world: Option<String>,
-    /// The name of a program: `mundi manifest list`.
-    #[arg(long, default_value = "counter", conflicts_with = "manifest")]
-    program: String,
+    /// The name of a program: `mundi program list`.
+    #[arg(long, required_unless_present_any = ["manifest", "seed"], conflicts_with_all = ["manifest", "seed"])]
+    program: Option<String>,
     /// Or the hash of a manifest.
     #[arg(long, conflicts_with = "seed")]
     manifest: Option<String>,
@@ -67,7 +68,8 @@ impl List {
         let Self { listing, state, parent, held_by, on_hold } = self;
         let on_hold = on_hold.then(|| "true".to_owned());
         let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold)];
-        let columns = [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
+        let columns =
+            [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST HEIGHT", "first_height")];
         listing.show(out, "worlds", &filters, &columns).await
     }
 }
@@ -97,8 +99,10 @@ impl Fork {
 pub(crate) struct Upgrade {
     #[command(flatten)]
     of: World,
+    /// The name of a program: `mundi program list`.
     #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
     program: Option<String>,
+    /// Or the hash of a manifest.
     #[arg(long)]
     manifest: Option<String>,
     /// Insists although a rehearsal diverges.
@@ -119,6 +123,38 @@ pub(super) async fn done(of: &World, verb: &str) -> Outcome {
     of.post(verb, &Value::Null).await.map(drop)
 }
 
-pub(super) async fn delete(of: &World) -> Outcome {
-    of.server.ask(Method::DELETE, &of.path(""), None).await.map(drop)
+#[derive(Args)]
+pub(crate) struct Delete {
+    #[command(flatten)]
+    of: World,
+    /// Asks nothing.
+    #[arg(long, short)]
+    yes: bool,
+}
+
+impl Delete {
+    pub(super) async fn run(self) -> Outcome {
+        let Self { of, yes } = self;
+        if !yes {
+            let found = of.get("").await?;
+            let records = found["head"].as_u64().unwrap_or(0);
+            confirm(&format!("delete `{}` ({records} records) for good?", of.world))?;
+        }
+        let deleted = of.server.ask(Method::DELETE, &of.path(""), None).await;
+        deleted.map(drop).map_err(|failed| of.told(failed))
+    }
+}
+
+/// Asks whoever sits at the terminal. Where nobody does, nobody can say yes.
+fn confirm(question: &str) -> Outcome {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failed::usage(format!("{question} Say so with --yes")));
+    }
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failed::plain("nothing was deleted")),
+    }
 }

@@ -12,68 +12,6 @@ use clap::Args;
 use serde_json::{Value, json};
 
 #[derive(Args)]
-pub(crate) struct Journal {
-    #[command(flatten)]
-    of: World,
-    /// The first height.
-    #[arg(long, default_value_t = 0)]
-    from: u64,
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
-}
-
-impl Journal {
-    pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, from, limit } = self;
-        let (mut records, mut next) = (Vec::new(), json!(from));
-        while !next.is_null() && records.len() < limit {
-            let size = (limit - records.len()).min(1_000);
-            let from = next.as_str().map_or_else(|| next.to_string(), str::to_owned);
-            let page = of.get(&format!("/journal?from={from}&limit={size}")).await?;
-            records.extend(page["items"].as_array().cloned().unwrap_or_default());
-            next = page["next"].clone();
-        }
-        if out.is_json() {
-            return out.rows(&[], &records, &next);
-        }
-        let row = |record: &Value| json!({ "height": record["height"], "type": record["type"], "what": what(record) });
-        let rows: Vec<Value> = records.iter().map(row).collect();
-        out.rows(&[("HEIGHT", "height"), ("TYPE", "type"), ("WHAT", "what")], &rows, &Value::Null)?;
-        if let Some(next) = next.as_str() {
-            eprintln!("{}", out.dim(&format!("more: --from {next}")));
-        }
-        Ok(())
-    }
-}
-
-/// The gist of a record, in one line.
-fn what(record: &Value) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let input = &record["input"];
-    match record["type"].as_str().unwrap_or_default() {
-        "ingress" if !input["event"].is_null() => format!("event {} {}", text(&input["event"]), input["value"]),
-        "ingress" if !input["receipt"].is_null() => {
-            format!("receipt {} {} {}", text(&input["status"]), text(&input["kind"]), input["payload"])
-        }
-        "ingress" if !input["timer"].is_null() => format!("timer {}", input["payload"]),
-        "ingress" if !input["message"].is_null() => format!("message {} {}", text(&input["message"]), input["payload"]),
-        "ingress" => format!("control {}", text(&input["control"])),
-        "intent" => format!("{} {}", text(&record["kind"]), record["params"]),
-        "reply" => match &record["outcome"]["ok"] {
-            Value::Null => format!("failed {}", text(&record["outcome"]["code"])),
-            answer => answer.to_string(),
-        },
-        "fork_genesis" => format!("from {} at {}", text(&record["parent"]), record["forked_at"]),
-        "manifest_change" => format!("to {}", text(&record["to"])),
-        "outcome_digest" => text(&record["digest"]),
-        "rejected" | "step_failed" => format!("{} {}", text(&record["code"]), text(&record["reason"])),
-        "snapshot" | "baseline_snapshot" => format!("at {}", record["snapshot"]["height"]),
-        "genesis" => format!("manifest {}", text(&record["manifest"])),
-        _ => String::new(),
-    }
-}
-
-#[derive(Args)]
 pub(crate) struct Cells {
     #[command(flatten)]
     of: World,
@@ -96,6 +34,21 @@ impl Cells {
 }
 
 #[derive(Args)]
+pub(crate) struct Snapshots {
+    #[command(flatten)]
+    of: World,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+impl Snapshots {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let columns = [("HEIGHT", "height"), ("LOGICAL TIME", "logical_time_ns"), ("SNAPSHOT", "snapshot")];
+        self.of.server.list(out, &self.of.path("/snapshots"), &[], &self.paging, &columns).await
+    }
+}
+
+#[derive(Args)]
 pub(crate) struct Diff {
     #[command(flatten)]
     of: World,
@@ -107,14 +60,14 @@ pub(crate) struct Diff {
     /// The height of the other.
     #[arg(long)]
     with_at: Option<u64>,
-    /// End with 9 if anything differs.
-    #[arg(long)]
+    /// Once the way to ask for exit code 9, which is given anyway now.
+    #[arg(long, hide = true)]
     exit_code: bool,
 }
 
 impl Diff {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, with, at, with_at, exit_code } = self;
+        let Self { of, with, at, with_at, exit_code: _ } = self;
         let given = [
             ("with", with.map(|with| escape(&with))),
             ("at", at.map(|at| at.to_string())),
@@ -124,7 +77,7 @@ impl Diff {
         let found = of.get(&format!("/diff?limit=1000{}", given.collect::<String>())).await?;
         let found = found.as_array().cloned().unwrap_or_default();
         out.rows(&[("KEY", "key"), ("LEFT", "left"), ("RIGHT", "right")], &found, &Value::Null)?;
-        if exit_code && !found.is_empty() {
+        if !found.is_empty() {
             return Err(Failed::differs(format!("cells that differ: {}", found.len())));
         }
         Ok(())

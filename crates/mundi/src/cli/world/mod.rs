@@ -2,19 +2,22 @@
 
 mod bundle;
 mod events;
+mod journal;
 mod life;
 mod look;
 mod verify;
 
+pub(super) use journal::brief;
 pub(super) use verify::{offline, online, open_quietly};
 
 use super::{
-    client::{Paging, Server, escape},
+    client::{Paging, Server, escape, json_of},
     exit::{Failed, Outcome},
     output::Out,
 };
 use clap::{Args, Subcommand};
 use mundi_model::{Code, WorldId};
+use reqwest::Method;
 use serde_json::Value;
 
 /// A world on a server.
@@ -39,6 +42,13 @@ impl World {
         self.server.post(&self.path(rest), body).await.map_err(|failed| self.told(failed))
     }
 
+    /// An event on its way in, which is taken at most once if it has a key.
+    async fn give(&self, rest: &str, key: Option<&str>, value: &Value) -> Outcome<Value> {
+        let key: Vec<_> = key.map(|key| ("idempotency-key", key)).into_iter().collect();
+        let given = self.server.ask_with(Method::POST, &self.path(rest), &key, Some(value)).await;
+        json_of(given.map_err(|failed| self.told(failed))?).await
+    }
+
     /// Who gave a name does not know the id that the server speaks of.
     fn told(&self, failed: Failed) -> Failed {
         if failed.code != Some(Code::WorldNotFound) || self.world.parse::<WorldId>().is_ok() {
@@ -60,10 +70,10 @@ pub(super) enum WorldCommand {
     /// Creates a world.
     Create(life::Create),
     /// Deletes a world for good; its id is never used again.
-    Delete(World),
+    Delete(life::Delete),
     /// All that is known about a world.
     Describe(World),
-    /// Prints the cells that differ between two worlds, or two heights of one.
+    /// Prints the cells that differ between two worlds, or two heights of one; ends with 9 if any do.
     Diff(look::Diff),
     /// Writes a world as one file that proves itself.
     Export(bundle::Export),
@@ -71,8 +81,8 @@ pub(super) enum WorldCommand {
     Fork(life::Fork),
     /// Brings in a world from a file, after proving it.
     Import(bundle::Import),
-    /// Prints records.
-    Journal(look::Journal),
+    /// Prints records, and with --follow those that come.
+    Journal(journal::Journal),
     /// Ancestors and children.
     Lineage(World),
     /// Lists worlds.
@@ -91,6 +101,8 @@ pub(super) enum WorldCommand {
     Send(events::Send),
     /// Takes a snapshot and makes it the baseline.
     Snapshot(World),
+    /// Lists the snapshots of a world, the newest first.
+    Snapshots(look::Snapshots),
     /// Takes a world out of the archive.
     Unarchive(World),
     /// Another program from the next record on.
@@ -106,7 +118,7 @@ impl WorldCommand {
             Self::Call(call) => call.run(out).await,
             Self::Cells(cells) => cells.run(out).await,
             Self::Create(create) => create.run(out).await,
-            Self::Delete(of) => life::delete(&of).await,
+            Self::Delete(delete) => delete.run().await,
             Self::Describe(of) => out.object(&of.get("").await?),
             Self::Diff(diff) => diff.run(out).await,
             Self::Export(export) => export.run(out).await,
@@ -122,6 +134,7 @@ impl WorldCommand {
             Self::Resume(of) => life::done(&of, "/resume").await,
             Self::Send(send) => send.run(out).await,
             Self::Snapshot(of) => out.object(&of.post("/snapshots", &Value::Null).await?),
+            Self::Snapshots(snapshots) => snapshots.run(out).await,
             Self::Unarchive(of) => life::done(&of, "/unarchive").await,
             Self::Upgrade(upgrade) => upgrade.run(out).await,
             Self::Verify(verify) => verify.run(out).await,

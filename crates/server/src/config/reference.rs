@@ -1,0 +1,182 @@
+//! Every setting there is, from the types that the configuration is read into: so none can be missing.
+
+use super::{Config, ConfigError};
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        RefOr,
+        schema::{AdditionalProperties, Object, Schema},
+    },
+};
+
+/// Something that can be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Such as `api.bind`. A part in capitals stands for a name of one's choosing.
+    pub key: String,
+    /// The variable that sets it.
+    pub environment: String,
+    /// What it does.
+    pub what: String,
+    /// What holds, as TOML; `None` if nothing was set. Secrets are masked.
+    pub value: Option<String>,
+    /// What would hold if nobody had set it.
+    pub default: Option<String>,
+}
+
+/// All settings, with what holds in a configuration.
+pub fn settings(config: &Config) -> Result<Vec<Setting>, ConfigError> {
+    let mut known = Vec::new();
+    Config::schemas(&mut known);
+    let mut reader = Reader {
+        known: known.into_iter().collect(),
+        holds: shown(config)?,
+        defaults: shown(&Config::default())?,
+        found: Vec::new(),
+    };
+    reader.section("", &Config::schema());
+    Ok(reader.found)
+}
+
+/// The configuration as it is shown: with secrets masked.
+fn shown(config: &Config) -> Result<Table, ConfigError> {
+    config.show()?.parse().map_err(|error: toml::de::Error| ConfigError::new("configuration", error.to_string()))
+}
+
+struct Reader {
+    known: BTreeMap<String, RefOr<Schema>>,
+    holds: Table,
+    defaults: Table,
+    found: Vec<Setting>,
+}
+
+/// What a part of the configuration is.
+enum Part {
+    Section(Object),
+    /// Sections with names of one's choosing.
+    Named(Object),
+    Key,
+}
+
+impl Reader {
+    fn section(&mut self, path: &str, schema: &RefOr<Schema>) {
+        let Some(object) = self.object(schema) else { return };
+        self.keys(path, &object);
+    }
+
+    fn keys(&mut self, path: &str, object: &Object) {
+        for (name, schema) in &object.properties {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            match self.part(schema) {
+                Part::Section(inner) => self.keys(&path, &inner),
+                Part::Named(inner) => self.keys(&format!("{path}.NAME"), &inner),
+                Part::Key => self.found.push(self.setting(path, description(schema))),
+            }
+        }
+    }
+
+    fn part(&self, schema: &RefOr<Schema>) -> Part {
+        let Some(object) = self.object(schema) else { return Part::Key };
+        if !object.properties.is_empty() {
+            return Part::Section(object);
+        }
+        let values = match object.additional_properties.as_deref() {
+            Some(AdditionalProperties::RefOr(values)) => self.object(values),
+            _ => None,
+        };
+        values.filter(|values| !values.properties.is_empty()).map_or(Part::Key, Part::Named)
+    }
+
+    fn object(&self, schema: &RefOr<Schema>) -> Option<Object> {
+        match schema {
+            RefOr::T(Schema::Object(object)) => Some(object.clone()),
+            // A section with a description of its own is written so.
+            RefOr::T(Schema::AllOf(all)) => all.items.first().and_then(|first| self.object(first)),
+            RefOr::T(Schema::OneOf(one)) => one.items.first().and_then(|first| self.object(first)),
+            RefOr::T(_) => None,
+            RefOr::Ref(to) => self.object(self.known.get(to.ref_location.rsplit('/').next()?)?),
+        }
+    }
+
+    fn setting(&self, key: String, what: String) -> Setting {
+        let is_named = key.contains(".NAME.");
+        let environment = match is_named {
+            // Names such as `http.request` have no form in a variable.
+            true => "in a file only".to_owned(),
+            false => format!("MUNDI_{}", key.to_ascii_uppercase().replace('.', "__")),
+        };
+        let (value, default) = (at(&self.holds, &key), at(&self.defaults, &key));
+        Setting { key, environment, what, value, default }
+    }
+}
+
+fn description(schema: &RefOr<Schema>) -> String {
+    let text = match schema {
+        RefOr::T(Schema::Object(object)) => object.description.as_deref(),
+        RefOr::T(Schema::Array(array)) => array.description.as_deref(),
+        RefOr::T(Schema::AllOf(all)) => all.description.as_deref(),
+        RefOr::T(Schema::OneOf(one)) => one.description.as_deref(),
+        RefOr::T(_) => None,
+        RefOr::Ref(to) => Some(&*to.description),
+    };
+    text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands at a key, as it would be written.
+fn at(table: &Table, key: &str) -> Option<String> {
+    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    match (table.get(first)?, rest) {
+        (Value::Table(inner), Some(rest)) => at(inner, rest),
+        (value, None) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_listed_says_what_it_does_and_can_be_set_by_its_variable() {
+        let all = settings(&Config::default()).unwrap();
+        let mut leaves = Vec::new();
+        keys("", &shown(&Config::default()).unwrap(), &mut leaves);
+        for key in leaves {
+            assert!(all.iter().any(|setting| setting.key == key), "{key} is not listed");
+        }
+        for Setting { key, environment, what, default, .. } in &all {
+            assert!(what.len() > 10, "{key} does not say what it does");
+            let Some(default) = default.as_ref().filter(|_| environment.starts_with("MUNDI_")) else { continue };
+            let loaded = Config::load(None, [(environment.clone(), default.clone())], &[]);
+            assert_eq!(loaded.unwrap(), Config::default(), "{environment}={default}");
+        }
+        assert!(all.len() > 60, "only {} keys", all.len());
+        assert!(all.iter().any(|it| it.key == "http.private_hosts_allowed" && it.what.contains("EFFECT_DENIED")));
+        assert!(all.iter().any(|it| it.key == "universes.NAME.accepts_from"));
+    }
+
+    fn keys(path: &str, table: &Table, found: &mut Vec<String>) {
+        for (name, value) in table {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            match value {
+                Value::Table(inner) if !inner.is_empty() => keys(&path, inner, found),
+                Value::Table(_) => {}
+                _ => found.push(path),
+            }
+        }
+    }
+
+    #[test]
+    fn what_holds_is_shown_beside_the_default_and_secrets_are_masked() {
+        let set = [("MUNDI_LLM__API_KEY", "hush"), ("MUNDI_NODE__LANES", "3")];
+        let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let all = settings(&Config::load(None, set, &[]).unwrap()).unwrap();
+        let of = |key: &str| all.iter().find(|setting| setting.key == key).unwrap().clone();
+        assert_eq!(of("node.lanes").value.as_deref(), Some("3"));
+        assert_ne!(of("node.lanes").default, of("node.lanes").value);
+        assert!(of("llm.api_key").value.is_some_and(|value| !value.contains("hush")));
+        assert_eq!(of("llm.api_key").default, None);
+    }
+}
