@@ -269,6 +269,7 @@ impl Slot {
                 let config = AdapterWorkerConfig {
                     claim_ttl: Duration::from_millis(CLAIM_TTL_MS),
                     calls_max: if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 8 },
+                    is_alone: true, // of its node there is one life at a time
                     ..AdapterWorkerConfig::default()
                 };
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());

@@ -14,7 +14,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::OrphansKept => "liveness",
         Mutant::PublishApart | Mutant::AnswerUnasked | Mutant::NameExpired => "receipts",
         Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead | Mutant::EndAssumed => "ingress",
-        Mutant::AckWithoutToken => "claims",
+        Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",
         Mutant::BaselineRegressed => "baselines",

@@ -226,7 +226,7 @@ fn an_answer_whose_claim_was_reaped_is_left_out_of_the_turn_and_comes_from_anoth
     let lane = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place.lane;
     assert!(effects.iter().any(|effect| effect.place.lane != lane), "another seed is needed");
     let (universe, plane) = (beside.rig.universe, beside.rig.plane.clone());
-    let reap = ReapEffects { universe, lane, touched: false, items_max: 8, now_ns: u64::MAX / 2 };
+    let reap = ReapEffects { universe, lane, touched: false, items_max: 8, now_ns: u64::MAX / 2, gone: None };
     beside.rig.executor.block_on(async move { assert_eq!(plane.run(&reap).await.unwrap().output.retrying, 1) });
     beside.gate.open();
     beside.tell("add n");

@@ -208,7 +208,8 @@ async fn take<E: Engine>(
         return Ok(Sent::new(enqueued, event_hash));
     };
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
-    Box::pin(Delayed { world, item, idempotency_key }.send(plane, universe.id(), due_ns)).await?;
+    let delayed = Delayed { world, item, idempotency_key };
+    Box::pin(delayed.send(plane, universe.id(), due_ns, universe.ops().dedupe_window_ns())).await?;
     Ok(Sent { seq: None, before: false, event_hash })
 }
 

@@ -132,6 +132,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
             AdapterWorkerConfig { keys, ..config.adapters.clone() },
         );
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
+        worker = worker.with_attempts(node.0.attempts.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));
         let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
