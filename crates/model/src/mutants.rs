@@ -51,10 +51,14 @@ pub enum Mutant {
     HoldSkipped,
     /// A worker that starts again ends the claims of all workers, not only those of its own earlier life.
     ClaimsStolen,
+    /// Each caller of a turn is stored the answer of the first one.
+    RepliesMixed,
+    /// A worker keeps the leases of worlds that rest.
+    IdleKept,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -77,6 +81,8 @@ impl Mutant {
         Self::OrphansKept,
         Self::HoldSkipped,
         Self::ClaimsStolen,
+        Self::RepliesMixed,
+        Self::IdleKept,
     ];
 }
 

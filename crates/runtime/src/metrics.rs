@@ -50,6 +50,7 @@ metrics! {
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
     WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns failed again and again.";
+    ObjectsAbsent = "mundi_objects_absent_total", "attempts", "Attempts at worlds that failed again while the object store did not have most of what it should have, or could not be read: no world is put on hold for that.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
     ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";

@@ -208,6 +208,8 @@ pub(crate) struct Slot {
     pub(crate) life: Option<Life>,
     /// It never comes back.
     pub(crate) is_lost: bool,
+    /// It does not come back before it is called.
+    pub(crate) is_away: bool,
     lives: u32,
 }
 
@@ -222,7 +224,7 @@ pub(crate) struct Life {
 
 impl Slot {
     pub(crate) fn new(number: u32, universe: UniverseId, role: Role) -> Self {
-        Self { number, universe, role, life: None, is_lost: false, lives: 0 }
+        Self { number, universe, role, life: None, is_lost: false, is_away: false, lives: 0 }
     }
 
     /// The id under which it holds leases and claims: the same in every life.

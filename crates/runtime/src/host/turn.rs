@@ -1,4 +1,4 @@
-//! The turn: read, run the kernel, commit in one fenced transaction, keep (DESIGN, "The turn").
+//! The turn, the unit of progress: read, run the kernel, commit in one fenced transaction, keep.
 
 use super::WorldHost;
 use crate::{
@@ -35,7 +35,7 @@ use mundi_store::{
 use std::{collections::BTreeMap, pin::pin};
 use tracing::{Instrument, field::Empty};
 
-/// What a world may do before another one gets its turn (seed 000, section 2).
+/// What a world may do before another one gets its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CycleBudget {
     /// Inbox items of one turn.

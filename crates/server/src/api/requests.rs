@@ -1,11 +1,15 @@
 //! What requests are counted as, and the trace that each of them is part of.
 
-use super::{Api, exposition::write_histogram};
+use super::{
+    Api,
+    events::{DEADLINE_GRACE, WaitParams, in_time},
+    exposition::write_histogram,
+};
 use crate::node::HANDED_ON;
 use axum::{
     extract::{MatchedPath, Request},
     http::{HeaderValue, Method, StatusCode},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
@@ -185,9 +189,17 @@ where
             None => Span::none(),
         };
         let is_handed_on = request.headers().contains_key(HANDED_ON);
+        // Who says for how long it waits is told in time, whatever the request waits for: also for who it comes from.
+        let timeout = request.uri().query().and_then(|query| WaitParams::stated(query, &self.api));
         let answering = self.inner.call(request).instrument(span.clone());
         Box::pin(async move {
-            let mut response = answering.await?;
+            let mut response = match timeout {
+                Some(timeout) => {
+                    let answered = in_time(timeout.saturating_add(DEADLINE_GRACE), async { Ok(answering.await) }).await;
+                    answered.unwrap_or_else(|late| Ok(late.into_response()))?
+                }
+                None => answering.await?,
+            };
             under_way.answered(response.status());
             if is_handed_on && let Ok(worker) = under_way.api.node.worker().to_string().parse() {
                 response.headers_mut().insert(HANDED_ON, worker);
