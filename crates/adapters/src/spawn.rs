@@ -22,11 +22,18 @@ use mundi_store::protocol::{Failure, WorldCreated};
 
 pub struct SpawnAdapter<P> {
     plane: P,
+    dedupe_window_ns: u64,
 }
 
 impl<P: Plane> SpawnAdapter<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane }
+        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS }
+    }
+
+    /// How long the name of a first message stays once its effect is over.
+    #[must_use]
+    pub fn with_dedupe_window_ns(self, dedupe_window_ns: u64) -> Self {
+        Self { dedupe_window_ns, ..self }
     }
 
     async fn spawn(&self, call: &Call) -> Result<Value, Failure> {
@@ -36,7 +43,7 @@ impl<P: Plane> SpawnAdapter<P> {
         let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
         let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
         if params.get("mode").is_some() {
-            fabric::send(&self.plane, None, &ClosedUniverses, limits::DEDUPE_WINDOW_NS, call).await?;
+            fabric::send(&self.plane, None, &ClosedUniverses, self.dedupe_window_ns, call).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
     }

@@ -49,10 +49,16 @@ pub enum Mutant {
     OrphansKept,
     /// A world whose turns always fail is tried again for ever, without a pause.
     HoldSkipped,
+    /// A worker that starts again ends the claims of all workers, not only those of its own earlier life.
+    ClaimsStolen,
+    /// Each caller of a turn is stored the answer of the first one.
+    RepliesMixed,
+    /// A worker keeps the leases of worlds that rest.
+    IdleKept,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 24] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -74,6 +80,9 @@ impl Mutant {
         Self::SweepUnwalked,
         Self::OrphansKept,
         Self::HoldSkipped,
+        Self::ClaimsStolen,
+        Self::RepliesMixed,
+        Self::IdleKept,
     ];
 }
 

@@ -3,8 +3,9 @@
 //! An effect waits in a queue until an adapter worker claims it. Where its world runs in the process of an adapter worker that
 //! has a hand free, the turn publishes it as claimed already, and hands it over once that is durable: one commit less, and
 //! no look into the queue. Whatever becomes of the hand-over, the claim is like any other: it runs out if nobody carries
-//! the effect out.
+//! the effect out. A turn that does not know whether it was applied says so, and the worker looks whether there is a claim.
 
+use crate::attempts::Attempts;
 use futures_channel::mpsc;
 use mundi_model::{Stamp, UniverseId, WorkerId};
 use mundi_store::{
@@ -22,6 +23,8 @@ use std::{collections::BTreeMap, sync::Arc};
 pub struct Hands {
     worker: WorkerId,
     claim_ttl_ns: u64,
+    /// Of the whole process.
+    attempts: Arc<Attempts>,
     state: Mutex<State>,
 }
 
@@ -31,7 +34,7 @@ pub(crate) type Employed = Arc<Mutex<Option<Arc<Hands>>>>;
 struct State {
     kinds: BTreeMap<Arc<str>, Kind>,
     /// Bounded by the hands. `None` once the worker takes nothing more.
-    given: Option<mpsc::UnboundedSender<InHand>>,
+    given: Option<mpsc::UnboundedSender<Given>>,
 }
 
 struct Kind {
@@ -71,6 +74,21 @@ impl Kind {
     }
 }
 
+/// What worlds give to an adapter worker.
+pub enum Given {
+    InHand(InHand),
+    InDoubt(InDoubt),
+}
+
+/// Effects that are perhaps claimed: nobody knows whether the commit was applied.
+pub struct InDoubt {
+    /// Where the claims are, if there are any.
+    pub lanes: Vec<Lane>,
+    pub token: [u8; 16],
+    /// As many as there may be claims.
+    pub hands: Vec<Hand>,
+}
+
 /// An effect with the hand that holds it.
 pub struct InHand {
     pub effect: ClaimedEffect,
@@ -81,6 +99,7 @@ pub struct InHand {
 pub struct Hand {
     hands: Arc<Hands>,
     kind: Arc<str>,
+    is_used: bool,
     is_answering: bool,
 }
 
@@ -88,7 +107,7 @@ pub struct Hand {
 pub(crate) struct Reserved {
     hand: Hand,
     claim: Claim,
-    given: mpsc::UnboundedSender<InHand>,
+    given: mpsc::UnboundedSender<Given>,
 }
 
 impl Hands {
@@ -97,18 +116,21 @@ impl Hands {
     pub fn new(
         worker: WorkerId,
         claim_ttl_ns: u64,
+        attempts: Arc<Attempts>,
         kinds: impl IntoIterator<Item = (String, usize)>,
-    ) -> (Arc<Self>, mpsc::UnboundedReceiver<InHand>) {
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<Given>) {
         let (given, arriving) = mpsc::unbounded();
         let kinds = kinds.into_iter().map(|(kind, hands)| (kind.into(), Kind::new(hands))).collect();
         let state = Mutex::new(State { kinds, given: Some(given) });
-        (Arc::new(Self { worker, claim_ttl_ns, state }), arriving)
+        (Arc::new(Self { worker, claim_ttl_ns, attempts, state }), arriving)
     }
 
     /// Takes free hands of a kind, for what waits in the queue.
-    pub fn take(self: &Arc<Self>, kind: &str, max: usize) -> Vec<Hand> {
+    pub fn take(self: &Arc<Self>, kind: &str, max: usize, now_ns: u64) -> Vec<Hand> {
         let mut state = self.state.lock();
-        let Some((kind, taken)) = state.take(kind, max) else { return Vec::new() };
+        let Some((kind, taken)) = state.take(kind, max, |free| self.attempts.admit(free, now_ns)) else {
+            return Vec::new();
+        };
         (0..taken).map(|_| Hand::new(self.clone(), kind.clone())).collect()
     }
 
@@ -135,7 +157,8 @@ impl Hands {
         let mut state = self.state.lock();
         let given = state.given.clone().filter(|given| !given.is_closed() && item.terms.rate.is_none())?;
         state.kinds.get(item.kind.as_str()).filter(|kind| kind.is_offered())?;
-        let (kind, _) = state.take(&item.kind, 1).filter(|(_, taken)| *taken > 0)?;
+        let admit = |free| self.attempts.admit(free, now_ns);
+        let (kind, _) = state.take(&item.kind, 1, admit).filter(|(_, taken)| *taken > 0)?;
         let deadline_ns = now_ns.saturating_add(self.claim_ttl_ns);
         let claim = Claim { token: token(), worker: self.worker, deadline_ns, attempt: 1 };
         Some(Reserved { hand: Hand::new(self.clone(), kind), claim, given })
@@ -143,10 +166,11 @@ impl Hands {
 }
 
 impl State {
-    fn take(&mut self, kind: &str, max: usize) -> Option<(Arc<str>, usize)> {
+    /// As many as are free, and as `admit` lets begin.
+    fn take(&mut self, kind: &str, max: usize, admit: impl FnOnce(usize) -> usize) -> Option<(Arc<str>, usize)> {
         let name = self.kinds.get_key_value(kind)?.0.clone();
         let kind = self.kinds.get_mut(kind)?;
-        let taken = kind.available().min(max);
+        let taken = admit(kind.available().min(max));
         kind.free -= taken;
         Some((name, taken))
     }
@@ -154,16 +178,24 @@ impl State {
 
 impl Hand {
     fn new(hands: Arc<Hands>, kind: Arc<str>) -> Self {
-        Self { hands, kind, is_answering: false }
+        Self { hands, kind, is_used: false, is_answering: false }
     }
 
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
+    /// Its call begins.
+    pub fn call_begins(&mut self) {
+        self.is_used = true;
+    }
+
     /// Its call is over: the next one may begin while the answer is made durable.
     pub fn call_is_over(&mut self) {
         let was_answering = std::mem::replace(&mut self.is_answering, true);
+        if !was_answering {
+            self.hands.attempts.end(true);
+        }
         if let Some(kind) = self.hands.state.lock().kinds.get_mut(&self.kind).filter(|_| !was_answering) {
             kind.free += 1;
             kind.answering += 1;
@@ -173,6 +205,9 @@ impl Hand {
 
 impl Drop for Hand {
     fn drop(&mut self) {
+        if !self.is_answering {
+            self.hands.attempts.end(self.is_used);
+        }
         match self.hands.state.lock().kinds.get_mut(&self.kind) {
             Some(kind) if self.is_answering => kind.answering -= 1,
             Some(kind) => kind.free += 1,
@@ -193,13 +228,22 @@ impl Reserved {
         let (world, intent) = (item.world, item.intent);
         let proof = EffectClaim { universe, lane, seq, token: claim.token, world, intent };
         // If the worker is gone, the claim runs out.
-        let _gone = given.unbounded_send(InHand { effect: ClaimedEffect { proof, claim, item }, hand });
+        let _gone = given.unbounded_send(Given::InHand(InHand { effect: ClaimedEffect { proof, claim, item }, hand }));
+    }
+
+    /// Nobody knows whether the effect was published under the claim.
+    pub(crate) fn doubt(self, item: &EffectItem) {
+        let Self { hand, claim, given } = self;
+        let lanes = vec![Lane::of(&item.kind, item.intent)];
+        // If the worker is gone, the claim runs out.
+        let _gone = given.unbounded_send(Given::InDoubt(InDoubt { lanes, token: claim.token, hands: vec![hand] }));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempts::AttemptBounds;
     use futures_util::{FutureExt, StreamExt};
     use mundi_model::{Height, IntentHash, WorldId, record::Payload};
     use mundi_store::keyspace::effect_pending::{EffectTerms, RateTerms};
@@ -226,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_hand_is_reserved_only_where_the_queue_has_no_say() {
-        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, Arc::default(), [("a".to_owned(), 2)]);
         let plain = item("a", None);
         assert!(reserve(&hands, &plain).is_none(), "they are not offered");
         hands.offer("a", Offer::All);
@@ -235,44 +279,62 @@ mod tests {
         assert!(reserve(&hands, &item("a", Some(rate))).is_none(), "its turn is reckoned in the queue");
         let (one, two) = (reserve(&hands, &plain), reserve(&hands, &plain));
         assert!(one.is_some() && two.is_some() && reserve(&hands, &plain).is_none());
-        assert!(hands.take("a", 8).is_empty());
+        assert!(hands.take("a", 8, 0).is_empty());
         drop(one);
-        assert_eq!(hands.take("a", 8).len(), 1, "one that is dropped is free again");
+        assert_eq!(hands.take("a", 8, 0).len(), 1, "one that is dropped is free again");
         hands.offer("a", Offer::None);
         assert!(reserve(&hands, &plain).is_none());
     }
 
     #[test]
     fn half_of_the_hands_are_for_what_waits() {
-        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 4)]);
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, Arc::default(), [("a".to_owned(), 4)]);
         hands.offer("a", Offer::Surplus);
         let plain = item("a", None);
         let taken = [reserve(&hands, &plain), reserve(&hands, &plain), reserve(&hands, &plain)];
         assert_eq!(taken.iter().flatten().count(), 2);
-        assert_eq!(hands.take("a", 8).len(), 2);
-        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 1)]);
+        assert_eq!(hands.take("a", 8, 0).len(), 2);
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, Arc::default(), [("a".to_owned(), 1)]);
         hands.offer("a", Offer::Surplus);
-        assert!(reserve(&hands, &plain).is_none() && hands.take("a", 8).len() == 1, "the only one is, too");
+        assert!(reserve(&hands, &plain).is_none() && hands.take("a", 8, 0).len() == 1, "the only one is, too");
     }
 
     #[test]
     fn what_is_held_is_bounded_by_twice_the_hands() {
-        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
+        let (hands, _arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, Arc::default(), [("a".to_owned(), 2)]);
         hands.offer("a", Offer::All);
-        let mut answering = hands.take("a", 8);
+        let mut answering = hands.take("a", 8, 0);
         answering.iter_mut().for_each(Hand::call_is_over);
-        answering.push(hands.take("a", 1).remove(0));
+        answering.push(hands.take("a", 1, 0).remove(0));
         answering[2].call_is_over();
-        assert_eq!(hands.take("a", 8).len(), 1, "three are held");
-        answering.push(hands.take("a", 1).remove(0));
-        assert!(hands.take("a", 8).is_empty() && reserve(&hands, &item("a", None)).is_none(), "four are held");
+        assert_eq!(hands.take("a", 8, 0).len(), 1, "three are held");
+        answering.push(hands.take("a", 1, 0).remove(0));
+        assert!(hands.take("a", 8, 0).is_empty() && reserve(&hands, &item("a", None)).is_none(), "four are held");
         drop(answering);
-        assert_eq!(hands.take("a", 8).len(), 2);
+        assert_eq!(hands.take("a", 8, 0).len(), 2);
+    }
+
+    #[test]
+    fn a_hand_counts_against_the_bound_of_the_process_until_its_call_is_over() {
+        let attempts = Arc::new(Attempts::new(AttemptBounds { at_a_time_max: 2, per_second_max: 3 }));
+        let hands_of = |kind: &str| Hands::new(WorkerId::new(1).unwrap(), 5, attempts.clone(), [(kind.to_owned(), 8)]);
+        let ((one, _one), (other, _other)) = (hands_of("a"), hands_of("b")); // of two universes
+        other.offer("b", Offer::All);
+        let mut taken = one.take("a", 8, 0);
+        assert_eq!(taken.len(), 2);
+        assert!(other.take("b", 8, 0).is_empty() && reserve(&other, &item("b", None)).is_none());
+        taken.pop(); // never used
+        let mut reserved = reserve(&other, &item("b", None)).unwrap();
+        for hand in [&mut taken[0], &mut reserved.hand] {
+            hand.call_begins();
+            hand.call_is_over();
+        }
+        assert_eq!(one.take("a", 8, 0).len(), 1, "three in a second, of which two were made");
     }
 
     #[test]
     fn who_closes_gets_what_was_reserved_before() {
-        let (hands, mut arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, [("a".to_owned(), 2)]);
+        let (hands, mut arriving) = Hands::new(WorkerId::new(1).unwrap(), 5, Arc::default(), [("a".to_owned(), 2)]);
         hands.offer("a", Offer::All);
         let plain = item("a", None);
         let (given, dropped) = (reserve(&hands, &plain).unwrap(), reserve(&hands, &plain).unwrap());
@@ -281,7 +343,9 @@ mod tests {
         let claim = given.claim();
         assert_eq!((claim.deadline_ns, claim.attempt, claim.token), (5, 1, [7; 16]));
         given.give(UniverseId::from_bytes([3; 16]), (Stamp::new(9, 1), 4), plain.clone());
-        let arrived = arriving.next().now_or_never().unwrap().unwrap();
+        let Some(Given::InHand(arrived)) = arriving.next().now_or_never().unwrap() else {
+            panic!("nothing is in doubt")
+        };
         assert_eq!(arrived.effect.proof.seq, QueueSeq::new(Stamp::new(9, 1), 4));
         assert!(arriving.next().now_or_never().is_none(), "one is reserved still");
         drop(dropped);

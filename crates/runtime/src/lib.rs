@@ -17,6 +17,7 @@
 //! This crate must never know an async runtime, a wall clock, a socket, or which engine it stands on: all that comes
 //! through a [`Plane`], so that the simulator runs the very same code.
 
+pub mod attempts;
 pub mod bundle;
 pub mod calls;
 mod direct;

@@ -50,6 +50,7 @@ metrics! {
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
     WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns failed again and again.";
+    ObjectsAbsent = "mundi_objects_absent_total", "attempts", "Attempts at worlds that failed again while the object store did not have most of what it should have, or could not be read: no world is put on hold for that.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
     ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";
@@ -63,6 +64,7 @@ metrics! {
     EffectAgeNs = "mundi_effect_queue_age_ns_total", "nanoseconds", "How long effects had waited when they were first claimed, together.";
     EffectAgeNsMax = "mundi_effect_queue_age_ns_max", "nanoseconds", "The longest that an effect had waited when it was first claimed.";
     EffectsInHands = "mundi_effects_in_hands", "effects", "Effects that this worker carries out now.";
+    EffectsLimited = "mundi_effects_limited_total", "looks", "Looks for effects to carry out that began none because the process makes as many attempts as it may (`effects.attempts_at_a_time_max`, `effects.attempts_per_second_max`).";
     TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
     TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";
     DeadLetters = "mundi_dead_letters_total", "letters", "Items that a queue gave up on.";

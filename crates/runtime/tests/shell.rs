@@ -81,7 +81,7 @@ fn send(rig: &Rig, messages: &[(u64, &str)]) {
 /// Says how many were sent.
 fn send_mail(rig: &Rig, mail: Vec<NewMail>) -> usize {
     let (plane, universe) = (rig.plane.clone(), rig.universe);
-    let send = SendMail { universe, worker: id(1), mail, now_ns: rig.executor.now_ns() };
+    let send = SendMail { universe, worker: id(1), mail, now_ns: rig.executor.now_ns(), dedupe_window_ns: 1 };
     rig.executor.block_on(async move { plane.run(&send).await.unwrap().output })
 }
 
@@ -440,7 +440,7 @@ fn a_slow_worker_cannot_finish_what_was_claimed_again() {
         let finish = async |claim, how| {
             plane.run(&FinishMail { universe, worker, place, claim, how }).await.map(|done| done.output)
         };
-        for how in [Finish::Acknowledge, Finish::Requeue { not_before_ns: 0 }] {
+        for how in [Finish::Acknowledge, Finish::Requeue { not_before_ns: 0, name: None }] {
             assert_eq!(finish(slow, how).await.unwrap_err().code(), Code::MailClaimLost);
         }
         assert_eq!(finish(quick, Finish::Acknowledge).await.unwrap(), MailFinished::Now);

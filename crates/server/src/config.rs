@@ -19,7 +19,7 @@ use mundi_adapters::{
     worker::AdapterWorkerConfig,
 };
 use mundi_model::{Code, Coded, WorkerId, limits, parse_hex};
-use mundi_runtime::host::SnapshotPolicy;
+use mundi_runtime::{attempts::AttemptBounds, host::SnapshotPolicy};
 use mundi_store::{
     blobs::CasConfig, keyspace::effect_pending::RateTerms, objects::RequestPolicy, protocol::KindCap,
     reachability::SweepConfig,
@@ -174,6 +174,10 @@ pub struct SweepSection {
 pub struct EffectsSection {
     /// Of each kind, by this process.
     pub calls_max: usize,
+    /// Of all kinds and universes together, by this process.
+    pub attempts_at_a_time_max: usize,
+    /// Attempts that this process begins, of all kinds and universes together.
+    pub attempts_per_second_max: u32,
     /// By kind, such as `[effects.kinds."http.request"]`.
     pub kinds: BTreeMap<String, KindSection>,
 }
@@ -443,11 +447,21 @@ impl SweepSection {
 
 impl Default for EffectsSection {
     fn default() -> Self {
-        Self { calls_max: AdapterWorkerConfig::default().calls_max, kinds: BTreeMap::new() }
+        let AttemptBounds { at_a_time_max, per_second_max } = AttemptBounds::default();
+        Self {
+            calls_max: AdapterWorkerConfig::default().calls_max,
+            attempts_at_a_time_max: at_a_time_max,
+            attempts_per_second_max: per_second_max,
+            kinds: BTreeMap::new(),
+        }
     }
 }
 
 impl EffectsSection {
+    fn attempts(&self) -> AttemptBounds {
+        AttemptBounds { at_a_time_max: self.attempts_at_a_time_max, per_second_max: self.attempts_per_second_max }
+    }
+
     fn adapters(&self) -> AdapterWorkerConfig {
         let calls = |(kind, section): (&String, &KindSection)| Some((kind.clone(), section.calls_max?));
         AdapterWorkerConfig {
@@ -731,6 +745,7 @@ impl Config {
             sweep: self.sweep.sweep(),
             sweep_interval: self.sweep.interval(),
             adapters: self.effects.adapters(),
+            attempts: self.effects.attempts(),
             http: HttpConfig {
                 private_hosts_allowed: self.http.private_hosts_allowed.clone(),
                 ..HttpConfig::default()
@@ -914,7 +929,8 @@ mod tests {
     fn snapshots_and_limits_of_effects_reach_the_node() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("mundi.toml");
-        let text = "[worlds]\nsnapshot_age_ms = 5\n[effects]\ncalls_max = 9\n[effects.kinds.\"http.request\"]\n\
+        let text = "[worlds]\nsnapshot_age_ms = 5\n[effects]\ncalls_max = 9\n\
+                    attempts_at_a_time_max = 11\nattempts_per_second_max = 12\n[effects.kinds.\"http.request\"]\n\
                     calls_max = 2\nuniverse_calls_max = 3\nuniverse_per_second = 7\n";
         std::fs::write(&file, text).unwrap();
         let config = Config::load(Some(&file), [], &[]).unwrap();
@@ -926,6 +942,7 @@ mod tests {
         let caps = [("http.request".to_owned(), KindCap { calls_max: Some(3), rate })].into();
         assert_eq!((node.adapters.calls_max, node.adapters.universe_caps), (9, caps));
         assert_eq!(node.adapters.kind_calls_max, [("http.request".to_owned(), 2)].into());
+        assert_eq!(node.attempts, AttemptBounds { at_a_time_max: 11, per_second_max: 12 });
         let nothing = Config::default().node().unwrap();
         assert_eq!((nothing.snapshots, nothing.adapters.calls_max), (SnapshotPolicy::default(), 1_024));
     }

@@ -125,7 +125,7 @@ async fn what_is_small_stays_in_the_engine_up_to_the_configured_size() {
 /// Sends a world worker a command that is none.
 async fn send_nonsense(node: &Node<Memory>, universe: UniverseId) {
     let mail = vec![Frame::command(node.worker(), b"m".to_vec(), b"nonsense".to_vec()).to_mail(0).unwrap()];
-    let send = SendMail { universe, worker: node.worker(), mail, now_ns: node.plane().now_ns() };
+    let send = SendMail { universe, worker: node.worker(), mail, now_ns: node.plane().now_ns(), dedupe_window_ns: 1 };
     node.plane().run(&send).await.unwrap();
 }
 

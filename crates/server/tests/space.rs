@@ -3,8 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
-use mundi_engine::{Embedded, Engine, embedded::Options};
-use mundi_model::{Hash, Value, WorldId, record::EffectPolicy};
+use mundi_engine::{
+    Embedded, Engine, Postgres,
+    embedded::Options,
+    postgres::{
+        self,
+        testing::{fresh_schema, shared},
+    },
+};
+use mundi_model::{Hash, Value, WorkerId, WorldId, record::EffectPolicy};
 use mundi_runtime::{Plane, host::SnapshotPolicy, lifecycle::ForkAt, metrics::Metric};
 use mundi_server::{
     node::{Node, NodeConfig, SystemClock, Universe},
@@ -12,6 +19,7 @@ use mundi_server::{
 };
 use mundi_store::{
     Clock,
+    blobs::CasConfig,
     keyspace::{kept_object::Kind, sweep_state::Finished},
     objects::{self, Objects},
     protocol::{KeepObject, ReadSweep, ReleaseObject, RequestSweep},
@@ -55,20 +63,27 @@ impl Clock for JumpingClock {
 const WORLDS: u64 = 30;
 const VALUES: u64 = 8;
 
-struct Bench {
+struct Bench<E: Engine> {
     clock: Arc<JumpingClock>,
     objects: Objects,
-    node: Node<Embedded>,
-    universe: Arc<Universe<Embedded>>,
+    node: Node<E>,
+    universe: Arc<Universe<E>>,
 }
 
-impl Bench {
-    async fn start(folder: &Path, objects: Objects, clock: Arc<JumpingClock>) -> Self {
-        let options = Options { segment_bytes: 1 << 20, memtable_bytes: 1 << 20, ..Options::default() };
-        let engine = Embedded::open_with(folder, &options).unwrap();
+fn open(folder: &Path) -> Embedded {
+    let options = Options { segment_bytes: 1 << 20, memtable_bytes: 1 << 20, ..Options::default() };
+    Embedded::open_with(folder, &options).unwrap()
+}
+
+impl<E: Engine> Bench<E> {
+    async fn start(engine: E, objects: Objects, clock: Arc<JumpingClock>) -> Self {
         let sweep = SweepConfig { grace: GRACE_MIN, ..SweepConfig::default() };
         let snapshots = SnapshotPolicy { records: 6, ..SnapshotPolicy::default() };
         let config = NodeConfig { sweep, sweep_interval: None, snapshots, ..NodeConfig::default() };
+        Self::start_with(engine, objects, clock, config).await
+    }
+
+    async fn start_with(engine: E, objects: Objects, clock: Arc<JumpingClock>, config: NodeConfig) -> Self {
         let node = Node::start_by(clock.clone(), engine, objects.clone(), Programs::builtin(), config).await.unwrap();
         let universe = node.universe("default").unwrap();
         Self { clock, objects, node, universe }
@@ -132,10 +147,10 @@ fn value(seed: u64, key: u64) -> String {
     Rng::new(seed * 100 + key).bytes(6_000).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn space_comes_back(objects: Objects) {
-    let folder = tempfile::tempdir().unwrap();
+/// On an engine that gives its own disk space back, if `shrinks`.
+async fn space_comes_back<E: Engine>(open: impl AsyncFn() -> E, shrinks: bool, objects: Objects) {
     let clock = Arc::new(JumpingClock::default());
-    let bench = Bench::start(folder.path(), objects.clone(), clock.clone()).await;
+    let bench = Bench::start(open().await, objects.clone(), clock.clone()).await;
     let (plane, id) = (bench.universe.plane().clone(), bench.universe.id());
     let kept = bench.fill(1).await;
     let mut worlds = Vec::new();
@@ -156,7 +171,7 @@ async fn space_comes_back(objects: Objects) {
     plane.engine.reclaim(); // so that all of it is in files
     let before = loop {
         let bytes = bench.bytes().await;
-        if bytes.0 > WORLDS * VALUES * 12_000 {
+        if !shrinks || bytes.0 > WORLDS * VALUES * 12_000 {
             break bytes;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -178,7 +193,7 @@ async fn space_comes_back(objects: Objects) {
     // What the object store gave back is gone at once; the engine merges its files in the background.
     let (_, stored) = bench.bytes().await;
     assert!(stored < before.1 / 2, "{stored} of {} bytes", before.1);
-    while bench.bytes().await.0 > before.0 / 2 {
+    while shrinks && bench.bytes().await.0 > before.0 / 2 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(!bench.has(program).await && bench.has(kept_program).await);
@@ -191,7 +206,7 @@ async fn space_comes_back(objects: Objects) {
 
     bench.node.stop().await;
     drop((bench, plane));
-    let again = Bench::start(folder.path(), objects, clock).await;
+    let again = Bench::start(open().await, objects, clock).await;
     again.check(kept, 1).await;
     assert_eq!(again.sweep().await.totals.worlds, 1);
     again.node.stop().await;
@@ -200,14 +215,72 @@ async fn space_comes_back(objects: Objects) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_space_of_what_was_deleted_comes_back_on_disk() {
     let folder = tempfile::tempdir().unwrap();
-    space_comes_back(objects::open(&folder.path().display().to_string()).unwrap()).await;
+    let (engine, objects) = (folder.path().join("engine"), folder.path().join("objects"));
+    let objects = objects::open(&objects.display().to_string()).unwrap();
+    space_comes_back(async || open(&engine), true, objects).await;
+}
+
+/// A database keeps the pages that it has, and uses them again; what is counted falls all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_space_of_what_was_deleted_comes_back_on_postgres() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = objects::open(&folder.path().display().to_string()).unwrap();
+    let schema = fresh_schema();
+    let open = async || {
+        let options = postgres::Options { schema: schema.clone(), ..postgres::Options::default() };
+        Postgres::open_with(shared().url(), options).await.unwrap()
+    };
+    space_comes_back(open, false, objects).await;
+}
+
+/// A store that is not the right one is everybody's trouble, and no world's own: whoever mounts it gets all worlds back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
+    let folder = tempfile::tempdir().unwrap();
+    let [engine, mounted, elsewhere] = ["engine", "objects", "elsewhere"].map(|name| folder.path().join(name));
+    let clock = Arc::new(JumpingClock::default());
+    let config = NodeConfig {
+        worker: WorkerId::new(1),
+        lease_ttl: Duration::from_secs(2),
+        snapshots: SnapshotPolicy { records: 6, ..SnapshotPolicy::default() },
+        content: CasConfig { inline_bytes_max: 0, ..CasConfig::default() },
+        ..NodeConfig::default()
+    };
+    let start = async || {
+        std::fs::create_dir_all(&mounted).unwrap();
+        let objects = objects::open(&mounted.display().to_string()).unwrap();
+        Bench::start_with(open(&engine), objects, clock.clone(), config.clone()).await
+    };
+    let bench = start().await;
+    let world = bench.fill(1).await;
+    bench.node.drain().await;
+    bench.node.stop().await;
+    drop(bench);
+
+    std::fs::rename(&mounted, &elsewhere).unwrap();
+    let bench = start().await;
+    let (universe, calling) = (bench.universe.clone(), world.0);
+    let call = tokio::spawn(async move { universe.call(calling, "get", Value::Text("key-1".into())).await });
+    while bench.node.metrics().get(Metric::ObjectsAbsent) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let ops = bench.universe.ops();
+    assert_eq!(ops.describe_world(world.0).await.unwrap().meta.hold, None);
+    std::fs::remove_dir_all(&mounted).unwrap();
+    std::fs::rename(&elsewhere, &mounted).unwrap();
+    call.await.unwrap().unwrap(); // it was waited for, and answered as soon as the store was there
+    bench.check(world, 1).await;
+    assert_eq!(ops.describe_world(world.0).await.unwrap().meta.hold, None);
+    bench.node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_space_of_what_was_deleted_comes_back_in_a_bucket() {
     let moto = Moto::start();
     moto.make_bucket("bucket");
-    space_comes_back(objects::open_with("s3://bucket/space", moto.settings()).unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let objects = objects::open_with("s3://bucket/space", moto.settings()).unwrap();
+    space_comes_back(async || open(folder.path()), true, objects).await;
 }
 
 /// An S3 server that ends with the test.

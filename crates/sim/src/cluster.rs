@@ -216,6 +216,8 @@ pub(crate) struct Slot {
     pub(crate) life: Option<Life>,
     /// It never comes back.
     pub(crate) is_lost: bool,
+    /// It does not come back before it is called.
+    pub(crate) is_away: bool,
     lives: u32,
 }
 
@@ -230,7 +232,7 @@ pub(crate) struct Life {
 
 impl Slot {
     pub(crate) fn new(number: u32, universe: UniverseId, role: Role) -> Self {
-        Self { number, universe, role, life: None, is_lost: false, lives: 0 }
+        Self { number, universe, role, life: None, is_lost: false, is_away: false, lives: 0 }
     }
 
     /// The id under which it holds leases and claims: the same in every life.
@@ -277,6 +279,7 @@ impl Slot {
                 let config = AdapterWorkerConfig {
                     claim_ttl: Duration::from_millis(CLAIM_TTL_MS),
                     calls_max: if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 8 },
+                    is_alone: true, // of its node there is one life at a time
                     ..AdapterWorkerConfig::default()
                 };
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());

@@ -9,6 +9,7 @@ use crate::{
     log::Author,
     notes::Notes,
     outside::{CALL, Outside},
+    protocol::Protocol,
     quiet,
     stage::Stage,
 };
@@ -49,6 +50,8 @@ const TIDY_ROUNDS: u64 = 3;
 const SWEPT_FORKS: u64 = 1_000_000;
 /// How long everything may take to come to rest once nothing goes wrong any more, in simulated seconds.
 const REST_SECONDS_MAX: u64 = 120;
+/// How long adapters are away at least, in simulated milliseconds: longer than any name is remembered that is not kept for a reason.
+const AWAY_MS: u64 = 2 * 60 * 60 * 1_000;
 /// How long clients and faults go on, in simulated milliseconds.
 const TRAFFIC_MS: u64 = 12_000;
 
@@ -182,7 +185,7 @@ impl Director {
     fn start(&self, place: usize) {
         let mut slots = self.slots.lock();
         let slot = &mut slots[place];
-        if slot.life.is_some() || slot.is_lost {
+        if slot.life.is_some() || slot.is_lost || slot.is_away {
             return;
         }
         slot.start(&self.ground, &self.adapters);
@@ -209,6 +212,7 @@ impl Director {
         }
         self.start_all();
         self.lose_a_worker();
+        self.send_adapters_away();
         let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
         while self.stage.now_ns() < end_ns {
             self.trouble().await;
@@ -227,6 +231,36 @@ impl Director {
             lost.is_lost = true;
             lost.crash(&director.stage);
         });
+    }
+
+    /// Some time, all adapters go. They come back when everything else has come to its end.
+    fn send_adapters_away(&self) {
+        if !self.stage.has(Fault::AdaptersAway) {
+            return;
+        }
+        self.after(self.stage.below(TRAFFIC_MS), |director| {
+            for slot in director.slots.lock().iter_mut().filter(|slot| slot.role == Role::Adapters) {
+                slot.is_away = true;
+                slot.crash(&director.stage);
+            }
+        });
+    }
+
+    /// Hours pass, in which names expire, and the adapters come back to what is open still.
+    async fn call_adapters_back(&self) {
+        let is_away = |slot: &Slot| slot.is_away;
+        let places: Vec<usize> =
+            (0..).zip(self.slots.lock().iter()).filter(|(_, slot)| is_away(slot)).map(|(place, _)| place).collect();
+        if places.is_empty() {
+            return;
+        }
+        self.stage.sleep_ms(self.stage.between(AWAY_MS, 3 * AWAY_MS)).await;
+        self.stage.note(format_args!("the adapters come back"));
+        self.stage.met(Fault::AdaptersAway, Protocol::EffectCall);
+        for place in places {
+            self.slots.lock()[place].is_away = false;
+            self.start(place);
+        }
     }
 
     /// Everybody starts, and from now on faults strike.
@@ -343,6 +377,7 @@ impl Director {
         self.restart_drained();
         self.wait_for_clients().await?;
         self.wake_worlds().await;
+        self.call_adapters_back().await;
         let mut left = Vec::new();
         for _ in 0..REST_SECONDS_MAX {
             self.stage.sleep_ms(1_000).await;

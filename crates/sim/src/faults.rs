@@ -77,6 +77,8 @@ faults! {
     Answers = "answers";
     /// Each worker has room for one world that has something to do, and one of them is lost for good: what it ran must run elsewhere.
     LittleRoom = "little-room";
+    /// All adapters are gone from some time on, and come back hours after everything else is over.
+    AdaptersAway = "adapters-away";
 }
 
 /// How a fault can meet a protocol.
@@ -91,7 +93,7 @@ pub enum Meets {
 impl Fault {
     pub const fn meets(self) -> Meets {
         match self {
-            Self::SlowAdapters | Self::FailingAdapters | Self::HangingAdapters => Meets::Calls,
+            Self::SlowAdapters | Self::FailingAdapters | Self::HangingAdapters | Self::AdaptersAway => Meets::Calls,
             Self::LateObjects | Self::MissingObjects | Self::LostObjectReplies => Meets::Objects,
             _ => Meets::Commits,
         }

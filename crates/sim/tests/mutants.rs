@@ -11,10 +11,14 @@ const SEEDS_MAX: u64 = 240;
 fn meant_for(mutant: Mutant) -> &'static str {
     match mutant {
         Mutant::FenceDropped => "fences",
-        Mutant::OrphansKept => "liveness",
+        Mutant::OrphansKept | Mutant::IdleKept => "liveness",
         Mutant::PublishApart | Mutant::AnswerUnasked | Mutant::NameExpired => "receipts",
-        Mutant::DedupeSkipped | Mutant::CursorEarly | Mutant::DirectAhead | Mutant::EndAssumed => "ingress",
-        Mutant::AckWithoutToken => "claims",
+        Mutant::DedupeSkipped
+        | Mutant::CursorEarly
+        | Mutant::DirectAhead
+        | Mutant::EndAssumed
+        | Mutant::RepliesMixed => "ingress",
+        Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",
         Mutant::BaselineRegressed => "baselines",

@@ -22,6 +22,12 @@ pub trait Blobs: Send + Sync {
     /// The bytes of an object, verified against its name. A missing or wrong body is a hard error.
     fn get(&self, universe: UniverseId, hash: Hash) -> impl Future<Output = Result<Bytes, StoreError>> + Send;
 
+    /// Whether the object store has most of what it should have of a universe, by a sample. Where it has not, an object that is missing
+    /// says nothing about whoever needs it: another folder is mounted, or another bucket is meant.
+    fn has_objects(&self, _: UniverseId) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        async { Ok(true) }
+    }
+
     /// Which of these objects do not exist, asked inside the transaction that refers to them: a sweep that
     /// removes one meanwhile makes its commit conflict, and one that had condemned some finds them reprieved.
     fn missing<T: Transaction>(

@@ -8,6 +8,10 @@ use std::{future::Future, time::Duration};
 /// As many attempts as a transaction gets before its caller learns that it never came through.
 pub const ATTEMPTS_MAX: u32 = 32;
 
+/// How often a database that cannot be reached is asked again. The engine itself waits for it for some seconds each time; who needs
+/// it for longer has a loop of its own, and who asked for something is told.
+const UNAVAILABLE_MAX: u32 = 3;
+
 /// The first wait after a conflict; it doubles up to [`BACKOFF_MAX`]. The first retry does not wait:
 /// most conflicts are with a transaction that is over.
 const BACKOFF_MIN: Duration = Duration::from_millis(1);
@@ -77,7 +81,7 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
     clock: &dyn Clock,
     protocol: &P,
 ) -> Result<Done<P::Output>, Refused> {
-    let (mut attempt, mut perhaps_applied) = (1, false);
+    let (mut attempt, mut unavailable, mut perhaps_applied) = (1, 0, false);
     if engine.remembers() && protocol.tries_memory() {
         // Only an applied commit counts: everything else is decided on the newest state.
         match once(engine.begin_from_memory(), protocol).await {
@@ -101,7 +105,9 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
             Err(error) => error,
         };
         perhaps_applied |= matches!(error, StoreError::Commit(CommitError::Unknown(_)));
-        if attempt == ATTEMPTS_MAX || !is_retryable(&error, protocol.on_unknown()) {
+        unavailable += u32::from(is_unavailable(&error));
+        let is_last = attempt == ATTEMPTS_MAX || unavailable == UNAVAILABLE_MAX;
+        if is_last || !is_retryable(&error, protocol.on_unknown()) {
             return Err(Refused { error, perhaps_applied });
         }
         if let Some(pause) = backoff(attempt) {
@@ -124,12 +130,18 @@ async fn once<T: Transaction, P: Protocol>(
 fn is_retryable(error: &StoreError, on_unknown: OnUnknown) -> bool {
     match error {
         StoreError::Commit(CommitError::Conflict) | StoreError::Engine(EngineError::TooOld) => true,
-        // Surely not applied. The engine has waited for its database for some seconds already.
-        StoreError::Engine(EngineError::DatabaseUnavailable { .. })
-        | StoreError::Commit(CommitError::Engine(EngineError::DatabaseUnavailable { .. })) => true,
         StoreError::Commit(CommitError::Unknown(_)) => on_unknown == OnUnknown::RunAgain,
-        _ => false,
+        error => is_unavailable(error),
     }
+}
+
+/// Surely not applied.
+fn is_unavailable(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Engine(EngineError::DatabaseUnavailable { .. })
+            | StoreError::Commit(CommitError::Engine(EngineError::DatabaseUnavailable { .. }))
+    )
 }
 
 /// No jitter: of two transactions that conflict one always wins, so waiting need not break symmetry.

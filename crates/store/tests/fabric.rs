@@ -100,7 +100,7 @@ fn the_name_of_a_message_stays_for_as_long_as_its_effect_is_open() {
         hours_later().await;
         assert!(send(&store, claim, to.world).await.unwrap().already_enqueued, "the effect is in hand");
         let (universe, lane, now_ns) = (store.universe, claim.lane, store.clock.now_ns());
-        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns }).await.unwrap();
+        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns, gone: None }).await.unwrap();
         hours_later().await;
         let second = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
         let again = send(&store, second.proof, to.world).await.unwrap();
@@ -148,7 +148,7 @@ fn an_attempt_whose_claim_is_lost_sends_nothing() {
         let slow = claimed(&store, from).await;
         store.clock.advance(Duration::from_secs(60));
         let (universe, lane, now_ns) = (store.universe, slow.lane, store.clock.now_ns());
-        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns }).await.unwrap();
+        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns, gone: None }).await.unwrap();
         store.clock.advance(Duration::from_secs(60));
         let quick = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
         assert_eq!(send(&store, slow, to.world).await.unwrap_err().code(), Code::EffectClaimLost);
@@ -174,7 +174,7 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
         let (universe, lane, now_ns) = (store.universe, first.proof.lane, store.clock.now_ns());
         assert_eq!(
             store
-                .run(&ReapEffects { universe, lane, touched: false, items_max: 9, now_ns })
+                .run(&ReapEffects { universe, lane, touched: false, items_max: 9, now_ns, gone: None })
                 .await
                 .unwrap()
                 .output

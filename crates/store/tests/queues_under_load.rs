@@ -81,8 +81,14 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
 
 async fn reap(store: &Store) {
     for lane in Lane::all("a", Shard::new(0).unwrap()) {
-        let reap =
-            ReapEffects { universe: store.universe, lane, touched: false, items_max: 5, now_ns: store.clock.now_ns() };
+        let reap = ReapEffects {
+            universe: store.universe,
+            lane,
+            touched: false,
+            items_max: 5,
+            now_ns: store.clock.now_ns(),
+            gone: None,
+        };
         store.run(&reap).await.unwrap();
     }
 }

@@ -3,7 +3,9 @@
 //! Claims are extended while their calls run. A call that takes longer than its manifest allows is dropped and counts as
 //! a failed attempt; one whose claim was lost, or that its world withdrew, is dropped too, and nothing is said. A worker
 //! that is told to stop claims nothing more and finishes what it holds. It also reaps, for its own kinds, the claims of
-//! workers that died.
+//! workers that died; when it starts, those of its own earlier life at once, if nobody else can have made them.
+//!
+//! A claim whose commit had an unknown fate is looked for, and carried out if it is there.
 
 use super::{ride_out, wait};
 use crate::{
@@ -25,7 +27,8 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Holder,
-    hands::{Hand, Hands, InHand, Offer},
+    attempts::Attempts,
+    hands::{Given, Hand, Hands, InDoubt, InHand, Offer},
     metrics::{Metric, Metrics, Timing},
     policy::{EffectGrant, PolicyContexts},
     shell::{Report, StepSource},
@@ -42,7 +45,7 @@ use mundi_store::{
     },
     protocol::{
         Answer, AnsweredEffect, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure,
-        KindCap, LanesToReap, ReapEffects, Repeat, complete_effect, receipt_of,
+        FindClaims, KindCap, LanesToReap, ReapEffects, Reaped, Repeat, claim_effects, complete_effect, receipt_of,
     },
     run,
 };
@@ -68,6 +71,9 @@ pub struct AdapterWorkerConfig {
     pub universe_caps: BTreeMap<String, KindCap>,
     /// The keys of adapters in the universe: receipts of these must be signed.
     pub keys: AdapterKeys,
+    /// No other living process can have this worker's number: claims under it that are there when the worker starts are those of
+    /// a process that is gone.
+    pub is_alone: bool,
 }
 
 impl Default for AdapterWorkerConfig {
@@ -78,6 +84,7 @@ impl Default for AdapterWorkerConfig {
             kind_calls_max: BTreeMap::new(),
             universe_caps: BTreeMap::new(),
             keys: AdapterKeys::default(),
+            is_alone: false,
         }
     }
 }
@@ -96,6 +103,7 @@ pub struct AdapterWorker<E, B> {
     metrics: Arc<Metrics>,
     holder: Option<Arc<dyn Holder>>,
     policies: PolicyContexts,
+    attempts: Arc<Attempts>,
 }
 
 /// A call that runs.
@@ -122,7 +130,9 @@ struct Round<'a, E, B> {
     worker: &'a AdapterWorker<E, B>,
     hands: Arc<Hands>,
     /// Effects that worlds of this process put into the hands.
-    given: mpsc::UnboundedReceiver<InHand>,
+    given: mpsc::UnboundedReceiver<Given>,
+    /// Claims of commits whose fate is not known. Bounded by the hands.
+    in_doubt: Vec<InDoubt>,
     calls: FuturesUnordered<BoxFuture<'a, Ended>>,
     running: BTreeMap<QueueSeq, Running>,
     /// The kinds of which nothing was left to claim.
@@ -138,6 +148,8 @@ struct Round<'a, E, B> {
     ended: bool,
     /// The kinds of those that may be tried again: a look that began before does not know when.
     put_off: BTreeSet<String>,
+    /// At which kind the next look begins: where the process makes as many attempts as it may, each has its turn.
+    first_kind: usize,
 }
 
 impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
@@ -151,8 +163,22 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         config: AdapterWorkerConfig,
     ) -> Self {
         let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
-        let (holder, policies) = (None, PolicyContexts::default());
-        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics, holder, policies }
+        let (holder, policies, attempts) = (None, PolicyContexts::default(), Arc::default());
+        Self {
+            engine,
+            blobs,
+            clock,
+            entropy,
+            universe,
+            worker,
+            adapters,
+            config,
+            report,
+            metrics,
+            holder,
+            policies,
+            attempts,
+        }
     }
 
     #[must_use]
@@ -172,6 +198,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         Self { report, ..self }
     }
 
+    /// Shares the bound on attempts with the other adapter workers of the process.
+    #[must_use]
+    pub fn with_attempts(self, attempts: Arc<Attempts>) -> Self {
+        Self { attempts, ..self }
+    }
+
     /// Serves the kinds of an adapter, in place of one that did before.
     #[expect(clippy::needless_pass_by_value, reason = "it is handed over: callers make it in place")]
     pub fn serve(mut self, adapter: Arc<dyn Adapter>) -> Self {
@@ -185,12 +217,19 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
         let mut stop = pin!(stop.fuse());
         let kinds = self.adapters.keys().map(|kind| (kind.clone(), self.calls_max(kind)));
-        let (hands, given) = Hands::new(self.worker, nanos(self.config.claim_ttl), kinds);
+        let (hands, given) = Hands::new(self.worker, nanos(self.config.claim_ttl), self.attempts.clone(), kinds);
+        let mut troubles = 0;
+        // Before any claim of this life can be made.
+        while self.config.is_alone && !is_told(&mut stop) {
+            match self.release_earlier_claims().await {
+                Ok(()) => break,
+                Err(error) => ride_out(&*self.clock, error, &mut troubles).await?,
+            }
+        }
         if let Some(holder) = &self.holder {
             holder.employ(self.universe, hands.clone());
         }
         let mut round = Round::new(self, hands, given);
-        let mut troubles = 0;
         while !(stop.is_terminated() && round.is_over()) {
             match self.turn(&mut round, &mut stop).await {
                 Ok(()) => troubles = 0,
@@ -208,10 +247,11 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     ) -> Result<(), StoreError> {
         round.ended = false;
         // Asked here, too: who always has something to do does not come to the sleep.
-        let is_stopping = stop.is_terminated() || (&mut *stop).now_or_never().is_some();
+        let is_stopping = is_told(stop);
         if is_stopping {
             round.hands.close();
         }
+        self.settle_doubts(round).await?;
         if self.clock.now_ns() >= round.upkeep_ns && !(is_stopping && round.calls.is_empty()) {
             self.upkeep(round).await?;
             round.empty.clear(); // what others put off is not counted
@@ -254,7 +294,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     /// Claims what there is room for, of every kind that may have something.
     async fn claim<'a>(&'a self, round: &mut Round<'a, E, B>, seen: &[(&'a str, Seen)]) -> Result<(), StoreError> {
         round.capped = false;
-        for (kind, seen) in seen {
+        let first = round.first_kind.checked_rem(seen.len()).unwrap_or(0);
+        round.first_kind = first + 1;
+        for (kind, seen) in seen[first..].iter().chain(&seen[..first]) {
             let due = |empty: &Empty| empty.retry_ns.is_some_and(|retry_ns| retry_ns <= self.clock.now_ns());
             if round.empty.get(kind).is_some_and(|empty| empty.seen == *seen && !due(empty)) {
                 continue;
@@ -262,7 +304,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             round.empty.remove(kind);
             let is_capped = self.config.universe_caps.get(*kind).is_some_and(|cap| *cap != KindCap::default());
             round.hands.offer(kind, if is_capped { Offer::None } else { Offer::Surplus }); // what waits must find some
-            let hands = round.hands.take(kind, limits::CLAIMS_MAX);
+            let hands = round.hands.take(kind, limits::CLAIMS_MAX, self.clock.now_ns());
             if hands.is_empty() {
                 // A hand that is reserved may get free without a call that ends.
                 round.capped |= round.running_of(kind) < self.calls_max(kind);
@@ -270,7 +312,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             }
             let claim = self.claim_of(kind, hands.len());
             round.put_off.remove(*kind);
-            let claims = round.during(run(&self.engine, &*self.clock, &claim)).await?.output;
+            let claims = match round.during(claim_effects(&self.engine, &*self.clock, &claim)).await {
+                Ok(claims) => claims,
+                Err(error) => {
+                    let FindClaims { lanes, token, .. } = claim.find_again();
+                    round.in_doubt.push(InDoubt { lanes, token, hands });
+                    return Err(error);
+                }
+            };
             for (effect, hand) in claims.effects.into_iter().zip(hands) {
                 round.start(InHand { effect, hand });
             }
@@ -282,6 +331,52 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             }
         }
         Ok(())
+    }
+
+    /// Looks whether commits of unknown fate have claimed something: it is carried out now, and not when the claims have run out.
+    async fn settle_doubts<'a>(&'a self, round: &mut Round<'a, E, B>) -> Result<(), StoreError> {
+        while let Some(InDoubt { lanes, token, hands }) = round.in_doubt.pop() {
+            let find = FindClaims { universe: self.universe, lanes, token };
+            match round.during(run(&self.engine, &*self.clock, &find)).await {
+                Ok(found) => {
+                    let effects = found.output.into_iter().zip(hands);
+                    effects.for_each(|(effect, hand)| round.start(InHand { effect, hand }));
+                }
+                Err(error) => {
+                    round.in_doubt.push(InDoubt { lanes: find.lanes, token, hands });
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the claims that an earlier process made under this worker's number: each is an attempt that failed.
+    async fn release_earlier_claims(&self) -> Result<(), StoreError> {
+        let (universe, now_ns, gone) = (self.universe, self.clock.now_ns(), Some(self.worker));
+        let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
+        let look = LanesToReap { universe, kinds, items_max, now_ns, gone };
+        for lane in run(&self.engine, &*self.clock, &look).await?.output {
+            let reap = ReapEffects { universe, lane, touched: false, items_max, now_ns, gone };
+            loop {
+                let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
+                self.note_reaped(&reaped);
+                if reaped == (Reaped { next_deadline_ns: reaped.next_deadline_ns, ..Reaped::default() }) {
+                    break; // what is left is held by others
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_reaped(&self, reaped: &Reaped) {
+        if reaped.retrying + reaped.buried > 0 {
+            self.report.count(|counters| {
+                counters.requeues += reaped.retrying as u64;
+                counters.dead_letters += reaped.buried as u64;
+            });
+            self.metrics.add(Metric::DeadLetters, reaped.buried as u64);
+        }
     }
 
     /// How many calls of a kind may run.
@@ -319,6 +414,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     ))]
     async fn carry_out(&self, adapter: &Arc<dyn Adapter>, claimed: ClaimedEffect, mut hand: Hand) -> bool {
         let started_ns = self.clock.now_ns();
+        hand.call_begins();
         let granted = self.check_policy(&claimed).await;
         let must_sign = granted.as_ref().is_ok_and(|grant| grant.signed);
         let attempted = match granted {
@@ -504,20 +600,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
         let universe = self.universe;
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
-        let look = LanesToReap { universe, kinds, items_max, now_ns };
+        let look = LanesToReap { universe, kinds, items_max, now_ns, gone: None };
         let wanting = round.during(run(&self.engine, &*self.clock, &look)).await?.output;
         let touched = std::mem::take(&mut round.touched);
         let lanes: BTreeSet<Lane> = wanting.into_iter().chain(touched.iter().copied()).collect();
         for lane in lanes {
-            let reap = ReapEffects { universe, lane, touched: touched.contains(&lane), items_max, now_ns };
+            let reap = ReapEffects { universe, lane, touched: touched.contains(&lane), items_max, now_ns, gone: None };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
-            if reaped.retrying + reaped.buried > 0 {
-                self.report.count(|counters| {
-                    counters.requeues += reaped.retrying as u64;
-                    counters.dead_letters += reaped.buried as u64;
-                });
-                self.metrics.add(Metric::DeadLetters, reaped.buried as u64);
-            }
+            self.note_reaped(&reaped);
         }
         round.upkeep_ns = now_ns.saturating_add(ttl_ns / 3);
         Ok(())
@@ -525,11 +615,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 }
 
 impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
-    fn new(worker: &'a AdapterWorker<E, B>, hands: Arc<Hands>, given: mpsc::UnboundedReceiver<InHand>) -> Self {
+    fn new(worker: &'a AdapterWorker<E, B>, hands: Arc<Hands>, given: mpsc::UnboundedReceiver<Given>) -> Self {
         Self {
             worker,
             hands,
             given,
+            in_doubt: Vec::new(),
             calls: FuturesUnordered::new(),
             running: BTreeMap::new(),
             empty: BTreeMap::new(),
@@ -538,6 +629,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
             capped: false,
             ended: false,
             put_off: BTreeSet::new(),
+            first_kind: 0,
         }
     }
 
@@ -592,7 +684,13 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         let mut any = false;
         loop {
             while let Poll::Ready(Some(given)) = self.given.poll_next_unpin(cx) {
-                self.start(given);
+                match given {
+                    Given::InHand(given) => self.start(given),
+                    Given::InDoubt(doubt) => {
+                        self.in_doubt.push(doubt);
+                        any = true;
+                    }
+                }
             }
             let Poll::Ready(Some(Ended { seq, again })) = self.calls.poll_next_unpin(cx) else { break };
             let Some(Running { kind, .. }) = self.running.remove(&seq) else { continue };
@@ -605,6 +703,10 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         }
         any
     }
+}
+
+fn is_told(stop: &mut (impl FusedFuture<Output = ()> + Unpin)) -> bool {
+    stop.is_terminated() || stop.now_or_never().is_some()
 }
 
 /// The payload of a receipt, which a program must be able to take in one piece.

@@ -10,8 +10,9 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane, Spawn,
+    attempts::{AttemptBounds, Attempts},
     calls::Calls,
-    metrics::Metrics,
+    metrics::{Metric, Metrics},
     ops::{EffectName, HandAnswer, Ops},
     testing::{Node, Rig, TestPlane, call},
     worker::{WorkerConfig, WorldWorker},
@@ -22,7 +23,7 @@ use mundi_store::{
         low_water, queue::Queue,
     },
     protocol::{AnsweredByHand, Failure, KindCap, QueuedEffect, ReapEffects},
-    testing::world_id,
+    testing::{Trouble, world_id},
 };
 use parking_lot::Mutex;
 use std::{
@@ -82,7 +83,10 @@ fn beside(seed: u64, calls_max: usize) -> Beside {
 }
 
 fn beside_with(seed: u64, config: AdapterWorkerConfig) -> Beside {
-    let (rig, gate) = (with_worlds(seed, 1), Gate::default());
+    beside_as(with_worlds(seed, 1), Gate::default(), 101, config, Arc::default())
+}
+
+fn beside_as(rig: Rig, gate: Gate, worker: u64, config: AdapterWorkerConfig, attempts: Arc<Attempts>) -> Beside {
     let (node, calls) = (rig.executor.node(), Calls::default());
     let plane = rig.on(&node);
     let worlds = WorldWorker::start(
@@ -93,7 +97,8 @@ fn beside_with(seed: u64, config: AdapterWorkerConfig) -> Beside {
     );
     let near = Ops::new(rig.plane.clone(), rig.universe, calls).beside(worlds.clone());
     let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..config };
-    let adapters = adapter_worker(&plane, rig.universe, id(101), config, plane.entropy.clone())
+    let adapters = adapter_worker(&plane, rig.universe, id(worker), config, plane.entropy.clone())
+        .with_attempts(attempts)
         .serve(Arc::new(gate.clone()))
         .with_holder(Arc::new(worlds));
     node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
@@ -226,7 +231,7 @@ fn an_answer_whose_claim_was_reaped_is_left_out_of_the_turn_and_comes_from_anoth
     let lane = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place.lane;
     assert!(effects.iter().any(|effect| effect.place.lane != lane), "another seed is needed");
     let (universe, plane) = (beside.rig.universe, beside.rig.plane.clone());
-    let reap = ReapEffects { universe, lane, touched: false, items_max: 8, now_ns: u64::MAX / 2 };
+    let reap = ReapEffects { universe, lane, touched: false, items_max: 8, now_ns: u64::MAX / 2, gone: None };
     beside.rig.executor.block_on(async move { assert_eq!(plane.run(&reap).await.unwrap().output.retrying, 1) });
     beside.gate.open();
     beside.tell("add n");
@@ -251,6 +256,82 @@ fn an_effect_whose_hands_died_is_carried_out_by_others() {
     assert_eq!(beside.receipts().len(), 1);
     check(&beside.rig, world_id(1));
     drop(second);
+}
+
+/// Its claim lasts ten seconds, and nobody else serves the kind.
+#[test]
+fn a_worker_that_starts_again_ends_the_claims_of_its_own_number_at_once_and_no_others() {
+    // As which worker it comes back, whether nobody else can have its number, and whether the effect is answered at once.
+    for (worker, is_alone, answered) in [(101, true, 1), (101, false, 0), (102, true, 0)] {
+        let first = beside(4, 8);
+        first.tell("emit e");
+        assert_eq!(first.stages(), [EffectStage::Claimed]);
+        first.node.crash();
+        first.gate.open();
+        let config = AdapterWorkerConfig { is_alone, ..AdapterWorkerConfig::default() };
+        let Beside { rig, gate, .. } = first;
+        let second = beside_as(rig, gate, worker, config, Arc::default());
+        second.rig.executor.run_for(Duration::from_secs(4));
+        assert_eq!(second.receipts().len(), answered, "{worker} {is_alone}");
+        second.rig.executor.run_for(Duration::from_secs(31));
+        assert_eq!(second.receipts().len(), 1);
+        check(&second.rig, world_id(1));
+    }
+}
+
+/// Whatever commit is applied without an answer, past the queue or through it: the claim that it made is used, and does not run out
+/// first.
+#[test]
+fn an_effect_that_was_claimed_by_a_commit_of_unknown_fate_is_carried_out_at_once() {
+    let through_the_queue = KindCap { calls_max: Some(8), rate: None };
+    for cap in [KindCap::default(), through_the_queue] {
+        for operation in 0..60 {
+            let universe_caps = [("http".to_owned(), cap)].into();
+            let beside = beside_with(9, AdapterWorkerConfig { universe_caps, ..AdapterWorkerConfig::default() });
+            beside.gate.open();
+            let (near, item) = (beside.near.clone(), call("emit e").item);
+            beside.rig.plane.engine.arm(operation, Trouble::LoseAnswer);
+            let sent = async move { drop(near.enqueue_ingress(world_id(1), item, None).await) };
+            beside.rig.executor.block_on(sent); // it may hear that nothing is known
+            beside.rig.executor.run_for(Duration::from_secs(4));
+            assert_eq!(beside.receipts().len(), 1, "{cap:?} {operation}: {:?}", beside.stages());
+            check(&beside.rig, world_id(1));
+        }
+    }
+}
+
+#[test]
+fn a_process_begins_no_more_attempts_than_it_may() {
+    let bounds = AttemptBounds { at_a_time_max: 100, per_second_max: 4 };
+    let metrics = Arc::new(Metrics::default());
+    let attempts = Arc::new(Attempts::new(bounds).with_metrics(metrics.clone()));
+    let beside = beside_as(with_worlds(10, 1), Gate::default(), 101, AdapterWorkerConfig::default(), attempts);
+    beside.gate.open();
+    let script: Vec<_> = (0..10).map(|n| format!("emit e{n}")).collect();
+    beside.tell(&script.join("\n"));
+    let mut answered = Vec::new();
+    for _ in 0..3 {
+        beside.rig.executor.run_for(Duration::from_millis(900));
+        answered.push(beside.receipts().len());
+    }
+    assert_eq!(answered, [7, 10, 10], "four at once, and then one in 250 ms");
+    assert!(metrics.get(Metric::EffectsLimited) > 0);
+    check(&beside.rig, world_id(1));
+}
+
+#[test]
+fn a_process_makes_no_more_attempts_at_a_time_than_it_may() {
+    let bounds = AttemptBounds { at_a_time_max: 2, per_second_max: 1_000 };
+    let attempts = Arc::new(Attempts::new(bounds));
+    let beside = beside_as(with_worlds(11, 1), Gate::default(), 101, AdapterWorkerConfig::default(), attempts);
+    beside.tell("emit a\nemit b\nemit c\nemit d");
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    let claimed = beside.stages().iter().filter(|stage| **stage == EffectStage::Claimed).count();
+    assert_eq!(claimed, 2, "the others wait in the queue, and not under a claim");
+    beside.gate.open();
+    beside.rig.executor.run_for(Duration::from_secs(1));
+    assert_eq!(beside.receipts().len(), 4);
+    check(&beside.rig, world_id(1));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod checks;
+mod deadline;
 mod handing_on;
 mod load;
 mod member;

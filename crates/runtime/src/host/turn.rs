@@ -1,4 +1,4 @@
-//! The turn: read, run the kernel, commit in one fenced transaction, keep (DESIGN, "The turn").
+//! The turn, the unit of progress: read, run the kernel, commit in one fenced transaction, keep.
 
 use super::WorldHost;
 use crate::{
@@ -35,7 +35,7 @@ use mundi_store::{
 use std::{collections::BTreeMap, pin::pin};
 use tracing::{Instrument, field::Empty};
 
-/// What a world may do before another one gets its turn (seed 000, section 2).
+/// What a world may do before another one gets its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CycleBudget {
     /// Inbox items of one turn.
@@ -204,19 +204,26 @@ impl<P: Plane> WorldHost<P> {
             Ok(committed) => committed,
             Err(Refused { error, perhaps_applied }) => {
                 tickets[..direct].iter_mut().for_each(|ticket| ticket.set_tried(perhaps_applied));
-                let Some(refusal) = Refusal::of(&error).filter(|_| !perhaps_applied) else { return Err(error.into()) };
+                if perhaps_applied {
+                    leave_in_doubt(reserved, &commit.effects);
+                    return Err(error.into());
+                }
+                let Some(refusal) = Refusal::of(&error) else { return Err(error.into()) };
                 drop((turn, reserved)); // the world is as it was
                 let direct = input.items.split_off(waiting).into_iter().zip(tickets);
                 self.wait_on(direct.filter(|(_, ticket)| !refusal.leaves_out(ticket)).collect());
                 return Box::pin(self.take_turn(whole)).await; // with what was enqueued, or without what was not held
             }
         };
-        if let Some(stamp) = committed.stamp {
-            for (index, (item, hand)) in (0u16..).zip(commit.effects.into_iter().zip(reserved)) {
-                if let Some(hand) = hand.filter(|_| committed.output.claimed.binary_search(&index).is_ok()) {
-                    hand.give(fence.universe, (stamp, index), item);
+        match committed.stamp {
+            Some(stamp) => {
+                for (index, (item, hand)) in (0u16..).zip(commit.effects.into_iter().zip(reserved)) {
+                    if let Some(hand) = hand.filter(|_| committed.output.claimed.binary_search(&index).is_ok()) {
+                        hand.give(fence.universe, (stamp, index), item);
+                    }
                 }
             }
+            None => leave_in_doubt(reserved, &commit.effects), // an earlier try was applied, and its place is not known
         }
         if let Some(apart) = apart {
             let (old, new) = (commit.cursor, apart.through());
@@ -496,6 +503,13 @@ fn reserve<P: Plane>(plane: &P, hands: &Employed, commit: &CommitTurn) -> Vec<Op
     }
     let Some(hands) = hands.lock().clone() else { return Vec::new() };
     commit.effects.iter().map(|item| hands.reserve(item, commit.now_ns, || plane.random())).collect()
+}
+
+/// The effects of a turn that was perhaps applied, or was applied without an answer, are perhaps claimed for these hands.
+fn leave_in_doubt(reserved: Vec<Option<Reserved>>, effects: &[EffectItem]) {
+    for (item, hand) in effects.iter().zip(reserved) {
+        hand.into_iter().for_each(|hand| hand.doubt(item));
+    }
 }
 
 /// Why a turn was refused that can be made again at once.

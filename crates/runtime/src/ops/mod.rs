@@ -50,6 +50,10 @@ impl<P: Plane> Ops<P> {
         Self { dedupe_window_ns, ..self }
     }
 
+    pub fn dedupe_window_ns(&self) -> u64 {
+        self.dedupe_window_ns
+    }
+
     /// What goes into a world that this worker holds is told to it at once, and to no other.
     pub fn beside(self, worker: WorldWorker<P>) -> Self {
         Self { worker: Some(worker), ..self }

@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor};
+use mundi_model::{Code, UniverseId, WorkerId, WorldId, cbor, limits};
 use mundi_store::protocol::{ExportPolicy, FinishMail, SendMail};
 
 /// What a worker is asked to do. Each may come twice, and late: the truth is in assignment and lease.
@@ -63,7 +63,8 @@ pub async fn send_commands<P: Plane>(
     commands: &[Command],
 ) -> Result<(), RuntimeError> {
     let mail = commands.iter().filter_map(|command| frame_of(plane, worker, *command).to_mail(0).ok()).collect();
-    plane.run(&SendMail { universe, worker, mail, now_ns: plane.now_ns() }).await?;
+    let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS); // commands have no names
+    plane.run(&SendMail { universe, worker, mail, now_ns, dedupe_window_ns }).await?;
     Ok(())
 }
 

@@ -17,7 +17,7 @@ pub use step::Failed;
 
 use crate::{Plane, RuntimeError, signal::Signal};
 use futures_util::future::select;
-use mundi_model::{Coded, UniverseId, WorkerId, limits};
+use mundi_model::{Coded, Hash, UniverseId, WorkerId, limits};
 use mundi_store::{
     keyspace::{mailbox, schema_version::SchemaVersion},
     protocol::{ClaimMail, FinishMail, GuardSchema, MailClaimed, SchemaGuarded},
@@ -34,6 +34,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Must bear to be called twice for one message: a claim may run out while it works. A handler that does what the message asks for
     /// by a transaction makes `acknowledge` part of it, and then does it once; for all others the shell acknowledges.
     fn handle(&self, frame: &Frame, acknowledge: &FinishMail) -> impl Future<Output = Result<(), Failed>> + Send;
+
+    /// The name under which a message was sent at most once, and for how long it is remembered after the next attempt.
+    fn name(&self, _: &Frame) -> Option<(Hash, u64)> {
+        None
+    }
 }
 
 /// The stable knobs.

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use mundi_model::{Code, Coded, Kind};
 use mundi_store::{
     keyspace::{mailbox::MailPlace, queue::Claim},
-    protocol::{ClaimedMail, Finish, FinishMail},
+    protocol::{ClaimedMail, Finish, FinishMail, MailName},
 };
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl<P: Plane, H: Handler> Shell<P, H> {
                 Ok(()) => Finish::Acknowledge,
                 Err(failed) => {
                     fatal = self.ending_of(&failed).map(|ended| (*place, *claim, failed.code, ended));
-                    self.dispose(*place, *claim, failed)
+                    self.dispose(*place, frame, *claim, failed)
                 }
             };
             finishing.push(self.finish(*place, frame, *claim, how));
@@ -89,7 +89,7 @@ impl<P: Plane, H: Handler> Shell<P, H> {
     }
 
     /// What becomes of a message that failed.
-    fn dispose(&self, place: MailPlace, claim: Claim, failed: Failed) -> Finish {
+    fn dispose(&self, place: MailPlace, frame: &Bytes, claim: Claim, failed: Failed) -> Finish {
         let policy = self.config.policy;
         let retryable = failed.is_retryable();
         let kind = if retryable { LogKind::RetryableFailure } else { LogKind::NonRetryableFailure };
@@ -100,7 +100,11 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         }
         let doublings = claim.attempt.saturating_sub(1).min(16);
         let wait_ms = policy.backoff_ms.saturating_mul(1 << doublings).min(policy.backoff_ms_max);
-        Finish::Requeue { not_before_ns: now_ns.saturating_add(wait_ms.saturating_mul(1_000_000)) }
+        let not_before_ns = now_ns.saturating_add(wait_ms.saturating_mul(1_000_000));
+        let named = Frame::decode_for(self.config.worker, frame).ok().and_then(|frame| self.handler.name(&frame));
+        let name =
+            named.map(|(name, window_ns)| MailName { name, expires_at_ns: not_before_ns.saturating_add(window_ns) });
+        Finish::Requeue { not_before_ns, name }
     }
 
     fn finishing(&self, place: MailPlace, claim: Claim, how: Finish) -> FinishMail {

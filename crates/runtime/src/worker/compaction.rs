@@ -112,7 +112,7 @@ async fn compact<P: Plane>(shared: &Shared<P>, due: Due) -> Result<(), StoreErro
     let SegmentPolicy { segments_max, delete_pause, .. } = shared.config.segments;
     let config = CompactorConfig { policy: records, delete_pause, ..CompactorConfig::default() };
     let compactor = Compactor::new(shared.plane.segments().clone(), clock.clone(), config);
-    for _ in 0..segments_max {
+    for _ in 0..segments_max.max(1) {
         let Compacted::Exported { records, .. } = compactor.turn(fence).await? else { return Ok(()) };
         shared.metrics.add(Metric::SegmentsExported, 1);
         shared.metrics.add(Metric::SegmentRecords, records);

@@ -6,7 +6,10 @@ use crate::{
     metrics::{Metric, Timing},
 };
 use futures_util::future::select;
-use mundi_model::limits;
+use mundi_model::{
+    limits,
+    mutants::{Mutant, planted},
+};
 use mundi_store::{
     Fence,
     keyspace::{schema_version::SchemaVersion, worker::WorkerRecord},
@@ -102,7 +105,8 @@ fn tidy<P: Plane>(shared: &Shared<P>, now_ns: u64) -> bool {
     let config = &shared.config;
     let running = shared.phase() == Phase::Running;
     let woken = running && (table.wake_later(now_ns) | table.settle(now_ns, config.settle_after_ns));
-    let (idle_ns, worlds_max) = (config.idle_release_ns, config.worlds_max as usize);
+    let idle_ns = if planted(Mutant::IdleKept) { u64::MAX } else { config.idle_release_ns };
+    let worlds_max = config.worlds_max as usize;
     woken | (table.release_surplus(now_ns, idle_ns, config.resident_bytes_max, worlds_max) > 0)
 }
 

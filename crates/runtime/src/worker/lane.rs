@@ -12,12 +12,13 @@ use crate::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, WorldId, limits,
+    Code, Coded, Kind, WorldId, limits,
     mutants::{Mutant, planted},
     record::Held,
 };
 use mundi_store::{
     Fence, StoreError,
+    blob::Blobs,
     keyspace::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
@@ -231,6 +232,10 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
     if failures < limits::WORLD_FAILURES_MAX || planted(Mutant::HoldSkipped) {
         return false;
     }
+    if matches!(code.kind(), Kind::Corrupt | Kind::NotFound) && !has_objects(shared).await {
+        shared.metrics.add(Metric::ObjectsAbsent, 1);
+        return false;
+    }
     let request = HoldWorld { fence, code, reason: error.to_string(), failures, now_ns: shared.plane.now_ns() };
     match shared.plane.run(&request).await {
         Ok(_) => {
@@ -245,6 +250,25 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
             false
         }
     }
+}
+
+/// Whether the object store has what it should have of the universe: otherwise what is missing there is no world's own failure. Asked
+/// for all worlds at once.
+async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
+    let now_ns = shared.plane.now_ns();
+    if shared.objects_absent_until_ns.load(Ordering::Relaxed) > now_ns {
+        return false;
+    }
+    let universe = shared.config.universe;
+    let found = shared.plane.blobs().has_objects(universe).await;
+    if matches!(found, Ok(true)) {
+        return true;
+    }
+    let why = found.err().map_or_else(|| "most of a sample is not there".to_owned(), |error| error.to_string());
+    tracing::error!(%universe, why, "worlds wait for the object store: is it the right one, and mounted?");
+    let until_ns = now_ns.saturating_add(shared.config.renew_every_ns);
+    shared.objects_absent_until_ns.store(until_ns, Ordering::Relaxed);
+    false
 }
 
 fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeError, now_ns: u64) -> Option<u64> {

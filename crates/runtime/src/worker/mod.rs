@@ -34,7 +34,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 use table::{Handed, Table};
@@ -66,6 +66,8 @@ struct Shared<P: Plane> {
     lanes_busy: AtomicUsize,
     /// A world was refused because too many have something to do: the next heartbeat says so at once.
     has_refused: AtomicBool,
+    /// Until when the object store is taken for one that does not have what it should.
+    objects_absent_until_ns: AtomicU64,
     metrics: Arc<Metrics>,
     /// Worlds whose last cycle left items behind, with how long the oldest item of that cycle had waited.
     behind: Mutex<BTreeMap<WorldId, u64>>,
@@ -103,6 +105,7 @@ impl<P: Plane> WorldWorker<P> {
             compactions: Compactions::default(),
             lanes_busy: AtomicUsize::new(0),
             has_refused: AtomicBool::new(false),
+            objects_absent_until_ns: AtomicU64::new(0),
             metrics,
             behind: Mutex::default(),
         });

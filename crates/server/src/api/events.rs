@@ -29,6 +29,9 @@ use utoipa::{IntoParams, ToSchema};
 /// How long a call waits for its reply unless it says so itself.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How much later than asked for a request ends that does not end by itself.
+pub(super) const DEADLINE_GRACE: Duration = Duration::from_millis(100);
+
 /// The place of a call, on its answer: where the reply can be had again.
 const CALL: HeaderName = HeaderName::from_static("mundi-call");
 
@@ -71,6 +74,12 @@ pub(super) struct WaitParams {
 }
 
 impl WaitParams {
+    /// Of a request whose address has this query.
+    pub(super) fn stated<E: Engine>(query: &str, api: &Api<E>) -> Option<Duration> {
+        let stated = query.split('&').find_map(|param| param.strip_prefix("timeout="))?;
+        Some(duration(stated).ok()?.min(api.limits.wait_max))
+    }
+
     fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
         let timeout = self.timeout.as_deref().map(duration).transpose()?.unwrap_or(CALL_TIMEOUT);
         Ok(timeout.min(api.limits.wait_max))
@@ -188,8 +197,9 @@ pub(super) async fn make_send<E: Engine>(
     api.node.admit_to(universe, world)?;
     let incoming = Incoming::new(&headers, event, cbor, params.key)?;
     let delay = params.delay.as_deref().map(duration).transpose()?;
-    let sent = take(universe, world, incoming, delay).await?;
-    Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
+    let sent =
+        async { Ok((StatusCode::ACCEPTED, Json(take(universe, world, incoming, delay).await?)).into_response()) };
+    in_time(CALL_TIMEOUT, sent).await
 }
 
 async fn take<E: Engine>(
@@ -208,7 +218,8 @@ async fn take<E: Engine>(
         return Ok(Sent::new(enqueued, event_hash));
     };
     let due_ns = plane.now_ns().saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
-    Box::pin(Delayed { world, item, idempotency_key }.send(plane, universe.id(), due_ns)).await?;
+    let delayed = Delayed { world, item, idempotency_key };
+    Box::pin(delayed.send(plane, universe.id(), due_ns, universe.ops().dedupe_window_ns())).await?;
     Ok(Sent { seq: None, before: false, event_hash })
 }
 
@@ -239,6 +250,38 @@ pub(super) async fn make_call<E: Engine>(
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let timeout = params.timeout(api)?;
+    in_time(timeout, call_within(timeout, universe, api, world, event, Given { cbor, headers })).await
+}
+
+/// Bounds all that a request waits for by its own deadline: a database that is away, a world that does not get on. A little later
+/// than the wait for a reply ends by itself, because the error of that one names the call.
+pub(super) async fn in_time<T>(
+    timeout: Duration,
+    answer: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    match tokio::time::timeout(timeout.saturating_add(DEADLINE_GRACE), answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(late(timeout)),
+    }
+}
+
+/// What a request is answered that was not done in time.
+fn late(timeout: Duration) -> Problem {
+    let detail = format!(
+        "no answer within {timeout:?}, and whether it was done is not known; under the same Idempotency-Key it is done once"
+    );
+    Problem::new(Code::CallTimeout, detail)
+}
+
+async fn call_within<E: Engine>(
+    timeout: Duration,
+    universe: &Universe<E>,
+    api: &Api<E>,
+    world: WorldId,
+    event: String,
+    Given { cbor, headers }: Given,
+) -> Result<Response, Problem> {
+    let began_ns = universe.plane().now_ns();
     let incoming = Incoming::new(&headers, event, cbor, None)?;
     incoming.check()?;
     let asked = Asked { event: &incoming.event, cbor: &incoming.value, headers: &headers, timeout };
@@ -249,7 +292,8 @@ pub(super) async fn make_call<E: Engine>(
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
     let begun = universe.ops().begin_call(world, item, key.as_deref()).await?;
     let call = begun.call;
-    let outcome = universe.ops().finish_call(world, begun, timeout).await?;
+    let spent = Duration::from_nanos(universe.plane().now_ns().saturating_sub(began_ns));
+    let outcome = universe.ops().finish_call(world, begun, timeout.saturating_sub(spent)).await?;
     answer(universe, call, outcome, &headers).await
 }
 
@@ -288,9 +332,12 @@ pub(super) async fn reply<E: Engine>(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (call, timeout) = (name.parse()?, params.timeout(&api)?);
-    universe.ops().describe_world(world).await?; // else a world that is not there would be waited for
-    let outcome = universe.ops().reply(world, call, timeout).await?;
-    answer(&universe, call, outcome, &headers).await
+    let replied = async {
+        universe.ops().describe_world(world).await?; // else a world that is not there would be waited for
+        let outcome = universe.ops().reply(world, call, timeout).await?;
+        answer(&universe, call, outcome, &headers).await
+    };
+    in_time(timeout, replied).await
 }
 
 async fn answer<E: Engine>(

@@ -1,11 +1,16 @@
 //! What requests are counted as, and the trace that each of them is part of.
 
-use super::{Api, Problem, exposition::write_histogram, extract::world_of};
+use super::{
+    Api, Problem,
+    events::{DEADLINE_GRACE, WaitParams, in_time},
+    exposition::write_histogram,
+    extract::world_of,
+};
 use crate::node::HANDED_ON;
 use axum::{
     extract::{MatchedPath, Request},
     http::{HeaderValue, Method, StatusCode},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use futures_util::future::BoxFuture;
 use mundi_engine::Engine;
@@ -185,10 +190,18 @@ where
             None => Span::none(),
         };
         let is_handed_on = request.headers().contains_key(HANDED_ON);
+        // Who says for how long it waits is told in time, whatever the request waits for: also for who it comes from.
+        let timeout = request.uri().query().and_then(|query| WaitParams::stated(query, &self.api));
         let uri = request.uri().clone();
         let answering = self.inner.call(request).instrument(span.clone());
         Box::pin(async move {
-            let mut response = answering.await?;
+            let mut response = match timeout {
+                Some(timeout) => {
+                    let answered = in_time(timeout.saturating_add(DEADLINE_GRACE), async { Ok(answering.await) }).await;
+                    answered.unwrap_or_else(|late| Ok(late.into_response()))?
+                }
+                None => answering.await?,
+            };
             if let Some(problem) = response.extensions_mut().remove::<Problem>()
                 && let Some(problem) = naming(&under_way.api, uri.path(), &problem)
             {

@@ -16,7 +16,7 @@ use minicbor::{Decode, Encode};
 use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, Hash, IntentHash, UniverseId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
+    Code, Coded, Hash, IntentHash, UniverseId, WorkerId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
     record::{Payload, ReceiptStatus},
 };
 use mundi_runtime::{Plane, policy::EffectGrant};
@@ -30,7 +30,7 @@ use mundi_store::{
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, CompleteEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure,
-        ReapEffects, Repeat,
+        ReapEffects, Repeat, claim_effects,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,13 @@ const TTL: Duration = Duration::from_secs(30);
 
 /// What waits for its next attempt becomes due without anyone saying so: a long poll looks again after this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// In whose name external workers claim. It is the number of no process: one that starts again ends the claims of its own number,
+/// and external workers go on meanwhile.
+const EXTERNAL: WorkerId = match WorkerId::new(i64::MAX.unsigned_abs() - 1) {
+    Some(worker) => worker,
+    None => panic!("it is not zero"),
+};
 
 /// Kinds that one claim may name: each is watched while it waits.
 const KINDS_MAX: usize = 32;
@@ -174,6 +181,7 @@ async fn claim_now<E: Engine>(
                 touched: false,
                 items_max: limits::CLAIMS_MAX,
                 now_ns: plane.now_ns(),
+                gone: None,
             };
             plane.run(&reap).await?;
         }
@@ -185,7 +193,7 @@ async fn claim_now<E: Engine>(
         let claim = ClaimEffects {
             universe: id,
             kind: kind.clone(),
-            worker: api.node.worker(),
+            worker: EXTERNAL,
             token,
             items_max: left,
             ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
@@ -193,7 +201,8 @@ async fn claim_now<E: Engine>(
             first: Shard::of(&token),
             cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
-        for effect in plane.run(&claim).await?.output.effects {
+        let claims = claim_effects(plane.engine(), &**plane.clock(), &claim).await?;
+        for effect in claims.effects {
             if let Some(grant) = allowed(api, universe, &effect).await? {
                 claimed.push((effect, grant));
             }

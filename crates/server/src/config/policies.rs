@@ -229,6 +229,8 @@ impl Config {
         worlds.cycle.check()?;
         worlds.segments.check()?;
         self.shell.check()?;
+        within("effects.attempts_at_a_time_max", self.effects.attempts_at_a_time_max, 1..=1_000_000)?;
+        within("effects.attempts_per_second_max", self.effects.attempts_per_second_max, 1..=1_000_000)?;
         within("objects.inline_bytes_max", self.objects.inline_bytes_max, 0..=limits::BLOB_INLINE_BYTES_MAX)?;
         if self.api.inbox_age_ms_max > 0 {
             // Sampled every few seconds: a smaller bound could not be kept.

@@ -6,6 +6,7 @@ use mundi_adapters::{
 };
 use mundi_model::{WorkerId, limits};
 use mundi_runtime::{
+    attempts::AttemptBounds,
     host::{CycleBudget, SnapshotPolicy},
     shell::Policy,
     worker::SegmentPolicy,
@@ -88,6 +89,8 @@ pub struct NodeConfig {
     /// From the end of a sweep to the next one; `None` for sweeps only when someone asks.
     pub sweep_interval: Option<Duration>,
     pub adapters: AdapterWorkerConfig,
+    /// Over all universes.
+    pub attempts: AttemptBounds,
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
     pub process: Option<ProcessConfig>,
@@ -132,6 +135,7 @@ impl Default for NodeConfig {
             sweep: SweepConfig::default(),
             sweep_interval: Some(Duration::from_secs(60 * 60)),
             adapters: AdapterWorkerConfig::default(),
+            attempts: AttemptBounds::default(),
             http: HttpConfig::default(),
             llm: None,
             process: None,

@@ -36,7 +36,13 @@ impl Delayed {
     };
 
     /// Puts it into the mailbox, if the world is there: nobody looks for it again before it is due. When this returns it is durable.
-    pub async fn send<P: Plane>(&self, plane: &P, universe: UniverseId, due_ns: u64) -> Result<(), RuntimeError> {
+    pub async fn send<P: Plane>(
+        &self,
+        plane: &P,
+        universe: UniverseId,
+        due_ns: u64,
+        dedupe_window_ns: u64,
+    ) -> Result<(), RuntimeError> {
         require_live(&mut plane.engine().begin().await?, universe, self.world).await?;
         let payload = cbor::encode(self);
         let (len, max) = (payload.len(), limits::INBOX_ITEM_BYTES_MAX);
@@ -46,12 +52,17 @@ impl Delayed {
         let mut frame = Frame::command(Self::WORKER, plane.random::<16>().to_vec(), payload);
         frame.kind = FrameKind::Timer;
         let too_large = |_| InboxError::ItemTooLarge { index: 0, len, max };
-        let of = |key: &String| Hash::of_parts([&self.world.as_bytes()[..], key.as_bytes()]);
-        let name = self.idempotency_key.as_ref().map(of);
-        let mail = NewMail { due_ns, urgent: false, name, frame: frame.encode().map_err(too_large)?.into() };
-        let send = SendMail { universe, worker: Self::WORKER, mail: vec![mail], now_ns: plane.now_ns() };
-        plane.run(&send).await?;
+        let mail =
+            NewMail { due_ns, urgent: false, name: self.name(), frame: frame.encode().map_err(too_large)?.into() };
+        let (worker, mail, now_ns) = (Self::WORKER, vec![mail], plane.now_ns());
+        plane.run(&SendMail { universe, worker, mail, now_ns, dedupe_window_ns }).await?;
         Ok(())
+    }
+
+    /// The name under which it is sent at most once.
+    fn name(&self) -> Option<Hash> {
+        let key = self.idempotency_key.as_ref()?;
+        Some(Hash::of_parts([&self.world.as_bytes()[..], key.as_bytes()]))
     }
 }
 
@@ -71,5 +82,10 @@ impl<P: Plane> Handler for Deliver<P> {
         let window_ns = self.dedupe_window_ns;
         let delivered = deliver_mail(engine, clock, blobs, acknowledge, delayed.world, new, window_ns).await;
         delivered.map(drop).map_err(|error| Failed::from(&error))
+    }
+
+    fn name(&self, frame: &Frame) -> Option<(Hash, u64)> {
+        let delayed: Delayed = cbor::decode(&frame.payload).ok()?;
+        Some((delayed.name()?, self.dedupe_window_ns))
     }
 }

@@ -47,10 +47,12 @@ use crate::programs::{NamedProgram, Programs};
 use admission::Admission;
 use edge::StopTasks;
 use hand_on::HandOn;
+use mundi_adapters::worker::AdapterWorkerConfig;
 use mundi_engine::{Embedded, Engine};
 use mundi_model::{UniverseId, WorkerId, limits};
 use mundi_runtime::{
     Plane, Services,
+    attempts::Attempts,
     metrics::Metrics,
     policy::PolicyContexts,
     shell::{Counters, Failed},
@@ -87,6 +89,7 @@ struct Shared<E: Engine> {
     /// The manifests that effects were asked for under.
     policies: PolicyContexts,
     reports: Reports,
+    attempts: Arc<Attempts>,
     admission: Admission,
     /// The failure of a worker shell that ends the process.
     escalated: tokio::sync::watch::Sender<Option<Failed>>,
@@ -117,10 +120,11 @@ impl Node<Embedded> {
         let opening = tokio::task::spawn_blocking(move || Embedded::open(at));
         let engine = opening.await.map_err(|error| NodeError::Panicked(error.to_string()))??;
         let objects = objects::open(&folder.join("objects").display().to_string())?;
-        // One process at a time: it takes up its own leases where the last one left them.
+        // One process at a time: it takes up its own leases where the last one left them, and ends its claims.
         let worker = config.worker.or_else(|| WorkerId::new(1));
         let spool = config.spool.or_else(|| Some(folder.join("spool")));
-        Self::start(engine, objects, programs, NodeConfig { worker, spool, ..config }).await
+        let adapters = AdapterWorkerConfig { is_alone: true, ..config.adapters };
+        Self::start(engine, objects, programs, NodeConfig { worker, spool, adapters, ..config }).await
     }
 }
 
@@ -154,6 +158,7 @@ impl<E: Engine> Node<E> {
         let (worker, metrics) = (config.worker.unwrap_or_else(random_worker), Arc::<Metrics>::default());
         let hand_on = config.hands_on.then(|| Arc::new(HandOn::new(plane.clone(), worker, metrics.clone())));
         let reports = Reports::new(&config, &plane.clock, &metrics)?;
+        let attempts = Arc::new(Attempts::new(config.attempts).with_metrics(metrics.clone()));
         let shared = Shared {
             worker,
             named: programs.named,
@@ -162,6 +167,7 @@ impl<E: Engine> Node<E> {
             metrics,
             policies: PolicyContexts::default(),
             reports,
+            attempts,
             admission: Admission::default(),
             escalated: tokio::sync::watch::Sender::new(None),
             hand_on,

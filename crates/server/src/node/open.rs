@@ -5,6 +5,7 @@ use crate::{
     config::{Config, ConfigError},
     programs::Programs,
 };
+use mundi_adapters::worker::AdapterWorkerConfig;
 #[cfg(feature = "postgres")]
 use mundi_engine::{AnyEngine, Postgres, postgres};
 use mundi_engine::{Embedded, embedded};
@@ -39,13 +40,15 @@ impl Node<ConfiguredEngine> {
     pub async fn open_configured_as(config: &Config, programs: Programs, node: NodeConfig) -> Result<Self, NodeError> {
         let engine = engine(config).await?;
         let objects = objects(config).await?;
-        // Alone on a folder it takes up its own leases where the last process left them; beside others it needs a number
-        // that no other has.
+        // Alone on a folder it takes up its own leases where the last process left them, and ends its claims; beside others it
+        // needs a number that no other has, and nothing proves that a process of the same number is gone.
         let shared = config.engine.is_shared();
         let own = if shared { None } else { WorkerId::new(1) };
         let settle_after = if shared { node.settle_after } else { SETTLE_AFTER_ALONE };
         let spool = node.spool.clone().or_else(|| Some(config.data.folder.join("spool")));
-        let node = NodeConfig { worker: node.worker.or(own), spool, settle_after, hands_on: shared, ..node };
+        let adapters = AdapterWorkerConfig { is_alone: !shared, ..node.adapters };
+        let worker = node.worker.or(own);
+        let node = NodeConfig { worker, spool, settle_after, adapters, hands_on: shared, ..node };
         let clock = Arc::new(FleetClock::new(config.node.clock_skew_ms.saturating_mul(1_000_000)));
         set_right(&clock, &engine).await?;
         let node = Self::start_by(clock.clone(), engine, objects, programs, node).await?;

@@ -45,6 +45,7 @@ fn worker_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) ->
     let lease_ttl_ns = nanos(config.lease_ttl);
     WorkerConfig {
         lanes: config.lanes,
+        worlds_max: config.worlds_max,
         cycle: config.cycle,
         snapshots: config.snapshots,
         segments: config.segments,
@@ -132,6 +133,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
             AdapterWorkerConfig { keys, ..config.adapters.clone() },
         );
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
+        worker = worker.with_attempts(node.0.attempts.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));
         let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
@@ -140,7 +142,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
             (worker, fabric) = (worker.with_holder(holder.clone()), fabric.with_holder(holder));
         }
         worker = worker.serve(Arc::new(fabric));
-        worker = worker.serve(Arc::new(SpawnAdapter::new(plane.clone())));
+        let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
+        worker = worker.serve(Arc::new(spawn));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
@@ -248,6 +251,7 @@ mod tests {
         let (universe, worker) = (UniverseId::from_bytes([1; 16]), Delayed::WORKER);
         let config = NodeConfig {
             lanes: 2,
+            worlds_max: 15,
             cycle: CycleBudget { items_max: 3, steps_max: 4, effects_max: 5, wall_ms_max: 6 },
             snapshots: SnapshotPolicy { records: 7, bytes: 8, age_ns: 9 },
             segments: SegmentPolicy { enabled: false, segments_max: 10, ..SegmentPolicy::default() },
@@ -258,7 +262,7 @@ mod tests {
             ..NodeConfig::default()
         };
         let made = worker_config(&config, universe, worker);
-        assert_eq!((made.universe, made.worker, made.lanes), (universe, worker, 2));
+        assert_eq!((made.universe, made.worker, made.lanes, made.worlds_max), (universe, worker, 2, 15));
         assert_eq!((made.cycle, made.snapshots, made.segments), (config.cycle, config.snapshots, config.segments));
         assert_eq!(
             (made.inbox_grace_ns, made.lease_ttl_ns, made.renew_every_ns, made.settle_after_ns),

@@ -194,7 +194,7 @@ impl<E: Engine> Universe<E> {
         let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         let due_ns = self.plane.now_ns().saturating_add(delay_ns);
         let delayed = Delayed { world, item: self.event(event, &value), idempotency_key: None };
-        Ok(delayed.send(&self.plane, self.id, due_ns).await?)
+        Ok(delayed.send(&self.plane, self.id, due_ns, self.ops.dedupe_window_ns()).await?)
     }
 
     /// Sends an event and waits for the reply.

@@ -1,6 +1,6 @@
-//! Claims: an effect in flight is ended, extended or given back by the life of the node that claimed it, by a turn that was handed
-//! the answer to that very claim, by an operator who answers the intent by hand, or by anyone whose clock has passed the claim's
-//! deadline.
+//! Claims: an effect in flight is ended, extended or given back by the life of the node that claimed it or by a later one of the
+//! same node, by a turn that was handed the answer to that very claim, by an operator who answers the intent by hand, or by anyone
+//! whose clock has passed the claim's deadline.
 
 use super::Evidence;
 use crate::{
@@ -74,7 +74,7 @@ fn is_by_hand(universe: UniverseId, commit: &Commit, inflight: &EffectInflight) 
 impl Holder {
     fn is(self, author: Author) -> bool {
         match self {
-            Self::Life(life) => life == author,
+            Self::Life(life) => life.node == author.node && life.life <= author.life,
             Self::Hands(worker) => worker == author.worker(),
         }
     }

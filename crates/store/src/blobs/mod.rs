@@ -8,6 +8,7 @@ mod get;
 mod parts;
 mod put;
 mod put_stream;
+mod sample;
 mod seam;
 mod stream;
 

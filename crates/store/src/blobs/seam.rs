@@ -15,6 +15,10 @@ impl<E: Engine> Blobs for Cas<E> {
         Cas::get(self, universe, hash, Verify::Always).await
     }
 
+    async fn has_objects(&self, universe: UniverseId) -> Result<bool, StoreError> {
+        self.has_most_bodies(universe).await
+    }
+
     async fn missing<T: Transaction>(
         &self,
         tx: &mut T,

@@ -1,6 +1,6 @@
 //! `u/<u>/mailboxes/dedupe/<worker>/name/<hash>` and `.../end/<expires_at_ns>/<hash>`: messages that are sent at most once.
 //!
-//! Written by `send_mail` for messages that ask for it; removed by later sends, a few at a time, once their window is over.
+//! Written by `send_mail` for messages that ask for it, and with a later end by `finish_mail` when one is put off; removed by later sends, a few at a time, once their window is over.
 
 use super::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
 use crate::StoreError;

@@ -10,12 +10,15 @@
 //! that are taken are read with one, so two workers that look at the same lane collide only over the same item. All lanes are
 //! looked into before anything is taken, so that an engine at the other end of a line makes three trips and not sixty.
 //!
-//! Unknown commit: run again. What the first run claimed, if it was applied, nobody works on; the reaper gives it back
-//! once its time is up, as it does for a worker that died.
+//! Unknown commit: reported. [`claim_effects`] looks for claims under the token, which is new with each claim, and runs again
+//! only if there are none. What is applied even later the reaper gives back once its time is up, as it does for a worker that died.
 
-use super::settle_effect::{Held, bury, defer};
+use super::{
+    FindClaims,
+    settle_effect::{Held, bury, defer},
+};
 use crate::{
-    OnUnknown, Protocol, StoreError,
+    Clock, OnUnknown, Protocol, StoreError,
     keyspace::{
         Lane, Shard,
         dead_letter::DeadLetter,
@@ -30,9 +33,11 @@ use crate::{
         put,
         queue::{Claim, Queue, QueueSeq},
     },
+    run,
+    run::ATTEMPTS_MAX,
 };
 use bytes::Bytes;
-use mundi_engine::{Page, Read, Transaction};
+use mundi_engine::{CommitError, Engine, Page, Read, Transaction};
 use mundi_model::{Coded, IntentHash, UniverseId, WorkerId, WorldId, limits};
 
 /// How far a mark in time is behind what was seen before it is moved: each move makes those conflict who put
@@ -104,7 +109,7 @@ impl Protocol for ClaimEffects {
     type Output = Claims;
 
     fn on_unknown(&self) -> OnUnknown {
-        OnUnknown::RunAgain
+        OnUnknown::Report
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Claims, StoreError> {
@@ -129,6 +134,29 @@ impl Protocol for ClaimEffects {
             effect_gate::write(tx, self.universe, &self.kind, &gate)?;
         }
         Ok(Claims { effects: taken.claimed, more, capped, next_retry_ns: taken.next_retry_ns.filter(|_| !more) })
+    }
+}
+
+/// Claims, and recognizes what a commit of unknown fate has claimed: nobody else works on that.
+pub async fn claim_effects<E: Engine>(
+    engine: &E,
+    clock: &dyn Clock,
+    claim: &ClaimEffects,
+) -> Result<Claims, StoreError> {
+    let mut attempt = 1;
+    loop {
+        let unknown = match run(engine, clock, claim).await {
+            Err(error @ StoreError::Commit(CommitError::Unknown(_))) => error,
+            claimed => return claimed.map(|claimed| claimed.output),
+        };
+        let effects = run(engine, clock, &claim.find_again()).await?.output;
+        if !effects.is_empty() {
+            return Ok(Claims { effects, more: true, ..Claims::default() });
+        }
+        if attempt == ATTEMPTS_MAX {
+            return Err(unknown);
+        }
+        attempt += 1;
     }
 }
 
@@ -167,6 +195,12 @@ struct Found {
 }
 
 impl ClaimEffects {
+    /// Finds what was claimed, if anything was.
+    pub fn find_again(&self) -> FindClaims {
+        let lanes = Lane::all(&self.kind, self.first).collect();
+        FindClaims { universe: self.universe, lanes, token: self.token }
+    }
+
     /// How many more may be in hands. Counted without a conflict: answers only make room, and claims meet at the gate.
     async fn room<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
         let Some(mut room) = self.cap.calls_max else { return Ok(usize::MAX) };

@@ -178,7 +178,11 @@ impl Protocol for CommitTurn {
             if self.in_hands.calls.binary_search(&answer.to).is_ok() {
                 continue;
             }
-            let stored = StoredReply { outcome: answer.outcome.clone(), height: *height };
+            let outcome = match self.records.replies().first() {
+                Some((_, first)) if planted(Mutant::RepliesMixed) => first.outcome.clone(),
+                _ => answer.outcome.clone(),
+            };
+            let stored = StoredReply { outcome, height: *height };
             reply::write(tx, universe, world, answer.to, &stored)?;
         }
         if self.ready {

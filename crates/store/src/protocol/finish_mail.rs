@@ -2,7 +2,8 @@
 //!
 //! Guarantees: only who holds the claim, token and all, finishes a message; it is asked before anything is removed. A
 //! requeued message keeps its sequence and waits for its time. One that was due at a time moves to the later one: any number of
-//! messages that wait for their next attempt hold up none behind them. A dead letter keeps the frame, the code and the attempts.
+//! messages that wait for their next attempt hold up none behind them. Its name, if it has one, stays for the window after that
+//! attempt. A dead letter keeps the frame, the code and the attempts.
 //! Unknown commit: run again; a message that is gone was finished, and a requeue under this token is the same requeue.
 
 use super::MailError;
@@ -11,6 +12,7 @@ use crate::{
     keyspace::{
         dead_letter::{self, DeadLetter},
         mail_attempt::{self, MailAttempt},
+        mail_dedupe,
         mail_mark::{self, MailClass},
         mailbox::{self, MailPlace},
         queue::{Claim, Queue},
@@ -18,7 +20,7 @@ use crate::{
 };
 use bytes::Bytes;
 use mundi_engine::Transaction;
-use mundi_model::{UniverseId, WorkerId};
+use mundi_model::{Hash, UniverseId, WorkerId};
 
 #[derive(Debug, Clone)]
 pub struct FinishMail {
@@ -32,8 +34,22 @@ pub struct FinishMail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
     Acknowledge,
-    Requeue { not_before_ns: u64 },
-    DeadLetter { code: String, reason: String, now_ns: u64 },
+    Requeue {
+        not_before_ns: u64,
+        /// The name under which it was sent, and until when that is remembered now.
+        name: Option<MailName>,
+    },
+    DeadLetter {
+        code: String,
+        reason: String,
+        now_ns: u64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MailName {
+    pub name: Hash,
+    pub expires_at_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +75,13 @@ impl Protocol for FinishMail {
         let attempt = attempt.filter(|attempt| attempt.claim.token == self.claim.token);
         let attempt = attempt.ok_or(MailError::ClaimLost { worker, seq: place.seq })?;
         match &self.how {
-            Finish::Requeue { not_before_ns } => {
+            Finish::Requeue { not_before_ns, name } => {
                 let requeued = MailAttempt { open: false, not_before_ns: *not_before_ns, ..attempt };
                 mail_attempt::write(tx, universe, worker, place.seq, &requeued)?;
                 self.postpone(tx, *not_before_ns, frame).await?;
+                if let Some(MailName { name, expires_at_ns }) = *name {
+                    mail_dedupe::write(tx, universe, worker, name, expires_at_ns)?;
+                }
                 return Ok(MailFinished::Now);
             }
             Finish::Acknowledge => {}

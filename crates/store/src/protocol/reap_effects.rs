@@ -4,6 +4,7 @@
 //! sequence while its budget lasts, and ends as a `timeout` receipt after that. The clock only decides when to try:
 //! the holder and the reaper read the same key, and one of them conflicts. A claim that cannot be read, or whose world
 //! cannot take the receipt, becomes a dead letter and does not stop the others.
+//! A process that knows that the one before it under its own worker's number is gone ends the claims of that one at once.
 //! Unknown commit: run again; what was reaped is not there any more.
 
 use super::{EffectClaim, FailEffect, Failed, Failure, Repeat, settle_effect};
@@ -16,12 +17,15 @@ use crate::{
         effect_inflight::{self, EffectInflight},
         effect_pending,
         low_water::{self, LowWater},
-        queue::{Queue, QueueSeq},
+        queue::{Claim, Queue, QueueSeq},
     },
 };
 use bytes::Bytes;
 use mundi_engine::{Read, Transaction};
-use mundi_model::{Code, Coded, Stamp, UniverseId, cbor, limits};
+use mundi_model::{
+    Code, Coded, Stamp, UniverseId, WorkerId, cbor, limits,
+    mutants::{Mutant, planted},
+};
 
 /// Which lanes of some kinds a reaper has something to do in: one look at all of them. Reads only, and without a conflict.
 #[derive(Debug, Clone)]
@@ -31,6 +35,8 @@ pub struct LanesToReap {
     /// As in [`ReapEffects`].
     pub items_max: usize,
     pub now_ns: u64,
+    /// As in [`ReapEffects`].
+    pub gone: Option<WorkerId>,
 }
 
 impl Protocol for LanesToReap {
@@ -59,7 +65,7 @@ impl Protocol for LanesToReap {
         for (lane, mark, pending, held) in looks {
             let page = tx.range(held).await?;
             let stands = |bytes: &Bytes, key: &Bytes| {
-                effect_inflight::decode(key, bytes).is_ok_and(|held| held.claim.deadline_ns > self.now_ns)
+                effect_inflight::decode(key, bytes).is_ok_and(|held| stands(&held.claim, self.now_ns, self.gone))
             };
             let all_stand = page.items.iter().all(|(key, bytes)| stands(bytes, key));
             let first = page.items.first().map(|(key, _)| effect_inflight::parse(universe, lane, key)).transpose()?;
@@ -81,6 +87,13 @@ pub struct ReapEffects {
     pub touched: bool,
     pub items_max: usize,
     pub now_ns: u64,
+    /// Claims under this number are those of a process that is gone: they are ended whatever their deadline says.
+    pub gone: Option<WorkerId>,
+}
+
+fn stands(claim: &Claim, now_ns: u64, gone: Option<WorkerId>) -> bool {
+    let is_of_gone = gone.is_some_and(|gone| claim.worker == gone || planted(Mutant::ClaimsStolen));
+    claim.deadline_ns > now_ns && !is_of_gone
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,7 +167,7 @@ impl ReapEffects {
     ) -> Result<Option<u64>, StoreError> {
         let held = effect_inflight::decode(key, bytes);
         if let Ok(EffectInflight { claim, .. }) = &held
-            && claim.deadline_ns > self.now_ns
+            && stands(claim, self.now_ns, self.gone)
         {
             return Ok(Some(claim.deadline_ns));
         }
@@ -187,7 +200,11 @@ impl ReapEffects {
         if !settle_effect::is_awaited(tx, universe, &held.item, held.is_in_hand()).await? {
             return settle_effect::remove_withdrawn(tx, &claim, held.is_in_hand()).map(|()| Failed::Dropped);
         }
-        let reason = format!("{} did not extend its claim", held.claim.worker);
+        let worker = held.claim.worker;
+        let reason = match held.claim.deadline_ns > self.now_ns {
+            true => format!("the process of {worker} ended before it answered"),
+            false => format!("{worker} did not extend its claim"),
+        };
         let failure = Failure { code: Code::EffectClaimExpired, reason, repeat: Repeat::Backoff };
         let (now_ns, dedupe_window_ns) = (self.now_ns, limits::DEDUPE_WINDOW_NS);
         let fail = FailEffect {

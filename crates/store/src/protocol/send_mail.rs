@@ -2,7 +2,8 @@
 //!
 //! Guarantees: messages of one call are sent together or not at all, in their order, and wake the worker. Anyone may
 //! send; no two senders conflict, except over the same name, and over the mark that a message with a time must not lie
-//! below. A message with a name is sent at most once within the window.
+//! below. A message with a name is sent at most once until it is due and for the window after that; each requeue begins the window
+//! anew ([`Finish::Requeue`](super::Finish)), so the name stays while the message does.
 //! Unknown commit: run again if every message has a name; otherwise it is reported, because a second run could send twice.
 //! Commands are made so that twice does no harm.
 
@@ -28,6 +29,8 @@ pub struct SendMail {
     pub worker: WorkerId,
     pub mail: Vec<NewMail>,
     pub now_ns: u64,
+    /// How long a name is remembered once its message is due.
+    pub dedupe_window_ns: u64,
 }
 
 /// A message to be sent.
@@ -51,7 +54,7 @@ impl Protocol for SendMail {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
-        let Self { universe, worker, ref mail, now_ns } = *self;
+        let Self { universe, worker, ref mail, now_ns, dedupe_window_ns } = *self;
         let (items, max) = (mail.len(), limits::INBOX_BATCH_ITEMS_MAX);
         if items == 0 || items > max {
             return Err(InboxError::BatchInvalid { items, max }.into());
@@ -67,7 +70,7 @@ impl Protocol for SendMail {
                     continue;
                 }
                 // Until it was delivered, and then for the window: who sends it again meanwhile sends it once.
-                let expires_at_ns = now_ns.max(new.due_ns).saturating_add(limits::DEDUPE_WINDOW_NS);
+                let expires_at_ns = now_ns.max(new.due_ns).saturating_add(dedupe_window_ns);
                 mail_dedupe::write(tx, universe, worker, name, expires_at_ns)?;
             }
             let due_ns = match (new.due_ns, new.urgent) {

@@ -80,10 +80,11 @@ async fn fail(store: &Store, claimed: &ClaimedEffect, repeat: Repeat) -> Failed 
 async fn reap(store: &Store, kind: &str) -> Reaped {
     let mut all = Reaped::default();
     let (universe, items_max, now_ns) = (store.universe, 100, store.clock.now_ns());
-    let look = LanesToReap { universe, kinds: vec!["other".into(), kind.into()], items_max, now_ns };
+    let look = LanesToReap { universe, kinds: vec!["other".into(), kind.into()], items_max, now_ns, gone: None };
     let wanting = store.run(&look).await.unwrap().output;
     for lane in Lane::all(kind, Shard::new(0).unwrap()) {
-        let reaped = store.run(&ReapEffects { universe, lane, touched: false, items_max, now_ns }).await.unwrap();
+        let reaped =
+            store.run(&ReapEffects { universe, lane, touched: false, items_max, now_ns, gone: None }).await.unwrap();
         assert!(wanting.contains(&lane) || reaped.stamp.is_none(), "{lane:?} was changed: {reaped:?}");
         let reaped = reaped.output;
         all.retrying += reaped.retrying;
