@@ -82,7 +82,7 @@ impl Protocol for AnswerEffect {
         let given = Answer::by_operator(self.status, self.payload.clone(), self.operator.clone());
         let known = effect_dedupe::read(tx, universe, world, intent).await?;
         let closed = || StoreError::from(EffectError::Closed { world, intent });
-        let found = match known.map(|dedupe| (dedupe.status, dedupe.by_hand)) {
+        let found = match known.as_ref().map(|dedupe| (dedupe.status, dedupe.by_hand)) {
             Some((EffectStatus::Complete(_), before)) if before == given.by_hand() => {
                 return Ok(AnsweredByHand::Before);
             }
