@@ -18,7 +18,6 @@ use mundi_store::{
     protocol::{InboxError, LeaseError, WorldError},
     snapshot::SnapshotError,
 };
-
 use std::time::Duration;
 
 /// Why a role could not do what was asked.
