@@ -49,10 +49,14 @@ pub enum Mutant {
     OrphansKept,
     /// A world whose turns always fail is tried again for ever, without a pause.
     HoldSkipped,
+    /// An input whose step failed is consumed although the manifest holds the world there.
+    HeldConsumed,
+    /// A skip passes the item behind the failed one as well.
+    SkipTakesTwo,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -74,6 +78,8 @@ impl Mutant {
         Self::SweepUnwalked,
         Self::OrphansKept,
         Self::HoldSkipped,
+        Self::HeldConsumed,
+        Self::SkipTakesTwo,
     ];
 }
 

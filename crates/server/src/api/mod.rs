@@ -11,6 +11,7 @@ mod extract;
 mod front;
 mod health;
 mod journal;
+mod logs;
 mod json;
 mod problem;
 mod programs;

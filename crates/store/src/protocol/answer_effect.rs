@@ -158,6 +158,7 @@ impl AnswerEffect {
             trace: None,
             terms: EffectTerms::default(),
             correlation_id: None,
+            call: None,
         }
     }
 }

@@ -57,6 +57,9 @@ fn what(record: &Value) -> String {
         }
         "ingress" if !input["timer"].is_null() => format!("timer {}", input["payload"]),
         "ingress" if !input["message"].is_null() => format!("message {} {}", text(&input["message"]), input["payload"]),
+        "ingress" if !input["operator"].is_null() => {
+            format!("control {} {} by {}", text(&input["control"]), text(&input["input"]), text(&input["operator"]["name"]))
+        }
         "ingress" => format!("control {}", text(&input["control"])),
         "intent" => format!("{} {}", text(&record["kind"]), record["params"]),
         "reply" => match &record["outcome"]["ok"] {
@@ -66,7 +69,10 @@ fn what(record: &Value) -> String {
         "fork_genesis" => format!("from {} at {}", text(&record["parent"]), record["forked_at"]),
         "manifest_change" => format!("to {}", text(&record["to"])),
         "outcome_digest" => text(&record["digest"]),
-        "rejected" | "step_failed" => format!("{} {}", text(&record["code"]), text(&record["reason"])),
+        "held" if !input.is_null() => {
+            format!("at {}: {} {}", text(&input["what"]), text(&record["code"]), text(&record["reason"]))
+        }
+        "rejected" | "step_failed" | "held" => format!("{} {}", text(&record["code"]), text(&record["reason"])),
         "snapshot" | "baseline_snapshot" => format!("at {}", record["snapshot"]["height"]),
         "genesis" => format!("manifest {}", text(&record["manifest"])),
         _ => String::new(),
