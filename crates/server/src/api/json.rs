@@ -68,10 +68,16 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::Genesis(genesis) => {
             json!({ "type": "genesis", "manifest": genesis.manifest, "now_ns": genesis.now_ns })
         }
-        Body::ForkGenesis(fork) => json!({
-            "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
-            "policy": policy(fork.policy), "now_ns": fork.now_ns, "manifest": fork.manifest,
-        }),
+        Body::ForkGenesis(fork) => {
+            let mut json = json!({
+                "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
+                "policy": policy(fork.policy), "now_ns": fork.now_ns,
+            });
+            if let Some(manifest) = fork.manifest {
+                json["manifest"] = json!(manifest);
+            }
+            json
+        }
         Body::Ingress(ingress) => {
             let mut json = item(&ingress.item);
             json["type"] = json!("ingress");
