@@ -691,9 +691,9 @@ mod tests {
         "2f06f8261e9ef4d2",
         "39e31f695ec1cef4",
         "2c8b8bd7999a8f29",
-        "GOLD1",
-        "GOLD2",
-        "GOLD3",
+        "722883f0f57a6399",
+        "6b9b12e9fd47fb81",
+        "b71818d97ee0ccaf",
     ];
 
     #[test]
