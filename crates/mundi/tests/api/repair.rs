@@ -22,7 +22,7 @@ async fn until(server: &Server, path: &str, is_so: impl Fn(&Value) -> bool) -> V
 }
 
 /// Stores the program, and a manifest of it with this policy.
-async fn store(server: &Server, on_failure: &Value) -> Value {
+pub(crate) async fn store(server: &Server, on_failure: &Value) -> Value {
     let code = superstitious();
     let path = format!("{U}/programs/{}", Hash::of(&code));
     Answer::of(server.request(Method::PUT, &path).body(code).send().await.unwrap()).await.ok(201);
