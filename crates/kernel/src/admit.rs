@@ -13,8 +13,8 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Code, Coded, Hash, cbor, limits,
-    record::{InboxItem, Input, Payload, Receipt},
+    Code, Coded, Hash, InboxSeq, cbor, limits,
+    record::{InboxItem, Input, Operator, Payload, Receipt},
 };
 use std::borrow::Cow;
 
@@ -58,6 +58,16 @@ pub struct Upgrade {
     pub forced: bool,
 }
 
+/// The payload of the control commands `retry` and `skip`: what is done about an input whose step failed, and by whom.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Repair {
+    /// The input that is meant.
+    #[n(0)]
+    pub seq: InboxSeq,
+    #[n(1)]
+    pub operator: Operator,
+}
+
 /// What the step of an item needs beside the item.
 pub(crate) struct Prepared<'i> {
     pub(crate) payload: Cow<'i, [u8]>,
@@ -73,6 +83,15 @@ pub(crate) enum Control {
     Pause,
     Resume,
     Upgrade(Active, Upgrade),
+    /// The item at this place passes without a step.
+    Skip(InboxSeq),
+}
+
+impl Prepared<'_> {
+    /// Of an item that has no step.
+    pub(crate) fn skipped() -> Self {
+        Self { payload: Cow::Borrowed(&[]), control: None, not_before_ns: 0, check_steps: 0 }
+    }
 }
 
 /// Checks a new item and prepares its step.
@@ -116,7 +135,7 @@ pub(crate) fn prepare<'i>(
         }
         Input::Control { command, payload } => {
             let payload = load(objects, payload)?;
-            let control = understand(registry, objects, command, &payload)?;
+            let control = understand((state, registry), objects, command, &payload)?;
             Prepared { payload, control: Some(control), not_before_ns: 0, check_steps: 0 }
         }
     })
@@ -147,9 +166,13 @@ fn check_receipt(state: &State, receipt: &Receipt) -> Result<(), Rejection> {
 
 /// The command that ends a pause.
 pub(crate) const RESUME: &str = "resume";
+/// The command that takes an input again whose step failed.
+pub(crate) const RETRY: &str = "retry";
+/// The command that passes it.
+pub(crate) const SKIP: &str = "skip";
 
 fn understand(
-    registry: &Registry,
+    (state, registry): (&State, &Registry),
     objects: &dyn Objects,
     command: &str,
     payload: &[u8],
@@ -158,6 +181,17 @@ fn understand(
     match command {
         "pause" => Ok(Control::Pause),
         RESUME => Ok(Control::Resume),
+        RETRY => cbor::decode::<Repair>(payload)
+            .map(|_| Control::Resume)
+            .map_err(|error| invalid(error.to_string()).into()),
+        SKIP => {
+            let Repair { seq, .. } = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
+            let held = state.position.held.map(|held| held.seq);
+            if !state.position.paused || !state.expects(seq) || held.is_some_and(|held| held != seq) {
+                return Err(invalid(format!("the world does not stand at the input {seq}")).into());
+            }
+            Ok(Control::Skip(seq))
+        }
         "upgrade" => {
             let upgrade: Upgrade = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
             match Active::load(objects, registry, upgrade.manifest) {

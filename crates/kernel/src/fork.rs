@@ -84,6 +84,7 @@ pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: For
         snapshot: note.snapshot,
         policy: request.policy,
         now_ns: request.now_ns,
+        manifest: None,
     };
     let body = Body::ForkGenesis(genesis.clone());
     let (record, _) = Record { height: parent.height(), prev: parent.position.chain, body }.seal();
@@ -109,6 +110,10 @@ fn rewrite(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) 
     // The child's inbox is its own, and begins empty.
     child.position.last_seq = None;
     child.taken_ahead = Vec::new();
+    // What its parent is held at does not wait for it.
+    child.position.paused &= child.position.held.is_none();
+    child.position.held = None;
+    child.position.skip = None;
     // Receipts of the parent mean nothing here, not even that they came too late.
     child.position.closed_count = 0;
     child.closed = Vec::new();

@@ -70,9 +70,9 @@ mod undo;
 pub mod verify;
 mod world;
 
-pub use admit::Upgrade;
+pub use admit::{Repair, Upgrade};
 pub use meter::LogLine;
 pub use objects::{LoadError, MemoryObjects, Objects};
 pub use registry::Registry;
-pub use state::Recording;
+pub use state::{HeldAt, Recording};
 pub use world::{Note, QueryError, World};

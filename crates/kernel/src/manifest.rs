@@ -253,6 +253,9 @@ pub enum OnFailure {
     Continue,
     /// The world pauses after so many failed steps in a row; its inbox keeps what arrives.
     PauseAfter(u32),
+    /// The world is put on hold at the input whose step failed: it is not consumed, and waits until an operator retries or
+    /// skips it.
+    Hold,
 }
 
 impl OnFailure {

@@ -121,7 +121,7 @@ impl Meter {
 
     pub(crate) fn log(&mut self, level: Level, text: &str) {
         if self.logs.len() < limits::STEP_LOGS_MAX {
-            let text = text.chars().take(limits::REASON_BYTES_MAX).collect();
+            let text = text[..text.floor_char_boundary(limits::LOG_LINE_BYTES_MAX)].to_owned();
             self.logs.push(LogLine { level, text });
         }
     }

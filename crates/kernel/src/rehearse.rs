@@ -164,6 +164,13 @@ impl Rehearser {
                 self.branch(objects, &genesis)?;
                 None
             }
+            // What is taken while it is held comes ahead of what waits.
+            Body::Held(held) => {
+                let failed = held.failed.map(|failed| failed.seq);
+                self.recorded.state.hold(head, failed);
+                self.rehearsed.state.hold(head, failed);
+                None
+            }
             _ => None,
         };
         self.recorded.state.position.height = record.height.next();

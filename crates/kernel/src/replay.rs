@@ -5,7 +5,7 @@
 //! found at the first height where there is one.
 
 use crate::{
-    admit::{self, AdmitError},
+    admit::{self, AdmitError, Prepared},
     fork::{ForkRequest, branch},
     manifest::ManifestError,
     objects::{LoadError, Objects},
@@ -17,7 +17,7 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, cbor, limits,
-    record::{Body, ForkGenesis, Genesis, Ingress, Record},
+    record::{Body, ForkGenesis, Genesis, Ingress, Record, Reply, ReplyOutcome},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -159,7 +159,7 @@ impl Replay {
             return Err(broken(height, format!("it follows {}, not {}", record.prev, self.world.chain())));
         }
         if let Some(produced) = self.expected.front() {
-            if essence(produced) != essence(&record.body) {
+            if essence(produced) != essence(&record.body) || !same_height(produced, &record.body) {
                 let produced = Some(Box::new(produced.clone()));
                 return Err(ReplayError::Diverged { height, recorded: Box::new(record.body), produced });
             }
@@ -202,7 +202,13 @@ impl Replay {
                 self.world.state.position.recording = None;
             }
             Body::RecordingEnded(_) => return Err(broken(height, "it ends a recording that there is not")),
-            Body::Held(_) if !self.world.state.position.paused => self.world.state.position.paused = true,
+            Body::Held(held) if !self.world.state.position.paused => {
+                let failed = held.failed.map(|failed| failed.seq);
+                if failed.is_some_and(|seq| !self.world.state.expects(seq)) {
+                    return Err(broken(height, "it holds the world at an inbox item that was taken before"));
+                }
+                self.world.state.hold(height, failed);
+            }
             Body::Held(_) => return Err(broken(height, "it pauses a world that is paused")),
             Body::ForkGenesis(genesis) => self.branch(objects, height, &genesis)?,
             Body::Genesis(genesis) => self.begin(height, &genesis)?,
@@ -252,6 +258,15 @@ impl Replay {
     }
 }
 
+/// Whether a failure is told at the same height, as far as it is: records of before told none.
+fn same_height(produced: &Body, recorded: &Body) -> bool {
+    let height = |body: &Body| match body {
+        Body::Reply(Reply { outcome: ReplyOutcome::Failed(_, _, height), .. }) => *height,
+        _ => None,
+    };
+    height(recorded).is_none() || height(recorded) == height(produced)
+}
+
 /// Whether the stamps of a record were made under the manifest that holds now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stamped {
@@ -269,7 +284,11 @@ pub(crate) fn take_in(
     stamped: Stamped,
 ) -> Result<Outcome, ReplayError> {
     let state = &mut world.state;
-    let prepared = admit::prepare(state, &world.registry, objects, &ingress.item).map_err(|error| match error {
+    let prepared = match state.skips(ingress.seq) {
+        true => Ok(Prepared::skipped()),
+        false => admit::prepare(state, &world.registry, objects, &ingress.item),
+    };
+    let prepared = prepared.map_err(|error| match error {
         AdmitError::Load(error) => ReplayError::Load(error),
         AdmitError::Rejected(rejection) if rejection.code == Code::ProgramUnknown => broken(height, rejection.reason),
         AdmitError::Rejected(rejection) => broken(height, format!("it could not enter: {}", rejection.reason)),

@@ -14,6 +14,7 @@ use crate::{
 use minicbor::{Decode, Encode};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
+    mutants::{Mutant, planted},
     record::{Body, Genesis, InboxItem, Input, Record, Sealed, SnapshotNote},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -61,6 +62,23 @@ pub(crate) struct Position {
     pub(crate) paused: bool,
     #[n(11)]
     pub(crate) recording: Option<Recording>,
+    /// The input that it is held at, while it is.
+    #[n(12)]
+    pub(crate) held: Option<HeldAt>,
+    /// An item that passes without a step, because an operator says so.
+    #[n(13)]
+    pub(crate) skip: Option<InboxSeq>,
+}
+
+/// Where a world stopped because a step failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct HeldAt {
+    /// The inbox item whose step failed. It still waits.
+    #[n(0)]
+    pub seq: InboxSeq,
+    /// The height of the record that says why.
+    #[n(1)]
+    pub height: Height,
 }
 
 /// A fork whose intents are answered from its parent's receipts while they match.
@@ -126,6 +144,8 @@ impl State {
             failures_in_row: 0,
             paused: false,
             recording: None,
+            held: None,
+            skip: None,
         };
         Self {
             position,
@@ -189,6 +209,28 @@ impl State {
         self.closed.map().values().any(|closed| closed == intent)
     }
 
+    /// From the record that is appended next, at `height`, the world is held at an input whose step failed, or at whatever its
+    /// turns fail at.
+    pub(crate) fn hold(&mut self, height: Height, failed: Option<InboxSeq>) {
+        self.position.paused = true;
+        self.position.held = failed.map(|seq| HeldAt { seq, height });
+    }
+
+    /// It goes on.
+    pub(crate) fn resume(&mut self) {
+        self.position.paused = false;
+        self.position.held = None;
+        self.position.failures_in_row = 0;
+    }
+
+    /// Whether an item passes without a step.
+    pub(crate) fn skips(&self, seq: InboxSeq) -> bool {
+        match self.position.skip {
+            Some(skip) if planted(Mutant::SkipTakesTwo) => skip <= seq,
+            skip => skip == Some(seq),
+        }
+    }
+
     /// An inbox item was taken or refused. While paused, the items before it still wait; else, what was
     /// taken ahead of it is behind us now.
     pub(crate) fn pass(&mut self, seq: InboxSeq) {
@@ -213,7 +255,8 @@ impl State {
     /// the list of them. A full list keeps room for resumes: a world that could not be resumed would wait for ever.
     pub(crate) fn takes_ahead(&self, item: &InboxItem) -> bool {
         let Input::Control { command, .. } = &item.input else { return false };
-        let for_resumes = if command == admit::RESUME { limits::RESUMES_AHEAD_MAX } else { 0 };
+        let resumes = [admit::RESUME, admit::RETRY, admit::SKIP].contains(&command.as_str());
+        let for_resumes = if resumes { limits::RESUMES_AHEAD_MAX } else { 0 };
         self.taken_ahead.map().len() < limits::TAKEN_AHEAD_MAX + for_resumes
     }
 

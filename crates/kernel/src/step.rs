@@ -18,6 +18,7 @@ use crate::{
 use minicbor::Encoder;
 use mundi_model::{
     Code, Hash, Height, cbor, limits,
+    mutants::{Mutant, planted},
     record::{Body, Ingress, Input, ManifestChange, ReceiptStatus, Reply, ReplyOutcome, StepFailed},
 };
 use std::{
@@ -32,6 +33,16 @@ const BAD_RECEIPT: &[u8] = b"the payload does not satisfy the manifest's schema"
 
 /// Steps of a check against a schema that count as a host call in the budget of a turn.
 pub(crate) const CALL_SCHEMA_STEPS: u64 = 64;
+
+impl Outcome {
+    /// Why the program failed, if it did.
+    pub(crate) fn failure(&self) -> Option<&StepFailed> {
+        self.outputs.iter().find_map(|output| match output {
+            Body::StepFailed(failed) if failed.code != Code::StepSkipped.as_str() => Some(failed),
+            _ => None,
+        })
+    }
+}
 
 /// All that follows from a record.
 pub(crate) struct Outcome {
@@ -62,6 +73,7 @@ pub(crate) fn step(
     let work = Work::new(ingress.stamps.schema_work_max.unwrap_or(unmarked_work_max));
     let run = Run { objects, height, ingress, work: Cell::new(work) };
     let mut outcome = match (&ingress.item.input, prepared.control) {
+        _ if state.skips(ingress.seq) => run.skipped(state),
         (_, Some(control)) => run.control(state, control)?,
         (Input::Event { schema, key, .. }, None) => {
             run.program(state, Cause::Event { schema, value: &prepared.payload, key: key.as_deref() })?
@@ -125,9 +137,10 @@ impl Run<'_> {
     fn control(&self, state: &mut State, control: Control) -> Result<Outcome, LoadError> {
         match control {
             Control::Pause => state.position.paused = true,
-            Control::Resume => {
-                state.position.paused = false;
-                state.position.failures_in_row = 0;
+            Control::Resume => state.resume(),
+            Control::Skip(seq) => {
+                state.resume();
+                state.position.skip = Some(seq);
             }
             Control::Upgrade(active, upgrade) => return self.upgrade(state, active, upgrade.forced),
         }
@@ -195,12 +208,38 @@ impl Run<'_> {
         Ok((Outcome { outputs, blobs: Vec::new(), logs: meter.logs, spent, cells }, true))
     }
 
-    fn failed(&self, state: &mut State, before: Savepoint, mut failed: StepFailed) -> Vec<Body> {
+    /// The item is taken in, what it answers is closed, and the program does not see it.
+    fn skipped(&self, state: &mut State) -> Outcome {
+        if !planted(Mutant::SkipTakesTwo) || state.position.skip != Some(self.ingress.seq) {
+            state.position.skip = None;
+        }
+        match &self.ingress.item.input {
+            Input::Receipt(receipt) => {
+                state.remember_closed(receipt.intent);
+                state.intents.close(&receipt.intent);
+            }
+            Input::TimerFired { timer, .. } => {
+                state.remember_closed(*timer);
+                state.timers.close(timer);
+            }
+            Input::Event { .. } | Input::Message { .. } | Input::Control { .. } => {}
+        }
+        let reason = Code::StepSkipped.meaning().to_owned();
+        let outputs = self.failure(StepFailed { code: Code::StepSkipped.to_string(), reason });
+        Outcome { outputs, ..self.nothing(state) }
+    }
+
+    fn failed(&self, state: &mut State, before: Savepoint, failed: StepFailed) -> Vec<Body> {
         state.undo_to(before);
+        self.failure(failed)
+    }
+
+    /// What is on record of a failure: for the caller that the step worked for, too.
+    fn failure(&self, mut failed: StepFailed) -> Vec<Body> {
         failed.reason = bounded(&failed.reason);
-        let reply = self.ingress.item.origin.wants_reply.then(|| {
-            let outcome = ReplyOutcome::Failed(failed.code.clone(), failed.reason.clone());
-            Body::Reply(Reply { to: self.ingress.seq, outcome })
+        let reply = self.ingress.item.origin.call_at(self.ingress.seq).map(|to| {
+            let outcome = ReplyOutcome::Failed(failed.code.clone(), failed.reason.clone(), Some(self.height));
+            Body::Reply(Reply { to, outcome })
         });
         [Body::StepFailed(failed)].into_iter().chain(reply).collect()
     }
@@ -216,12 +255,13 @@ pub(crate) fn bounded(reason: &str) -> String {
     reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned()
 }
 
-/// An output without the sentence for people, which may change with the compiler or a library.
+/// An output without the sentence for people, which may change with the compiler or a library, and without the height of a
+/// failed step, which records of before do not tell.
 pub(crate) fn essence(output: &Body) -> Cow<'_, Body> {
     let essence = match output {
         Body::StepFailed(failed) => Body::StepFailed(StepFailed { reason: String::new(), ..failed.clone() }),
-        Body::Reply(Reply { to, outcome: ReplyOutcome::Failed(code, _) }) => {
-            Body::Reply(Reply { to: *to, outcome: ReplyOutcome::Failed(code.clone(), String::new()) })
+        Body::Reply(Reply { to, outcome: ReplyOutcome::Failed(code, ..) }) => {
+            Body::Reply(Reply { to: *to, outcome: ReplyOutcome::Failed(code.clone(), String::new(), None) })
         }
         other => return Cow::Borrowed(other),
     };

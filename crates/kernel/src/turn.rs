@@ -3,7 +3,7 @@
 use crate::{
     admit::{self, AdmitError, Prepared, Rejection},
     intents::{OpenIntent, TimerSet},
-    manifest::EffectPolicies,
+    manifest::{EffectPolicies, OnFailure},
     meter::LogLine,
     objects::{LoadError, Object, Objects},
     snapshot::SnapshotError,
@@ -13,7 +13,10 @@ use crate::{
 };
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
-    record::{Body, Held, InboxItem, Ingress, Rejected, Reply, ReplyOutcome, Sealed, Stamps},
+    mutants::{Mutant, planted},
+    record::{
+        Body, FailedInput, Held, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Sealed, Stamps, StepFailed,
+    },
 };
 use std::sync::Arc;
 
@@ -113,7 +116,8 @@ pub struct TurnOutput {
     /// Answers for callers, among them those whose items were rejected.
     pub replies: Vec<Reply>,
     pub objects: Vec<Object>,
-    pub logs: Vec<LogLine>,
+    /// What the steps logged, each with the height of the record whose step it was.
+    pub logs: Vec<(Height, LogLine)>,
 }
 
 /// Why a turn could not be taken. The world is as it was.
@@ -148,12 +152,14 @@ pub struct Turn<'w> {
     output: TurnOutput,
     bytes: usize,
     calls: u64,
+    /// The item at which the world is held from this turn on.
+    held_at: Option<InboxSeq>,
 }
 
 impl<'w> Turn<'w> {
     pub(crate) fn begin(world: &'w mut World) -> Self {
         let before = Some(world.state.savepoint());
-        Self { world, before, output: TurnOutput::default(), bytes: 0, calls: 0 }
+        Self { world, before, output: TurnOutput::default(), bytes: 0, calls: 0, held_at: None }
     }
 
     pub fn output(&self) -> &TurnOutput {
@@ -179,10 +185,16 @@ impl<'w> Turn<'w> {
         self.world.state.position.recording = None;
     }
 
+    /// The inbox item at which the world is held from this turn on, because its step failed.
+    pub fn held_at(&self) -> Option<InboxSeq> {
+        self.held_at
+    }
+
     /// The world is paused from here.
     pub(crate) fn hold(&mut self, held: Held) {
+        let (height, failed) = (self.world.head(), held.failed.as_ref().map(|failed| failed.seq));
         self.append(Body::Held(Held { reason: bounded(&held.reason), ..held }));
-        self.world.state.position.paused = true;
+        self.world.state.hold(height, failed);
     }
 
     /// Takes the records out of the output, for the transaction that is to hold them.
@@ -226,6 +238,7 @@ impl<'w> Turn<'w> {
                 continue;
             }
             self.take_one(objects, arrival)?;
+            in_order &= self.held_at != Some(arrival.seq) || planted(Mutant::HeldConsumed);
             self.output.consumed += usize::from(in_order);
         }
         Ok(())
@@ -266,7 +279,11 @@ impl<'w> Turn<'w> {
             }
         };
         let state = &self.world.state;
-        let prepared = match admit::admit(state, &self.world.registry, objects, item) {
+        let admitted = match state.skips(arrival.seq) {
+            true => Ok(Prepared::skipped()),
+            false => admit::admit(state, &self.world.registry, objects, item),
+        };
+        let prepared = match admitted {
             Ok(prepared) => prepared,
             Err(AdmitError::Load(error)) => return Err(error.into()),
             Err(AdmitError::Rejected(rejection)) => {
@@ -301,21 +318,46 @@ impl<'w> Turn<'w> {
 
     fn step(&mut self, objects: &dyn Objects, ingress: Ingress, prepared: Prepared<'_>) -> Result<(), TurnError> {
         let (height, seq) = (self.world.state.position.height, ingress.seq);
+        let holds = self.world.state.active.manifest.manifest.on_failure == OnFailure::Hold
+            && !matches!(ingress.item.input, Input::Control { .. });
+        let before = holds.then(|| self.world.state.savepoint());
         let sealed = self.world.state.append(Body::Ingress(ingress));
         if let Body::Ingress(ingress) = &sealed.record().body {
             let state = &mut self.world.state;
             state.pass(seq);
             let outcome = step::step(state, objects, height, ingress, prepared, limits::SCHEMA_WORK_MAX)?;
+            if let Some(before) = before
+                && let Some(failed) = outcome.failure()
+            {
+                let held = held_at(ingress, failed);
+                self.hold_at(before, sealed, outcome, held);
+                return Ok(());
+            }
             self.push(sealed);
-            self.publish(outcome);
+            self.publish(height, outcome);
         }
         Ok(())
+    }
+
+    /// The step failed and did not happen: its item waits, and the world with it. What it logged is kept.
+    fn hold_at(&mut self, before: Savepoint, sealed: Sealed, outcome: Outcome, held: Held) {
+        let height = sealed.record().height;
+        self.held_at = held.failed.as_ref().map(|failed| failed.seq);
+        if planted(Mutant::HeldConsumed) {
+            self.push(sealed);
+            self.publish(height, outcome);
+        } else {
+            self.world.state.undo_to(before);
+            self.calls += outcome.spent;
+            self.output.logs.extend(outcome.logs.into_iter().map(|line| (height, line)));
+        }
+        self.hold(held);
     }
 
     fn reject(&mut self, seq: InboxSeq, item: Hash, wants_reply: bool, rejection: &Rejection) {
         let (code, reason) = (rejection.code.to_string(), bounded(&rejection.reason));
         if wants_reply {
-            let outcome = ReplyOutcome::Failed(code.clone(), reason.clone());
+            let outcome = ReplyOutcome::Failed(code.clone(), reason.clone(), Some(self.world.head()));
             self.output.replies.push(Reply { to: seq, outcome });
         }
         self.append(Body::Rejected(Rejected { seq, code, reason, item }));
@@ -323,9 +365,9 @@ impl<'w> Turn<'w> {
     }
 
     /// Puts what follows from a step on record, and up for publication.
-    fn publish(&mut self, outcome: Outcome) {
+    fn publish(&mut self, height: Height, outcome: Outcome) {
         self.output.objects.extend(outcome.blobs);
-        self.output.logs.extend(outcome.logs);
+        self.output.logs.extend(outcome.logs.into_iter().map(|line| (height, line)));
         self.calls += outcome.spent;
         let mut never_open = Vec::new();
         let count = outcome.outputs.iter().filter(|output| step::is_recorded(output)).count() as u64;
@@ -367,6 +409,18 @@ impl<'w> Turn<'w> {
             self.output.cancels.push(hash);
         }
     }
+}
+
+fn held_at(ingress: &Ingress, failed: &StepFailed) -> Held {
+    let what = match &ingress.item.input {
+        Input::Event { schema, .. } => format!("event {schema}"),
+        Input::Receipt(receipt) => format!("receipt {}", receipt.kind),
+        Input::Message { inbox, .. } => format!("message {inbox}"),
+        Input::TimerFired { .. } => "timer".to_owned(),
+        Input::Control { command, .. } => format!("control {command}"),
+    };
+    let failed_input = FailedInput { seq: ingress.seq, item: Hash::of(&cbor::encode(&ingress.item)), what };
+    Held { code: failed.code.clone(), reason: failed.reason.clone(), failed: Some(failed_input) }
 }
 
 impl Drop for Turn<'_> {

@@ -15,7 +15,7 @@ use crate::{
     registry::Registry,
     replay::Replay,
     snapshot,
-    state::{Active, Recording, State},
+    state::{Active, HeldAt, Recording, State},
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
@@ -114,6 +114,11 @@ impl World {
     /// A paused world takes nothing but control commands; the host looks for those further up the inbox.
     pub fn is_paused(&self) -> bool {
         self.state.position.paused
+    }
+
+    /// Where it stopped because a step failed, if its manifest holds it there.
+    pub fn held(&self) -> Option<HeldAt> {
+        self.state.position.held
     }
 
     /// Whether it has not taken this inbox item yet.

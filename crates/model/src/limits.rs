@@ -241,8 +241,20 @@ pub const STEP_OUTPUTS_MAX: u64 = 256;
 /// Bytes of inline payloads that one step may add to its transaction: a tenth of what that may hold.
 pub const STEP_OUTPUT_BYTES_MAX: u64 = 1_000_000;
 
-/// Log lines of one step; they are not part of the outcome.
+/// Log lines of one step; they are not part of the outcome. Further ones are dropped.
 pub const STEP_LOGS_MAX: usize = 100;
+
+/// The bytes of a log line that are kept: a sentence with its values, and no dump.
+pub const LOG_LINE_BYTES_MAX: usize = 1_024;
+
+/// Pages that the log lines of a world are kept in; the oldest page is overwritten.
+pub const LOG_PAGES_MAX: u16 = 16;
+
+/// The bytes of such a page: each turn that logs writes its newest page anew. 16 pages are 128 KiB for each world at most.
+pub const LOG_PAGE_BYTES_MAX: usize = 8 * 1_024;
+
+/// Programs and codes that failed steps are counted by in one process; further ones are counted together.
+pub const FAILURE_LABELS_MAX: usize = 200;
 
 /// Open intents of one world. They travel in each snapshot.
 pub const OPEN_INTENTS_MAX: u64 = 10_000;

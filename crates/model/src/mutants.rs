@@ -55,10 +55,14 @@ pub enum Mutant {
     RepliesMixed,
     /// A worker keeps the leases of worlds that rest.
     IdleKept,
+    /// An input whose step failed is consumed although the manifest holds the world there.
+    HeldConsumed,
+    /// A skip passes the item behind the failed one as well.
+    SkipTakesTwo,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -83,6 +87,8 @@ impl Mutant {
         Self::ClaimsStolen,
         Self::RepliesMixed,
         Self::IdleKept,
+        Self::HeldConsumed,
+        Self::SkipTakesTwo,
     ];
 }
 

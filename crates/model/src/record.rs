@@ -122,8 +122,8 @@ pub enum Body {
     /// on, the fork's effects are its own and are carried out.
     #[n(13)]
     RecordingEnded(#[n(0)] IntentHash),
-    /// The next turn failed again and again. The world is paused from here, so that the commands which wait behind what it
-    /// failed at are taken first.
+    /// The next turn failed again and again, or a step failed and the manifest holds the world there. The world is paused from
+    /// here, so that the commands which wait behind what it failed at are taken first.
     #[n(14)]
     Held(#[n(0)] Held),
 }
@@ -198,6 +198,9 @@ pub struct ForkGenesis {
     pub policy: EffectPolicy,
     #[n(7)]
     pub now_ns: u64,
+    /// The manifest that the branch was asked to run on instead of its parent's: the first item of its inbox is the command.
+    #[n(8)]
+    pub manifest: Option<Hash>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -249,18 +252,36 @@ pub struct Reply {
 pub enum ReplyOutcome {
     #[n(0)]
     Ok(#[n(0)] Payload),
-    /// The step failed: a code, and a sentence for people.
+    /// A step failed that the caller waited for: a code, a sentence for people, and the height of the record whose step it was.
+    /// (Records of before heights were told have none.)
     #[n(1)]
-    Failed(#[n(0)] String, #[n(1)] String),
+    Failed(#[n(0)] String, #[n(1)] String, #[n(2)] Option<Height>),
 }
 
-/// Why a turn failed: of the host's error, which is no outcome of the program.
+/// Why a world is on hold: its turns fail with an error of the host, which is no outcome of the program; or a step failed, and
+/// its manifest says that the world stops there.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Held {
     #[n(0)]
     pub code: String,
     #[n(1)]
     pub reason: String,
+    /// The inbox item whose step failed. It was not taken in: it comes next, when the world goes on.
+    #[n(2)]
+    pub failed: Option<FailedInput>,
+}
+
+/// An inbox item whose step failed and which still waits.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct FailedInput {
+    #[n(0)]
+    pub seq: InboxSeq,
+    /// The hash of the item's bytes.
+    #[n(1)]
+    pub item: Hash,
+    /// What it is, for people: `event add`, `receipt http.request`.
+    #[n(2)]
+    pub what: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -469,9 +490,18 @@ pub struct Origin {
     #[n(5)]
     #[cbor(with = "cbor::text_map", has_nil)]
     pub headers: BTreeMap<String, String>,
+    /// Of a receipt or a timer: the call on whose behalf the program asked for it, as long as the program has not answered it.
+    /// If the step of this item fails, the caller hears of it.
+    #[n(6)]
+    pub call: Option<InboxSeq>,
 }
 
 impl Origin {
+    /// The call that the step of an item at this place of the inbox works for.
+    pub fn call_at(&self, seq: InboxSeq) -> Option<InboxSeq> {
+        if self.wants_reply { Some(seq) } else { self.call }
+    }
+
     /// Of what nobody sent and nobody waits for.
     pub fn new(enqueued_at_ns: u64) -> Self {
         Self {
@@ -481,6 +511,7 @@ impl Origin {
             wants_reply: false,
             sender: None,
             headers: BTreeMap::new(),
+            call: None,
         }
     }
 }
@@ -526,6 +557,7 @@ mod tests {
             wants_reply: true,
             sender: Some(sender),
             headers: BTreeMap::new(),
+            call: None,
         };
         Body::Ingress(Ingress { stamps, seq: seq(), item: InboxItem { input, origin }, event_hash: None })
     }
@@ -571,6 +603,7 @@ mod tests {
                 snapshot: Hash::of(b"child"),
                 policy: EffectPolicy::Recorded,
                 now_ns: 5,
+                manifest: None,
             }),
             ingress(Input::Event { schema: "e".into(), value: inline(b"\x01"), key: Some("k".into()) }),
             ingress(Input::Receipt(receipt)),
@@ -580,7 +613,7 @@ mod tests {
             Body::Intent(Intent { hash: intent, kind: "http".into(), params: inline(b"\xa0"), label: "l".into() }),
             Body::Cancel(intent),
             Body::Reply(Reply { to: seq(), outcome: ReplyOutcome::Ok(inline(b"r")) }),
-            Body::Reply(Reply { to: seq(), outcome: ReplyOutcome::Failed("CODE".into(), "why".into()) }),
+            Body::Reply(Reply { to: seq(), outcome: ReplyOutcome::Failed("CODE".into(), "why".into(), None) }),
             Body::ManifestChange(ManifestChange { from: Hash::of(b"a"), to: Hash::of(b"b"), forced: true }),
             Body::Snapshot(note()),
             Body::BaselineSnapshot(SnapshotNote { receipt_horizon: Some(Height::new(3)), ..note() }),
@@ -591,8 +624,28 @@ mod tests {
             Body::RecordingEnded(intent),
             ingress(Input::Receipt(by_hand)),
             with_headers(),
-            Body::Held(Held { code: "CODE".into(), reason: "why".into() }),
+            Body::Held(Held { code: "CODE".into(), reason: "why".into(), failed: None }),
+            Body::Held(Held {
+                code: "CODE".into(),
+                reason: "why".into(),
+                failed: Some(FailedInput { seq: seq(), item: Hash::of(b"item"), what: "event e".into() }),
+            }),
+            Body::Reply(Reply {
+                to: seq(),
+                outcome: ReplyOutcome::Failed("CODE".into(), "why".into(), Some(Height::new(7))),
+            }),
+            for_a_call(),
         ]
+    }
+
+    /// A timer of a program that works for a call.
+    fn for_a_call() -> Body {
+        let Body::Ingress(mut ingress) = ingress(Input::TimerFired { timer: IntentHash::of(b"t"), payload: inline(b"") })
+        else {
+            unreachable!()
+        };
+        ingress.item.origin = Origin { call: Some(seq()), ..Origin::new(4) };
+        Body::Ingress(ingress)
     }
 
     /// An event with its hash and headers.
@@ -615,7 +668,7 @@ mod tests {
     }
 
     /// These are persisted in every journal: a change here is a change of the format.
-    const GOLDEN: [&str; 22] = [
+    const GOLDEN: [&str; 25] = [
         "aee46272a6d176c8",
         "2aaa7d0b9a4cb50b",
         "bf6b0e1432901afe",
@@ -638,6 +691,9 @@ mod tests {
         "2f06f8261e9ef4d2",
         "39e31f695ec1cef4",
         "2c8b8bd7999a8f29",
+        "722883f0f57a6399",
+        "6b9b12e9fd47fb81",
+        "b71818d97ee0ccaf",
     ];
 
     #[test]

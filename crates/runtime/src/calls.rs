@@ -60,7 +60,7 @@ fn is_small(outcome: &ReplyOutcome) -> bool {
     match outcome {
         ReplyOutcome::Ok(Payload::Inline(bytes)) => bytes.len() <= EARLY_BYTES_MAX,
         ReplyOutcome::Ok(Payload::Blob(..)) => true,
-        ReplyOutcome::Failed(_, reason) => reason.len() <= EARLY_BYTES_MAX,
+        ReplyOutcome::Failed(_, reason, _) => reason.len() <= EARLY_BYTES_MAX,
     }
 }
 
@@ -180,7 +180,7 @@ async fn on_record<P: Plane>(
     match page.first().map(|record| decode(world, record)).transpose()? {
         Some(Body::Reply(Reply { to, outcome })) if to == call => Ok(Some(outcome)),
         Some(Body::Rejected(Rejected { seq, code, reason, .. })) if seq == call => {
-            Ok(Some(ReplyOutcome::Failed(code, reason)))
+            Ok(Some(ReplyOutcome::Failed(code, reason, Some(height))))
         }
         _ => Ok(None),
     }

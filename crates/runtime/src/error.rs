@@ -76,6 +76,8 @@ pub enum RuntimeError {
     Event(#[from] CheckError),
     #[error("the {what} {hash} is not registered in this universe: someone who may administer it does that")]
     NotRegistered { what: &'static str, hash: Hash },
+    #[error("{0} is not on hold at any input: there is nothing to retry or to skip")]
+    NotOnHold(WorldId),
     #[error("no reply to {call} of {world} within {:?}; it may still come", Duration::from_millis(*waited_ms))]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
 }
@@ -106,6 +108,7 @@ impl Coded for RuntimeError {
             Self::NotRegistered { .. } => Code::ManifestNotRegistered,
             Self::Event(error) => error.code_or(Code::EventInvalid),
             Self::CallTimeout { .. } => Code::CallTimeout,
+            Self::NotOnHold(_) => Code::WorldNotOnHold,
         }
     }
 }

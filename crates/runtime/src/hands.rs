@@ -261,6 +261,7 @@ mod tests {
             trace: None,
             terms: EffectTerms { rate, ..EffectTerms::default() },
             correlation_id: None,
+            call: None,
         }
     }
 

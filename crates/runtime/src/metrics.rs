@@ -1,6 +1,11 @@
 //! Every metric, with its name and its unit, in one place. The runtime counts its own; what others count has its name here too.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use mundi_model::{Code, Hash, limits};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 macro_rules! metrics {
     ($($variant:ident = $name:literal, $unit:literal, $meaning:literal;)*) => {
@@ -49,7 +54,8 @@ metrics! {
     SegmentsExported = "mundi_segments_exported_total", "segments", "Segments that old journal records were moved into.";
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
-    WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns failed again and again.";
+    WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns, or a step of theirs, failed.";
+    StepFailures = "mundi_steps_failed_total", "steps", "Steps of programs that failed: traps, refused output, errors of the program.";
     ObjectsAbsent = "mundi_objects_absent_total", "attempts", "Attempts at worlds that failed again while the object store did not have most of what it should have, or could not be read: no world is put on hold for that.";
     RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
     ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
@@ -169,7 +175,13 @@ impl Family {
         meaning: "How long the oldest effect that was never tried has waited, of those that were counted.",
         labels: &["universe"],
     };
-    pub const ALL: [Self; 12] = [
+    pub const STEP_FAILURES: Self = Self {
+        name: "mundi_step_failures_total",
+        unit: "steps",
+        meaning: "Steps that failed, by the hash of the program and the code of the failure; those of more than 200 pairs are counted under `other`.",
+        labels: &["program", "code"],
+    };
+    pub const ALL: [Self; 13] = [
         Self::HTTP_REQUESTS,
         Self::HTTP_REQUEST_SECONDS,
         Self::SHELL_ATTEMPTS,
@@ -182,6 +194,7 @@ impl Family {
         Self::QUEUE_DEPTH,
         Self::QUEUE_DEAD_LETTERS,
         Self::EFFECT_OLDEST,
+        Self::STEP_FAILURES,
     ];
 }
 
@@ -261,11 +274,17 @@ struct Histogram {
 pub struct Metrics {
     values: Vec<AtomicU64>,
     histograms: [Histogram; Timing::ALL.len()],
+    /// Failed steps by program and code.
+    failures: Mutex<BTreeMap<(String, String), u64>>,
 }
+
+/// What stands for programs and codes that are counted together, because there are too many.
+const OTHERS: &str = "other";
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { values: Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect(), histograms: Default::default() }
+        let values = Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { values, histograms: Default::default(), failures: Mutex::default() }
     }
 }
 
@@ -315,6 +334,24 @@ impl Metrics {
         Times { counts, sum_us: sum_us.load(Ordering::Relaxed) }
     }
 
+    /// A step of a program failed.
+    pub fn count_failure(&self, program: Hash, code: &str) {
+        self.add(Metric::StepFailures, 1);
+        let mut failures = self.failures.lock();
+        let code = Code::from_name(code).map_or(OTHERS, Code::as_str);
+        let mut labels = (program.to_string(), code.to_owned());
+        if failures.len() >= limits::FAILURE_LABELS_MAX && !failures.contains_key(&labels) {
+            labels = (OTHERS.to_owned(), OTHERS.to_owned());
+        }
+        *failures.entry(labels).or_default() += 1;
+    }
+
+    /// Failed steps by program and code.
+    pub fn failures(&self) -> Vec<(String, String, u64)> {
+        let failures = self.failures.lock();
+        failures.iter().map(|((program, code), count)| (program.clone(), code.clone(), *count)).collect()
+    }
+
     pub fn snapshot(&self) -> Vec<(Metric, u64)> {
         Metric::ALL.iter().map(|&metric| (metric, self.get(metric))).collect()
     }
@@ -359,6 +396,23 @@ mod tests {
             "a bound belongs to what is below it"
         );
         assert_eq!(metrics.times(Timing::InboxToJournal), Times::default());
+    }
+
+    #[test]
+    fn failures_are_counted_by_program_and_code_within_a_bound() {
+        let metrics = Metrics::default();
+        for n in 0..limits::FAILURE_LABELS_MAX + 50 {
+            metrics.count_failure(Hash::of(&n.to_be_bytes()), "PROGRAM_FAILED");
+        }
+        metrics.count_failure(Hash::of(&0usize.to_be_bytes()), "PROGRAM_FAILED");
+        metrics.count_failure(Hash::of(&0usize.to_be_bytes()), "whatever a guest might say");
+        let failures = metrics.failures();
+        assert!(failures.len() <= limits::FAILURE_LABELS_MAX + 1);
+        let counted: u64 = failures.iter().map(|(_, _, count)| count).sum();
+        assert_eq!((counted, metrics.get(Metric::StepFailures)), (252, 252));
+        let first = Hash::of(&0usize.to_be_bytes()).to_string();
+        assert!(failures.contains(&(first, "PROGRAM_FAILED".to_owned(), 2)));
+        assert!(failures.contains(&("other".to_owned(), "other".to_owned(), 51)));
     }
 
     #[test]

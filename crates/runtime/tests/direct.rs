@@ -146,7 +146,7 @@ fn a_call_that_is_rejected_is_answered_and_its_answer_can_be_had_again() {
     let (near, far) = (held.near.clone(), held.far.clone());
     held.rig.executor.block_on(async move {
         let begun = near.begin_call(world_id(0), unheard_of(true).item, None).await.unwrap();
-        let Some(ReplyOutcome::Failed(code, _)) = &begun.reply else { panic!("{begun:?}") };
+        let Some(ReplyOutcome::Failed(code, ..)) = &begun.reply else { panic!("{begun:?}") };
         assert_eq!(Code::from_name(code), Some(Code::EventInvalid));
         assert_eq!(Some(far.reply(world_id(0), begun.call, WAIT).await.unwrap()), begun.reply);
     });

@@ -168,7 +168,7 @@ fn a_bad_item_is_rejected_and_its_sender_learns_why() {
             let stored = reply::read(&mut tx, rig.universe, world, place.seq).await.unwrap().unwrap();
             codes.push(match stored.outcome {
                 ReplyOutcome::Ok(_) => "ok".to_owned(),
-                ReplyOutcome::Failed(code, _) => code,
+                ReplyOutcome::Failed(code, ..) => code,
             });
         }
         assert_eq!(codes, ["EVENT_INVALID", "OBJECT_MISSING", "CONTROL_INVALID", "ok"]);

@@ -22,14 +22,14 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Hash, UniverseId, WorldId, limits,
-    record::{EffectPolicy, InboxItem, Origin},
+    record::{EffectPolicy, InboxItem, Operator, Origin},
 };
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
-    lifecycle::{ForkAt, register_trusted},
+    lifecycle::{ForkAt, NewWorld, create, register_trusted},
     ops::Ops,
-    testing::{Script, manifest, script_event},
+    testing::{MENDED_VERSION, MendedScript, Script, holding_manifests, manifest, mended_manifest, script_event},
 };
 use mundi_store::{
     blobs::NO_REFS,
@@ -60,6 +60,14 @@ pub(crate) fn broken_world() -> WorldId {
     world_id(1_000)
 }
 
+/// And one whose program fails at some of its inputs and whose manifest holds it there, until an operator retries or skips.
+pub(crate) fn stopping_world() -> WorldId {
+    world_id(1_001)
+}
+
+/// What waits in its inbox from the start.
+const STOPPING: [&str; 7] = ["add n", "fail", "add n", "fail", "fail\nadd n", "add n", "fail"];
+
 /// Who runs a seed.
 #[derive(Clone)]
 pub(crate) struct Director {
@@ -89,6 +97,11 @@ fn manifests() -> (Registry, Vec<(Vec<u8>, String)>) {
         }
         stored.push((manifest.to_bytes(), descriptor));
     }
+    registry.register_native("script", MENDED_VERSION, MendedScript);
+    let [holding, mended] = holding_manifests();
+    let (_, mended_descriptor) = mended_manifest();
+    stored.push((holding.to_bytes(), native_descriptor("script", 1)));
+    stored.push((mended.to_bytes(), mended_descriptor));
     (registry, stored)
 }
 
@@ -98,7 +111,7 @@ impl Director {
         let (registry, stored) = manifests();
         let (notes, casts) = (Notes::default(), casts(&stage));
         let outside = Arc::new(Outside { stage: stage.clone(), notes: notes.clone() });
-        let manifests: Vec<Hash> = stored.iter().map(|(manifest, _)| Hash::of(manifest)).collect();
+        let manifests: Vec<Hash> = stored.iter().take(2).map(|(manifest, _)| Hash::of(manifest)).collect();
         let director = Self::new(stage, registry, casts, &manifests, vec![outside], notes);
         director.create_all(&stored).await.map_err(|error| format!("setting up failed: {error}"))?;
         Ok(director)
@@ -161,8 +174,48 @@ impl Director {
                 self.notes.write(|pages| pages.worlds.entry(universe).or_default().push(world_id(number)));
             }
             self.create_broken(&plane, setting).await?;
+            self.create_stopping(&plane, universe).await?;
         }
         Ok(())
+    }
+
+    async fn create_stopping(&self, plane: &SimPlane, universe: UniverseId) -> Result<(), mundi_runtime::RuntimeError> {
+        let (world, now_ns) = (stopping_world(), plane.now_ns());
+        let manifest = Hash::of(&holding_manifests()[0].to_bytes());
+        create(plane, NewWorld { universe, world, manifest, inbox: None, now_ns }).await?;
+        let item = |script: &&str| {
+            let origin = Origin { wants_reply: true, ..Origin::new(0) };
+            NewItem { item: InboxItem { input: script_event(script), origin }, dedupe: None }
+        };
+        let items = STOPPING.iter().map(item).collect();
+        let (engine, clock, blobs) = (&plane.engine, &*plane.clock, &plane.blobs);
+        enqueue(engine, clock, blobs, universe, world, items, limits::DEDUPE_WINDOW_NS).await?;
+        Ok(())
+    }
+
+    /// An operator does something about worlds that are on hold at an input whose step failed. Says whether any was.
+    async fn mend(&self) -> bool {
+        let mut found = false;
+        for Setting { universe, .. } in &self.settings {
+            let (world, ops) = (stopping_world(), Ops::new(self.operator(), *universe, Calls::default()));
+            let Ok(described) = ops.describe_world(world).await else { continue };
+            let Some(hold) = described.meta.hold else { continue };
+            found = true;
+            let operator = Operator { token: None, name: "mender".to_owned() };
+            let done = match self.stage.below(8) {
+                0 => {
+                    let mended = Hash::of(&holding_manifests()[1].to_bytes());
+                    match ops.world_upgrade(world, mended, true).await {
+                        Ok(_) => ops.world_retry(world, operator).await,
+                        Err(error) => Err(error),
+                    }
+                }
+                1 | 2 => ops.world_retry(world, operator).await,
+                _ => ops.world_skip(world, operator).await,
+            };
+            self.stage.note(format_args!("{world} on hold at {:?}: {done:?}", hold.seq));
+        }
+        found
     }
 
     /// A world that no client knows, with an item that no turn can take.
@@ -216,6 +269,7 @@ impl Director {
         let end_ns = self.stage.now_ns() + TRAFFIC_MS * 1_000_000;
         while self.stage.now_ns() < end_ns {
             self.trouble().await;
+            self.mend().await;
         }
     }
 
@@ -382,6 +436,9 @@ impl Director {
         for _ in 0..REST_SECONDS_MAX {
             self.stage.sleep_ms(1_000).await;
             left = quiet::unrest(&self.ground.memory, self.stage.now_ns()).await.map_err(|error| error.to_string())?;
+            if self.mend().await {
+                left.push("a world is on hold at an input whose step failed".to_owned());
+            }
             if left.is_empty() {
                 return Ok(());
             }

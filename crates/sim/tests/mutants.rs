@@ -29,7 +29,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::UniverseCrossed => "universes",
         Mutant::SweepUnwalked => "replay",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
-        Mutant::HoldSkipped | Mutant::TurnSplit => "holds",
+        Mutant::HoldSkipped | Mutant::TurnSplit | Mutant::HeldConsumed | Mutant::SkipTakesTwo => "holds",
     }
 }
 

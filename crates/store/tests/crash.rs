@@ -293,6 +293,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         published_at_ns: 3,
         trace: None,
         correlation_id: None,
+        call: None,
         terms: EffectTerms::default(),
     };
     let timer = TimerItem {
@@ -304,6 +305,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         published_at_ns: 3,
         trace: None,
         correlation_id: None,
+        call: None,
     };
     Ok(Some(CommitTurn {
         fence,
@@ -314,6 +316,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         timers: vec![timer],
         receipts: Vec::new(),
         in_hands: InHands::default(),
+        logs: Vec::new(),
         ready: true,
         now_ns: 3,
     }))
@@ -446,6 +449,7 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) -> CommitTurn {
         timers: vec![],
         receipts: Vec::new(),
         in_hands: InHands::default(),
+        logs: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
     }
@@ -820,8 +824,8 @@ fn archive_a_world_and_bring_it_back() {
 fn put_a_world_on_hold_and_release_it() {
     for released in [false, true] {
         let hold = async |store: &Store, fence: Fence| {
-            let (code, reason) = (Code::StepAbandoned, "why".to_owned());
-            store.run(&HoldWorld { fence, code, reason, failures: 5, now_ns: 5 }).await
+            let (code, reason) = (Code::StepAbandoned.to_string(), "why".to_owned());
+            store.run(&HoldWorld { fence, code, reason, failures: 5, failed: None, seen: None, now_ns: 5 }).await
         };
         let setup = async |store: &Store| {
             let fence = live_with_items(store).await;
@@ -1018,6 +1022,7 @@ fn import_a_world() {
             snapshot: Hash::of(&snapshot),
             policy: EffectPolicy::Suppress,
             now_ns: 5,
+            manifest: None,
         };
         let (start, end) = (Height::GENESIS, height);
         let segment = SegmentRecord { start, end, size_bytes: 1, footer_bytes: 1, checksum: Hash::of(b"footer") };

@@ -70,6 +70,7 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         timers: vec![],
         receipts: Vec::new(),
         in_hands: InHands::default(),
+        logs: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
     };

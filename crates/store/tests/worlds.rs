@@ -329,6 +329,7 @@ fn a_turn_whose_cursor_would_pass_unread_items_is_refused() {
             timers: vec![],
             receipts: Vec::new(),
             in_hands: InHands::default(),
+            logs: Vec::new(),
             ready: false,
             now_ns: 1,
         };
@@ -378,6 +379,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             published_at_ns: 1,
             trace: None,
             correlation_id: None,
+            call: None,
             terms: effect_pending::EffectTerms::default(),
         };
         let turn = |body, effect| CommitTurn {
@@ -389,6 +391,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             timers: vec![],
             receipts: Vec::new(),
             in_hands: InHands::default(),
+            logs: Vec::new(),
             ready: false,
             now_ns: 1,
         };

@@ -261,6 +261,7 @@ fn an_effect_is_carried_out_only_if_the_manifest_that_it_names_allows_its_kind()
             trace: None,
             terms: EffectTerms::default(),
             correlation_id: None,
+            call: None,
         };
         let check = async |item: EffectItem| contexts.check(plane.blobs(), universe, &item).await;
         assert!(check(item("http", Some(context))).await.is_ok());

@@ -101,7 +101,7 @@ fn a_failed_step_consumes_its_receipt_and_emits_nothing() {
     assert_eq!(refusal(&output), "PROGRAM_FAILED");
     assert!(output.publish.is_empty());
     assert_eq!(rig.kinds()[1..], ["ingress", "failed", "reply", "digest"]);
-    let ReplyOutcome::Failed(code, reason) = &output.replies[0].outcome else { panic!() };
+    let ReplyOutcome::Failed(code, reason, _) = &output.replies[0].outcome else { panic!() };
     assert_eq!((code.as_str(), reason.as_str()), ("PROGRAM_FAILED", "because"));
     assert_eq!(rig.text("a"), "");
     assert_eq!(rig.world.open_intents().count(), 0);

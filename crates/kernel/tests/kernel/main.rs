@@ -7,6 +7,7 @@ mod rig;
 mod determinism;
 mod forks;
 mod golden;
+mod holds;
 mod hostile;
 mod intents;
 mod manifests;

@@ -30,6 +30,7 @@ impl Program for Script {
                 let Ok(Value::Text(script)) = cbor::decode(value) else { return Err(Failure::new("no script")) };
                 script.lines().try_for_each(|line| self.line(host, event.seq, line))
             }
+            Cause::Receipt { label: "unreadable", .. } => Err(Failure::new("cannot read it")),
             Cause::Receipt { label, status, payload, .. } => {
                 let answer = [format!("{status:?} ").as_bytes(), payload].concat();
                 Ok(host.put(&format!("receipt/{label}"), &answer)?)

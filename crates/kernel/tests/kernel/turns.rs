@@ -122,7 +122,7 @@ fn an_item_beyond_its_bounds_is_rejected_and_its_caller_hears_of_it() {
     ] {
         let output = rig.take(input);
         assert_eq!(refusal(&output), "ITEM_TOO_LARGE");
-        let ReplyOutcome::Failed(code, _) = &output.replies[0].outcome else { panic!() };
+        let ReplyOutcome::Failed(code, ..) = &output.replies[0].outcome else { panic!() };
         assert_eq!(code, "ITEM_TOO_LARGE");
     }
 }
@@ -240,7 +240,7 @@ fn an_operator_can_pause_and_an_unknown_command_is_rejected() {
 fn logs_reach_the_host_and_are_no_part_of_the_outcome() {
     let mut rig = Rig::new();
     let output = rig.run("log hello\nput a 1");
-    assert_eq!(output.logs[0].text, "hello");
+    assert_eq!(output.logs[0].1.text, "hello");
     let mut silent = Rig::new();
     silent.run("put a 1");
     assert_eq!(rig.world.digest(), silent.world.digest());

@@ -90,7 +90,7 @@ impl Server {
     }
 
     /// A request, not yet sent.
-    fn request(&self, method: Method, path: &str) -> Outcome<RequestBuilder> {
+    pub(crate) fn request(&self, method: Method, path: &str) -> Outcome<RequestBuilder> {
         // Whoever came first has chosen one that does as well.
         let _before = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build()?;
@@ -101,7 +101,7 @@ impl Server {
         })
     }
 
-    async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
         let silent = |error: reqwest::Error| {
             let why = if error.is_connect() { "nobody listens there".to_owned() } else { error.to_string() };
             Failed::silent(format!("{} does not answer: {why}", self.url))

@@ -220,6 +220,20 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
         },
         Err(error) => findings.bad("workers", error.detail(), "look at --universe and --token"),
     }
+    for (check, filter, what) in [
+        ("failed worlds", "failed", "`mundi world list --failed` lists them, `mundi world describe` says why"),
+        ("worlds on hold", "on_hold", "`mundi world list --on-hold` lists them; retry, skip or upgrade each"),
+    ] {
+        let only = [(filter, Some("true".to_owned()))];
+        match server.pages(&server.of("worlds"), &only, &Paging::first(100)).await {
+            Ok((worlds, _)) if worlds.is_empty() => findings.good(check, "none"),
+            Ok((worlds, next)) => {
+                let more = if next.is_null() { "" } else { " or more" };
+                findings.warn(check, format!("{}{more}", worlds.len()), what);
+            }
+            Err(error) => findings.bad(check, error.detail(), "docs/errors has a page for it"),
+        }
+    }
     for queue in ["effects", "timers", "mailboxes", "inboxes"] {
         let one = [("queue", Some(queue.to_owned()))];
         match server.pages(&server.of("dead-letters"), &one, &Paging::first(100)).await {

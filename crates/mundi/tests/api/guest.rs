@@ -63,3 +63,30 @@ pub(crate) fn asker(then: &str) -> Vec<u8> {
       (func (export "query") (param i32 i32 i32 i32) (result i32) (i32.const 0)))"#;
     componentize(&wat::parse_str(text.replace("THEN", then)).unwrap()).unwrap()
 }
+
+/// Logs a line on each event, traps if it is sent 13, and replies with what it was sent.
+pub(crate) fn superstitious() -> Vec<u8> {
+    let text = r#"(module
+      (import "mundi:program/host@1.1.0" "log" (func $log (param i32 i32 i32)))
+      (import "mundi:program/host@1.1.0" "reply" (func $reply (param i32 i32 i32 i32)))
+      (memory (export "memory") 1)
+      (global $free (mut i32) (i32.const 8192))
+      (data (i32.const 512) "a number came")
+      (data (i32.const 1024) "{\"events\":{\"go\":{\"type\":\"integer\",\"maximum\":23}}}")
+      (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+        (local $at i32)
+        (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+        (global.set $free (i32.add (local.get $at) (local.get 3)))
+        (local.get $at))
+      (func (export "describe") (result i32)
+        (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 49)) (i32.const 256))
+      (func (export "handle") (param $event i32) (result i32)
+        (local $value i32)
+        (local.set $value (i32.load offset=84 (local.get $event)))
+        (call $log (i32.const 1) (i32.const 512) (i32.const 13))
+        (if (i32.eq (i32.load8_u (local.get $value)) (i32.const 13)) (then unreachable))
+        (call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event)) (local.get $value) (i32.const 1))
+        (i32.const 0))
+      (func (export "query") (param i32 i32 i32 i32) (result i32) (i32.const 0)))"#;
+    componentize(&wat::parse_str(text).unwrap()).unwrap()
+}

@@ -12,6 +12,7 @@ mod hostile;
 mod lifecycle;
 mod nouns;
 mod process;
+mod repair;
 mod roles;
 mod routes;
 mod soak;

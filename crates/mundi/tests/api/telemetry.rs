@@ -102,6 +102,9 @@ async fn one_trace_goes_from_the_request_to_the_effects_that_followed_from_it() 
             metrics = body;
             continue;
         }
+        if path == "/v1/logs" {
+            continue;
+        }
         assert_eq!(path, "/v1/traces");
         assert_eq!(attribute(&body["resourceSpans"][0]["resource"], "service.name")["stringValue"], "my-mundi");
         for span in spans(&body) {
@@ -125,6 +128,40 @@ async fn one_trace_goes_from_the_request_to_the_effects_that_followed_from_it() 
     assert!(metrics.to_string().contains("mundi_turns_total"), "{metrics}");
     server.signal("-TERM");
     assert!(server.wait().success());
+}
+
+#[tokio::test]
+async fn what_programs_log_is_exported_with_world_and_height() {
+    let (address, sent) = collector();
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = format!("http://{address}");
+    let server = Server::start_with(
+        folder.path(),
+        &[
+            ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", &format!("{endpoint}/v1/logs")),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_BLRP_SCHEDULE_DELAY", "50"),
+            ("NO_PROXY", "127.0.0.1"),
+        ],
+    );
+    let manifest = crate::repair::store(&server, &json!("continue")).await;
+    let world = server.post(W, &json!({ "world": "a", "manifest": manifest })).await.ok(201)["world"].clone();
+    server.post(&format!("{W}/a/call/go"), &json!(13)).await.refused(422, "PROGRAM_TRAPPED");
+    let (mut said, mut warned) = (false, false);
+    while !said || !warned {
+        let (path, body) = sent.recv_timeout(Duration::from_secs(30)).expect("both arrive");
+        assert_eq!(path, "/v1/logs", "nothing else was asked for");
+        let scopes = body["resourceLogs"].as_array().unwrap().iter().flat_map(|of| of["scopeLogs"].as_array().unwrap());
+        for record in scopes.flat_map(|of| of["logRecords"].as_array().unwrap()) {
+            let is_of_world = attribute(record, "world")["stringValue"] == world;
+            let has_height = !attribute(record, "height").is_null();
+            said |= record["body"]["stringValue"] == "a number came" && is_of_world && has_height;
+            warned |= record["body"]["stringValue"] == "a step failed"
+                && attribute(record, "code")["stringValue"] == "PROGRAM_TRAPPED"
+                && is_of_world
+                && has_height;
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 //! The journal is the truth and the memory a cache of it: whatever goes wrong between the two, the memory is
 //! dropped and restored. After any error but a refused query a host is not used again.
 
+mod failures;
+mod logs;
 mod restore;
 mod snapshot;
 mod turn;
@@ -17,12 +19,14 @@ use crate::{
     hands::Employed,
     metrics::Metrics,
     objects::{AtHand, with_objects},
-    recording::Recording,
+    recording::{Recording, decode},
 };
-use mundi_kernel::{World, manifest::CompiledManifest};
-use mundi_model::{Hash, Height, UniverseId, WorldId, record::Held};
+use mundi_kernel::{HeldAt, World, manifest::CompiledManifest};
+use mundi_model::{Hash, Height, UniverseId, WorldId, record::{Body, Held}};
 use mundi_store::{
     Fence,
+    journal::History,
+    keyspace::{notify::Seen, world_log::LogPage},
     protocol::{InboxEnd, NoteSnapshotDue},
 };
 use std::{collections::VecDeque, sync::Arc};
@@ -51,6 +55,10 @@ pub struct WorldHost<P: Plane> {
     due_on_record: Option<Option<u64>>,
     /// Why its turns failed before it was restored: commands that wait are taken first.
     failed: Option<Held>,
+    /// The newest page of its log, once it has logged something.
+    log_page: Option<LogPage>,
+    /// The inbox when there was last nothing in it that the world could take.
+    idle_at: Option<Seen>,
 }
 
 /// What lies above the newest snapshot: what a restore would have to replay.
@@ -92,6 +100,20 @@ impl<P: Plane> WorldHost<P> {
 
     pub fn is_paused(&self) -> bool {
         self.world.is_paused()
+    }
+
+    /// Where it stopped because a step failed: the failure, and the inbox in which nothing was found that would let it go on.
+    ///
+    /// A mutable borrow, because a world may be sent to another thread and not shared with one.
+    pub(crate) async fn held(&mut self) -> Result<Option<(Held, Option<Seen>)>, RuntimeError> {
+        let Some(HeldAt { height, .. }) = self.world.held() else { return Ok(None) };
+        let Fence { universe, world, .. } = self.fence;
+        let history = History::open(self.plane.engine(), self.plane.segments().clone(), universe, world, height).await?;
+        let page = history.until(height.next()).pages_of(1).next_page().await?.unwrap_or_default();
+        match page.first().map(|record| decode(world, record)).transpose()? {
+            Some(Body::Held(held)) => Ok(Some((held, self.idle_at.clone()))),
+            _ => Err(RuntimeError::MemoryStale { world, journal: height, memory: self.head() }),
+        }
     }
 
     /// Hands it items that its next turn takes, behind all that waits in the inbox then.

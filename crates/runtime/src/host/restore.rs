@@ -57,6 +57,8 @@ impl<P: Plane> WorldHost<P> {
             metrics: None,
             due_on_record: None,
             failed: None,
+            log_page: None,
+            idle_at: None,
         })
     }
 }

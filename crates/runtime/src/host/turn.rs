@@ -1,6 +1,10 @@
 //! The turn, the unit of progress: read, run the kernel, commit in one fenced transaction, keep.
 
-use super::WorldHost;
+use super::{
+    WorldHost,
+    failures::{self, FailedStep},
+    logs,
+};
 use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
@@ -17,7 +21,7 @@ use mundi_kernel::{
     turn::{Arrival, Arrived, Publish, PublishTimer, Turn, TurnBudget, TurnError, TurnOutput},
 };
 use mundi_model::{
-    Code, Hash, Height, IntentHash, cbor, limits,
+    Code, Hash, Height, InboxSeq, IntentHash, cbor, limits,
     mutants::{Mutant, planted},
     record::{Body, InboxItem, Input, Payload, Reply, Sealed},
 };
@@ -139,11 +143,12 @@ impl<P: Plane> WorldHost<P> {
         let waiting = input.items.len();
         let mut tickets = if held.is_none() { self.take_direct(&mut input, items_max) } else { Vec::new() };
         if input.items.is_empty() {
+            self.idle_at = Some(input.notify);
             self.drained = input.end.and_then(|end| end.after(input.cursor));
             return Ok(Progress::Idle);
         }
         let mut arrivals = self.arrivals(input.items.iter().chain(&ahead));
-        let Self { plane, fence, world, at_hand, recording, hands, .. } = self;
+        let Self { plane, fence, world, at_hand, recording, hands, log_page, .. } = self;
         let (whole, mut budget) = (budget, budget.of_turn());
         if recording.is_some() {
             budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
@@ -160,6 +165,12 @@ impl<P: Plane> WorldHost<P> {
             }
             Box::pin(supply(plane, *fence, (world, at_hand), &mut arrivals, budget, stopped)).await?;
         };
+        if turn.held_at().is_some_and(|seq| seq.is_direct()) {
+            // What a world is held at must wait in the inbox: all that was handed to it goes there, and is tried again.
+            drop((turn, tickets));
+            self.direct.clear();
+            return Box::pin(self.take_turn(whole)).await;
+        }
         // A paused world that took a command looks for the next one until it finds none: a turn looks at one page of them.
         let more = turn.is_paused() || input.end.is_none() || turn.output().consumed < input.items.len();
         let direct = turn.output().consumed.saturating_sub(waiting);
@@ -167,6 +178,7 @@ impl<P: Plane> WorldHost<P> {
             // Nothing but commands that were taken ahead: they are on record, and only the cursor moves.
             let items = turn.keep().consumed;
             let Some(consumed) = Consumed::of(&input.items[..items], None) else {
+                self.idle_at = Some(input.notify);
                 return Ok(Progress::Idle);
             };
             let (old, new) = (input.cursor, consumed.through());
@@ -185,9 +197,15 @@ impl<P: Plane> WorldHost<P> {
             turn.end_recording(intent);
             *recording = None;
         }
+        let logs = match turn.output().logs.as_slice() {
+            [] => Vec::new(),
+            lines => Box::pin(logs::pages(plane, *fence, log_page.clone(), lines)).await?,
+        };
         let records = turn.take_records();
+        let failed = FailedStep::all(&records);
         let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
         let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
+        commit.logs = logs;
         let reserved = reserve(plane, hands, &commit);
         commit.in_hands.claims = reserved.iter().map(|reserved| reserved.as_ref().map(Reserved::claim)).collect();
         commit.in_hands.answered = tickets[..direct].iter().filter_map(Ticket::answers).collect();
@@ -230,6 +248,13 @@ impl<P: Plane> WorldHost<P> {
             Box::pin(plane.run(&CommitCursor { fence: *fence, old, new })).await?;
         }
         let (mut output, now_ns) = (turn.keep(), self.plane.now_ns());
+        if !failed.is_empty() {
+            failures::tell(fence.world, self.world.manifest().manifest.program, &failed, self.metrics.as_deref());
+        }
+        if let Some(page) = commit.logs.pop() {
+            self.log_page = Some(page);
+            logs::say(self.fence.world, &output.logs);
+        }
         self.tail.grow(count as u64, bytes, now_ns);
         self.at_hand.trim();
         let (items, records) = (output.consumed, count);
@@ -492,8 +517,8 @@ fn commit<P: Plane>(
     let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let (cursor, receipts) = (input.cursor, answers.receipts);
-    let in_hands = InHands::default();
-    Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, in_hands, ready: more, now_ns })
+    let (in_hands, logs, ready) = (InHands::default(), Vec::new(), more);
+    Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, in_hands, logs, ready, now_ns })
 }
 
 /// Hands for the effects of a turn, as far as any are free.
@@ -551,23 +576,44 @@ fn note_traces(taken: &[TurnItem]) {
 
 /// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
 struct Announced {
-    intents: BTreeMap<IntentHash, (Height, Option<String>, Option<String>)>,
+    intents: BTreeMap<IntentHash, Announcement>,
+}
+
+#[derive(Clone)]
+struct Announcement {
+    height: Height,
+    trace: Option<String>,
+    correlation_id: Option<String>,
+    /// The call that the step worked for, if it did not answer it.
+    call: Option<InboxSeq>,
 }
 
 impl Announced {
     fn of(records: &[Sealed]) -> Self {
-        let (mut intents, mut trace, mut correlation) = (BTreeMap::new(), None, None);
+        let (mut intents, mut trace, mut correlation) = (BTreeMap::<_, Announcement>::new(), None, None);
+        let (mut call, mut of_step) = (None, Vec::new());
         for record in records.iter().map(Sealed::record) {
             match &record.body {
                 Body::Ingress(ingress) => {
                     trace.clone_from(&ingress.item.origin.trace);
                     correlation.clone_from(&ingress.item.origin.correlation_id);
+                    call = ingress.item.origin.call_at(ingress.seq);
+                    of_step.clear();
+                }
+                // What the step asks for is not on behalf of a call any more.
+                Body::Reply(reply) if call == Some(reply.to) => {
+                    call = None;
+                    for intent in of_step.drain(..) {
+                        intents.entry(intent).and_modify(|announced| announced.call = None);
+                    }
                 }
                 Body::Intent(intent) => {
                     let child = child_of(trace.as_ref(), intent.hash.as_bytes());
                     // A moment, not a while: it gives the hop its place between the item and the attempts.
                     tracing::debug_span!("intent", trace, span = child, intent = %intent.hash, kind = intent.kind);
-                    intents.insert(intent.hash, (record.height, child, correlation.clone()));
+                    let (height, correlation_id) = (record.height, correlation.clone());
+                    intents.insert(intent.hash, Announcement { height, trace: child, correlation_id, call });
+                    of_step.extend(call.map(|_| intent.hash));
                 }
                 _ => {}
             }
@@ -577,7 +623,7 @@ impl Announced {
 
     fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
         let intent = &publish.intent;
-        let (height, trace, correlation_id) = self.intents.get(&intent.hash)?.clone();
+        let Announcement { height, trace, correlation_id, call } = self.intents.get(&intent.hash)?.clone();
         Some(EffectItem {
             world: fence.world,
             intent: intent.hash,
@@ -590,17 +636,19 @@ impl Announced {
             trace,
             terms: effect_terms(&publish.policies),
             correlation_id,
+            call,
         })
     }
 
     fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
-        let (height, trace, correlation_id) = self.intents.get(&timer.timer)?.clone();
+        let Announcement { height, trace, correlation_id, call } = self.intents.get(&timer.timer)?.clone();
         Some(TimerItem {
             world: fence.world,
             intent: timer.timer,
             height,
             trace,
             correlation_id,
+            call,
             deliver_at_ns: timer.set.due_ns,
             payload: timer.set.payload.clone(),
             published_at_ns: now_ns,

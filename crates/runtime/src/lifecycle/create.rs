@@ -50,6 +50,7 @@ pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, 
         effects: Vec::new(),
         timers: Vec::new(),
         receipts: Vec::new(),
+        command: None,
         now_ns,
     };
     Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)

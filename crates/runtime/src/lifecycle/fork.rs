@@ -14,15 +14,15 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_kernel::{
-    LoadError,
+    LoadError, Upgrade,
     fork::{Fork, ForkRequest, fork_in},
     manifest::CompiledManifest,
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId,
+    Code, Coded, Hash, Height, UniverseId, WorldId, cbor,
     mutants::{Mutant, planted},
-    record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
+    record::{Body, EffectPolicy, ForkGenesis, InboxItem, Input, Origin, Payload, Record, SnapshotNote},
 };
 use mundi_store::{
     StoreError,
@@ -51,6 +51,8 @@ pub struct ForkWorld {
     pub child: WorldId,
     pub at: ForkAt,
     pub policy: EffectPolicy,
+    /// Runs on this manifest instead of its parent's, by an upgrade that is its first input.
+    pub manifest: Option<Hash>,
     pub now_ns: u64,
 }
 
@@ -64,7 +66,7 @@ pub struct Forked {
 /// Forks a world, once: asked again for the same child with the same parent, policy and height, it answers the branch that is there,
 /// however far the parent has gone since. Anything else under that id is refused with `WORLD_EXISTS`.
 pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
-    let ForkWorld { universe, parent, child, policy, now_ns, .. } = request;
+    let ForkWorld { universe, parent, child, policy, manifest, now_ns, .. } = request;
     if let Some(before) = made_before(plane, &request).await? {
         return Ok(before);
     }
@@ -74,14 +76,18 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         false => replayed(plane, &request, &note, height).await?,
     };
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
-    let fork = fork_in(&snapshot, universe, ForkRequest { child, policy, now_ns })?;
+    let mut fork = fork_in(&snapshot, universe, ForkRequest { child, policy, now_ns })?;
     require_registered(plane, universe, fork.note.manifest).await?;
+    if let Some(manifest) = manifest {
+        require_registered(plane, universe, manifest).await?;
+    }
     let parent_snapshot = fork.genesis.parent_snapshot;
     let effects = match if planted(Mutant::ForkRepeats) { EffectPolicy::Live } else { policy } {
         EffectPolicy::Live => inherited_effects(plane, universe, &fork, now_ns).await?,
         EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
     };
     let receipts = recording::answer_open(plane, (universe, parent), height, &fork.publish).await?;
+    fork.genesis.manifest = manifest;
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
     let request = CreateWorld {
         universe,
@@ -92,6 +98,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         effects,
         timers: inherited_timers(&fork, now_ns),
         receipts,
+        command: manifest.map(|manifest| upgrade(manifest, now_ns)),
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
@@ -99,9 +106,15 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
     Ok(Forked { created, forked_at: height, parent_snapshot })
 }
 
+/// The command with which a branch begins that runs other code. It is forced: a branch is made to go another way.
+fn upgrade(manifest: Hash, now_ns: u64) -> InboxItem {
+    let payload = Payload::Inline(cbor::encode(&Upgrade { manifest, forced: true }));
+    InboxItem { input: Input::Control { command: "upgrade".to_owned(), payload }, origin: Origin::new(now_ns) }
+}
+
 /// The branch that is asked for, if it is there already.
 async fn made_before<P: Plane>(plane: &P, request: &ForkWorld) -> Result<Option<Forked>, RuntimeError> {
-    let ForkWorld { universe, parent, child, at, policy, .. } = *request;
+    let ForkWorld { universe, parent, child, at, policy, manifest, .. } = *request;
     let meta = match plane.run(&DescribeWorld { universe, world: child }).await {
         Ok(done) => done.output.meta,
         Err(StoreError::World(WorldError::NotFound { .. })) => return Ok(None),
@@ -117,7 +130,7 @@ async fn made_before<P: Plane>(plane: &P, request: &ForkWorld) -> Result<Option<
     match first.map(|record| record.body) {
         Some(Body::ForkGenesis(genesis))
             if genesis.parent == parent
-                && genesis.policy == policy
+                && (genesis.policy, genesis.manifest) == (policy, manifest)
                 && !matches!(at, ForkAt::Height(height) if height != genesis.forked_at) =>
         {
             let ForkGenesis { forked_at, parent_snapshot, .. } = genesis;
@@ -208,6 +221,7 @@ fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectI
         published_at_ns: now_ns,
         trace: None,
         correlation_id: None,
+        call: None,
         terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
     };
     fork.publish.iter().map(item).collect()
@@ -224,6 +238,7 @@ pub(crate) fn inherited_timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
         published_at_ns: now_ns,
         trace: None,
         correlation_id: None,
+        call: None,
     };
     fork.timers.iter().map(item).collect()
 }

@@ -24,6 +24,7 @@ pub use rehearse::{RehearseRequest, Rehearsed};
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
 pub use workers::Waits;
+pub use worlds::Repaired;
 
 use crate::{Plane, calls::Calls, worker::WorldWorker};
 use mundi_model::{UniverseId, limits};

@@ -6,20 +6,29 @@ use crate::{
     lifecycle::{self, ForkAt, ForkWorld, Forked, NewWorld, past},
     objects::{AtHand, with_objects},
 };
-use mundi_kernel::Upgrade;
+use mundi_kernel::{Repair, Upgrade};
 use mundi_model::{
     Hash, Height, InboxSeq, WorldId, cbor, limits,
-    record::{EffectPolicy, InboxItem, Input, Origin, Payload},
+    record::{EffectPolicy, InboxItem, Input, Operator, Origin, Payload},
 };
 use mundi_store::{
     journal::{History, StoredRecord},
     keyspace::world_meta::Hold,
     protocol::{
-        ArchiveWorld, DescribeWorld, ListWorlds, Page, ReadLineage, ReleaseHold, WorldCreated, WorldDescription,
+        ArchiveWorld, DescribeWorld, ListWorlds, LogTail, Page, ReadLineage, ReadLogs, ReleaseHold, WorldCreated, WorldDescription,
         WorldFilter, WorldLineage, WorldSummary,
     },
     snapshot::SnapshotError,
 };
+
+/// What was done about the input that a world was on hold at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Repaired {
+    /// The place of the command in the inbox.
+    pub seq: InboxSeq,
+    /// The input.
+    pub input: InboxSeq,
+}
 
 impl<P: Plane> Ops<P> {
     /// The worlds of the universe, in pages.
@@ -129,7 +138,21 @@ impl<P: Plane> Ops<P> {
         policy: EffectPolicy,
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
-        lifecycle::fork(&self.plane, ForkWorld { universe: self.universe, parent, child, at, policy, now_ns }).await
+        self.world_fork_on(None, parent, child, at, policy, now_ns).await
+    }
+
+    /// The same, on another manifest: the branch runs other code from its first input on.
+    pub async fn world_fork_on(
+        &self,
+        manifest: Option<Hash>,
+        parent: WorldId,
+        child: WorldId,
+        at: ForkAt,
+        policy: EffectPolicy,
+        now_ns: u64,
+    ) -> Result<Forked, RuntimeError> {
+        let request = ForkWorld { universe: self.universe, parent, child, at, policy, manifest, now_ns };
+        lifecycle::fork(&self.plane, request).await
     }
 
     /// From the next control on, the world takes nothing but commands.
@@ -155,11 +178,39 @@ impl<P: Plane> Ops<P> {
             return Err(RuntimeError::UpgradeDiverges { world, height: divergence.height });
         }
         let seq = self.control(world, "upgrade", cbor::encode(&Upgrade { manifest, forced })).await?;
-        if self.describe_world(world).await?.meta.hold.is_some() {
+        match self.describe_world(world).await?.meta.hold {
+            // It takes the command and stands at the failed input still, until someone retries or skips that.
+            Some(hold) if hold.failed_input.is_some() => drop(self.release_hold(world).await?),
             // It is paused when it takes the command ahead of what it failed at.
-            self.world_resume(world).await?;
+            Some(_) => drop(self.world_resume(world).await?),
+            None => {}
         }
         Ok(seq)
+    }
+
+    /// The world takes the input again that it is on hold at. The reply to a call is waited for under its name again.
+    pub async fn world_retry(&self, world: WorldId, operator: Operator) -> Result<Repaired, RuntimeError> {
+        self.repair(world, "retry", operator).await
+    }
+
+    /// The input that the world is on hold at passes without a step; its caller hears `STEP_SKIPPED`.
+    pub async fn world_skip(&self, world: WorldId, operator: Operator) -> Result<Repaired, RuntimeError> {
+        self.repair(world, "skip", operator).await
+    }
+
+    async fn repair(&self, world: WorldId, command: &str, operator: Operator) -> Result<Repaired, RuntimeError> {
+        let hold = self.describe_world(world).await?.meta.hold;
+        let input = hold.and_then(|hold| hold.seq).ok_or(RuntimeError::NotOnHold(world))?;
+        let repair = Repair { seq: input, operator };
+        let seq = self.control(world, command, cbor::encode(&repair)).await?;
+        self.release_hold(world).await?;
+        tracing::info!(%world, command, %input, by = repair.operator.name, "a world goes on");
+        Ok(Repaired { seq, input })
+    }
+
+    /// What the program of a world logged last.
+    pub async fn world_logs(&self, world: WorldId) -> Result<LogTail, RuntimeError> {
+        Ok(self.plane.run(&ReadLogs { universe: self.universe, world }).await?.output)
     }
 
     /// A worker may run the world again; it was on hold because its turns failed. Says why, if it was.

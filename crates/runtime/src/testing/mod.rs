@@ -9,4 +9,4 @@ mod script;
 pub use executor::{Executor, Node};
 pub use node_clock::NodeClock;
 pub use rig::{Rig, TestPlane, call, cell, control, message, script_event, taken};
-pub use script::{MendedScript, Script, manifest, mended_manifest, register};
+pub use script::{MENDED_VERSION, MendedScript, Script, holding_manifests, manifest, mended_manifest, register};

@@ -2,8 +2,8 @@
 
 use mundi_kernel::{
     Registry,
-    manifest::{EffectRule, Manifest, Schema},
-    program::{Cause, Event, Failure, Host, Outgoing, Program, SendOptions, View},
+    manifest::{EffectRule, Manifest, OnFailure, Schema},
+    program::{Cause, Event, Failure, Host, Level, Outgoing, Program, SendOptions, View},
     registry::native_descriptor,
 };
 use mundi_model::{Code, Hash, InboxSeq, Value, cbor};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// The program. It counts what it takes in `taken`, keeps a running hash of it in `trail`, and answers queries by key.
 pub struct Script;
 
-/// The same, mended: `break` does not break it.
+/// The same, mended: `break` does not break it, and `fail` does not fail.
 pub struct MendedScript;
 
 /// Registers both, and returns the descriptor of the first, which belongs into the content store.
@@ -22,12 +22,18 @@ pub fn register(registry: &mut Registry) -> String {
     native_descriptor("script", 1)
 }
 
-const MENDED_VERSION: u32 = 3;
+/// Of the mended one.
+pub const MENDED_VERSION: u32 = 3;
 
 /// A manifest for the mended one, and the descriptor that it names.
 pub fn mended_manifest() -> (Manifest, String) {
     let descriptor = native_descriptor("script", MENDED_VERSION);
     (Manifest { program: Hash::of(descriptor.as_bytes()), ..manifest() }, descriptor)
+}
+
+/// Manifests that hold a world at an input whose step fails: for the program, and for the mended one.
+pub fn holding_manifests() -> [Manifest; 2] {
+    [manifest(), mended_manifest().0].map(|manifest| Manifest { on_failure: OnFailure::Hold, ..manifest })
 }
 
 /// A manifest for it.
@@ -43,7 +49,7 @@ pub fn manifest() -> Manifest {
 
 impl Program for MendedScript {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
-        handle(host, event, |line| line != "break")
+        handle(host, event, |line| !["break", "fail"].contains(&line))
     }
 
     fn query(&self, view: &mut dyn View, name: &str, params: &[u8]) -> Result<Vec<u8>, Failure> {
@@ -68,6 +74,8 @@ fn handle(host: &mut dyn Host, event: &Event<'_>, takes: impl Fn(&str) -> bool) 
             Ok(Value::Text(text)) => text,
             _ => return Err(Failure::new("no script")),
         },
+        // One that the program cannot read.
+        Cause::Receipt { label, .. } if label.starts_with("bad") => "fail".to_owned(),
         Cause::Receipt { label, .. } => format!("put receipt/{label} got"),
         Cause::Timer { label, .. } => format!("put timer/{label} fired"),
         Cause::Message { payload, .. } => String::from_utf8_lossy(payload).into_owned(),
@@ -146,6 +154,10 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         }
         // Not the program's failure, but the host's: no turn that takes this can be committed.
         ["break"] => Err(host.abandon(Code::StepAbandoned, "as it was told").into()),
+        ["log", ref rest @ ..] => {
+            host.log(Level::Info, &rest.join(" "));
+            Ok(())
+        }
         ["fail"] => Err(Failure::new("as it was told")),
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),

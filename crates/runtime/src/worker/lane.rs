@@ -120,7 +120,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     if let Some(code) = failed {
         // One by one: what can be taken is, and what cannot is known. Commands may mend it.
         budget.items_max = 1;
-        host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned() });
+        host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned(), failed: None });
     }
     host.hand(shared.table.lock().take_direct(world, shared.config.cycle.items_max));
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
@@ -141,6 +141,9 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     let usual = (snapshot.is_some() && shared.config.segments.enabled).then_some(shared.config.segments.records);
     if wish.export.is_some() || snapshot.is_some() {
         shared.compactions.submit(host.fence(), wish.export.or(usual));
+    }
+    if !cycled.more && Box::pin(hold_at_failure(shared, &mut host)).await? {
+        return Ok(None);
     }
     if cycled.more {
         let depth = Box::pin(depth(shared, host.fence())).await?;
@@ -236,7 +239,8 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
         shared.metrics.add(Metric::ObjectsAbsent, 1);
         return false;
     }
-    let request = HoldWorld { fence, code, reason: error.to_string(), failures, now_ns: shared.plane.now_ns() };
+    let (reason, now_ns) = (error.to_string(), shared.plane.now_ns());
+    let request = HoldWorld { fence, code: code.to_string(), reason, failures, failed: None, seen: None, now_ns };
     match shared.plane.run(&request).await {
         Ok(_) => {
             tracing::error!(%error, %code, %world, failures, "a world was put on hold");
@@ -269,6 +273,19 @@ async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
     let until_ns = now_ns.saturating_add(shared.config.renew_every_ns);
     shared.objects_absent_until_ns.store(until_ns, Ordering::Relaxed);
     false
+}
+
+/// Puts a world on hold that stopped because a step failed, unless something came in that may let it go on. Says whether it did. The
+/// journal says so already: a worker that dies before this leaves it to the next one.
+async fn hold_at_failure<P: Plane>(shared: &Shared<P>, host: &mut Host<P>) -> Result<bool, RuntimeError> {
+    let Some((Held { code, reason, failed }, seen)) = host.held().await? else { return Ok(false) };
+    let (fence, world, now_ns) = (host.fence(), host.id(), shared.plane.now_ns());
+    let request = HoldWorld { fence, code: code.clone(), reason, failures: 1, failed, seen, now_ns };
+    let Some(hold) = shared.plane.run(&request).await?.output else { return Ok(false) };
+    tracing::error!(%world, code, height = %hold.height, "a world was put on hold at an input whose step failed");
+    shared.metrics.add(Metric::WorldsHeld, 1);
+    shared.metrics.add(Metric::LeasesReleased, 1);
+    Ok(true)
 }
 
 fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeError, now_ns: u64) -> Option<u64> {

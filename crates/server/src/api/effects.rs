@@ -131,6 +131,7 @@ impl From<Box<JournaledEffect>> for Effect {
             trace: None,
             terms: EffectTerms::default(),
             correlation_id: None,
+            call: None,
         };
         let effect = Self {
             attempts_max: None,

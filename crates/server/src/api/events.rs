@@ -348,9 +348,9 @@ async fn answer<E: Engine>(
 ) -> Result<Response, Problem> {
     let payload = match outcome {
         ReplyOutcome::Ok(payload) => payload,
-        ReplyOutcome::Failed(code, reason) => {
+        ReplyOutcome::Failed(code, reason, height) => {
             let code = Code::from_name(&code).unwrap_or(Code::ProgramFailed);
-            return Err(Problem { call: Some(call), ..Problem::new(code, reason) });
+            return Err(Problem { call: Some(call), height, ..Problem::new(code, reason) });
         }
     };
     let bytes = match payload {

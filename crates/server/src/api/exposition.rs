@@ -28,6 +28,7 @@ pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
         let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} histogram");
         write_histogram(&mut text, name, "", &api.node.metrics().times(timing));
     }
+    write_failures(&mut text, &api.node.metrics().failures());
     write_shells(&mut text, &api.node.shell_counters());
     write_queues(&mut text, &depths(api).await);
     api.requests.write(&mut text);
@@ -58,6 +59,13 @@ fn write_family(text: &mut String, family: Family, values: impl IntoIterator<Ite
     for (labels, value) in values {
         let _ = writeln!(text, "{name}{{{labels}}} {value}");
     }
+}
+
+/// Steps that failed, by program and code.
+fn write_failures(text: &mut String, failures: &[(String, String, u64)]) {
+    let labels = |program: &str, code: &str| format!("program=\"{program}\",code=\"{code}\"");
+    let values = failures.iter().map(|(program, code, count)| (labels(program, code), float(*count)));
+    write_family(text, Family::STEP_FAILURES, values);
 }
 
 fn write_shells(text: &mut String, shells: &[(&str, Counters)]) {
@@ -166,6 +174,13 @@ mod tests {
         ] {
             has(&text, line);
         }
+    }
+
+    #[test]
+    fn failed_steps_are_told_by_program_and_code() {
+        let mut text = String::new();
+        write_failures(&mut text, &[("h_1".to_owned(), "PROGRAM_FAILED".to_owned(), 3)]);
+        has(&text, "mundi_step_failures_total{program=\"h_1\",code=\"PROGRAM_FAILED\"} 3");
     }
 
     #[test]

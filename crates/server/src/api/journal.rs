@@ -13,7 +13,7 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::BoxFuture, stream};
 use mundi_engine::Engine;
 use mundi_model::{Height, WorldId};
 use mundi_runtime::Plane;
@@ -74,14 +74,18 @@ fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, fro
     });
     let events =
         pages.flat_map(|records| stream::iter(records.into_iter().map(|record| Ok::<_, Infallible>(event(&record)))));
+    Sse::new(events.take_until(until_held_long_enough(api))).keep_alive(KeepAlive::default()).into_response()
+}
+
+/// When a stream ends: after the longest time that a request is held open, or when the node leaves.
+pub(super) fn until_held_long_enough<E: Engine>(api: &Api<E>) -> BoxFuture<'static, ()> {
     let (left, longest) = (api.node.left(), tokio::time::sleep(api.limits.wait_max));
-    let ending = async move {
+    Box::pin(async move {
         tokio::select! {
             () = left => {}
             () = longest => {}
         }
-    };
-    Sse::new(events.take_until(Box::pin(ending))).keep_alive(KeepAlive::default()).into_response()
+    })
 }
 
 fn event(record: &StoredRecord) -> Event {

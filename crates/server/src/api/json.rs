@@ -2,7 +2,10 @@
 
 use super::{Problem, moment::Moment};
 use minicbor::data::Int;
-use mundi_kernel::intents::{TIMER_SET, TimerSet};
+use mundi_kernel::{
+    Repair,
+    intents::{TIMER_SET, TimerSet},
+};
 use mundi_model::{
     Height, Value, cbor, hex, parse_hex_bytes,
     record::{
@@ -122,10 +125,16 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::Genesis(genesis) => {
             json!({ "type": "genesis", "manifest": genesis.manifest, "now_ns": genesis.now_ns, "now": Moment::of(genesis.now_ns) })
         }
-        Body::ForkGenesis(fork) => json!({
-            "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
-            "policy": policy(fork.policy), "now_ns": fork.now_ns, "now": Moment::of(fork.now_ns),
-        }),
+        Body::ForkGenesis(fork) => {
+            let mut json = json!({
+                "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
+                "policy": policy(fork.policy), "now_ns": fork.now_ns, "now": Moment::of(fork.now_ns),
+            });
+            if let Some(manifest) = fork.manifest {
+                json["manifest"] = json!(manifest);
+            }
+            json
+        }
         Body::Ingress(ingress) => {
             let mut json = item(&ingress.item);
             json["type"] = json!("ingress");
@@ -148,7 +157,10 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::Reply(reply) => {
             let outcome = match &reply.outcome {
                 ReplyOutcome::Ok(found) => json!({ "ok": payload(found) }),
-                ReplyOutcome::Failed(code, reason) => json!({ "code": code, "reason": reason }),
+                ReplyOutcome::Failed(code, reason, None) => json!({ "code": code, "reason": reason }),
+                ReplyOutcome::Failed(code, reason, Some(height)) => {
+                    json!({ "code": code, "reason": reason, "height": height })
+                }
             };
             json!({ "type": "reply", "to": reply.to, "outcome": outcome })
         }
@@ -164,7 +176,13 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::OutcomeDigest(digest) => json!({ "type": "outcome_digest", "digest": digest }),
         Body::Custom(custom) => json!({ "type": "custom", "kind": custom.kind, "payload": payload(&custom.payload) }),
         Body::RecordingEnded(intent) => json!({ "type": "recording_ended", "intent": intent }),
-        Body::Held(held) => json!({ "type": "held", "code": held.code, "reason": held.reason }),
+        Body::Held(held) => {
+            let mut json = json!({ "type": "held", "code": held.code, "reason": held.reason });
+            if let Some(failed) = &held.failed {
+                json["input"] = json!({ "seq": failed.seq, "item": failed.item, "what": failed.what });
+            }
+            json
+        }
         Body::StepFailed(failed) => json!({ "type": "step_failed", "code": failed.code, "reason": failed.reason }),
     }
 }
@@ -191,10 +209,22 @@ fn receipt(receipt: &Receipt) -> Json {
     if let Some(signature) = &receipt.signature {
         json["signature"] = json!(hex(signature));
     }
-    if let Some(Operator { token, name }) = &receipt.operator {
-        json["operator"] = json!({ "token": token.map(|token| hex(&token.to_be_bytes())), "name": name });
+    if let Some(by) = &receipt.operator {
+        json["operator"] = operator(by);
     }
     json
+}
+
+fn operator(Operator { token, name }: &Operator) -> Json {
+    json!({ "token": token.map(|token| hex(&token.to_be_bytes())), "name": name })
+}
+
+/// What the commands `retry` and `skip` carry.
+fn repair(command: &str, payload: &Payload) -> Option<Repair> {
+    match payload {
+        Payload::Inline(bytes) if ["retry", "skip"].contains(&command) => cbor::decode(bytes).ok(),
+        _ => None,
+    }
 }
 
 pub(crate) fn item(item: &InboxItem) -> Json {
@@ -205,7 +235,14 @@ pub(crate) fn item(item: &InboxItem) -> Json {
             json!({ "message": inbox, "payload": payload(sent), "headers": headers })
         }
         Input::TimerFired { timer, payload: set } => json!({ "timer": timer, "payload": payload(set) }),
-        Input::Control { command, payload: given } => json!({ "control": command, "payload": payload(given) }),
+        Input::Control { command, payload: given } => {
+            let mut json = json!({ "control": command, "payload": payload(given) });
+            if let Some(Repair { seq, operator }) = repair(command, given) {
+                json["input"] = json!(seq);
+                json["operator"] = self::operator(&operator);
+            }
+            json
+        }
     };
     let origin = &item.origin;
     let sender = origin.sender.as_ref().map(|sender| json!({ "world": sender.world, "height": sender.height }));

@@ -12,6 +12,7 @@ mod extract;
 mod front;
 mod health;
 mod journal;
+mod logs;
 mod json;
 mod moment;
 mod problem;

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use mundi_model::{CallId, Code, Coded, Kind, ParseIdError, WorldId};
+use mundi_model::{CallId, Code, Coded, Height, Kind, ParseIdError, WorldId};
 use mundi_runtime::RuntimeError;
 use mundi_store::StoreError;
 use serde::Serialize;
@@ -18,6 +18,8 @@ pub struct Problem {
     pub detail: String,
     /// Where the reply to a call will be, if it was not waited for to its end.
     pub(crate) call: Option<CallId>,
+    /// The height of the step that failed, if one did.
+    pub(crate) height: Option<Height>,
 }
 
 /// A problem as it is sent.
@@ -39,6 +41,9 @@ pub(crate) struct Body<'a> {
     /// Under what the reply to the call can be asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<String>,
+    /// The height of the record whose step failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    height: Option<u64>,
 }
 
 /// A problem is sent as this.
@@ -54,7 +59,7 @@ fn retry_after_s(code: Code) -> u64 {
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), call: None }
+        Self { code, detail: detail.into(), call: None, height: None }
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -62,7 +67,7 @@ impl Problem {
     }
 
     fn body(&self) -> Vec<u8> {
-        let Self { code, detail, call } = self;
+        let Self { code, detail, call, height } = self;
         let body = Body {
             uri: format!("urn:mundi:error:{code}"),
             title: code.meaning(),
@@ -71,6 +76,7 @@ impl Problem {
             code: code.as_str(),
             kind: code.kind().as_str(),
             call: call.map(|call| call.to_string()),
+            height: height.map(Height::get),
         };
         // Texts and a number: there is nothing that could fail.
         serde_json::to_vec(&body).unwrap_or_default()
@@ -116,9 +122,12 @@ fn status(code: Code) -> StatusCode {
         | Code::ValueTooLarge
         | Code::TransactionTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         // The world took it in, and its program could not do it.
-        Code::ProgramFailed | Code::ProgramPanicked | Code::BudgetExhausted | Code::OutputRefused => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        Code::ProgramFailed
+        | Code::ProgramPanicked
+        | Code::ProgramTrapped
+        | Code::BudgetExhausted
+        | Code::OutputRefused
+        | Code::StepSkipped => StatusCode::UNPROCESSABLE_ENTITY,
         code => match code.kind() {
             Kind::Conflict | Kind::Fenced => StatusCode::CONFLICT,
             Kind::NotFound => StatusCode::NOT_FOUND,

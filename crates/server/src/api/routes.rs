@@ -1,7 +1,7 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, programs,
+    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs, programs,
     requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
@@ -49,6 +49,8 @@ use utoipa::OpenApi;
         worlds::fork,
         worlds::pause,
         worlds::resume,
+        worlds::retry,
+        worlds::skip,
         worlds::upgrade,
         worlds::archive,
         worlds::unarchive,
@@ -66,6 +68,7 @@ use utoipa::OpenApi;
         state::cell,
         state::diff,
         journal::journal,
+        logs::logs,
         snapshots::list,
         snapshots::take,
         snapshots::promote,
@@ -179,6 +182,9 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/fork"), post(worlds::fork::<E>))
         .route(&at("/pause"), post(worlds::pause::<E>))
         .route(&at("/resume"), post(worlds::resume::<E>))
+        .route(&at("/retry"), post(worlds::retry::<E>))
+        .route(&at("/skip"), post(worlds::skip::<E>))
+        .route(&at("/logs"), get(logs::logs::<E>))
         .route(&at("/upgrade"), post(worlds::upgrade::<E>))
         .route(&at("/archive"), post(worlds::archive::<E>))
         .route(&at("/unarchive"), post(worlds::unarchive::<E>))

@@ -2,6 +2,7 @@
 
 use super::{
     ListPage, Problem,
+    access::By,
     extract::{ADMIN, Form, In, Of, Params, READ, SEND, world_of},
     json::Snapshot,
     limit,
@@ -15,9 +16,12 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId, record::EffectPolicy};
-use mundi_runtime::{Plane, lifecycle::ForkAt};
+use mundi_runtime::{Plane, lifecycle::ForkAt, ops::Repaired};
 use mundi_store::{
-    keyspace::world_meta::{Hold, Lineage, WorldMeta, WorldState},
+    keyspace::{
+        world_failure::WorldFailure,
+        world_meta::{Hold, Lineage, WorldMeta, WorldState},
+    },
     protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
@@ -34,11 +38,32 @@ pub(super) struct World {
     first_height: u64,
     parent: Option<Parent>,
     lease: Option<LeaseOf>,
-    /// Why no worker runs it, until it is resumed or upgraded.
+    /// Why no worker runs it, until it is retried, skipped, resumed or upgraded.
     hold: Option<HoldOf>,
+    /// Steps that failed since it was last upgraded, resumed, retried or skipped.
+    failures: u64,
+    /// The newest of them.
+    failed: Option<FailedOf>,
 }
 
-/// A world whose turns failed again and again.
+/// A step that failed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FailedOf {
+    /// Of the record that says so.
+    height: u64,
+    code: String,
+    reason: String,
+    at_ns: u64,
+}
+
+impl From<&WorldFailure> for FailedOf {
+    fn from(failure: &WorldFailure) -> Self {
+        let WorldFailure { height, code, reason, at_ns, .. } = failure;
+        Self { height: height.get(), code: code.clone(), reason: reason.clone(), at_ns: *at_ns }
+    }
+}
+
+/// A world whose turns failed again and again, or of which a step failed that its manifest holds it at.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct HoldOf {
     since_ns: u64,
@@ -50,8 +75,10 @@ pub(super) struct HoldOf {
     failures: u32,
     /// The next height of its journal.
     height: u64,
-    /// The first item that waits in its inbox.
+    /// The input that it stands at: the first item that waits in its inbox, or the one whose step failed.
     seq: Option<String>,
+    /// What the input is whose step failed: `event add`. Absent if its turns failed.
+    failed_input: Option<String>,
 }
 
 impl From<&Hold> for HoldOf {
@@ -64,6 +91,7 @@ impl From<&Hold> for HoldOf {
             failures: hold.failures,
             height: hold.height.get(),
             seq: hold.seq.map(|seq| seq.to_string()),
+            failed_input: hold.failed_input.clone(),
         }
     }
 }
@@ -96,7 +124,7 @@ impl From<&Lineage> for Parent {
 }
 
 impl World {
-    fn new(world: WorldId, meta: &WorldMeta, lease: Option<HeldLease>) -> Self {
+    fn new(world: WorldId, meta: &WorldMeta, lease: Option<HeldLease>, failure: Option<&WorldFailure>) -> Self {
         Self {
             world: world.to_string(),
             state: state(meta.state).to_owned(),
@@ -106,6 +134,8 @@ impl World {
             parent: meta.lineage.as_ref().map(Parent::from),
             lease: lease.map(LeaseOf::from),
             hold: meta.hold.as_ref().map(HoldOf::from),
+            failures: failure.map_or(0, |failure| failure.count),
+            failed: failure.map(FailedOf::from),
         }
     }
 }
@@ -256,8 +286,10 @@ pub(super) struct WorldsParams {
     parent: Option<String>,
     /// Only worlds whose lease is held by this worker; `anybody` or `nobody`.
     held_by: Option<String>,
-    /// Only worlds that are on hold because their turns failed (`true`), or only those that are not.
+    /// Only worlds that are on hold because their turns or a step failed (`true`), or only those that are not.
     on_hold: Option<bool>,
+    /// Only worlds of which a step failed since they were last upgraded, resumed, retried or skipped, or only the others.
+    failed: Option<bool>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
@@ -284,12 +316,13 @@ pub(super) async fn list<E: Engine>(
         Some(worker) => Some(HeldBy::Worker(worker.parse::<WorkerId>()?)),
     };
     let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold };
+    let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
     let mut items = Vec::with_capacity(page.items.len());
-    for WorldSummary { world, meta, lease } in page.items {
-        items.push(World { state: state_of(&universe, world, &meta).await?, ..World::new(world, &meta, lease) });
+    for WorldSummary { world, meta, lease, failure } in page.items {
+        let state = state_of(&universe, world, &meta).await?;
+        items.push(World { state, ..World::new(world, &meta, lease, failure.as_ref()) });
     }
     Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
 }
@@ -307,7 +340,7 @@ pub(super) async fn describe<E: Engine>(
     let details = WorldDetails {
         world: World {
             state: state_of(&universe, world, &found.meta).await?,
-            ..World::new(world, &found.meta, found.lease)
+            ..World::new(world, &found.meta, found.lease, found.failure.as_ref())
         },
         head: found.head.as_ref().map(|head| head.height.get()),
         chain: found.head.map(|head| head.chain.to_string()),
@@ -334,6 +367,10 @@ pub(super) struct NewFork {
     at: Option<u64>,
     /// What becomes of open effects: `suppress` (the default) or `live`.
     effects: Option<String>,
+    /// The name of another program that the branch runs from its first input on.
+    program: Option<String>,
+    /// Or the hash of its manifest.
+    manifest: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -365,7 +402,12 @@ pub(super) async fn fork<E: Engine>(
         None => WorldId::from_bytes(universe.plane().random()),
     };
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
-    let forked = universe.ops().world_fork(parent, child, at, policy, universe.plane().now_ns()).await?;
+    let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
+        (None, None) => None,
+        (program, manifest) => Some(manifest_of(&universe, program, manifest)?),
+    };
+    let now_ns = universe.plane().now_ns();
+    let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
     let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
@@ -391,6 +433,49 @@ pub(super) async fn pause<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -
 )]
 pub(super) async fn resume<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_resume(world).await?))
+}
+
+/// What was done about the input that a world was on hold at.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Repair {
+    /// The place of the command in the inbox.
+    seq: String,
+    /// The input that it is about.
+    input: String,
+    /// Who is on record for it.
+    operator: String,
+}
+
+/// Takes the input again that the world is on hold at, for example after an upgrade. Who does it is on record.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/retry", operation_id = "world_retry", tag = "worlds",
+    responses((status = 202, description = "It is on its way", body = Repair)),
+)]
+pub(super) async fn retry<E: Engine>(
+    Of { universe, world, .. }: Of<E, ADMIN>,
+    By(operator): By,
+) -> Result<Response, Problem> {
+    let name = operator.name.clone();
+    Ok(repaired(universe.ops().world_retry(world, operator).await?, name))
+}
+
+/// Passes the one input that the world is on hold at: the program does not see it, and its caller hears `STEP_SKIPPED`. Who does it
+/// is on record.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/skip", operation_id = "world_skip", tag = "worlds",
+    responses((status = 202, description = "It is on its way", body = Repair)),
+)]
+pub(super) async fn skip<E: Engine>(
+    Of { universe, world, .. }: Of<E, ADMIN>,
+    By(operator): By,
+) -> Result<Response, Problem> {
+    let name = operator.name.clone();
+    Ok(repaired(universe.ops().world_skip(world, operator).await?, name))
+}
+
+fn repaired(Repaired { seq, input }: Repaired, operator: String) -> Response {
+    let repair = Repair { seq: seq.to_string(), input: input.to_string(), operator };
+    (StatusCode::ACCEPTED, Json(repair)).into_response()
 }
 
 fn commanded(seq: InboxSeq) -> Response {

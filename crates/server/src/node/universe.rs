@@ -204,7 +204,7 @@ impl<E: Engine> Universe<E> {
         }
         match self.ops.call(world, self.event(event, &value), None, CALL_TIMEOUT).await? {
             ReplyOutcome::Ok(payload) => self.value(payload).await,
-            ReplyOutcome::Failed(code, reason) => Err(NodeError::CallFailed { code, reason }),
+            ReplyOutcome::Failed(code, reason, _) => Err(NodeError::CallFailed { code, reason }),
         }
     }
 

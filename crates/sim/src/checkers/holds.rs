@@ -1,17 +1,31 @@
 //! Holds: one world's failing turns never stop another world. A world whose turns always fail is put on hold and not tried for
 //! ever; a world whose turns can be taken never is. That the others come to rest meanwhile, liveness shows.
+//!
+//! A world whose manifest holds it at a failed input consumes no such input until an operator says so: a retry takes that input, a skip
+//! passes that one and no other, and both are on record.
 
 use super::Evidence;
-use crate::{director::broken_world, story::WorldStory};
-use mundi_model::Code;
+use crate::{
+    director::{broken_world, stopping_world},
+    story::WorldStory,
+};
+use mundi_kernel::Repair;
+use mundi_model::{
+    Code, InboxSeq, cbor,
+    record::{Body, Input, Payload},
+};
+use std::collections::BTreeSet;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     for ((_, world), story) in &evidence.story.worlds {
         let held = story.metas().find_map(|meta| meta.hold.as_ref());
-        match (*world == broken_world(), held) {
-            (true, _) => check_broken(story).map_err(|why| format!("{world}: {why}"))?,
-            (false, Some(hold)) => return Err(format!("{world} was put on hold: {}: {}", hold.code, hold.reason)),
-            (false, None) => {}
+        match (*world, held) {
+            (world, _) if world == broken_world() => check_broken(story).map_err(|why| format!("{world}: {why}"))?,
+            (world, _) if world == stopping_world() => {
+                check_stopping(evidence, story).map_err(|why| format!("{world}: {why}"))?;
+            }
+            (_, Some(hold)) => return Err(format!("{world} was put on hold: {}: {}", hold.code, hold.reason)),
+            (_, None) => {}
         }
     }
     Ok(())
@@ -26,5 +40,57 @@ fn check_broken(story: &WorldStory) -> Result<(), String> {
         }
         Some(hold) if hold.seq.is_none() => Err("it is on hold, and nothing waits for it".to_owned()),
         Some(_) => Ok(()),
+    }
+}
+
+fn check_stopping(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
+    let (mut held, mut taking, mut taken) = (None, None, BTreeSet::new());
+    let mut skips: BTreeSet<InboxSeq> = BTreeSet::new();
+    for (height, body) in story.journal() {
+        match body {
+            Body::Held(record) => held = record.failed.map(|failed| failed.seq),
+            Body::Ingress(ingress) => match &ingress.item.input {
+                Input::Control { command, payload } if ["resume", "retry", "skip"].contains(&command.as_str()) => {
+                    if command == "skip" {
+                        skips.extend(skipped(payload));
+                    }
+                    (held, taking) = (None, None);
+                }
+                Input::Control { .. } => taking = None,
+                _ if held.is_some() => {
+                    return Err(format!("it is held, and took {} at {height}", ingress.seq));
+                }
+                _ => {
+                    taking = Some(ingress.seq);
+                    taken.insert(ingress.seq);
+                }
+            },
+            Body::StepFailed(failed) => match taking.take() {
+                Some(seq) if failed.code != Code::StepSkipped.as_str() => {
+                    return Err(format!("the input {seq} failed and was consumed at {height}"));
+                }
+                Some(seq) if !skips.remove(&seq) => {
+                    return Err(format!("the input {seq} was passed at {height}, and nobody skipped it"));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    let waits = |(_, seq, item): &(usize, InboxSeq, &mundi_model::record::InboxItem)| {
+        !matches!(item.input, Input::Control { .. }) && !taken.contains(seq)
+    };
+    let left = story.items().filter(waits).map(|(_, seq, _)| seq).next();
+    match (left, skips.first()) {
+        (Some(seq), _) if evidence.settled => Err(format!("the input {seq} was never taken")),
+        (_, Some(seq)) if evidence.settled => Err(format!("the input {seq} was skipped and is not on record as such")),
+        _ => Ok(()),
+    }
+}
+
+fn skipped(payload: &Payload) -> Option<InboxSeq> {
+    match payload {
+        Payload::Inline(bytes) => cbor::decode::<Repair>(bytes).ok().map(|repair| repair.seq),
+        Payload::Blob(..) => None,
     }
 }

@@ -5,8 +5,10 @@ use crate::{StoreError, keyspace::journal_entry, keyspace::journal_head::Journal
 use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{
-    Hash, Height, IntentHash, UniverseId, WorldId, limits,
-    record::{Body, Record, Rejected, Reply, ReplyOutcome, Sealed},
+    Code, Hash, Height, IntentHash, UniverseId, WorldId, limits,
+    record::{
+        Body, Held, InboxItem, Ingress, Input, Record, Rejected, Reply, ReplyOutcome, Sealed, StepFailed,
+    },
 };
 use std::collections::BTreeSet;
 
@@ -22,6 +24,36 @@ pub struct Batch {
     intents: Vec<(IntentHash, Height)>,
     cancelled: Vec<IntentHash>,
     replies: Vec<(Height, Reply)>,
+    failures: Failures,
+}
+
+/// What a run of records says about steps that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Failures {
+    /// Somebody dealt with the failures before these: the world was upgraded, resumed, or its input retried or skipped.
+    pub are_new: bool,
+    pub count: u64,
+    /// The newest one: its height, code and reason.
+    pub last: Option<(Height, String, String)>,
+}
+
+impl Failures {
+    fn note(&mut self, height: Height, body: &Body) {
+        match body {
+            Body::StepFailed(StepFailed { code, .. }) if code == Code::StepSkipped.as_str() => {}
+            Body::StepFailed(StepFailed { code, reason }) | Body::Held(Held { code, reason, failed: Some(_) }) => {
+                self.count += 1;
+                self.last = Some((height, code.clone(), reason.clone()));
+            }
+            Body::ManifestChange(_) => *self = Self { are_new: true, ..Self::default() },
+            Body::Ingress(Ingress { item: InboxItem { input: Input::Control { command, .. }, .. }, .. })
+                if ["resume", "retry", "skip"].contains(&command.as_str()) =>
+            {
+                *self = Self { are_new: true, ..Self::default() };
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Batch {
@@ -77,6 +109,7 @@ impl Batch {
             intents: Vec::new(),
             cancelled: Vec::new(),
             replies: Vec::new(),
+            failures: Failures::default(),
         }
     }
 
@@ -93,6 +126,7 @@ impl Batch {
         }
         self.records.push(bytes.into());
         self.end = JournalHead { height: height.next(), chain };
+        self.failures.note(height, &body);
         match body {
             Body::ManifestChange(change) => self.manifests.push((height.next(), change.to)),
             Body::Intent(intent) => self.intents.push((intent.hash, height)),
@@ -100,7 +134,7 @@ impl Batch {
             Body::Reply(reply) => self.replies.push((height, reply)),
             // Whoever sent it can find out why it was refused, also if it did not wait.
             Body::Rejected(Rejected { seq, code, reason, .. }) => {
-                self.replies.push((height, Reply { to: seq, outcome: ReplyOutcome::Failed(code, reason) }));
+                self.replies.push((height, Reply { to: seq, outcome: ReplyOutcome::Failed(code, reason, Some(height)) }));
             }
             _ => {}
         }
@@ -153,6 +187,11 @@ impl Batch {
     /// The answers that it gives, and where.
     pub fn replies(&self) -> &[(Height, Reply)] {
         &self.replies
+    }
+
+    /// The steps that failed.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
     }
 
     /// Writes the records and what is indexed of them; the head is the caller's.

@@ -7,7 +7,7 @@ mod history;
 mod segments;
 
 pub use crate::keyspace::journal_entry::StoredRecord;
-pub use batch::Batch;
+pub use batch::{Batch, Failures};
 pub use error::JournalError;
 pub use history::History;
 pub use segments::{NoSegments, Segments};

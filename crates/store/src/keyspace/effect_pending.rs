@@ -8,7 +8,7 @@ use super::{Family, Key, KeyBuilder, KeyReader, Lane, Span, decode_value, queue:
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, IntentHash, UniverseId, WorldId, cbor, record::Payload};
+use mundi_model::{Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, record::Payload};
 
 /// What an adapter needs to know.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -41,6 +41,9 @@ pub struct EffectItem {
     /// What the event that led to it was correlated by; its receipt carries it on.
     #[n(10)]
     pub correlation_id: Option<String>,
+    /// The call that the program works for; its receipt carries it on.
+    #[n(11)]
+    pub call: Option<InboxSeq>,
 }
 
 /// How an effect is carried out, as the manifest had it when it was asked for. It travels with the item, so that
@@ -134,6 +137,7 @@ pub(crate) mod tests {
                 published_at_ns,
                 trace: Some("t".into()),
                 correlation_id: Some("c".into()),
+                call: None,
                 terms: EffectTerms { rate: Some(RateTerms { per_second: 3, burst: 2 }), ..EffectTerms::default() },
             },
         )

@@ -2,7 +2,7 @@
 //!
 //! Written by `enqueue`, by anyone; removed by `compact_inbox` a grace period after it was consumed. Immutable.
 
-use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value};
+use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get};
 use crate::StoreError;
 use mundi_engine::Transaction;
 use mundi_model::{InboxSeq, UniverseId, WorldId, record::InboxItem};
@@ -32,6 +32,16 @@ pub(crate) fn parse(universe: UniverseId, world: WorldId, key: &[u8]) -> Result<
 
 pub(crate) fn decode(key: &[u8], bytes: &[u8]) -> Result<InboxItem, StoreError> {
     decode_value(Family::InboxEntry, key, bytes)
+}
+
+/// What stands at a place, consumed or not.
+pub(crate) async fn read<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    seq: InboxSeq,
+) -> Result<Option<InboxItem>, StoreError> {
+    get(tx, Family::InboxEntry, &key(universe, world, seq)).await
 }
 
 /// Adds an item, whose sequence is the stamp of this commit and its index among the items of it.

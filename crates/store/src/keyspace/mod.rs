@@ -72,6 +72,8 @@ pub mod universe_import;
 pub mod universe_meta;
 pub mod universe_name;
 pub mod worker;
+pub mod world_failure;
+pub mod world_log;
 pub mod world_meta;
 
 pub use codec::{Key, Span};
@@ -172,9 +174,11 @@ families! {
     Reply = 0x8c, "w/replies";
     EffectRate = 0x8d, "w/effects/rate";
     SnapshotDueAt = 0x8e, "w/snapshot/due";
+    WorldFailure = 0x8f, "w/failure";
     Lease = 0x90, "w/lease";
     LeaseTerm = 0x91, "w/lease/term";
     LeaseRequest = 0x92, "w/lease/request";
+    WorldLog = 0x93, "w/log";
     GcPin = 0x98, "w/gc/pin";
 }
 

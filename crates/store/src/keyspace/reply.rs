@@ -96,7 +96,7 @@ mod tests {
 
         #[test]
         fn the_value_survives(payload in laws::payloads(), code: String, height in laws::heights(), noise: Vec<u8>) {
-            for outcome in [ReplyOutcome::Ok(payload), ReplyOutcome::Failed(code, "why".into())] {
+            for outcome in [ReplyOutcome::Ok(payload), ReplyOutcome::Failed(code, "why".into(), Some(height))] {
                 laws::value_survives(Family::Reply, &StoredReply { outcome, height }, &noise)?;
             }
         }

@@ -17,7 +17,7 @@ pub struct SchemaVersion {
 
 impl SchemaVersion {
     /// What this code reads and writes.
-    pub const CURRENT: Self = Self { major: 1, minor: 4 };
+    pub const CURRENT: Self = Self { major: 1, minor: 5 };
 
     /// Whether code of this version reads what was written in the other one, and only has to say that it writes more.
     pub fn can_raise(self, found: Self) -> bool {

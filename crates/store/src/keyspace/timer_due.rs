@@ -12,7 +12,7 @@ use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{
-    Height, IntentHash, UniverseId, WorldId,
+    Height, InboxSeq, IntentHash, UniverseId, WorldId,
     mutants::{Mutant, planted},
     record::Payload,
 };
@@ -42,6 +42,9 @@ pub struct TimerItem {
     /// What the event that led to it was correlated by.
     #[n(7)]
     pub correlation_id: Option<String>,
+    /// The call that the program works for.
+    #[n(8)]
+    pub call: Option<InboxSeq>,
 }
 
 /// Where in a shard a timer lies.
@@ -151,7 +154,7 @@ mod tests {
             noise: Vec<u8>,
         ) {
             let (deliver_at_ns, published_at_ns) = times;
-            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None, correlation_id: None };
+            let item = TimerItem { world, intent, height, deliver_at_ns, payload, published_at_ns, trace: None, correlation_id: None, call: None };
             laws::value_survives(Family::TimerDue, &item, &noise)?;
         }
     }

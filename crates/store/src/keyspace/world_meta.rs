@@ -33,7 +33,7 @@ pub struct WorldMeta {
     pub hold: Option<Hold>,
 }
 
-/// A world on hold: its turns failed again and again, and would fail again.
+/// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Hold {
     #[n(0)]
@@ -43,7 +43,7 @@ pub struct Hold {
     pub code: String,
     #[n(2)]
     pub reason: String,
-    /// How many attempts failed in a row.
+    /// How many attempts failed in a row; one, for a step.
     #[n(3)]
     pub failures: u32,
     /// The next height of its journal.
@@ -52,6 +52,9 @@ pub struct Hold {
     /// The first item that waits in its inbox, if there is one.
     #[n(5)]
     pub seq: Option<InboxSeq>,
+    /// A step of its program failed, and its manifest holds it there: what that input is, for people. Else its turns failed.
+    #[n(6)]
+    pub failed_input: Option<String>,
 }
 
 impl WorldMeta {
@@ -159,6 +162,7 @@ mod tests {
             failures,
             height,
             seq,
+            failed_input: seq.map(|_| "event add".to_owned()),
         });
         let rest = (bounds, priority, prop::option::of(hold));
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(

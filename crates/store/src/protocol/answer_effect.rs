@@ -160,6 +160,7 @@ impl AnswerEffect {
             trace: None,
             terms: EffectTerms::default(),
             correlation_id: None,
+            call: None,
         }
     }
 }

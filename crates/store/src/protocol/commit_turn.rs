@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{
-        Batch, JournalError,
+        Batch, Failures, JournalError,
         append::{self, Appending},
     },
     keyspace::{
@@ -40,6 +40,8 @@ use crate::{
         reply::{self, StoredReply},
         timer_dedupe::{self, TimerDedupe, TimerStatus},
         timer_due::{self, TimerItem, TimerPlace},
+        world_failure::{self, WorldFailure},
+        world_log::{self, LogPage},
         world_meta,
     },
 };
@@ -47,7 +49,7 @@ use mundi_engine::{Read, Transaction};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, WorldId, limits,
     mutants::{Mutant, planted},
-    record::{Receipt, ReceiptStatus},
+    record::{Receipt, ReceiptStatus, ReplyOutcome},
 };
 use std::collections::BTreeSet;
 
@@ -67,6 +69,8 @@ pub struct CommitTurn {
     /// Receipts that the world gets with this very turn: a fork that is answered from its parent's.
     pub receipts: Vec<Receipt>,
     pub in_hands: InHands,
+    /// Pages of the world's log that its steps added to.
+    pub logs: Vec<LogPage>,
     /// The world has more to do even if nothing else comes in.
     pub ready: bool,
     pub now_ns: u64,
@@ -182,8 +186,17 @@ impl Protocol for CommitTurn {
                 Some((_, first)) if planted(Mutant::RepliesMixed) => first.outcome.clone(),
                 _ => answer.outcome.clone(),
             };
+            // A step that fails on behalf of a call says nothing about a reply that the program gave before.
+            let is_failure = matches!(answer.outcome, ReplyOutcome::Failed(..));
+            if is_failure && reply::read(tx, universe, world, answer.to).await?.is_some() {
+                continue;
+            }
             let stored = StoredReply { outcome, height: *height };
             reply::write(tx, universe, world, answer.to, &stored)?;
+        }
+        self.note_failures(tx).await?;
+        for page in &self.logs {
+            world_log::write(tx, universe, world, page)?;
         }
         if self.ready {
             let priority = require_world(tx, universe, world).await?.ready_priority();
@@ -210,11 +223,33 @@ impl CommitTurn {
         }
         let claims = self.in_hands.answered.iter().map(|answered| answered.claim);
         reads.extend(claims.map(|claim| effect_inflight::key(universe, claim.lane, claim.seq).announced()));
+        if self.records.failures().count > 0 {
+            reads.push(world_failure::key(universe, world).announced());
+        }
+        let failed = self.records.replies().iter().filter(|(_, it)| matches!(it.outcome, ReplyOutcome::Failed(..)));
+        reads.extend(failed.map(|(_, answer)| reply::key(universe, world, answer.to).announced()));
         for &intent in self.records.cancelled() {
             reads.push(timer_dedupe::key(universe, world, intent).announced());
             reads.push(effect_dedupe::key(universe, world, intent).announced());
         }
         reads
+    }
+
+    /// Keeps the index of failed steps in step with the records.
+    async fn note_failures<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let Failures { are_new, count, last } = self.records.failures();
+        match last {
+            None if *are_new => world_failure::remove(tx, universe, world),
+            None => Ok(()),
+            Some((height, code, reason)) => {
+                let before = if *are_new { None } else { world_failure::read(tx, universe, world).await? };
+                let count = before.map_or(0, |before| before.count).saturating_add(*count);
+                let (code, reason) = (code.clone(), reason.clone());
+                let failure = WorldFailure { count, height: *height, code, reason, at_ns: self.now_ns };
+                world_failure::write(tx, universe, world, &failure)
+            }
+        }
     }
 
     /// Nothing is published that the journal does not announce, in this very turn.
@@ -290,12 +325,17 @@ impl CommitTurn {
     }
 
     /// Puts the receipts into the world's own inbox, each once.
-    pub(super) async fn answer<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    async fn answer<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        self.answer_after(tx, 0).await
+    }
+
+    /// As [`Self::answer`], behind as many items as the transaction has enqueued before.
+    pub(super) async fn answer_after<T: Transaction>(&self, tx: &mut T, before: u16) -> Result<(), StoreError> {
         if self.receipts.is_empty() {
             return Ok(());
         }
         let Fence { universe, world, .. } = self.fence;
-        Enqueue::of_receipts(universe, world, &self.receipts, self.now_ns)?.run(tx).await.map(drop)
+        Enqueue::of_receipts(universe, world, &self.receipts, self.now_ns)?.after(before).run(tx).await.map(drop)
     }
 
     /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.

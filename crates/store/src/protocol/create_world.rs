@@ -6,7 +6,7 @@
 //! fails, it is unreachable and is swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use super::{CommitTurn, InHands, WorldError, require_live};
+use super::{CommitTurn, Enqueue, InHands, NewItem, WorldError, require_live};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -29,7 +29,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Epoch, Hash, Height, UniverseId, WorldId, limits,
-    record::{Body, Receipt, Record},
+    record::{Body, InboxItem, Receipt, Record},
 };
 
 /// What a world begins with.
@@ -48,6 +48,8 @@ pub struct CreateWorld {
     pub timers: Vec<TimerItem>,
     /// The parent's receipts for open intents of a recorded fork, under the fork's names for them.
     pub receipts: Vec<Receipt>,
+    /// The first item of its inbox, if it begins with one: a command.
+    pub command: Option<InboxItem>,
     pub now_ns: u64,
 }
 
@@ -201,7 +203,7 @@ impl<B: Blobs> Create<'_, B> {
 
     /// As a turn would, but for intents that the parent's records announce.
     async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let CreateWorld { universe, world, now_ns, effects, timers, receipts, .. } = self.request;
+        let CreateWorld { universe, world, now_ns, effects, timers, receipts, command, .. } = self.request;
         let inherited = CommitTurn {
             fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
             cursor: None,
@@ -211,12 +213,22 @@ impl<B: Blobs> Create<'_, B> {
             timers: timers.clone(),
             receipts: receipts.clone(),
             in_hands: InHands::default(),
+            logs: Vec::new(),
             ready: false,
             now_ns: *now_ns,
         };
         inherited.publish_effects(tx).await?;
         inherited.publish_timers(tx).await?;
-        inherited.answer(tx).await
+        let commands = match command {
+            None => 0,
+            Some(item) => {
+                let new = NewItem { item: item.clone(), dedupe: None };
+                let enqueue = Enqueue::new(*universe, *world, &[new], *now_ns, limits::DEDUPE_WINDOW_NS)?;
+                enqueue.run(tx).await?;
+                1
+            }
+        };
+        inherited.answer_after(tx, commands).await
     }
 
     fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {

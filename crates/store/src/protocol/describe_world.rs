@@ -12,6 +12,7 @@ use crate::{
         inbox_depth::{self, Depth},
         journal_head::{self, JournalHead},
         manifest_at, segment,
+        world_failure::{self, WorldFailure},
         world_meta::WorldMeta,
     },
 };
@@ -39,6 +40,8 @@ pub struct WorldDescription {
     pub cursor: Option<InboxSeq>,
     pub lease: Option<HeldLease>,
     pub assignment: Option<Assignment>,
+    /// The steps that failed since somebody dealt with failures.
+    pub failure: Option<WorldFailure>,
 }
 
 impl Protocol for DescribeWorld {
@@ -68,6 +71,7 @@ impl Protocol for DescribeWorld {
             cursor: position.and_then(|position| position.cursor),
             lease: HeldLease::read(tx, universe, world).await?,
             assignment: assignment::read(tx, universe, world).await?,
+            failure: world_failure::read(tx, universe, world).await?,
         })
     }
 }

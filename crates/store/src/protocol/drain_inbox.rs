@@ -62,6 +62,7 @@ impl Protocol for DrainInbox {
             timers: Vec::new(),
             receipts: Vec::new(),
             in_hands: InHands::default(),
+            logs: Vec::new(),
             ready: false,
             now_ns: self.now_ns,
         };

@@ -182,7 +182,7 @@ impl FireTimers {
 
     fn firing(&self, item: &TimerItem) -> NewItem {
         let (enqueued_at_ns, trace, correlation_id) = (self.now_ns, item.trace.clone(), item.correlation_id.clone());
-        let origin = Origin { correlation_id, trace, ..Origin::new(enqueued_at_ns) };
+        let origin = Origin { correlation_id, trace, call: item.call, ..Origin::new(enqueued_at_ns) };
         let input = Input::TimerFired { timer: item.intent, payload: item.payload.clone() };
         NewItem { item: InboxItem { input, origin }, dedupe: Some(DedupeId::timer(item.intent)) }
     }

@@ -170,6 +170,7 @@ impl<B: Blobs> Import<'_, B> {
             timers: timers.clone(),
             receipts: Vec::new(),
             in_hands: InHands::default(),
+            logs: Vec::new(),
             ready: false,
             now_ns: *now_ns,
         };

@@ -11,6 +11,7 @@ use crate::{
         Span,
         lease::{self, Lease},
         lease_term,
+        world_failure::{self, WorldFailure},
         world_meta::{self, WorldMeta, WorldState},
     },
 };
@@ -34,6 +35,8 @@ pub struct WorldFilter {
     pub held: Option<HeldBy>,
     /// Only worlds that are on hold, or only those that are not.
     pub on_hold: Option<bool>,
+    /// Only worlds of which a step failed since somebody dealt with failures, or only the others.
+    pub failed: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct WorldSummary {
     pub meta: WorldMeta,
     /// `None` if nobody holds it.
     pub lease: Option<HeldLease>,
+    /// The steps that failed since somebody dealt with failures.
+    pub failure: Option<WorldFailure>,
 }
 
 /// A lease that was given and not given back. Whether it has run out only the clock says.
@@ -88,7 +93,8 @@ impl WorldFilter {
             Some(HeldBy::Worker(worker)) => found.lease.is_some_and(|lease| lease.holder == worker),
         };
         let on_hold = self.on_hold.is_none_or(|wanted| found.meta.hold.is_some() == wanted);
-        state && held && on_hold && self.parent.is_none_or(|wanted| parent == Some(wanted))
+        let failed = self.failed.is_none_or(|wanted| found.failure.is_some() == wanted);
+        state && held && on_hold && failed && self.parent.is_none_or(|wanted| parent == Some(wanted))
     }
 }
 
@@ -141,10 +147,11 @@ async fn first_of<T: Transaction>(
     let world = world_meta::world_of_key(universe, key)?;
     let rest = Span { start: world_meta::world_prefix(universe, world).span().end, end: span.end.clone() };
     tx.announce(|| {
-        let keys = [world_meta::key, lease::key, lease_term::key].map(|key| key(universe, world).announced());
+        let keys = [world_meta::key, lease::key, lease_term::key, world_failure::key].map(|key| key(universe, world).announced());
         keys.into_iter().chain([Read::Range(rest.read(1))])
     });
     let Some(meta) = world_meta::read(tx, universe, world).await? else { return Ok(Some((world, None))) };
     let lease = HeldLease::read(tx, universe, world).await?;
-    Ok(Some((world, Some(WorldSummary { world, meta, lease }))))
+    let failure = world_failure::read(tx, universe, world).await?;
+    Ok(Some((world, Some(WorldSummary { world, meta, lease, failure }))))
 }

@@ -158,7 +158,7 @@ pub fn receipt_of(item: &EffectItem, answer: Answer, now_ns: u64) -> InboxItem {
     let kind = item.kind.clone();
     let receipt = Receipt { intent: item.intent, kind, status, payload, adapter, signature, operator };
     let (correlation_id, trace) = (item.correlation_id.clone(), item.trace.clone());
-    let origin = Origin { correlation_id, trace, ..Origin::new(now_ns) };
+    let origin = Origin { correlation_id, trace, call: item.call, ..Origin::new(now_ns) };
     InboxItem { input: Input::Receipt(receipt), origin }
 }
 

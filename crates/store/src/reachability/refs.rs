@@ -22,7 +22,7 @@ pub fn refs_of_record(record: &Record, each: &mut impl FnMut(Hash)) {
         Body::Intent(Intent { hash: _, kind: _, params, label: _ }) => payload(params, each),
         Body::Reply(reply) => match &reply.outcome {
             ReplyOutcome::Ok(answer) => payload(answer, each),
-            ReplyOutcome::Failed(_, _) => {}
+            ReplyOutcome::Failed(..) => {}
         },
         Body::ManifestChange(change) => {
             each(change.from);

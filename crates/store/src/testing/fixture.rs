@@ -83,6 +83,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             effects: vec![],
             timers: vec![],
             receipts: Vec::new(),
+            command: None,
             now_ns: 5,
         };
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await

@@ -79,6 +79,7 @@ pub async fn held_effect<E: Engine>(
         published_at_ns: 1,
         trace: None,
         correlation_id: None,
+        call: None,
         terms: EffectTerms::default(),
     };
     let mut tx = engine.begin().await?;
@@ -115,6 +116,7 @@ pub async fn set_timers<E: Engine, B: Blobs>(
             published_at_ns,
             trace: None,
             correlation_id: None,
+            call: None,
         });
     }
     Ok(turn.commit(store, fence).await?.0)
@@ -168,6 +170,7 @@ impl Turn {
                 published_at_ns: now_ns,
                 trace: None,
                 correlation_id: None,
+                call: None,
                 terms,
             });
         }
@@ -197,6 +200,7 @@ impl Turn {
             timers: self.timers,
             receipts: Vec::new(),
             in_hands: InHands { claims: self.claims, ..InHands::default() },
+            logs: Vec::new(),
             ready: false,
             now_ns: store.clock.now_ns(),
         };

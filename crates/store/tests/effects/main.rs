@@ -119,6 +119,7 @@ async fn turn_with(store: &Store, fence: Fence, bodies: Vec<Body>, in_hands: InH
         timers: vec![],
         receipts: Vec::new(),
         in_hands,
+        logs: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
     };

@@ -63,7 +63,7 @@ impl Guest {
 fn followed(output: &TurnOutput) -> impl PartialEq + std::fmt::Debug + use<> {
     let replies = output.replies.iter().map(|Reply { to, outcome }| match outcome {
         ReplyOutcome::Ok(payload) => (*to, Ok(payload.clone())),
-        ReplyOutcome::Failed(code, _) => (*to, Err(code.clone())),
+        ReplyOutcome::Failed(code, ..) => (*to, Err(code.clone())),
     });
     let intents: Vec<_> = output.publish.iter().map(|publish| publish.intent.clone()).collect();
     (replies.collect::<Vec<_>>(), intents, output.timers.clone(), output.cancels.clone())

@@ -1,7 +1,8 @@
-//! What the process says about itself: a log on stderr, and traces and metrics by OTLP if the standard variables name a
+//! What the process says about itself: a log on stderr, and traces, metrics and log lines by OTLP if the standard variables name a
 //! collector (`OTEL_EXPORTER_OTLP_ENDPOINT`). A collector that is slow or gone costs spans, never requests: what waits to be
 //! exported is bounded, and dropped beyond that.
 
+mod logs;
 mod otlp;
 mod spans;
 
@@ -9,7 +10,12 @@ use super::exit::{Failed, Outcome};
 use mundi_model::Code;
 use mundi_server::api::{Api, Sampler};
 use opentelemetry::trace::TracerProvider;
-use tracing_subscriber::{EnvFilter, Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{Targets, filter_fn},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 /// Our own crates begin so; what the exporter's client says must not become spans that are exported.
 const TARGET: &str = "mundi";
@@ -30,7 +36,9 @@ impl Telemetry {
             let ours = Targets::new().with_target(TARGET, tracing::Level::DEBUG);
             spans::Spans::new(tracer).with_filter(ours)
         });
-        tracing_subscriber::registry().with(log).with(layer).init();
+        let lines = exported.as_ref().and_then(|exported| exported.logs.as_ref());
+        let lines = lines.map(|logs| logs::Logs::new(logs).with_filter(filter_fn(logs::is_exported)));
+        tracing_subscriber::registry().with(log).with(layer).with(lines).init();
         Ok(Self { exported })
     }
 

@@ -11,9 +11,10 @@ use opentelemetry::{
     trace::{SpanKind, TraceId},
 };
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{MetricExporter, SpanExporter, WithHttpConfig};
+use opentelemetry_otlp::{LogExporter, MetricExporter, SpanExporter, WithHttpConfig};
 use opentelemetry_sdk::{
     Resource,
+    logs::SdkLoggerProvider,
     metrics::SdkMeterProvider,
     trace::{Sampler, SamplingDecision, SdkTracerProvider, ShouldSample},
 };
@@ -31,6 +32,7 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 pub(super) struct Exported {
     pub(super) spans: Option<(SdkTracerProvider, Sampler)>,
     pub(super) meters: Option<SdkMeterProvider>,
+    pub(super) logs: Option<SdkLoggerProvider>,
 }
 
 impl Exported {
@@ -42,12 +44,12 @@ impl Exported {
             let exporter = variable(&format!("OTEL_{signal}_EXPORTER"));
             own.or_else(|| variable("OTEL_EXPORTER_OTLP_ENDPOINT")).filter(|_| exporter.as_deref() != Some("none"))
         };
-        let (traces, metrics) = (endpoint("TRACES").is_some(), endpoint("METRICS").is_some());
+        let [traces, metrics, logs] = ["TRACES", "METRICS", "LOGS"].map(|signal| endpoint(signal).is_some());
         let disabled = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        if disabled || !traces && !metrics {
+        if disabled || !traces && !metrics && !logs {
             return Ok(None);
         }
-        for name in ["", "TRACES_", "METRICS_"].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}PROTOCOL")) {
+        for name in ["", "TRACES_", "METRICS_", "LOGS_"].map(|signal| format!("OTEL_EXPORTER_OTLP_{signal}PROTOCOL")) {
             if let Some(other) = variable(&name).filter(|name| !["http/protobuf", "http/json"].contains(&&**name)) {
                 return Err(format!("{name}={other} is not spoken here: expected http/protobuf or http/json"));
             }
@@ -78,9 +80,15 @@ impl Exported {
             let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter).with_resource(resource.clone());
             Ok::<_, opentelemetry_otlp::ExporterBuildError>(provider.build())
         });
+        let logs = logs.then(|| {
+            let exporter = LogExporter::builder().with_http().with_http_client(client.clone()).build()?;
+            let provider = SdkLoggerProvider::builder().with_batch_exporter(exporter).with_resource(resource.clone());
+            Ok::<_, opentelemetry_otlp::ExporterBuildError>(provider.build())
+        });
         Ok(Some(Self {
             spans: spans.transpose().map_err(|error| failed(&error))?,
             meters: meters.transpose().map_err(|error| failed(&error))?,
+            logs: logs.transpose().map_err(|error| failed(&error))?,
         }))
     }
 
@@ -91,6 +99,9 @@ impl Exported {
         }
         if let Some(meters) = self.meters {
             let _or_lost = meters.shutdown_with_timeout(END_TIMEOUT);
+        }
+        if let Some(logs) = self.logs {
+            let _or_lost = logs.shutdown_with_timeout(END_TIMEOUT);
         }
     }
 }
@@ -210,7 +221,12 @@ mod tests {
             &[("OTEL_EXPORTER_OTLP_ENDPOINT", "  ")],
             &[("OTEL_SERVICE_NAME", "x")],
             &[endpoint, ("OTEL_SDK_DISABLED", "true")],
-            &[endpoint, ("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")],
+            &[
+                endpoint,
+                ("OTEL_TRACES_EXPORTER", "none"),
+                ("OTEL_METRICS_EXPORTER", "none"),
+                ("OTEL_LOGS_EXPORTER", "none"),
+            ],
         ];
         for variables in nothing {
             assert!(matches!(exported(variables), Ok(None)), "{variables:?}");

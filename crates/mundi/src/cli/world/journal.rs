@@ -125,6 +125,10 @@ fn what(record: &Value) -> String {
         "ingress" if !input["message"].is_null() => {
             format!("message {} {}", text(&input["message"]), brief(&input["payload"]))
         }
+        "ingress" if !input["operator"].is_null() => {
+            let by = text(&input["operator"]["name"]);
+            format!("control {} {} by {by}", text(&input["control"]), text(&input["input"]))
+        }
         "ingress" => format!("control {}", text(&input["control"])),
         "intent" if record["kind"] == "timer.set" => {
             let due = record["params"]["due_ns"].as_u64().map_or_else(String::new, time);
@@ -141,6 +145,9 @@ fn what(record: &Value) -> String {
         }
         "manifest_change" => format!("to {}", text(&record["to"])),
         "outcome_digest" => text(&record["digest"]),
+        "held" if !input.is_null() => {
+            format!("at {}: {} {}", text(&input["what"]), text(&record["code"]), text(&record["reason"]))
+        }
         "rejected" | "step_failed" | "held" => format!("{} {}", text(&record["code"]), text(&record["reason"])),
         "snapshot" | "baseline_snapshot" => format!("at {}", record["snapshot"]["height"]),
         "genesis" => format!("manifest {}", text(&record["manifest"])),

@@ -58,18 +58,26 @@ pub(crate) struct List {
     /// Only those that this worker runs; `anybody` or `nobody`.
     #[arg(long)]
     held_by: Option<String>,
-    /// Only those that are on hold because their turns failed again and again.
+    /// Only those that are on hold because their turns, or a step, failed.
     #[arg(long)]
     on_hold: bool,
+    /// Only those of which a step failed since they were last upgraded, resumed, retried or skipped.
+    #[arg(long)]
+    failed: bool,
 }
 
 impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { listing, state, parent, held_by, on_hold } = self;
-        let on_hold = on_hold.then(|| "true".to_owned());
-        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold)];
-        let columns =
-            [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST HEIGHT", "first_height")];
+        let Self { listing, state, parent, held_by, on_hold, failed } = self;
+        let [on_hold, failed] = [on_hold, failed].map(|only| only.then(|| "true".to_owned()));
+        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
+        let columns = [
+            ("WORLD", "world"),
+            ("STATE", "state"),
+            ("CREATED", "created_at_ns"),
+            ("FIRST", "first_height"),
+            ("FAILED", "failures"),
+        ];
         listing.show(out, "worlds", &filters, &columns).await
     }
 }
@@ -86,12 +94,20 @@ pub(crate) struct Fork {
     /// What becomes of open effects: suppress, recorded or live.
     #[arg(long, default_value = "suppress")]
     effects: String,
+    /// The name of another program, which the branch runs from its first input on.
+    #[arg(long, conflicts_with = "manifest")]
+    program: Option<String>,
+    /// Or the hash of its manifest.
+    #[arg(long)]
+    manifest: Option<String>,
 }
 
 impl Fork {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, child, at, effects } = self;
-        out.made(&of.post("/fork", &json!({ "world": child, "at": at, "effects": effects })).await?, "world")
+        let Self { of, child, at, effects, program, manifest } = self;
+        let form =
+            json!({ "world": child, "at": at, "effects": effects, "program": program, "manifest": manifest });
+        out.made(&of.post("/fork", &form).await?, "world")
     }
 }
 

@@ -4,6 +4,7 @@ mod bundle;
 mod events;
 mod journal;
 mod life;
+mod logs;
 mod look;
 mod verify;
 
@@ -87,6 +88,8 @@ pub(super) enum WorldCommand {
     Lineage(World),
     /// Lists worlds.
     List(life::List),
+    /// Prints what the program of a world logged last.
+    Logs(logs::Logs),
     /// From now on the world takes nothing but commands; its inbox keeps what arrives.
     Pause(World),
     /// Asks the program, now or at a height.
@@ -97,8 +100,12 @@ pub(super) enum WorldCommand {
     Reply(events::Reply),
     /// The world goes on.
     Resume(World),
+    /// Takes the input again that a world is on hold at; who does it is on record.
+    Retry(World),
     /// Sends an event: durable when this returns.
     Send(events::Send),
+    /// Passes the one input that a world is on hold at; who does it is on record.
+    Skip(World),
     /// Takes a snapshot and makes it the baseline.
     Snapshot(World),
     /// Lists the snapshots of a world, the newest first.
@@ -127,12 +134,15 @@ impl WorldCommand {
             Self::Journal(journal) => journal.run(out).await,
             Self::Lineage(of) => look::lineage(&of, out).await,
             Self::List(list) => list.run(out).await,
+            Self::Logs(logs) => logs.run(out).await,
             Self::Pause(of) => life::done(&of, "/pause").await,
             Self::Query(query) => query.run(out).await,
             Self::Replay(replay) => replay.run(out).await,
             Self::Reply(reply) => reply.run(out).await,
             Self::Resume(of) => life::done(&of, "/resume").await,
+            Self::Retry(of) => out.object(&of.post("/retry", &Value::Null).await?),
             Self::Send(send) => send.run(out).await,
+            Self::Skip(of) => out.object(&of.post("/skip", &Value::Null).await?),
             Self::Snapshot(of) => out.object(&of.post("/snapshots", &Value::Null).await?),
             Self::Snapshots(snapshots) => snapshots.run(out).await,
             Self::Unarchive(of) => life::done(&of, "/unarchive").await,

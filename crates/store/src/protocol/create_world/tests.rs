@@ -31,6 +31,7 @@ fn request(height: u64, prev: Hash, body: Body) -> CreateWorld {
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
+        command: None,
         now_ns: 0,
     }
 }
@@ -51,6 +52,7 @@ fn fork(forked_at: u64) -> Body {
         snapshot: Hash::of(b"child"),
         policy: EffectPolicy::Suppress,
         now_ns: 0,
+        manifest: None,
     })
 }
 
