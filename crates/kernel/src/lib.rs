@@ -74,5 +74,5 @@ pub use admit::Upgrade;
 pub use meter::LogLine;
 pub use objects::{LoadError, MemoryObjects, Objects};
 pub use registry::Registry;
-pub use state::Recording;
+pub use state::{Confined, Recording};
 pub use world::{Note, QueryError, World};

@@ -4,6 +4,7 @@
 //! nothing in it is asynchronous. Ids are made elsewhere, from injected entropy; here they only get
 //! their type and their text form.
 
+pub mod answers;
 pub mod cbor;
 pub mod error;
 mod hash;
@@ -22,3 +23,6 @@ pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
 pub use text::{ParseIdError, hex, parse_hex};
 pub use value::Value;
+
+/// What each fork policy does with open effects, new effects, messages and timers: a table for people.
+pub const FORK_POLICIES: &str = include_str!("fork_policies.md");

@@ -49,10 +49,12 @@ pub enum Mutant {
     OrphansKept,
     /// A world whose turns always fail is tried again for ever, without a pause.
     HoldSkipped,
+    /// A sandbox carries out what neither its parent nor its script answers.
+    SandboxLeaks,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -74,6 +76,7 @@ impl Mutant {
         Self::SweepUnwalked,
         Self::OrphansKept,
         Self::HoldSkipped,
+        Self::SandboxLeaks,
     ];
 }
 

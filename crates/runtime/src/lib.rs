@@ -32,6 +32,7 @@ pub mod ops;
 pub mod orchestrator;
 mod plane;
 pub mod policy;
+mod dispatch;
 mod recording;
 pub mod shell;
 mod signal;

@@ -33,6 +33,7 @@ fn seeds() -> Vec<Vec<u8>> {
         snapshot: Hash::of(b"child"),
         policy: EffectPolicy::Live,
         now_ns: 5,
+        answers: None,
     });
     let record = |body| cbor::encode(&Record { height: Height::new(500), prev: Record::CHAIN_START, body });
     let value =

@@ -249,6 +249,7 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         snapshot: Hash::of(&snapshot),
         policy: EffectPolicy::Suppress,
         now_ns: 1,
+        answers: None,
     };
     let first = Record { height: forked_at, prev: chain, body: Body::ForkGenesis(genesis) };
     CreateWorld {

@@ -69,8 +69,8 @@ fn a_world_that_arrives_elsewhere_goes_on_under_its_own_id_and_proves_itself() {
     let (mut rig, note) = busy();
     let elsewhere = UniverseId::from_bytes([9; 16]);
     let left = KernelSnapshot::from_bytes(&rig.snapshot().bytes).unwrap();
-    let request = ForkRequest { child: WORLD, policy: EffectPolicy::Suppress, now_ns: 99_000 };
-    let fork = arrive(&left, elsewhere, request);
+    let request = ForkRequest::new(WORLD, EffectPolicy::Suppress, 99_000);
+    let fork = arrive(&left, elsewhere, request).unwrap();
     rig.objects.put(fork.bytes.clone());
     rig.journal.push(fork.record.clone());
     let mut arrived = Verifier::from_snapshot(&rig.objects, Arc::new(registry()), &fork.note).unwrap();

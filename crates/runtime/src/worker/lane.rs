@@ -12,7 +12,7 @@ use crate::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, WorldId, limits,
+    Code, Coded, WorldId,
     mutants::{Mutant, planted},
     record::Held,
 };
@@ -228,7 +228,7 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
         return false;
     }
     let failures = shared.table.lock().fail(world, code);
-    if failures < limits::WORLD_FAILURES_MAX || planted(Mutant::HoldSkipped) {
+    if failures < error.attempts_max() || planted(Mutant::HoldSkipped) {
         return false;
     }
     let request = HoldWorld { fence, code, reason: error.to_string(), failures, now_ns: shared.plane.now_ns() };

@@ -1,9 +1,9 @@
 //! How stored things look in JSON.
 
 use mundi_model::{
-    Height, Value, cbor, hex,
+    Height, Value, cbor, hex, parse_hex,
     record::{
-        Body, EffectPolicy, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote,
+        Body, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote,
     },
 };
 use mundi_store::journal::StoredRecord;
@@ -21,6 +21,11 @@ pub(crate) fn value(value: &Value) -> Json {
     }
 }
 
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| parse_hex::<1>(str::from_utf8(pair).ok()?).map(|[byte]| byte)).collect()
+}
+
 /// Bytes that are usually CBOR.
 pub(crate) fn bytes(bytes: &[u8]) -> Json {
     match cbor::decode::<Value>(bytes) {
@@ -36,12 +41,20 @@ pub(crate) fn payload(payload: &Payload) -> Json {
     }
 }
 
-pub(crate) fn policy(policy: EffectPolicy) -> &'static str {
-    match policy {
-        EffectPolicy::Suppress => "suppress",
-        EffectPolicy::Recorded => "recorded",
-        EffectPolicy::Live => "live",
-    }
+/// A value of what [`value`] shows, bytes included.
+pub(crate) fn read(json: Json) -> Result<Value, String> {
+    Ok(match json {
+        Json::Object(members) if members.len() == 1 && members.contains_key("$bytes") => {
+            let text = members.get("$bytes").and_then(Json::as_str).ok_or("`$bytes` is not a text")?;
+            Value::Bytes(from_hex(text).ok_or("`$bytes` is not in hex")?)
+        }
+        Json::Object(members) => {
+            let member = |(name, json)| Ok::<_, String>((name, read(json)?));
+            Value::Map(members.into_iter().map(member).collect::<Result<_, _>>()?)
+        }
+        Json::Array(items) => Value::Array(items.into_iter().map(read).collect::<Result<_, _>>()?),
+        plain => Value::from(plain),
+    })
 }
 
 pub(crate) fn status(status: ReceiptStatus) -> &'static str {
@@ -69,7 +82,7 @@ pub(crate) fn body(body: &Body) -> Json {
         }
         Body::ForkGenesis(fork) => json!({
             "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
-            "policy": policy(fork.policy), "now_ns": fork.now_ns,
+            "policy": fork.policy.as_str(), "answers": fork.answers, "now_ns": fork.now_ns,
         }),
         Body::Ingress(ingress) => {
             let mut json = item(&ingress.item);

@@ -3,18 +3,29 @@
 
 use super::Evidence;
 use crate::{director::broken_world, story::WorldStory};
-use mundi_model::Code;
+use mundi_model::{
+    Code,
+    record::{EffectPolicy, ForkGenesis},
+};
+use mundi_store::keyspace::world_meta::Hold;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     for ((_, world), story) in &evidence.story.worlds {
         let held = story.metas().find_map(|meta| meta.hold.as_ref());
         match (*world == broken_world(), held) {
             (true, _) => check_broken(story).map_err(|why| format!("{world}: {why}"))?,
+            (false, Some(hold)) if stops_by_policy(story, hold) => {}
             (false, Some(hold)) => return Err(format!("{world} was put on hold: {}: {}", hold.code, hold.reason)),
             (false, None) => {}
         }
     }
     Ok(())
+}
+
+/// A recorded fork stops at the first difference from its parent.
+fn stops_by_policy(story: &WorldStory, hold: &Hold) -> bool {
+    let is_recorded = |genesis: ForkGenesis| genesis.policy == EffectPolicy::Recorded;
+    hold.code == Code::ForkDiverged.as_str() && story.fork().is_some_and(is_recorded)
 }
 
 fn check_broken(story: &WorldStory) -> Result<(), String> {

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Epoch, Hash, Height, UniverseId, WorldId, limits,
-    record::{Body, Receipt, Record},
+    record::{Body, EffectPolicy, Receipt, Record},
 };
 
 /// What a world begins with.
@@ -88,6 +88,8 @@ struct Beginning {
     lineage: Option<Lineage>,
     /// What the first record says about the snapshot, if it says anything.
     snapshot: Option<Hash>,
+    /// By which policy a fork was made.
+    policy: Option<EffectPolicy>,
 }
 
 fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, StoreError> {
@@ -122,7 +124,8 @@ fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, Store
         return Err(invalid("the first record names another world").into());
     }
     let first = Batch::reserved(JournalHead { height: *height, chain: *prev }, [body.clone()])?;
-    Ok(Beginning { first, lineage, snapshot })
+    let policy = if let Body::ForkGenesis(fork) = body { Some(fork.policy) } else { None };
+    Ok(Beginning { first, lineage, snapshot, policy })
 }
 
 impl<B: Blobs> Protocol for Create<'_, B> {
@@ -231,6 +234,7 @@ impl<B: Blobs> Create<'_, B> {
             lineage: self.beginning.lineage.clone(),
             priority: None,
             hold: None,
+            policy: self.beginning.policy,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

@@ -51,6 +51,7 @@ fn fork(forked_at: u64) -> Body {
         snapshot: Hash::of(b"child"),
         policy: EffectPolicy::Suppress,
         now_ns: 0,
+        answers: None,
     })
 }
 
