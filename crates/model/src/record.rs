@@ -193,8 +193,7 @@ pub enum EffectPolicy {
 
 impl EffectPolicy {
     /// Those that a new fork may have.
-    pub const OFFERED: [Self; 5] =
-        [Self::Suppress, Self::Sandbox, Self::Recorded, Self::RecordedThenLive, Self::Live];
+    pub const OFFERED: [Self; 5] = [Self::Suppress, Self::Sandbox, Self::Recorded, Self::RecordedThenLive, Self::Live];
 
     pub const fn as_str(self) -> &'static str {
         match self {

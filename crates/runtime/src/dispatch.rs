@@ -40,7 +40,8 @@ pub(crate) enum Verdict {
 /// What becomes of the intents of a turn, one by one.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    verdicts: Vec<Verdict>,
+    /// `None` if no policy keeps anything inside.
+    verdicts: Option<Vec<Verdict>>,
     /// The first one that the parent did not ask for, in a fork that goes its own way then.
     pub(crate) ended_by: Option<IntentHash>,
 }
@@ -50,47 +51,46 @@ pub(crate) async fn decide<P: Plane>(
     plane: &P,
     fence: Fence,
     recording: &mut Option<Recording<P>>,
-    (of, confined): (Option<mundi_kernel::Recording>, Option<Confined>),
+    (of, confined): (mundi_kernel::Recording, Option<Confined>),
     output: &TurnOutput,
 ) -> Result<Decided, RuntimeError> {
     let publish = &output.publish;
-    let Some(of) = of else {
-        *recording = None;
-        return Ok(Decided { verdicts: publish.iter().map(|_| Verdict::CarryOut).collect(), ended_by: None });
-    };
     if publish.is_empty() {
-        return Ok(Decided { verdicts: Vec::new(), ended_by: None });
+        return Ok(Decided { verdicts: Some(Vec::new()), ended_by: None });
     }
     let recording = recording.get_or_insert_with(|| Recording::new(fence, of));
-    let mut decided = Decided { verdicts: Vec::with_capacity(publish.len()), ended_by: None };
+    let (mut verdicts, mut ended_by) = (Vec::with_capacity(publish.len()), None);
     match confined {
-        Some(Confined::Sandbox { answers }) => {
-            decided.verdicts = recording.answer_all(plane, of, answers, output).await?;
-        }
+        Some(Confined::Sandbox { answers }) => verdicts = recording.answer_all(plane, of, answers, output).await?,
         Some(Confined::Recorded) => {
             for asked in publish {
                 let answer = recording.answer(plane, asked).await?;
                 let receipt = answer.map_err(|expected| recording.diverged(asked, output, expected))?;
-                decided.verdicts.push(Verdict::Answer(receipt));
+                verdicts.push(Verdict::Answer(receipt));
             }
         }
         None => {
             for asked in publish {
-                let answer = match decided.ended_by {
+                let answer = match ended_by {
                     None => recording.answer(plane, asked).await?.ok(),
                     Some(_) => None,
                 };
                 if answer.is_none() {
-                    decided.ended_by.get_or_insert(asked.intent.hash);
+                    ended_by.get_or_insert(asked.intent.hash);
                 }
-                decided.verdicts.push(answer.map_or(Verdict::CarryOut, Verdict::Answer));
+                verdicts.push(answer.map_or(Verdict::CarryOut, Verdict::Answer));
             }
         }
     }
-    Ok(decided)
+    Ok(Decided { verdicts: Some(verdicts), ended_by })
 }
 
 impl Decided {
+    /// For a world that no policy binds: all is carried out.
+    pub(crate) fn unbound(of: Option<mundi_kernel::Recording>) -> Result<Self, mundi_kernel::Recording> {
+        of.map_or(Ok(Self { verdicts: None, ended_by: None }), Err)
+    }
+
     /// What is to be carried out, and the receipts of the rest.
     pub(crate) fn split(
         self,
@@ -99,8 +99,12 @@ impl Decided {
         announced: &Announced,
         now_ns: u64,
     ) -> (Vec<EffectItem>, Vec<Receipt>) {
+        let Some(verdicts) = self.verdicts else {
+            let effects = publish.iter().filter_map(|publish| announced.effect(fence, publish, now_ns));
+            return (effects.collect(), Vec::new());
+        };
         let (mut effects, mut receipts) = (Vec::new(), Vec::new());
-        for (publish, verdict) in publish.iter().zip(self.verdicts) {
+        for (publish, verdict) in publish.iter().zip(verdicts) {
             match verdict {
                 Verdict::CarryOut => effects.extend(announced.effect(fence, publish, now_ns)),
                 Verdict::Answer(receipt) => receipts.push(receipt),

@@ -20,6 +20,7 @@
 pub mod bundle;
 pub mod calls;
 mod direct;
+mod dispatch;
 mod error;
 pub mod hands;
 mod holder;
@@ -32,7 +33,6 @@ pub mod ops;
 pub mod orchestrator;
 mod plane;
 pub mod policy;
-mod dispatch;
 mod recording;
 pub mod shell;
 mod signal;

@@ -212,7 +212,8 @@ impl<P: Plane> Recording<P> {
         output: &TurnOutput,
     ) -> Result<Vec<Verdict>, RuntimeError> {
         let universe = self.place.0;
-        let asked: Vec<(IntentHash, Hash)> = output.records.iter().filter_map(|sealed| content(&sealed.record().body)).collect();
+        let asked: Vec<(IntentHash, Hash)> =
+            output.records.iter().filter_map(|sealed| content(&sealed.record().body)).collect();
         let before = recording.asked.saturating_sub(asked.len() as u64);
         self.compare_with_parent(plane, before).await?;
         if self.script.is_none() {
@@ -441,7 +442,8 @@ pub(crate) fn answer_to(intent: &OpenIntent, recorded: Option<Receipt>) -> Recei
 
 /// What a sandbox hears where nothing else answers it.
 fn sandboxed(intent: &OpenIntent) -> Receipt {
-    let reason = "the world is a sandbox: nothing leaves it, and neither its parent nor a script answers this".to_owned();
+    let reason =
+        "the world is a sandbox: nothing leaves it, and neither its parent nor a script answers this".to_owned();
     refusal(intent, "sandbox", &Failure { code: Code::EffectSandboxed, reason, repeat: Repeat::Never })
 }
 

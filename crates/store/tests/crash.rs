@@ -9,8 +9,8 @@ use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, Epoch, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
     record::{
-        Body, EffectPolicy, ForkGenesis, Input, Intent, ManifestChange, Operator, Payload, Receipt,
-        ReceiptStatus, Record, Reply, ReplyOutcome, Sender,
+        Body, EffectPolicy, ForkGenesis, Input, Intent, ManifestChange, Operator, Payload, Receipt, ReceiptStatus,
+        Record, Reply, ReplyOutcome, Sender,
     },
 };
 use mundi_store::{

@@ -6,6 +6,7 @@ mod access;
 mod admission;
 mod components;
 mod events;
+mod forks;
 mod guest;
 mod hostile;
 mod lifecycle;

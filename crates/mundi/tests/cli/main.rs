@@ -7,6 +7,7 @@ mod crash;
 mod dead_letters;
 mod demo;
 mod disk;
+mod forks;
 #[path = "../api/guest.rs"]
 mod guest;
 #[path = "../api/process.rs"]

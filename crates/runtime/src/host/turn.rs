@@ -7,7 +7,7 @@ use crate::{
     dispatch::{self, Announced, Decided},
     error::NamesMissing,
     hands::{Employed, Reserved},
-    metrics::{Metrics, Times, Timing},
+    metrics::{Metric, Metrics, Times, Timing},
     objects::{AtHand, Patience, fetch},
     trace::TraceContext,
 };
@@ -175,8 +175,14 @@ impl<P: Plane> WorldHost<P> {
         if !turn.output().objects.is_empty() {
             Box::pin(store_objects(plane, *fence, turn.output())).await?;
         }
-        let policy = (turn.recording(), turn.confined());
-        let decided = match Box::pin(dispatch::decide(plane, *fence, recording, policy, turn.output())).await {
+        let decided = match Decided::unbound(turn.recording()) {
+            Ok(decided) => Ok(decided),
+            Err(bound) => {
+                let policy = (bound, turn.confined());
+                Box::pin(dispatch::decide(plane, *fence, recording, policy, turn.output())).await
+            }
+        };
+        let decided = match decided {
             // What comes before the difference is taken all the same: once more, item by item.
             Err(RuntimeError::ForkDiverged(_)) if turn.output().consumed > 1 => {
                 drop(turn);
@@ -234,6 +240,9 @@ impl<P: Plane> WorldHost<P> {
         self.drained = input.end.and_then(|end| end.after(cursor));
         let taken = &input.items[..items];
         note_traces(taken);
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| !commit.receipts.is_empty()) {
+            metrics.add(Metric::EffectsKeptInside, commit.receipts.len() as u64);
+        }
         let waited = Waited::of(taken, now_ns, self.metrics.as_deref());
         if !tickets.is_empty() {
             let (given, others) = (commit.records.replies(), &mut output.replies);

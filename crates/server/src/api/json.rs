@@ -2,9 +2,7 @@
 
 use mundi_model::{
     Height, Value, cbor, hex, parse_hex,
-    record::{
-        Body, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote,
-    },
+    record::{Body, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote},
 };
 use mundi_store::journal::StoredRecord;
 use serde_json::{Map, Value as Json, json};

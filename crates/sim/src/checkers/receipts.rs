@@ -140,7 +140,10 @@ fn check_answer(evidence: &Evidence, receipt: &Receipt, by_parent: bool) -> Resu
     }
     let outside = &evidence.notes.outside;
     let is_anothers = |answer: u64| said == Some(Value::Integer(answer.into()));
-    if by_parent && !outside.contains_key(&receipt.intent) && outside.values().filter_map(|deed| deed.answer).any(is_anothers) {
+    if by_parent
+        && !outside.contains_key(&receipt.intent)
+        && outside.values().filter_map(|deed| deed.answer).any(is_anothers)
+    {
         return Ok(()); // it was done for an ancestor, once
     }
     let deed = outside.get(&receipt.intent).and_then(|deed| deed.answer);
