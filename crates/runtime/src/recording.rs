@@ -145,6 +145,11 @@ impl<P: Plane> Recording<P> {
 
     /// The parent's intent of this number since the fork: it is the first one that is kept, then.
     async fn nth(&mut self, plane: &P, nth: u64) -> Result<Option<&Asked>, RuntimeError> {
+        if nth < self.first {
+            // The turn that asked for more did not happen: read again.
+            (self.next, self.history, self.first) = (self.since, None, 0);
+            self.asked.clear();
+        }
         loop {
             while self.first < nth && self.asked.pop_front().is_some() {
                 self.first += 1; // the branch withdrew its own before it was published

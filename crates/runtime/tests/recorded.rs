@@ -1,5 +1,5 @@
 //! Recorded forks: answered from the parent's receipts while they ask for the same. Here those that are live from the first
-//! difference on; those that stop there are in `policies.rs`.
+//! difference on; those that stop there are in `fork_policies.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -94,13 +94,18 @@ fn answers_by_hand(
     Ok(())
 }
 
-/// The effects of a world: what its journal announces, and what it inherited.
+/// The effects of a world: what its journal announces, and what it inherited and either carries out or is answered at once.
 fn announced(story: &WorldStory) -> impl Iterator<Item = IntentHash> {
     let effect = |(_, fact): &(usize, Fact)| match fact {
         Fact::Effect(item) => Some(item.intent),
+        Fact::Item(_, InboxItem { input: Input::Receipt(receipt), .. }) => Some(receipt.intent),
         _ => None,
     };
-    story.facts.iter().filter_map(effect)
+    let intent = |(_, body)| match body {
+        Body::Intent(intent) if intent.kind != TIMER_SET => Some(intent.hash),
+        _ => None,
+    };
+    story.facts.iter().filter_map(effect).chain(story.journal().filter_map(intent))
 }
 
 /// No moment lies between the record that asks and the queue that serves.
