@@ -1,8 +1,9 @@
 //! `world.fork`: a branch of a world, asked for from inside it, or from another one of its universe.
 //!
 //! Parameters, all optional: `world` (the world itself, if absent), `at` (a height, as an integer; if absent, the world as
-//! it was before the step that asked, so that a branch never contains the request for itself), `policy` (`suppress`,
-//! `recorded` or `live`). The answer says `status` (`ok` or `already_created`), `world` and `forked_at`.
+//! it was before the step that asked, so that a branch never contains the request for itself), `policy` (one of
+//! `suppress`, `sandbox`, `recorded`, `recorded-then-live` and `live`; if absent, `suppress`, or that of a parent whose effects
+//! must not leave it). The answer says `status` (`ok` or `already_created`), `world` and `forked_at`.
 //!
 //! The id of the branch follows from the intent hash, so every attempt makes the same branch and no other intent does. A
 //! program that wants to know the id computes it as [`branch_of`] does, or waits for the receipt.
@@ -20,7 +21,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
-    lifecycle::{ForkAt, ForkWorld, fork},
+    lifecycle::{ForkAt, ForkPolicy, ForkWorld, fork},
 };
 use mundi_store::{
     StoreError,
@@ -51,12 +52,14 @@ impl<P: Plane> ForkAdapter<P> {
             Some(world) => world.parse().map_err(|_| invalid("`world` is not a world"))?,
             None => call.world,
         };
-        let policy = match params.text_or_none("policy")?.unwrap_or("suppress") {
-            "suppress" => EffectPolicy::Suppress,
-            "recorded" => EffectPolicy::Recorded,
-            "live" => EffectPolicy::Live,
-            other => return Err(invalid(format!("`policy` is none of suppress, recorded, live but `{other}`"))),
+        let effects = match params.text_or_none("policy")? {
+            None => None,
+            Some(name) => Some(EffectPolicy::offered(name).ok_or_else(|| {
+                let names = EffectPolicy::OFFERED.map(EffectPolicy::as_str).join(", ");
+                invalid(format!("`policy` is none of {names} but `{name}`"))
+            })?),
         };
+        let policy = ForkPolicy { effects, answers: None };
         let child = branch_of(call.intent);
         // Asked first: the parent has gone on since the first attempt, and another height would be another world.
         if let Some(forked_at) = self.made_before(call, child).await.map_err(|error| refused(&error))? {

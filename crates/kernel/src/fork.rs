@@ -8,12 +8,11 @@ use crate::{
     intents::{OpenIntent, intent_hash},
     manifest::EffectPolicies,
     snapshot::KernelSnapshot,
-    state::Recording,
+    state::{Confined, Position, Recording},
     turn::{Publish, PublishTimer, Recorded},
 };
 use mundi_model::{
     Code, Coded, Hash, UniverseId, WorldId,
-    mutants::{Mutant, planted},
     record::{Body, EffectPolicy, ForkGenesis, Record, SnapshotNote},
 };
 use std::sync::Arc;
@@ -23,7 +22,21 @@ use std::sync::Arc;
 pub struct ForkRequest {
     pub child: WorldId,
     pub policy: EffectPolicy,
+    /// Of a sandbox: the object with its scripted answers.
+    pub answers: Option<Hash>,
     pub now_ns: u64,
+}
+
+impl ForkRequest {
+    pub fn new(child: WorldId, policy: EffectPolicy, now_ns: u64) -> Self {
+        Self { child, policy, answers: None, now_ns }
+    }
+
+    /// What a fork's first record says was asked for.
+    pub(crate) fn of(genesis: &ForkGenesis) -> Self {
+        let ForkGenesis { world, policy, answers, now_ns, .. } = *genesis;
+        Self { child: world, policy, answers, now_ns }
+    }
 }
 
 /// A branch: what its creation makes durable. The child is restored from its note and then replays its
@@ -44,11 +57,21 @@ pub struct Fork {
 pub enum ForkError {
     #[error("the world {0} cannot be a fork of itself")]
     SameWorld(WorldId),
+    #[error("the world {0} is a sandbox, and so is every fork of it: it can be given no other policy")]
+    Sandboxed(WorldId),
+    #[error("the world {0} has no policy that could be kept")]
+    NothingToKeep(WorldId),
+    #[error("only a sandbox has scripted answers")]
+    AnswersUnused,
 }
 
 impl Coded for ForkError {
     fn code(&self) -> Code {
-        Code::ForkInvalid
+        match self {
+            Self::SameWorld(_) | Self::NothingToKeep(_) => Code::ForkInvalid,
+            Self::Sandboxed(_) => Code::ForkSandboxed,
+            Self::AnswersUnused => Code::AnswersInvalid,
+        }
     }
 }
 
@@ -62,16 +85,19 @@ pub fn fork_in(parent: &KernelSnapshot, universe: UniverseId, request: ForkReque
     if request.child == parent.world() {
         return Err(ForkError::SameWorld(request.child));
     }
-    Ok(branch(parent, universe, request))
-}
-
-/// A world that arrives in a universe from outside, under its own id or another. It is a branch of what left: its history
-/// stays byte for byte what it was, and its inbox, whose places mean nothing here, begins empty.
-pub fn arrive(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Fork {
     branch(parent, universe, request)
 }
 
-pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Fork {
+/// A world that arrives in a universe from outside, under its own id or another. It is a branch of what left: its history
+/// stays byte for byte what it was, and its inbox, whose places mean nothing here, begins empty. What must not leave it must not
+/// leave it here either, whatever the request says.
+pub fn arrive(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Result<Fork, ForkError> {
+    let policy = if parent.confined().is_some() { EffectPolicy::Kept } else { request.policy };
+    branch(parent, universe, ForkRequest { policy, ..request })
+}
+
+pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Result<Fork, ForkError> {
+    check(parent, request)?;
     let snapshot = rewrite(parent, universe, request);
     let bytes: Arc<[u8]> = snapshot.to_bytes().into();
     let note = snapshot.note(Hash::of(&bytes));
@@ -85,13 +111,15 @@ pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: For
         policy: request.policy,
         now_ns: request.now_ns,
         manifest: None,
+        answers: request.answers,
     };
     let body = Body::ForkGenesis(genesis.clone());
     let (record, _) = Record { height: parent.height(), prev: parent.position.chain, body }.seal();
     let manifest = snapshot.manifest;
     // A pure function has no manifest at hand: the caller looks the policies up.
     let policies = EffectPolicies::default();
-    let recorded = request.policy == EffectPolicy::Recorded;
+    use EffectPolicy::{Recorded as Strict, RecordedThenLive, Sandbox};
+    let recorded = matches!(request.policy, Strict | RecordedThenLive | Sandbox);
     let publish = |intent: &OpenIntent| {
         let ancestor = intent_hash(parent.world(), intent.place, &intent.kind, &intent.params);
         let recorded = recorded.then_some(Recorded::Open(ancestor));
@@ -100,7 +128,20 @@ pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: For
     let publish = snapshot.intents.iter().map(publish).collect();
     let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
     let timers = snapshot.timers.iter().filter_map(timer).collect();
-    Fork { snapshot, bytes, note, genesis, record, publish, timers }
+    Ok(Fork { snapshot, bytes, note, genesis, record, publish, timers })
+}
+
+/// A sandbox has no door: neither a fork nor a journey leads out of it.
+fn check(parent: &KernelSnapshot, request: ForkRequest) -> Result<(), ForkError> {
+    use EffectPolicy::{Kept, Sandbox};
+    match (parent.confined(), request.policy) {
+        (Some(Confined::Sandbox { .. }), policy) if !matches!(policy, Sandbox | Kept) => {
+            Err(ForkError::Sandboxed(parent.world()))
+        }
+        (None, Kept) => Err(ForkError::NothingToKeep(parent.world())),
+        (_, policy) if policy != Sandbox && request.answers.is_some() => Err(ForkError::AnswersUnused),
+        _ => Ok(()),
+    }
 }
 
 fn rewrite(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> KernelSnapshot {
@@ -117,17 +158,29 @@ fn rewrite(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) 
     // Receipts of the parent mean nothing here, not even that they came too late.
     child.position.closed_count = 0;
     child.closed = Vec::new();
-    child.position.recording = match request.policy {
-        EffectPolicy::Recorded => Some(Recording { parent: parent.world(), since: parent.height(), asked: 0 }),
-        EffectPolicy::Suppress | EffectPolicy::Live => None,
-    };
-    if request.policy == EffectPolicy::Suppress && !planted(Mutant::ForkRepeats) {
+    confine(&mut child.position, parent, request);
+    if request.policy == EffectPolicy::Dropped {
         child.intents = Vec::new();
     }
     rename(&mut child.intents, request.child);
     // Timers are the world's own clock and touch nothing outside: they run on in every branch.
     rename(&mut child.timers, request.child);
     child.with_roots()
+}
+
+/// What becomes of its effects from now on.
+fn confine(child: &mut Position, parent: &KernelSnapshot, request: ForkRequest) {
+    use EffectPolicy::{Dropped, Kept, Live, Recorded, RecordedThenLive, Sandbox, Suppress};
+    let recording = Some(Recording { parent: parent.world(), since: parent.height(), asked: 0 });
+    let policy = Some(request.policy);
+    (child.recording, child.policy, child.answers) = match request.policy {
+        Kept => return,
+        Dropped | Live => (None, None, None),
+        Suppress => (None, policy, None),
+        RecordedThenLive => (recording, None, None),
+        Recorded => (recording, policy, None),
+        Sandbox => (recording, policy, request.answers),
+    };
 }
 
 fn rename(intents: &mut [OpenIntent], child: WorldId) {

@@ -74,5 +74,5 @@ pub use admit::{Repair, Upgrade};
 pub use meter::LogLine;
 pub use objects::{LoadError, MemoryObjects, Objects};
 pub use registry::Registry;
-pub use state::{HeldAt, Recording};
+pub use state::{Confined, HeldAt, Recording};
 pub use world::{Note, QueryError, World};

@@ -180,12 +180,13 @@ impl Rehearser {
     /// Both go on as the branch that the history became here, if they are not that branch already.
     fn branch(&mut self, objects: &dyn Objects, genesis: &ForkGenesis) -> Result<(), RehearseError> {
         let is_branch = self.recorded.snapshot(objects).map_err(ReplayError::from)?.note.snapshot == genesis.snapshot;
-        let request = ForkRequest { child: genesis.world, policy: genesis.policy, now_ns: genesis.now_ns };
         for world in [&mut self.recorded, &mut self.rehearsed] {
             if !is_branch {
                 let taken = world.snapshot(objects).map_err(ReplayError::from)?;
                 let parent = KernelSnapshot::from_bytes(&taken.bytes)?;
-                world.state.become_child(branch(&parent, genesis.universe, request).snapshot);
+                let child = branch(&parent, genesis.universe, ForkRequest::of(genesis));
+                let child = child.map_err(|error| broken(genesis.forked_at, error.to_string()))?;
+                world.state.become_child(child.snapshot);
             }
             world.state.position.logical_now_ns = world.state.logical_time(genesis.now_ns, 0);
         }

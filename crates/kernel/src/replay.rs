@@ -198,6 +198,9 @@ impl Replay {
                 self.world.state.check_note(&note).map_err(|why| broken(height, why))?;
             }
             Body::Custom(_) => {}
+            Body::RecordingEnded(_) if self.world.confined().is_some() => {
+                return Err(broken(height, "it ends a recording that the fork's policy does not end"));
+            }
             Body::RecordingEnded(_) if self.world.state.position.recording.is_some() => {
                 self.world.state.position.recording = None;
             }
@@ -238,8 +241,8 @@ impl Replay {
         // A world that arrived from elsewhere may be a branch of itself: then its snapshot tells the two apart.
         if self.world.id() == genesis.parent && hash != genesis.snapshot {
             let parent = KernelSnapshot::from_bytes(&taken.bytes).map_err(|error| broken(height, error.to_string()))?;
-            let request = ForkRequest { child: genesis.world, policy: genesis.policy, now_ns: genesis.now_ns };
-            let child = branch(&parent, genesis.universe, request);
+            let child = branch(&parent, genesis.universe, ForkRequest::of(genesis));
+            let child = child.map_err(|error| broken(height, error.to_string()))?;
             if child.genesis.parent_snapshot != genesis.parent_snapshot {
                 return Err(broken(height, "it was forked from another snapshot than its parent's records give"));
             }

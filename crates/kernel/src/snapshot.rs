@@ -9,7 +9,7 @@ use crate::{
     manifest::{CompiledManifest, ManifestError},
     objects::{LoadError, Object, Objects, load_checked},
     registry::Registry,
-    state::{Active, Position, State},
+    state::{Active, Confined, Position, State},
     undo::UndoMap,
     world::World,
 };
@@ -124,6 +124,11 @@ impl KernelSnapshot {
         &self.timers
     }
 
+    /// What becomes of effects that must not leave the world.
+    pub fn confined(&self) -> Option<Confined> {
+        self.position.confined()
+    }
+
     /// Every object that restore needs.
     pub fn roots(&self) -> &[Hash] {
         &self.roots
@@ -149,7 +154,12 @@ impl KernelSnapshot {
 
     fn required_roots(&self) -> Vec<Hash> {
         let blobs = self.intents.iter().chain(&self.timers).filter_map(OpenIntent::blob);
-        let all = [self.manifest].into_iter().chain(self.code.iter().copied()).chain(self.cells).chain(blobs);
+        let all = [self.manifest]
+            .into_iter()
+            .chain(self.code.iter().copied())
+            .chain(self.cells)
+            .chain(blobs)
+            .chain(self.position.answers);
         all.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -180,6 +190,12 @@ impl KernelSnapshot {
         let closed = self.closed.len() as u64;
         if closed != self.position.closed_count.min(limits::CLOSED_INTENTS_MAX) {
             return Err("its window of closed intents has another length than it should");
+        }
+        if self.confined().is_some() && self.position.recording.is_none() {
+            return Err("it does not say which world it is a recorded or sandboxed fork of");
+        }
+        if self.position.answers.is_some() && !matches!(self.confined(), Some(Confined::Sandbox { .. })) {
+            return Err("it has scripted answers and is no sandbox");
         }
         if self.roots != self.required_roots() {
             return Err("its list of roots is not what it needs");

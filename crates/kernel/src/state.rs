@@ -15,7 +15,7 @@ use minicbor::{Decode, Encode};
 use mundi_model::{
     Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
     mutants::{Mutant, planted},
-    record::{Body, Genesis, InboxItem, Input, Record, Sealed, SnapshotNote},
+    record::{Body, EffectPolicy, Genesis, InboxItem, Input, Record, Sealed, SnapshotNote},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -68,6 +68,13 @@ pub(crate) struct Position {
     /// An item that passes without a step, because an operator says so.
     #[n(13)]
     pub(crate) skip: Option<InboxSeq>,
+    /// By which policy it was forked; `None` for a world that is no fork, and for policies that older snapshots do not name:
+    /// live ones, and those that end a recording.
+    #[n(14)]
+    pub(crate) policy: Option<EffectPolicy>,
+    /// Of a sandbox: the object with its scripted answers.
+    #[n(15)]
+    pub(crate) answers: Option<Hash>,
 }
 
 /// Where a world stopped because a step failed.
@@ -94,6 +101,25 @@ pub struct Recording {
     /// How many intents came since the fork. Timers do not count: they are answered by the clock.
     #[n(2)]
     pub asked: u64,
+}
+
+/// A world whose effects are not carried out, whatever it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confined {
+    /// It stops at the first intent that its parent did not ask for.
+    Recorded,
+    /// Each is answered; from this script, if its parent's receipts do not.
+    Sandbox { answers: Option<Hash> },
+}
+
+impl Position {
+    pub(crate) fn confined(&self) -> Option<Confined> {
+        match self.policy {
+            Some(EffectPolicy::Recorded) => Some(Confined::Recorded),
+            Some(EffectPolicy::Sandbox) => Some(Confined::Sandbox { answers: self.answers }),
+            _ => None,
+        }
+    }
 }
 
 /// The manifest that holds, and the program that it names.
@@ -146,6 +172,8 @@ impl State {
             recording: None,
             held: None,
             skip: None,
+            policy: None,
+            answers: None,
         };
         Self {
             position,

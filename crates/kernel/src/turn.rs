@@ -7,7 +7,7 @@ use crate::{
     meter::LogLine,
     objects::{LoadError, Object, Objects},
     snapshot::SnapshotError,
-    state::Savepoint,
+    state::{Confined, Recording, Savepoint},
     step::{self, CALL_SCHEMA_STEPS, Outcome, bounded},
     world::World,
 };
@@ -177,6 +177,15 @@ impl<'w> Turn<'w> {
 
     pub fn is_paused(&self) -> bool {
         self.world.is_paused()
+    }
+
+    /// The parent whose receipts answer this fork, with what was asked in this turn counted.
+    pub fn recording(&self) -> Option<Recording> {
+        self.world.recording()
+    }
+
+    pub fn confined(&self) -> Option<Confined> {
+        self.world.confined()
     }
 
     /// The parent did not ask for this intent: from here on the fork is answered by nobody but the outside.

@@ -15,7 +15,7 @@ use crate::{
     registry::Registry,
     replay::Replay,
     snapshot,
-    state::{Active, HeldAt, Recording, State},
+    state::{Active, Confined, HeldAt, Recording, State},
     turn::{Arrival, Turn, TurnBudget, TurnError},
 };
 use mundi_model::{
@@ -143,6 +143,11 @@ impl World {
     /// The parent whose receipts answer this fork, while they do.
     pub fn recording(&self) -> Option<Recording> {
         self.state.position.recording
+    }
+
+    /// What becomes of effects that a parent's receipts do not answer, in a fork that they must not leave.
+    pub fn confined(&self) -> Option<Confined> {
+        self.state.position.confined()
     }
 
     pub fn open_intents(&self) -> impl Iterator<Item = &OpenIntent> {

@@ -214,6 +214,9 @@ codes! {
     TurnInvalid = "TURN_INVALID", Invalid, "A turn was given what a world cannot take: items out of order, or a note at the wrong height.";
     JournalBroken = "JOURNAL_BROKEN", Corrupt, "A journal's records do not follow each other: a height, a predecessor's hash or a stamp is wrong.";
     ReplayDiverged = "REPLAY_DIVERGED", Corrupt, "Replay produced another outcome than the journal records.";
+    ForkSandboxed = "FORK_SANDBOXED", Invalid, "A fork of a sandboxed world is a sandbox, too, and can be given no other policy.";
+    ForkDiverged = "FORK_DIVERGED", Invalid, "A recorded fork asks for something else than its parent asked for, and stops there.";
+    AnswersInvalid = "ANSWERS_INVALID", Invalid, "The scripted answers of a sandbox cannot be used.";
     ForkInvalid = "FORK_INVALID", Invalid, "A world cannot be forked as asked.";
 
     // Runtime.
@@ -244,7 +247,8 @@ codes! {
     EffectAnswerTooLarge = "EFFECT_ANSWER_TOO_LARGE", Full, "The answer to an effect has more bytes than the adapter takes.";
     EffectNotFound = "EFFECT_NOT_FOUND", NotFound, "There is no effect at this place of the queue.";
     EffectNotRecorded = "EFFECT_NOT_RECORDED", NotFound, "A recorded fork asks for what its parent asked for, and the parent has no receipt for it.";
-    EffectCancelled = "EFFECT_CANCELLED", Invalid, "An operator ended an effect before it was carried out.";
+    EffectCancelled = "EFFECT_CANCELLED", Invalid, "An effect was ended before it was carried out: by an operator, or because a fork dropped it.";
+    EffectSandboxed = "EFFECT_SANDBOXED", Invalid, "A sandboxed world asks for an effect, which is never carried out, and nothing else answers it.";
     DeadLetterNotFound = "DEAD_LETTER_NOT_FOUND", NotFound, "There is no dead letter at this place of the queue.";
     DeadLetterUnusable = "DEAD_LETTER_UNUSABLE", Invalid, "A dead letter cannot be replayed: its item cannot be read, or nobody waits for it any more.";
 

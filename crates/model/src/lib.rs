@@ -4,6 +4,7 @@
 //! nothing in it is asynchronous. Ids are made elsewhere, from injected entropy; here they only get
 //! their type and their text form.
 
+pub mod answers;
 pub mod cbor;
 pub mod error;
 mod hash;
@@ -24,3 +25,6 @@ pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, Worl
 pub use moment::Moment;
 pub use text::{ParseIdError, hex, parse_hex, parse_hex_bytes};
 pub use value::Value;
+
+/// What each fork policy does with open effects, new effects, messages and timers: a table for people.
+pub const FORK_POLICIES: &str = include_str!("fork_policies.md");

@@ -106,6 +106,19 @@ pub const LINEAGE_DEPTH_MAX: usize = 1_000;
 /// Intents of a parent that a recorded fork keeps in memory while it looks for one receipt.
 pub const RECORDING_AHEAD_MAX: usize = 10_000;
 
+/// Intents of a sandbox, and as many of its parent since the fork, that are compared with each other. Each costs two hashes in
+/// memory.
+pub const SANDBOX_COMPARED_MAX: usize = 10_000;
+
+/// Scripted answers of a sandbox: each effect is compared with all of them.
+pub const ANSWERS_MAX: usize = 1_000;
+
+/// All scripted answers of a sandbox, encoded: a running sandbox keeps them in memory.
+pub const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Attempts of a recorded fork to pass its first difference before it is put on hold: the second one takes commands first.
+pub const DIVERGED_ATTEMPTS_MAX: u32 = 2;
+
 /// Intents of one turn of a recorded fork, each of which may bring its receipt into the same transaction.
 pub const RECORDING_TURN_INTENTS_MAX: usize = 256;
 

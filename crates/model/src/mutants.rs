@@ -59,10 +59,12 @@ pub enum Mutant {
     HeldConsumed,
     /// A skip passes the item behind the failed one as well.
     SkipTakesTwo,
+    /// A sandbox carries out what neither its parent nor its script answers.
+    SandboxLeaks,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -89,6 +91,7 @@ impl Mutant {
         Self::IdleKept,
         Self::HeldConsumed,
         Self::SkipTakesTwo,
+        Self::SandboxLeaks,
     ];
 }
 

@@ -162,20 +162,61 @@ pub struct Genesis {
     pub now_ns: u64,
 }
 
-/// What becomes of the parent's open intents in a fork.
+/// What becomes of the effects of a fork: of those that were open in its parent, and of its own.
+///
+/// What each does is one table, [`FORK_POLICIES`](crate::FORK_POLICIES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
 pub enum EffectPolicy {
-    /// They are cleared: a branch repeats no side effect.
+    /// Of forks of before cancellations: open ones were cleared, and the program heard nothing. No new fork has it.
     #[n(0)]
-    Suppress,
-    /// They are answered from the parent's receipts while the intents match; what the parent has no receipt for, with an
-    /// error. Nothing that the parent asked for is carried out again.
+    Dropped,
+    /// Answered from the parent's receipts while the intents match; from the first difference on, carried out.
     #[n(1)]
-    Recorded,
-    /// They are published anew, under the child's own intent hashes.
+    RecordedThenLive,
+    /// Open ones are published anew, under the child's own intent hashes.
     #[n(2)]
     Live,
+    /// Open ones are answered with a cancellation: a branch repeats no side effect. Its own are carried out.
+    #[n(3)]
+    Suppress,
+    /// Answered from the parent's receipts while the intents match; the first difference stops the world.
+    #[n(4)]
+    Recorded,
+    /// None is ever carried out: each is answered by a receipt of the parent, by a script, or with an error.
+    #[n(5)]
+    Sandbox,
+    /// Of a world that arrived from elsewhere: the policy that it had there stays, and nothing is carried out for it.
+    #[n(6)]
+    Kept,
+}
+
+impl EffectPolicy {
+    /// Those that a new fork may have.
+    pub const OFFERED: [Self; 5] = [Self::Suppress, Self::Sandbox, Self::Recorded, Self::RecordedThenLive, Self::Live];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::RecordedThenLive => "recorded-then-live",
+            Self::Live => "live",
+            Self::Suppress => "suppress",
+            Self::Recorded => "recorded",
+            Self::Sandbox => "sandbox",
+            Self::Kept => "kept",
+        }
+    }
+
+    /// The policy of that name, if a new fork may have it.
+    pub fn offered(name: &str) -> Option<Self> {
+        Self::OFFERED.into_iter().find(|policy| policy.as_str() == name)
+    }
+
+    /// Whether effects may not be carried out, whatever the program asks for. It is never lost on the way to another universe,
+    /// and a fork has it too unless it asks for something else.
+    pub const fn confines(self) -> bool {
+        matches!(self, Self::Recorded | Self::Sandbox)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -201,6 +242,9 @@ pub struct ForkGenesis {
     /// The manifest that the branch was asked to run on instead of its parent's: the first item of its inbox is the command.
     #[n(8)]
     pub manifest: Option<Hash>,
+    /// Of a sandbox: the object with the answers that were scripted for it.
+    #[n(9)]
+    pub answers: Option<Hash>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -601,9 +645,10 @@ mod tests {
                 forked_at: Height::new(500),
                 parent_snapshot: Hash::of(b"parent"),
                 snapshot: Hash::of(b"child"),
-                policy: EffectPolicy::Recorded,
+                policy: EffectPolicy::RecordedThenLive,
                 now_ns: 5,
                 manifest: None,
+                answers: None,
             }),
             ingress(Input::Event { schema: "e".into(), value: inline(b"\x01"), key: Some("k".into()) }),
             ingress(Input::Receipt(receipt)),

@@ -1,6 +1,6 @@
 //! The one error type of the crate. What a caller acts on is the stable code and its kind.
 
-use crate::bundle::BundleError;
+use crate::{bundle::BundleError, recording::Diverged};
 use mundi_kernel::{
     LoadError, QueryError,
     fork::ForkError,
@@ -11,7 +11,7 @@ use mundi_kernel::{
     turn::TurnError,
     verify::VerifyError,
 };
-use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorkerId, WorldId};
+use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorkerId, WorldId, answers::AnswersError, limits};
 use mundi_store::{
     StoreError,
     journal::JournalError,
@@ -39,6 +39,10 @@ pub enum RuntimeError {
     Query(#[from] QueryError),
     #[error(transparent)]
     Fork(#[from] ForkError),
+    #[error("{0}")]
+    ForkDiverged(Box<Diverged>),
+    #[error(transparent)]
+    Answers(#[from] AnswersError),
     /// The world must be dropped from memory and restored.
     #[error("{world} is at {journal} in the journal and at {memory} in memory")]
     MemoryStale { world: WorldId, journal: Height, memory: Height },
@@ -93,6 +97,8 @@ impl Coded for RuntimeError {
             Self::Load(error) => error.code(),
             Self::Query(error) => error.code(),
             Self::Fork(error) => error.code(),
+            Self::ForkDiverged(_) => Code::ForkDiverged,
+            Self::Answers(error) => error.code(),
             Self::MemoryStale { .. } => Code::MemoryStale,
             Self::ObjectLost { .. } => Code::ObjectMissing,
             Self::MidStep { .. } | Self::ForkOutside { .. } => Code::ForkInvalid,
@@ -140,6 +146,14 @@ impl RuntimeError {
             Kind::Unavailable => code == Code::StepAbandoned,
             Kind::Full => code == Code::LineageTooDeep,
             Kind::Conflict | Kind::Fenced => false,
+        }
+    }
+
+    /// How many attempts may fail in a row with this, if it is of the world, before the world is put on hold.
+    pub fn attempts_max(&self) -> u32 {
+        match self {
+            Self::ForkDiverged(_) => limits::DIVERGED_ATTEMPTS_MAX,
+            _ => limits::WORLD_FAILURES_MAX,
         }
     }
 

@@ -21,6 +21,7 @@ pub mod attempts;
 pub mod bundle;
 pub mod calls;
 mod direct;
+mod dispatch;
 mod error;
 pub mod hands;
 mod holder;

@@ -63,6 +63,7 @@ metrics! {
     ResidentWorldsMax = "mundi_resident_worlds_max", "worlds", "The most worlds that were in memory at a time.";
     WorldsRefused = "mundi_worlds_refused_total", "worlds", "Worlds that this worker did not take because it runs as many as it may.";
     WorldsWithoutRoom = "mundi_worlds_without_room", "worlds", "Worlds that have something to do and that no worker had room for at the orchestrator's last look.";
+    EffectsKeptInside = "mundi_effects_kept_inside_total", "effects", "Effects of recorded and sandboxed forks that were answered and not carried out.";
     EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts at effects.";
     EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts at effects that failed.";
     EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts at effects.";

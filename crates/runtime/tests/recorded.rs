@@ -1,4 +1,5 @@
-//! Recorded forks: answered from the parent's receipts while they ask for the same, and live from the first difference on.
+//! Recorded forks: answered from the parent's receipts while they ask for the same. Here those that are live from the first
+//! difference on; those that stop there are in `fork_policies.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -83,8 +84,9 @@ async fn receipts(rig: &Rig, world: WorldId) -> Vec<Receipt> {
 }
 
 async fn branch(rig: &Rig, parent: WorldId, child: WorldId, at: ForkAt) {
-    let policy = EffectPolicy::Recorded;
-    fork(&rig.plane, ForkWorld { universe: rig.universe, parent, child, at, policy, manifest: None, now_ns: 5 }).await.unwrap();
+    let policy = EffectPolicy::RecordedThenLive.into();
+    let request = ForkWorld { universe: rig.universe, parent, child, at, policy, manifest: None, now_ns: 5 };
+    fork(&rig.plane, request).await.unwrap();
 }
 
 /// From genesis through the fork: every record gives what it recorded, and the journal is the same bytes.

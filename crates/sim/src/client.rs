@@ -233,7 +233,13 @@ impl Client {
         let stage = &self.stage;
         let (universe, child) = (self.setting.universe, self.new_world(id));
         let at = if stage.below(3) == 0 { ForkAt::Newest } else { ForkAt::Height(Height::new(stage.below(40))) };
-        let policy = if stage.below(3) == 0 { EffectPolicy::Live } else { EffectPolicy::Suppress };
+        let policy = match stage.below(12) {
+            0..3 => EffectPolicy::Live,
+            3..6 => EffectPolicy::Sandbox,
+            6..8 => EffectPolicy::RecordedThenLive,
+            8 => EffectPolicy::Recorded,
+            _ => EffectPolicy::Suppress,
+        };
         let forked = self.ops().world_fork(parent, child, at, policy, self.plane.now_ns()).await?;
         stage.note(format_args!("client {id} forked {parent} at {} as {child}", forked.forked_at));
         stage.count(|tally| tally.forks += 1);

@@ -5,7 +5,7 @@ use crate::{
     protocol::Protocol,
 };
 use bytes::Bytes;
-use mundi_model::{Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, record};
+use mundi_model::{Code, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, record};
 use mundi_store::keyspace::{
     Family, Parts,
     effect_inflight::EffectInflight,
@@ -52,9 +52,28 @@ impl WorldStory {
         self.metas().last().map(|meta| meta.state)
     }
 
-    /// Whether it still can be asked for, so that nothing of it may be missing.
+    /// Whether it still can be asked for and goes on, so that nothing of it may be missing.
     pub(crate) fn lives(&self) -> bool {
+        self.exists() && !self.has_diverged()
+    }
+
+    /// Whether it still can be asked for.
+    pub(crate) fn exists(&self) -> bool {
         matches!(self.state(), Some(WorldState::Live | WorldState::Archived))
+    }
+
+    /// Whether it stopped where it asked for something else than its parent, as a recorded fork does.
+    fn has_diverged(&self) -> bool {
+        let hold = self.metas().last().and_then(|meta| meta.hold.as_ref());
+        hold.is_some_and(|hold| hold.code == Code::ForkDiverged.as_str())
+    }
+
+    /// How it was forked, if it was.
+    pub(crate) fn fork(&self) -> Option<record::ForkGenesis> {
+        self.journal().find_map(|(_, body)| match body {
+            record::Body::ForkGenesis(genesis) => Some(genesis),
+            _ => None,
+        })
     }
 
     pub(crate) fn metas(&self) -> impl Iterator<Item = &WorldMeta> {

@@ -34,6 +34,7 @@ fn seeds() -> Vec<Vec<u8>> {
         policy: EffectPolicy::Live,
         now_ns: 5,
         manifest: None,
+        answers: None,
     });
     let record = |body| cbor::encode(&Record { height: Height::new(500), prev: Record::CHAIN_START, body });
     let value =

@@ -26,6 +26,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::HeadLeftBehind => "journals",
         Mutant::TimeForgotten => "replay",
         Mutant::ForkRepeats => "forks",
+        Mutant::SandboxLeaks => "sandboxes",
         Mutant::UniverseCrossed => "universes",
         Mutant::SweepUnwalked => "replay",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.

@@ -9,8 +9,8 @@ use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, Epoch, Hash, Height, IntentHash, UniverseId, WorkerId, WorldId,
     record::{
-        Body, EffectPolicy, ForkGenesis, Input, Intent, ManifestChange, Operator, Payload, ReceiptStatus, Record,
-        Reply, ReplyOutcome, Sender,
+        Body, EffectPolicy, ForkGenesis, Input, Intent, ManifestChange, Operator, Payload, Receipt, ReceiptStatus,
+        Record, Reply, ReplyOutcome, Sender,
     },
 };
 use mundi_store::{
@@ -1023,6 +1023,17 @@ fn import_a_world() {
             policy: EffectPolicy::Suppress,
             now_ns: 5,
             manifest: None,
+            answers: None,
+        };
+        // What it waited for is not carried out here, and it is told so.
+        let receipt = Receipt {
+            intent: IntentHash::of(b"open"),
+            kind: "http".into(),
+            status: ReceiptStatus::Error,
+            payload: Payload::Inline(Vec::new()),
+            adapter: "fork".into(),
+            signature: None,
+            operator: None,
         };
         let (start, end) = (Height::GENESIS, height);
         let segment = SegmentRecord { start, end, size_bytes: 1, footer_bytes: 1, checksum: Hash::of(b"footer") };
@@ -1037,6 +1048,8 @@ fn import_a_world() {
             own_from: height,
             effects: Vec::new(),
             timers: Vec::new(),
+            receipts: vec![receipt],
+            policy: EffectPolicy::Suppress,
             now_ns: 5,
         };
         import_world(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &import).await.map(drop)

@@ -250,6 +250,7 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         policy: EffectPolicy::Suppress,
         now_ns: 1,
         manifest: None,
+        answers: None,
     };
     let first = Record { height: forked_at, prev: chain, body: Body::ForkGenesis(genesis) };
     CreateWorld {

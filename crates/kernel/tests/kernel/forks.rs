@@ -1,10 +1,10 @@
-//! Forks: the three effect policies, lineage, and that no name is shared with the parent.
+//! Forks: the effect policies, lineage, and that no name is shared with the parent.
 
 use crate::rig::{CHILD, Rig, WORLD, body, event, fired, identity, receipt, refusal};
 use mundi_kernel::{
     World,
     cells::diff,
-    fork::{Fork, ForkError, ForkRequest, fork},
+    fork::{Fork, ForkError, ForkRequest, arrive, fork},
     replay::Replay,
     snapshot::KernelSnapshot,
     turn::{Recorded, TurnOutput},
@@ -24,7 +24,7 @@ fn parent() -> Rig {
 fn branch(rig: &mut Rig, policy: EffectPolicy) -> Fork {
     let taken = rig.snapshot();
     let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
-    let fork = fork(&snapshot, ForkRequest { child: CHILD, policy, now_ns: 77_000 }).unwrap();
+    let fork = fork(&snapshot, ForkRequest::new(CHILD, policy, 77_000)).unwrap();
     rig.objects.put(fork.bytes.clone());
     fork
 }
@@ -45,10 +45,10 @@ fn child(rig: &Rig, fork: &Fork) -> Rig {
 }
 
 #[test]
-fn suppress_clears_open_intents_and_keeps_timers() {
+fn suppress_keeps_open_intents_for_their_cancellation_and_keeps_timers() {
     let mut rig = parent();
     let fork = branch(&mut rig, EffectPolicy::Suppress);
-    assert!(fork.publish.is_empty());
+    assert_eq!(fork.publish.len(), 2, "each waits for a receipt that says that it was dropped");
     assert_eq!(fork.timers.len(), 1, "a timer touches nothing outside");
     let mut child = child(&rig, &fork);
     let parents = rig.world.open_intents().next().unwrap().clone();
@@ -98,7 +98,7 @@ fn recorded_says_which_of_the_parents_intents_each_is_compared_with() {
 #[test]
 fn a_recording_ends_by_a_record_and_stays_ended_in_replay_and_snapshot() {
     let mut rig = parent();
-    let fork = branch(&mut rig, EffectPolicy::Recorded);
+    let fork = branch(&mut rig, EffectPolicy::RecordedThenLive);
     let mut child = child(&rig, &fork);
     let ended = child.end_recording("emit http other");
     assert!(ended.publish[0].recorded.is_some() && child.world.recording().is_none());
@@ -132,7 +132,7 @@ fn the_genesis_of_a_fork_carries_lineage_and_goes_on_with_the_parents_chain() {
 
 #[test]
 fn a_child_replays_from_the_parents_genesis_through_the_fork() {
-    for policy in [EffectPolicy::Suppress, EffectPolicy::Recorded, EffectPolicy::Live] {
+    for policy in EffectPolicy::OFFERED.into_iter().chain([EffectPolicy::Dropped]) {
         let mut rig = parent();
         let fork = branch(&mut rig, policy);
         let mut child = child(&rig, &fork);
@@ -147,8 +147,11 @@ fn a_genesis_that_lies_about_its_fork_is_refused() {
     let mut rig = parent();
     let fork = branch(&mut rig, EffectPolicy::Suppress);
     let honest: Record = mundi_model::cbor::decode(&fork.record).unwrap();
-    let lies: [fn(&mut mundi_model::record::ForkGenesis); 4] = [
+    let lies: [fn(&mut mundi_model::record::ForkGenesis); 7] = [
         |genesis| genesis.policy = EffectPolicy::Live,
+        |genesis| genesis.policy = EffectPolicy::Sandbox,
+        |genesis| genesis.policy = EffectPolicy::Kept,
+        |genesis| genesis.answers = Some(Hash::of(b"x")),
         |genesis| genesis.snapshot = Hash::of(b"x"),
         |genesis| genesis.parent_snapshot = Hash::of(b"x"),
         |genesis| genesis.world = WorldId::from_bytes([9; 16]),
@@ -188,7 +191,7 @@ fn a_fork_of_a_fork_is_a_fork() {
     let taken = child.snapshot();
     let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
     let grandchild = WorldId::from_bytes([4; 16]);
-    let request = ForkRequest { child: grandchild, policy: EffectPolicy::Recorded, now_ns: 99_000 };
+    let request = ForkRequest::new(grandchild, EffectPolicy::Recorded, 99_000);
     let fork = fork(&snapshot, request).unwrap();
     child.objects.put(fork.bytes.clone());
     child.journal.push(fork.record.clone());
@@ -202,7 +205,7 @@ fn a_world_is_no_fork_of_itself() {
     let mut rig = parent();
     let taken = rig.snapshot();
     let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
-    let request = ForkRequest { child: WORLD, policy: EffectPolicy::Live, now_ns: 0 };
+    let request = ForkRequest::new(WORLD, EffectPolicy::Live, 0);
     assert_eq!(fork(&snapshot, request).unwrap_err(), ForkError::SameWorld(WORLD));
 }
 
@@ -214,4 +217,85 @@ fn a_fork_begins_with_an_inbox_of_its_own() {
     let first = child.arrival(event("put a 9")); // its place is before the parent's last one
     assert_eq!(child.turn(&[first]).consumed, 1);
     assert_eq!(body(child.journal.last().unwrap()), Body::OutcomeDigest(child.world.digest()));
+}
+
+/// A snapshot of a branch, as another branch begins with it.
+fn left_by(rig: &mut Rig, policy: EffectPolicy) -> (Rig, KernelSnapshot) {
+    let fork = branch(rig, policy);
+    let mut child = child(rig, &fork);
+    child.run("emit http new");
+    let taken = child.snapshot();
+    let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
+    (child, snapshot)
+}
+
+#[test]
+fn no_fork_leads_out_of_a_sandbox() {
+    let mut rig = parent();
+    let (mut child, sandboxed) = left_by(&mut rig, EffectPolicy::Sandbox);
+    let grandchild = WorldId::from_bytes([4; 16]);
+    for policy in EffectPolicy::OFFERED.into_iter().chain([EffectPolicy::Dropped]) {
+        let forked = fork(&sandboxed, ForkRequest::new(grandchild, policy, 99_000));
+        assert_eq!(forked.is_ok(), policy == EffectPolicy::Sandbox, "{policy:?}");
+        assert!(forked.is_ok_and(|fork| fork.snapshot.confined().is_some()) || policy != EffectPolicy::Sandbox);
+    }
+    // Nor does a record that claims so: replay refuses it.
+    let fork = fork(&sandboxed, ForkRequest::new(grandchild, EffectPolicy::Sandbox, 99_000)).unwrap();
+    let mut record: Record = mundi_model::cbor::decode(&fork.record).unwrap();
+    let Body::ForkGenesis(genesis) = &mut record.body else { panic!() };
+    genesis.policy = EffectPolicy::Live;
+    let mut replay = Replay::from_world(child.replayed());
+    assert_eq!(replay.apply(&child.objects, &record.seal().0).unwrap_err().code(), Code::JournalBroken);
+    child.objects.put(fork.bytes.clone());
+    child.journal.push(fork.record.clone());
+    assert!(child.replayed().confined().is_some());
+}
+
+#[test]
+fn a_world_that_arrives_elsewhere_stays_confined() {
+    let elsewhere = mundi_model::UniverseId::from_bytes([9; 16]);
+    for policy in EffectPolicy::OFFERED {
+        let mut rig = parent();
+        let (mut child, left) = left_by(&mut rig, policy);
+        for asked in [EffectPolicy::Suppress, EffectPolicy::Live] {
+            let arrived = arrive(&left, elsewhere, ForkRequest::new(CHILD, asked, 99_000)).unwrap();
+            assert_eq!(arrived.snapshot.confined(), left.confined());
+            assert_eq!(arrived.genesis.policy, if policy.confines() { EffectPolicy::Kept } else { asked });
+            let mut moved = child.journal.clone();
+            moved.push(arrived.record.clone());
+            child.objects.put(arrived.bytes.clone());
+            let before = std::mem::replace(&mut child.journal, moved);
+            assert_eq!(child.replayed().confined(), left.confined(), "{policy:?}");
+            child.journal = before;
+        }
+    }
+}
+
+#[test]
+fn a_confined_fork_never_ends_its_recording() {
+    for policy in [EffectPolicy::Recorded, EffectPolicy::Sandbox] {
+        let mut rig = parent();
+        let fork = branch(&mut rig, policy);
+        let mut child = child(&rig, &fork);
+        let output = child.run("emit http other");
+        let body = Body::RecordingEnded(output.publish[0].intent.hash);
+        let ended = Record { height: child.world.head(), prev: child.world.chain(), body }.seal().0;
+        let mut replay = Replay::from_world(child.replayed());
+        assert_eq!(replay.apply(&child.objects, &ended).unwrap_err().code(), Code::JournalBroken);
+    }
+}
+
+#[test]
+fn scripted_answers_belong_to_sandboxes_and_are_part_of_their_snapshots() {
+    let mut rig = parent();
+    let taken = rig.snapshot();
+    let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
+    let answers = Some(rig.objects.put(b"answers".to_vec()));
+    for policy in EffectPolicy::OFFERED {
+        let forked = fork(&snapshot, ForkRequest { answers, ..ForkRequest::new(CHILD, policy, 0) });
+        match forked {
+            Ok(fork) => assert!(policy == EffectPolicy::Sandbox && fork.snapshot.roots().contains(&answers.unwrap())),
+            Err(error) => assert_eq!((error, policy != EffectPolicy::Sandbox), (ForkError::AnswersUnused, true)),
+        }
+    }
 }

@@ -22,7 +22,7 @@ fn a_known_history_has_known_hashes() {
     rig.run("panic oh");
     let taken = rig.snapshot();
     let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
-    let request = ForkRequest { child: CHILD, policy: EffectPolicy::Recorded, now_ns: 9 };
+    let request = ForkRequest::new(CHILD, EffectPolicy::RecordedThenLive, 9);
     let child = fork(&snapshot, request).unwrap();
     let found = [
         ("manifest", rig.world.manifest().hash),

@@ -118,7 +118,7 @@ fn a_history_with_holds_can_be_rehearsed_and_forked() {
     rig.turn(&items);
     let taken = rig.snapshot();
     let parent = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
-    let branch = fork(&parent, ForkRequest { child: CHILD, policy: EffectPolicy::Suppress, now_ns: 9_000 }).unwrap();
+    let branch = fork(&parent, ForkRequest { child: CHILD, policy: EffectPolicy::Suppress, answers: None, now_ns: 9_000 }).unwrap();
     rig.objects.put(branch.bytes.clone());
     let child = rig.restore(&branch.note);
     assert_eq!((child.held(), child.is_paused()), (None, false), "what its parent is held at is not in its inbox");

@@ -96,7 +96,7 @@ proptest! {
         perform(&mut rig, &before);
         let parent = KernelSnapshot::from_bytes(&rig.snapshot().bytes).unwrap();
         let policy = if live { EffectPolicy::Live } else { EffectPolicy::Recorded };
-        let fork = fork(&parent, ForkRequest { child: CHILD, policy, now_ns: 0 }).unwrap();
+        let fork = fork(&parent, ForkRequest::new(CHILD, policy, 0)).unwrap();
         rig.objects.put(fork.bytes.clone());
 
         let mut child = Rig::new();

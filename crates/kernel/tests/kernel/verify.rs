@@ -69,8 +69,8 @@ fn a_world_that_arrives_elsewhere_goes_on_under_its_own_id_and_proves_itself() {
     let (mut rig, note) = busy();
     let elsewhere = UniverseId::from_bytes([9; 16]);
     let left = KernelSnapshot::from_bytes(&rig.snapshot().bytes).unwrap();
-    let request = ForkRequest { child: WORLD, policy: EffectPolicy::Suppress, now_ns: 99_000 };
-    let fork = arrive(&left, elsewhere, request);
+    let request = ForkRequest::new(WORLD, EffectPolicy::Suppress, 99_000);
+    let fork = arrive(&left, elsewhere, request).unwrap();
     rig.objects.put(fork.bytes.clone());
     rig.journal.push(fork.record.clone());
     let mut arrived = Verifier::from_snapshot(&rig.objects, Arc::new(registry()), &fork.note).unwrap();
@@ -78,6 +78,6 @@ fn a_world_that_arrives_elsewhere_goes_on_under_its_own_id_and_proves_itself() {
     let arrived = arrived.finish(&rig.objects).unwrap();
     let whole = from_genesis(&rig, &[note]).unwrap();
     assert_eq!(arrived.state.note, whole.state.note);
-    assert_eq!((whole.counted.forks, whole.open_intents), (1, 0));
+    assert_eq!((whole.counted.forks, whole.open_intents), (1, 1), "it waits for its cancellation");
     assert_eq!(rig.restore(&fork.note).universe(), elsewhere);
 }

@@ -7,6 +7,7 @@ mod admission;
 mod clients;
 mod components;
 mod events;
+mod forks;
 mod guest;
 mod hostile;
 mod lifecycle;

@@ -8,6 +8,7 @@ mod dead_letters;
 mod demo;
 mod disk;
 mod fields;
+mod forks;
 #[path = "../api/guest.rs"]
 mod guest;
 #[path = "../api/process.rs"]

@@ -7,14 +7,16 @@
 use super::{Bundle, Proof, export::NodePlane, format::Packed, open::Item};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
-    lifecycle::{inherited_effects, inherited_timers, register_trusted},
+    dispatch::{self, Inherited},
+    lifecycle::register_trusted,
     snapshots::store_cells,
 };
 use bytes::Bytes;
 use futures_util::{future::try_join_all, stream};
 use mundi_engine::Engine;
 use mundi_kernel::{
-    fork::{ForkRequest, arrive},
+    Confined,
+    fork::{Fork, ForkRequest, arrive},
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
@@ -42,7 +44,8 @@ pub struct ImportRequest {
     pub universe: UniverseId,
     /// The id that it shall have; its own if nothing is said.
     pub world: Option<WorldId>,
-    /// Whether its open effects are carried out here (`Live`), or forgotten (`Suppress`).
+    /// Whether its open effects are carried out here (`Live`), or cancelled (`Suppress`). Nothing of this holds for a world whose
+    /// effects must not leave it: they are answered as they were there.
     pub policy: EffectPolicy,
     pub now_ns: u64,
 }
@@ -67,15 +70,12 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     let world = request.world.unwrap_or(bundle.header().world);
     refuse_taken(plane, universe, world).await?;
     let parent = KernelSnapshot::from_bytes(&proof.from_genesis.state.bytes)?;
-    let fork = arrive(&parent, universe, ForkRequest { child: world, policy, now_ns });
+    let fork = arrive(&parent, universe, ForkRequest::new(world, policy, now_ns))?;
     store_objects(plane, universe, bundle).await?;
     let state = &proof.from_genesis.state;
     let own = state.note.snapshot;
     store_cells(plane, universe, state.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
-    let effects = match policy {
-        EffectPolicy::Live => inherited_effects(plane, universe, &fork, now_ns).await?,
-        EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
-    };
+    let Inherited { effects, timers, receipts } = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     let head = bundle.header().head;
     let import = ImportWorld {
         universe,
@@ -87,7 +87,9 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         own_from: if world == bundle.header().world { bundle.header().own_from() } else { head },
         effects,
-        timers: inherited_timers(&fork, now_ns),
+        timers,
+        receipts,
+        policy: held_policy(&fork),
         now_ns,
     };
     // Who imports a bundle may administer the universe: that is what brings its programs in.
@@ -97,6 +99,15 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     debug_assert!(matches!(created, WorldCreated::Now | WorldCreated::Before));
     tracing::info!(%world, %head, "a world arrived");
     Ok(Imported { world, arrived_at: head, proof })
+}
+
+/// The policy that a world has from its arrival on.
+fn held_policy(fork: &Fork) -> EffectPolicy {
+    match fork.snapshot.confined() {
+        Some(Confined::Recorded) => EffectPolicy::Recorded,
+        Some(Confined::Sandbox { .. }) => EffectPolicy::Sandbox,
+        None => fork.genesis.policy,
+    }
 }
 
 /// Before anything is stored, though the transaction at the end asks again.

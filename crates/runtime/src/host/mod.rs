@@ -40,7 +40,7 @@ pub struct WorldHost<P: Plane> {
     fence: Fence,
     world: World,
     at_hand: AtHand,
-    /// Whose receipts answer it, in a recorded fork.
+    /// What was read of its parent, in a fork that the parent's receipts answer.
     recording: Option<Recording<P>>,
     tail: Tail,
     /// Items that wait in memory for the next turn.

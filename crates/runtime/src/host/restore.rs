@@ -5,7 +5,6 @@ use crate::{
     Plane, RuntimeError,
     hands::Employed,
     objects::{AtHand, with_objects},
-    recording::Recording,
     snapshots::KernelSnapshots,
 };
 use mundi_kernel::{World, replay::Replay};
@@ -43,13 +42,12 @@ impl<P: Plane> WorldHost<P> {
         }
         let world = replay.finish()?;
         at_hand.trim();
-        let recording = world.recording().map(|recording| Recording::new(universe, recording));
         Ok(Self {
             plane,
             fence,
             world,
             at_hand,
-            recording,
+            recording: None,
             tail,
             direct: VecDeque::new(),
             drained: None,

@@ -8,35 +8,34 @@ use super::{
 use crate::{
     Plane, RuntimeError,
     direct::{Direct, Taken, Ticket},
+    dispatch::{self, Announced, Decided},
     error::NamesMissing,
     hands::{Employed, Reserved},
-    metrics::{Metrics, Times, Timing},
+    metrics::{Metric, Metrics, Times, Timing},
     objects::{AtHand, Patience, fetch},
-    recording::Answers,
-    terms::effect_terms,
-    trace::{TraceContext, child_of},
+    trace::TraceContext,
 };
 use mundi_kernel::{
     World,
-    turn::{Arrival, Arrived, Publish, PublishTimer, Turn, TurnBudget, TurnError, TurnOutput},
+    turn::{Arrival, Arrived, Turn, TurnBudget, TurnError, TurnOutput},
 };
 use mundi_model::{
-    Code, Hash, Height, InboxSeq, IntentHash, cbor, limits,
+    Code, Hash, Height, cbor, limits,
     mutants::{Mutant, planted},
-    record::{Body, InboxItem, Input, Payload, Reply, Sealed},
+    record::{InboxItem, Input, Payload, Reply, Sealed},
 };
 use mundi_store::{
     Fence, Refused, StoreError,
     blob::Blobs,
     journal::Batch,
-    keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
+    keyspace::{effect_pending::EffectItem, journal_head::JournalHead},
     protocol::{
         Ahead, CommitCursor, CommitTurn, CommitUnread, Consumed, EffectError, InHands, InboxEnd, InboxError, PeekInbox,
         ReadAhead, ReadTurn, TurnInput, TurnItem,
     },
     run_or_tell,
 };
-use std::{collections::BTreeMap, pin::pin};
+use std::pin::pin;
 use tracing::{Instrument, field::Empty};
 
 /// What a world may do before another one gets its turn.
@@ -150,7 +149,7 @@ impl<P: Plane> WorldHost<P> {
         let mut arrivals = self.arrivals(input.items.iter().chain(&ahead));
         let Self { plane, fence, world, at_hand, recording, hands, log_page, .. } = self;
         let (whole, mut budget) = (budget, budget.of_turn());
-        if recording.is_some() {
+        if world.recording().is_some() {
             budget.effects_max = budget.effects_max.min(limits::RECORDING_TURN_INTENTS_MAX);
         }
         let mut patience = Patience::default();
@@ -188,14 +187,25 @@ impl<P: Plane> WorldHost<P> {
         if !turn.output().objects.is_empty() {
             Box::pin(store_objects(plane, *fence, turn.output())).await?;
         }
-        let answers = match recording {
-            Some(recording) => Box::pin(recording.answer(plane, &turn.output().publish)).await?,
-            None => Answers::default(),
+        let decided = match Decided::unbound(turn.recording()) {
+            Ok(decided) => Ok(decided),
+            Err(bound) => {
+                let policy = (bound, turn.confined());
+                Box::pin(dispatch::decide(plane, *fence, recording, policy, turn.output())).await
+            }
         };
-        if let Some(intent) = answers.ended_by {
+        let decided = match decided {
+            // What comes before the difference is taken all the same: once more, item by item.
+            Err(RuntimeError::ForkDiverged(_)) if turn.output().consumed > 1 => {
+                drop(turn);
+                self.wait_on(input.items.split_off(waiting).into_iter().zip(tickets).collect());
+                return Box::pin(self.take_turn(&CycleBudget { items_max: 1, ..*whole })).await;
+            }
+            decided => decided?,
+        };
+        if let Some(intent) = decided.ended_by {
             tracing::info!(world = %fence.world, %intent, "a fork goes its own way");
             turn.end_recording(intent);
-            *recording = None;
         }
         let logs = match turn.output().logs.as_slice() {
             [] => Vec::new(),
@@ -204,7 +214,7 @@ impl<P: Plane> WorldHost<P> {
         let records = turn.take_records();
         let failed = FailedStep::all(&records);
         let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
-        let mut commit = commit(plane, *fence, &input, (&turn, records), answers, more)?;
+        let mut commit = commit(plane, *fence, &input, (&turn, records), decided, more)?;
         commit.logs = logs;
         let reserved = reserve(plane, hands, &commit);
         commit.in_hands.claims = reserved.iter().map(|reserved| reserved.as_ref().map(Reserved::claim)).collect();
@@ -262,6 +272,9 @@ impl<P: Plane> WorldHost<P> {
         self.drained = input.end.and_then(|end| end.after(cursor));
         let taken = &input.items[..items];
         note_traces(taken);
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| !commit.receipts.is_empty()) {
+            metrics.add(Metric::EffectsKeptInside, commit.receipts.len() as u64);
+        }
         let waited = Waited::of(taken, now_ns, self.metrics.as_deref());
         if !tickets.is_empty() {
             let (given, others) = (commit.records.replies(), &mut output.replies);
@@ -362,7 +375,7 @@ impl<P: Plane> WorldHost<P> {
                 TurnInput { head, cursor, items, end: Some(end), notify }
             };
             if !self.direct.is_empty()
-                && self.recording.is_none()
+                && self.world.recording().is_none()
                 && let Some(recalled) = peek.recall(self.plane.engine())
                 && recalled.version > drained.version()
                 && let Some(end) = drained.at(&recalled)
@@ -503,21 +516,20 @@ fn commit<P: Plane>(
     fence: Fence,
     input: &TurnInput,
     (turn, records): (&Turn<'_>, Vec<Sealed>),
-    answers: Answers,
+    decided: Decided,
     more: bool,
 ) -> Result<CommitTurn, RuntimeError> {
     let output = turn.output();
     let traces = Announced::of(&records);
     let now_ns = plane.now_ns();
-    let publish = output.publish.iter().filter(|publish| !answers.contains(publish.intent.hash));
-    let effects = publish.filter_map(|publish| traces.effect(fence, publish, now_ns)).collect();
+    let (effects, receipts) = decided.split(fence, &output.publish, &traces, now_ns);
     let timers = output.timers.iter().filter_map(|timer| traces.timer(fence, timer, now_ns)).collect();
     let taken = if planted(Mutant::CursorEarly) { input.items.len() } else { output.consumed };
     let consumed = Consumed::of(&input.items[..taken], input.end.as_ref());
     let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
-    let (cursor, receipts) = (input.cursor, answers.receipts);
-    let (in_hands, logs, ready) = (InHands::default(), Vec::new(), more);
+    let (cursor, in_hands) = (input.cursor, InHands::default());
+    let (logs, ready) = (Vec::new(), more);
     Ok(CommitTurn { fence, cursor, consumed, records, effects, timers, receipts, in_hands, logs, ready, now_ns })
 }
 
@@ -571,87 +583,5 @@ fn note_traces(taken: &[TurnItem]) {
     tracing::Span::current().record("trace", traces().find(recorded).or_else(|| traces().next()));
     for item in taken {
         tracing::debug!(seq = %item.seq, trace = item.item.origin.trace, "taken in");
-    }
-}
-
-/// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
-struct Announced {
-    intents: BTreeMap<IntentHash, Announcement>,
-}
-
-#[derive(Clone)]
-struct Announcement {
-    height: Height,
-    trace: Option<String>,
-    correlation_id: Option<String>,
-    /// The call that the step worked for, if it did not answer it.
-    call: Option<InboxSeq>,
-}
-
-impl Announced {
-    fn of(records: &[Sealed]) -> Self {
-        let (mut intents, mut trace, mut correlation) = (BTreeMap::<_, Announcement>::new(), None, None);
-        let (mut call, mut of_step) = (None, Vec::new());
-        for record in records.iter().map(Sealed::record) {
-            match &record.body {
-                Body::Ingress(ingress) => {
-                    trace.clone_from(&ingress.item.origin.trace);
-                    correlation.clone_from(&ingress.item.origin.correlation_id);
-                    call = ingress.item.origin.call_at(ingress.seq);
-                    of_step.clear();
-                }
-                // What the step asks for is not on behalf of a call any more.
-                Body::Reply(reply) if call == Some(reply.to) => {
-                    call = None;
-                    for intent in of_step.drain(..) {
-                        intents.entry(intent).and_modify(|announced| announced.call = None);
-                    }
-                }
-                Body::Intent(intent) => {
-                    let child = child_of(trace.as_ref(), intent.hash.as_bytes());
-                    // A moment, not a while: it gives the hop its place between the item and the attempts.
-                    tracing::debug_span!("intent", trace, span = child, intent = %intent.hash, kind = intent.kind);
-                    let (height, correlation_id) = (record.height, correlation.clone());
-                    intents.insert(intent.hash, Announcement { height, trace: child, correlation_id, call });
-                    of_step.extend(call.map(|_| intent.hash));
-                }
-                _ => {}
-            }
-        }
-        Self { intents }
-    }
-
-    fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
-        let intent = &publish.intent;
-        let Announcement { height, trace, correlation_id, call } = self.intents.get(&intent.hash)?.clone();
-        Some(EffectItem {
-            world: fence.world,
-            intent: intent.hash,
-            height,
-            kind: intent.kind.clone(),
-            params: intent.params.clone(),
-            label: intent.label.clone(),
-            policy_context: Some(publish.manifest),
-            published_at_ns: now_ns,
-            trace,
-            terms: effect_terms(&publish.policies),
-            correlation_id,
-            call,
-        })
-    }
-
-    fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
-        let Announcement { height, trace, correlation_id, call } = self.intents.get(&timer.timer)?.clone();
-        Some(TimerItem {
-            world: fence.world,
-            intent: timer.timer,
-            height,
-            trace,
-            correlation_id,
-            call,
-            deliver_at_ns: timer.set.due_ns,
-            payload: timer.set.payload.clone(),
-            published_at_ns: now_ns,
-        })
     }
 }

@@ -6,29 +6,26 @@
 use super::{past, require_registered};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
+    dispatch::{self, Inherited},
     objects::{AtHand, with_objects},
-    recording,
     snapshots::store_cells,
-    terms::effect_terms,
 };
 use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_kernel::{
-    LoadError, Upgrade,
-    fork::{Fork, ForkRequest, fork_in},
-    manifest::CompiledManifest,
+    Confined, LoadError, Upgrade,
+    fork::{ForkRequest, fork_in},
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
     Code, Coded, Hash, Height, UniverseId, WorldId, cbor,
-    mutants::{Mutant, planted},
     record::{Body, EffectPolicy, ForkGenesis, InboxItem, Input, Origin, Payload, Record, SnapshotNote},
 };
 use mundi_store::{
     StoreError,
     blob::Blobs,
     journal::History,
-    keyspace::{effect_pending::EffectItem, timer_due::TimerItem, world_meta::WorldState},
+    keyspace::world_meta::WorldState,
     protocol::{CreateWorld, DescribeWorld, WorldCreated, WorldError, create_world},
 };
 
@@ -50,10 +47,49 @@ pub struct ForkWorld {
     pub parent: WorldId,
     pub child: WorldId,
     pub at: ForkAt,
-    pub policy: EffectPolicy,
+    pub policy: ForkPolicy,
     /// Runs on this manifest instead of its parent's, by an upgrade that is its first input.
     pub manifest: Option<Hash>,
     pub now_ns: u64,
+}
+
+/// What shall become of a branch's effects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForkPolicy {
+    /// `None` is the safe choice: what keeps the parent's effects inside keeps the branch's inside, too; any other branch cancels
+    /// what was open.
+    pub effects: Option<EffectPolicy>,
+    /// The object with the scripted answers of a sandbox; those of the parent, if it is one and nothing is said.
+    pub answers: Option<Hash>,
+}
+
+impl From<EffectPolicy> for ForkPolicy {
+    fn from(policy: EffectPolicy) -> Self {
+        Self { effects: Some(policy), answers: None }
+    }
+}
+
+impl ForkPolicy {
+    /// What was meant, of this parent.
+    fn of(self, parent: &KernelSnapshot) -> (EffectPolicy, Option<Hash>) {
+        let inherited = match parent.confined() {
+            None => EffectPolicy::Suppress,
+            Some(Confined::Recorded) => EffectPolicy::Recorded,
+            Some(Confined::Sandbox { .. }) => EffectPolicy::Sandbox,
+        };
+        let policy = self.effects.unwrap_or(inherited);
+        let scripted = match parent.confined() {
+            Some(Confined::Sandbox { answers }) if policy == EffectPolicy::Sandbox => answers,
+            _ => None,
+        };
+        (policy, self.answers.or(scripted))
+    }
+
+    /// Whether a branch that is there was asked for by this.
+    fn made(self, genesis: &ForkGenesis) -> bool {
+        self.effects.is_none_or(|policy| policy == genesis.policy)
+            && self.answers.is_none_or(|answers| Some(answers) == genesis.answers)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +97,7 @@ pub struct Forked {
     pub created: WorldCreated,
     pub forked_at: Height,
     pub parent_snapshot: Hash,
+    pub policy: EffectPolicy,
 }
 
 /// Forks a world, once: asked again for the same child with the same parent, policy and height, it answers the branch that is there,
@@ -76,17 +113,14 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         false => replayed(plane, &request, &note, height).await?,
     };
     let snapshot = KernelSnapshot::from_bytes(&bytes)?;
-    let mut fork = fork_in(&snapshot, universe, ForkRequest { child, policy, now_ns })?;
+    let (policy, answers) = policy.of(&snapshot);
+    let mut fork = fork_in(&snapshot, universe, ForkRequest { child, policy, answers, now_ns })?;
     require_registered(plane, universe, fork.note.manifest).await?;
     if let Some(manifest) = manifest {
         require_registered(plane, universe, manifest).await?;
     }
     let parent_snapshot = fork.genesis.parent_snapshot;
-    let effects = match if planted(Mutant::ForkRepeats) { EffectPolicy::Live } else { policy } {
-        EffectPolicy::Live => inherited_effects(plane, universe, &fork, now_ns).await?,
-        EffectPolicy::Suppress | EffectPolicy::Recorded => Vec::new(),
-    };
-    let receipts = recording::answer_open(plane, (universe, parent), height, &fork.publish).await?;
+    let Inherited { effects, timers, receipts } = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     fork.genesis.manifest = manifest;
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
     let request = CreateWorld {
@@ -96,14 +130,14 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         inbox: None,
         effects,
-        timers: inherited_timers(&fork, now_ns),
+        timers,
         receipts,
         command: manifest.map(|manifest| upgrade(manifest, now_ns)),
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
-    tracing::info!(%parent, %child, %height, ?policy, "a world was forked");
-    Ok(Forked { created, forked_at: height, parent_snapshot })
+    tracing::info!(%parent, %child, %height, policy = policy.as_str(), "a world was forked");
+    Ok(Forked { created, forked_at: height, parent_snapshot, policy })
 }
 
 /// The command with which a branch begins that runs other code. It is forced: a branch is made to go another way.
@@ -130,11 +164,12 @@ async fn made_before<P: Plane>(plane: &P, request: &ForkWorld) -> Result<Option<
     match first.map(|record| record.body) {
         Some(Body::ForkGenesis(genesis))
             if genesis.parent == parent
-                && (genesis.policy, genesis.manifest) == (policy, manifest)
+                && policy.made(&genesis)
+                && genesis.manifest == manifest
                 && !matches!(at, ForkAt::Height(height) if height != genesis.forked_at) =>
         {
-            let ForkGenesis { forked_at, parent_snapshot, .. } = genesis;
-            Ok(Some(Forked { created: WorldCreated::Before, forked_at, parent_snapshot }))
+            let ForkGenesis { forked_at, parent_snapshot, policy, .. } = genesis;
+            Ok(Some(Forked { created: WorldCreated::Before, forked_at, parent_snapshot, policy }))
         }
         _ => Err(WorldError::Exists(child).into()),
     }
@@ -195,50 +230,4 @@ async fn replayed<P: Plane>(
     let own = taken.note.snapshot;
     store_cells(plane, universe, taken.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
     Ok(Bytes::from_owner(taken.bytes))
-}
-
-/// What a live branch goes on waiting for, and repeats.
-pub(crate) async fn inherited_effects<P: Plane>(
-    plane: &P,
-    universe: UniverseId,
-    fork: &Fork,
-    now_ns: u64,
-) -> Result<Vec<EffectItem>, RuntimeError> {
-    let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
-    let manifest = with_objects(plane, (universe, fork.genesis.parent), &mut AtHand::default(), load).await?;
-    Ok(effects(fork, &manifest, now_ns))
-}
-
-fn effects(fork: &Fork, manifest: &CompiledManifest, now_ns: u64) -> Vec<EffectItem> {
-    let item = |publish: &mundi_kernel::turn::Publish| EffectItem {
-        world: fork.genesis.world,
-        intent: publish.intent.hash,
-        height: publish.intent.place.height,
-        kind: publish.intent.kind.clone(),
-        params: publish.intent.params.clone(),
-        label: publish.intent.label.clone(),
-        policy_context: Some(publish.manifest),
-        published_at_ns: now_ns,
-        trace: None,
-        correlation_id: None,
-        call: None,
-        terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
-    };
-    fork.publish.iter().map(item).collect()
-}
-
-/// The timers that run on in every branch.
-pub(crate) fn inherited_timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
-    let item = |timer: &mundi_kernel::turn::PublishTimer| TimerItem {
-        world: fork.genesis.world,
-        intent: timer.timer,
-        height: fork.genesis.forked_at,
-        deliver_at_ns: timer.set.due_ns,
-        payload: timer.set.payload.clone(),
-        published_at_ns: now_ns,
-        trace: None,
-        correlation_id: None,
-        call: None,
-    };
-    fork.timers.iter().map(item).collect()
 }

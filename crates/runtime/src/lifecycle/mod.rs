@@ -8,8 +8,7 @@ mod registration;
 
 pub use create::{NewWorld, create};
 pub use delete::delete;
-pub use fork::{ForkAt, ForkWorld, Forked, fork};
-pub(crate) use fork::{inherited_effects, inherited_timers};
+pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork};
 pub use registration::{
     is_program_registered, register_manifest, register_program, register_trusted, register_used, require_registered,
 };

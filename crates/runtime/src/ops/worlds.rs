@@ -3,15 +3,19 @@
 use super::{At, Ops};
 use crate::{
     Plane, RuntimeError,
-    lifecycle::{self, ForkAt, ForkWorld, Forked, NewWorld, past},
+    lifecycle::{self, ForkAt, ForkPolicy, ForkWorld, Forked, NewWorld, past},
     objects::{AtHand, with_objects},
 };
+use bytes::Bytes;
 use mundi_kernel::{Repair, Upgrade};
 use mundi_model::{
-    Hash, Height, InboxSeq, WorldId, cbor, limits,
-    record::{EffectPolicy, InboxItem, Input, Operator, Origin, Payload},
+    Hash, Height, InboxSeq, WorldId,
+    answers::Answers,
+    cbor, limits,
+    record::{InboxItem, Input, Operator, Origin, Payload},
 };
 use mundi_store::{
+    blob::Blobs,
     journal::{History, StoredRecord},
     keyspace::world_meta::Hold,
     protocol::{
@@ -127,7 +131,7 @@ impl<P: Plane> Ops<P> {
                 ForkAt::Height(height)
             }
         };
-        self.world_fork(seed, world, at, EffectPolicy::Suppress, now_ns).await
+        self.world_fork(seed, world, at, ForkPolicy::default(), now_ns).await
     }
 
     pub async fn world_fork(
@@ -135,7 +139,7 @@ impl<P: Plane> Ops<P> {
         parent: WorldId,
         child: WorldId,
         at: ForkAt,
-        policy: EffectPolicy,
+        policy: impl Into<ForkPolicy>,
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
         self.world_fork_on(None, parent, child, at, policy, now_ns).await
@@ -148,11 +152,17 @@ impl<P: Plane> Ops<P> {
         parent: WorldId,
         child: WorldId,
         at: ForkAt,
-        policy: EffectPolicy,
+        policy: impl Into<ForkPolicy>,
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
+        let policy = policy.into();
         let request = ForkWorld { universe: self.universe, parent, child, at, policy, manifest, now_ns };
         lifecycle::fork(&self.plane, request).await
+    }
+
+    /// Stores the scripted answers of a sandbox that is to be made.
+    pub async fn store_answers(&self, answers: &Answers) -> Result<Hash, RuntimeError> {
+        Ok(self.plane.blobs().put(self.universe, Bytes::from(answers.to_bytes()), &[]).await?)
     }
 
     /// From the next control on, the world takes nothing but commands.

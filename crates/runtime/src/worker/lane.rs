@@ -12,7 +12,7 @@ use crate::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, Kind, WorldId, limits,
+    Code, Coded, Kind, WorldId,
     mutants::{Mutant, planted},
     record::Held,
 };
@@ -232,7 +232,7 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
         return false;
     }
     let failures = shared.table.lock().fail(world, code);
-    if failures < limits::WORLD_FAILURES_MAX || planted(Mutant::HoldSkipped) {
+    if failures < error.attempts_max() || planted(Mutant::HoldSkipped) {
         return false;
     }
     if matches!(code.kind(), Kind::Corrupt | Kind::NotFound) && !has_objects(shared).await {

@@ -72,7 +72,8 @@ pub(super) async fn export<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -
 pub(super) struct ImportParams {
     /// The id or the name that it shall have here; its own id if nothing is said.
     world: Option<String>,
-    /// What becomes of its open effects: `suppress` (the default) or `live`.
+    /// What becomes of its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
+    /// one, and a recorded fork stays recorded, whatever is said.
     effects: Option<String>,
 }
 

@@ -8,9 +8,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Height, Value, cbor, hex, parse_hex_bytes,
-    record::{
-        Body, EffectPolicy, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote,
-    },
+    record::{Body, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote},
 };
 use mundi_store::journal::StoredRecord;
 use serde::Serialize;
@@ -91,14 +89,6 @@ pub(crate) fn payload(payload: &Payload) -> Json {
     }
 }
 
-pub(crate) fn policy(policy: EffectPolicy) -> &'static str {
-    match policy {
-        EffectPolicy::Suppress => "suppress",
-        EffectPolicy::Recorded => "recorded",
-        EffectPolicy::Live => "live",
-    }
-}
-
 pub(crate) fn status(status: ReceiptStatus) -> &'static str {
     match status {
         ReceiptStatus::Ok => "ok",
@@ -128,7 +118,8 @@ pub(crate) fn body(body: &Body) -> Json {
         Body::ForkGenesis(fork) => {
             let mut json = json!({
                 "type": "fork_genesis", "parent": fork.parent, "forked_at": fork.forked_at,
-                "policy": policy(fork.policy), "now_ns": fork.now_ns, "now": Moment::of(fork.now_ns),
+                "policy": fork.policy.as_str(), "answers": fork.answers, "now_ns": fork.now_ns,
+                "now": Moment::of(fork.now_ns),
             });
             if let Some(manifest) = fork.manifest {
                 json["manifest"] = json!(manifest);

@@ -3,8 +3,9 @@
 use super::{
     ListPage, Problem,
     access::By,
+    effects::AnswerStatus,
     extract::{ADMIN, Form, In, Of, Params, READ, SEND, world_of},
-    json::Snapshot,
+    json::{self, Snapshot},
     limit,
     moment::Moment,
 };
@@ -15,8 +16,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId, record::EffectPolicy};
-use mundi_runtime::{Plane, lifecycle::ForkAt, ops::Repaired};
+use mundi_model::{
+    Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId,
+    answers::{Answers, AnswersError, ScriptedAnswer},
+    cbor,
+    record::{EffectPolicy, ReceiptStatus},
+};
+use mundi_runtime::{
+    Plane,
+    lifecycle::{ForkAt, ForkPolicy},
+    ops::Repaired,
+};
 use mundi_store::{
     keyspace::{
         world_failure::WorldFailure,
@@ -25,6 +35,7 @@ use mundi_store::{
     protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -44,6 +55,8 @@ pub(super) struct World {
     failures: u64,
     /// The newest of them.
     failed: Option<FailedOf>,
+    /// What becomes of the effects of a fork, or of a world that was imported.
+    effects: Option<String>,
 }
 
 /// A step that failed.
@@ -136,6 +149,7 @@ impl World {
             hold: meta.hold.as_ref().map(HoldOf::from),
             failures: failure.map_or(0, |failure| failure.count),
             failed: failure.map(FailedOf::from),
+            effects: meta.policy.map(|policy| policy.as_str().to_owned()),
         }
     }
 }
@@ -365,12 +379,56 @@ pub(super) struct NewFork {
     world: Option<String>,
     /// It shares all records below this height; at the newest if it is not given.
     at: Option<u64>,
-    /// What becomes of open effects: `suppress` (the default) or `live`.
+    /// What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
+    /// operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
+    /// recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
     effects: Option<String>,
     /// The name of another program that the branch runs from its first input on.
     program: Option<String>,
     /// Or the hash of its manifest.
     manifest: Option<String>,
+    /// Of a sandbox: what answers effects for which its parent has no receipt. The first answer that fits is given, as often as it
+    /// fits; a fork of a sandbox has those of its parent if it is given none.
+    answers: Option<Vec<AnswerOf>>,
+}
+
+/// A scripted answer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnswerOf {
+    /// The kind of the effect: `http.request`, `fabric.send` ...
+    kind: String,
+    /// Only for the effect of this number since the fork, all kinds counted and timers left out; the first is 1. What was open when
+    /// the fork was made has no number.
+    #[schema(minimum = 1)]
+    nth: Option<u64>,
+    /// Only for parameters that have these members with these values.
+    #[schema(value_type = Option<Object>)]
+    params: Option<serde_json::Value>,
+    /// `ok` if it is not given.
+    status: Option<AnswerStatus>,
+    /// What the program gets with the receipt: as the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
+    /// nothing is said.
+    #[serde(default)]
+    payload: serde_json::Value,
+}
+
+fn scripted(answers: Vec<AnswerOf>) -> Result<Answers, Problem> {
+    let rule = |(index, answer): (usize, AnswerOf)| {
+        let AnswerOf { kind, nth, params, status, payload } = answer;
+        let encoded = |json| {
+            let value = json::given(json).map_err(|problem| {
+                let why = problem.detail;
+                AnswersError::Invalid { index, why }
+            })?;
+            Ok(cbor::encode(&value))
+        };
+        let params = params.map(encoded).transpose()?;
+        let status = status.map_or(ReceiptStatus::Ok, ReceiptStatus::from);
+        Ok(ScriptedAnswer { kind, nth, params, status, payload: encoded(payload)? })
+    };
+    let rules = answers.into_iter().enumerate().map(rule).collect::<Result<_, AnswersError>>();
+    rules.and_then(Answers::new).map_err(|error| Problem::new(error.code(), error.to_string()))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -378,25 +436,42 @@ pub(super) struct Fork {
     world: String,
     parent: String,
     forked_at: u64,
+    /// What becomes of its effects.
+    effects: String,
     /// It was there before.
     before: bool,
 }
 
+/// What is said of a fork in the document.
+static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "The parent is only read. Asked again for the same fork, it answers the same.\n\nWhat becomes of its effects:\n\n{}",
+        mundi_model::FORK_POLICIES
+    )
+});
+
 /// Forks a world at any height of its past. The parent is only read. Asked again for the same fork, it answers the same.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/fork", tag = "worlds", request_body = NewFork,
+    summary = "Forks a world at any height of its past.", description = FORK_DESCRIPTION.as_str(),
     responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
 pub(super) async fn fork<E: Engine>(
     Of { universe, world: parent, .. }: Of<E, SEND>,
     Form(new): Form<NewFork>,
 ) -> Result<Response, Problem> {
-    let policy = match new.effects.as_deref() {
-        None | Some("suppress") => EffectPolicy::Suppress,
-        Some("live") => EffectPolicy::Live,
-        Some("recorded") => EffectPolicy::Recorded,
-        Some(other) => return Err(Problem::invalid(format!("effects: `{other}` is none of suppress, recorded, live"))),
+    let effects = match new.effects.as_deref() {
+        None => None,
+        Some(name) => Some(EffectPolicy::offered(name).ok_or_else(|| {
+            let names = EffectPolicy::OFFERED.map(EffectPolicy::as_str).join(", ");
+            Problem::invalid(format!("effects: `{name}` is none of {names}"))
+        })?),
     };
+    let answers = match new.answers {
+        None => None,
+        Some(answers) => Some(universe.ops().store_answers(&scripted(answers)?).await?),
+    };
+    let policy = ForkPolicy { effects, answers };
     let child = match new.world.as_deref() {
         Some(name) => world_of(&universe, name)?,
         None => WorldId::from_bytes(universe.plane().random()),
@@ -409,7 +484,8 @@ pub(super) async fn fork<E: Engine>(
     let now_ns = universe.plane().now_ns();
     let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
-    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, before };
+    let effects = forked.policy.as_str().to_owned();
+    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
 }
 

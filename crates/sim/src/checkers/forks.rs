@@ -7,7 +7,7 @@ use super::Evidence;
 use crate::story::{Fact, Place, WorldStory};
 use mundi_model::{
     IntentHash, UniverseId,
-    record::{Body, EffectPolicy, ForkGenesis},
+    record::{EffectPolicy, ForkGenesis},
 };
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
                 return Err(format!("{} and {} share the intent {intent}", owner.1, place.1));
             }
         }
-        if let Some(genesis) = genesis(story) {
+        if let Some(genesis) = story.fork() {
             check_inherited(story, &genesis).map_err(|why| format!("{}: {why}", place.1))?;
         }
     }
     for told in &evidence.notes.forked {
         let story = evidence.story.worlds.get(&(told.universe, told.child));
-        let Some(genesis) = story.and_then(genesis) else {
+        let Some(genesis) = story.and_then(WorldStory::fork) else {
             return Err(format!("a client was told of {}, which does not exist", told.child));
         };
         if (genesis.parent, genesis.forked_at, genesis.policy) != (told.parent, told.at, told.policy) {
@@ -42,13 +42,6 @@ fn published((_, fact): &(usize, Fact)) -> Option<IntentHash> {
         Fact::Timer(item) => Some(item.intent),
         _ => None,
     }
-}
-
-fn genesis(story: &WorldStory) -> Option<ForkGenesis> {
-    story.journal().find_map(|(_, body)| match body {
-        Body::ForkGenesis(genesis) => Some(genesis),
-        _ => None,
-    })
 }
 
 /// What is published with the birth of a fork comes from its parent: effects only into a live one.

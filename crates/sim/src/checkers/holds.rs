@@ -12,8 +12,9 @@ use crate::{
 use mundi_kernel::Repair;
 use mundi_model::{
     Code, InboxSeq, cbor,
-    record::{Body, Input, Payload},
+    record::{Body, EffectPolicy, ForkGenesis, Input, Payload},
 };
+use mundi_store::keyspace::world_meta::Hold;
 use std::collections::BTreeSet;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
@@ -24,11 +25,18 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
             (world, _) if world == stopping_world() => {
                 check_stopping(evidence, story).map_err(|why| format!("{world}: {why}"))?;
             }
+            (_, Some(hold)) if stops_by_policy(story, hold) => {}
             (_, Some(hold)) => return Err(format!("{world} was put on hold: {}: {}", hold.code, hold.reason)),
             (_, None) => {}
         }
     }
     Ok(())
+}
+
+/// A recorded fork stops at the first difference from its parent.
+fn stops_by_policy(story: &WorldStory, hold: &Hold) -> bool {
+    let is_recorded = |genesis: ForkGenesis| genesis.policy == EffectPolicy::Recorded;
+    hold.code == Code::ForkDiverged.as_str() && story.fork().is_some_and(is_recorded)
 }
 
 fn check_broken(story: &WorldStory) -> Result<(), String> {

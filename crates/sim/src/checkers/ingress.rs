@@ -75,7 +75,7 @@ fn one(evidence: &Evidence, story: &WorldStory, sent: &[&Sent]) -> Result<(), St
         _ => None,
     });
     acknowledged.try_for_each(|(id, seq)| match enqueued.get(&seq) {
-        None if story.lives() => Err(format!("{id} was acknowledged at {seq} and is not in the inbox")),
+        None if story.exists() => Err(format!("{id} was acknowledged at {seq} and is not in the inbox")),
         Some(Some(other)) if other != id => Err(format!("{id} was acknowledged at {seq}, where {other} is")),
         _ if evidence.settled && story.lives() && !taken.contains(&seq) => {
             Err(format!("{id} was acknowledged at {seq} and never journaled"))

@@ -11,6 +11,7 @@ mod journals;
 mod leases;
 mod receipts;
 mod replay;
+mod sandboxes;
 mod segments;
 mod timers;
 mod universes;
@@ -55,6 +56,7 @@ const CHECKERS: &[Checker] = &[
     ("receipts", receipts::check),
     ("timers", timers::check),
     ("forks", forks::check),
+    ("sandboxes", sandboxes::check),
     ("holds", holds::check),
     ("replay", replay::check),
 ];

@@ -64,7 +64,7 @@ pub(crate) async fn objects(ground: &Ground, commits: &[Commit]) -> Result<Memor
 }
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for (place, story) in evidence.story.worlds.iter().filter(|(_, story)| story.lives()) {
+    for (place, story) in evidence.story.worlds.iter().filter(|(_, story)| story.exists()) {
         one(evidence, *place, story).map_err(|why| format!("{}: {why}", place.1))?;
     }
     Ok(())

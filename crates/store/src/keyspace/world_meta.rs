@@ -7,7 +7,7 @@ use super::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
+use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId, record::EffectPolicy};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WorldMeta {
@@ -31,6 +31,9 @@ pub struct WorldMeta {
     /// Why no worker runs it, until an operator releases it.
     #[n(7)]
     pub hold: Option<Hold>,
+    /// What becomes of the effects of a fork, or of a world that arrived.
+    #[n(8)]
+    pub policy: Option<EffectPolicy>,
 }
 
 /// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
@@ -164,9 +167,10 @@ mod tests {
             seq,
             failed_input: seq.map(|_| "event add".to_owned()),
         });
-        let rest = (bounds, priority, prop::option::of(hold));
+        let policy = prop::option::of(prop::sample::select(EffectPolicy::OFFERED.to_vec()));
+        let rest = (bounds, priority, prop::option::of(hold), policy);
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold))| WorldMeta {
+            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy))| WorldMeta {
                 created_at_ns,
                 state,
                 first_record,
@@ -175,6 +179,7 @@ mod tests {
                 inbox,
                 priority,
                 hold,
+                policy,
             },
         )
     }

@@ -325,7 +325,7 @@ impl CommitTurn {
     }
 
     /// Puts the receipts into the world's own inbox, each once.
-    async fn answer<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    pub(super) async fn answer<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         self.answer_after(tx, 0).await
     }
 

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Epoch, Hash, Height, UniverseId, WorldId, limits,
-    record::{Body, InboxItem, Receipt, Record},
+    record::{Body, EffectPolicy, InboxItem, Receipt, Record},
 };
 
 /// What a world begins with.
@@ -90,6 +90,8 @@ struct Beginning {
     lineage: Option<Lineage>,
     /// What the first record says about the snapshot, if it says anything.
     snapshot: Option<Hash>,
+    /// By which policy a fork was made.
+    policy: Option<EffectPolicy>,
 }
 
 fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, StoreError> {
@@ -124,7 +126,8 @@ fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, Store
         return Err(invalid("the first record names another world").into());
     }
     let first = Batch::reserved(JournalHead { height: *height, chain: *prev }, [body.clone()])?;
-    Ok(Beginning { first, lineage, snapshot })
+    let policy = if let Body::ForkGenesis(fork) = body { Some(fork.policy) } else { None };
+    Ok(Beginning { first, lineage, snapshot, policy })
 }
 
 impl<B: Blobs> Protocol for Create<'_, B> {
@@ -243,6 +246,7 @@ impl<B: Blobs> Create<'_, B> {
             lineage: self.beginning.lineage.clone(),
             priority: None,
             hold: None,
+            policy: self.beginning.policy,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Epoch, Hash, Height, UniverseId, WorldId, limits,
-    record::{Body, Record, SnapshotNote},
+    record::{Body, EffectPolicy, Receipt, Record, SnapshotNote},
 };
 
 /// What a world arrives with.
@@ -50,6 +50,10 @@ pub struct ImportWorld {
     pub own_from: Height,
     pub effects: Vec<EffectItem>,
     pub timers: Vec<TimerItem>,
+    /// Receipts for open intents that are not carried out.
+    pub receipts: Vec<Receipt>,
+    /// What becomes of its effects from here on.
+    pub policy: EffectPolicy,
     pub now_ns: u64,
 }
 
@@ -139,6 +143,7 @@ impl<B: Blobs> Import<'_, B> {
             lineage: None,
             priority: None,
             hold: None,
+            policy: Some(self.request.policy),
             inbox: InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
@@ -160,7 +165,7 @@ impl<B: Blobs> Import<'_, B> {
     }
 
     async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let ImportWorld { universe, world, now_ns, effects, timers, .. } = self.request;
+        let ImportWorld { universe, world, now_ns, effects, timers, receipts, .. } = self.request;
         let inherited = CommitTurn {
             fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
             cursor: None,
@@ -168,13 +173,14 @@ impl<B: Blobs> Import<'_, B> {
             records: self.arrival.clone(),
             effects: effects.clone(),
             timers: timers.clone(),
-            receipts: Vec::new(),
+            receipts: receipts.clone(),
             in_hands: InHands::default(),
             logs: Vec::new(),
             ready: false,
             now_ns: *now_ns,
         };
         inherited.publish_effects(tx).await?;
-        inherited.publish_timers(tx).await
+        inherited.publish_timers(tx).await?;
+        inherited.answer(tx).await
     }
 }

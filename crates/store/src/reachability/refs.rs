@@ -14,6 +14,7 @@ pub fn refs_of_record(record: &Record, each: &mut impl FnMut(Hash)) {
         Body::ForkGenesis(fork) => {
             each(fork.parent_snapshot);
             each(fork.snapshot);
+            fork.answers.into_iter().for_each(&mut *each);
         }
         Body::Ingress(Ingress { stamps, seq: _, item, event_hash: _ }) => {
             each(stamps.manifest);

@@ -75,7 +75,7 @@ pub(crate) struct Import {
     /// The name or the id that it shall have here; its own id if it is not given.
     #[arg(long = "as", value_name = "WORLD")]
     name: Option<String>,
-    /// What becomes of its open effects: suppress, or live to carry them out here.
+    /// What becomes of its open effects: suppress to cancel them, or live to carry them out here. A sandbox stays one.
     #[arg(long, default_value = "suppress")]
     effects: String,
 }

@@ -9,9 +9,14 @@ use super::{
     World,
 };
 use clap::Args;
+use mundi_model::Code;
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::io::IsTerminal;
+use std::{
+    fmt::Display,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
 
 #[derive(Args)]
 pub(crate) struct Create {
@@ -83,6 +88,7 @@ impl List {
 }
 
 #[derive(Args)]
+#[command(after_long_help = format!("What becomes of the effects of a fork:\n\n{}", mundi_model::FORK_POLICIES))]
 pub(crate) struct Fork {
     #[command(flatten)]
     of: World,
@@ -91,9 +97,14 @@ pub(crate) struct Fork {
     /// It shares all records below this height; at the newest if it is not given.
     #[arg(long)]
     at: Option<u64>,
-    /// What becomes of open effects: suppress, recorded or live.
-    #[arg(long, default_value = "suppress")]
-    effects: String,
+    /// What becomes of its effects: see the table below. If it is not given: suppress; but sandbox for a fork of a sandbox, and
+    /// recorded for one of a recorded fork.
+    #[arg(long, value_name = "POLICY")]
+    effects: Option<String>,
+    /// Of a sandbox: a JSON file with what answers effects for which its parent has no receipt:
+    /// `[{"kind": "http.request", "params": {"url": "…"}, "status": "ok", "payload": {…}}]`, with `nth` for one effect only.
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
     /// The name of another program, which the branch runs from its first input on.
     #[arg(long, conflicts_with = "manifest")]
     program: Option<String>,
@@ -104,11 +115,20 @@ pub(crate) struct Fork {
 
 impl Fork {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, child, at, effects, program, manifest } = self;
-        let form =
-            json!({ "world": child, "at": at, "effects": effects, "program": program, "manifest": manifest });
+        let Self { of, child, at, effects, answers, program, manifest } = self;
+        let answers = answers.as_deref().map(read_answers).transpose()?;
+        let form = json!({
+            "world": child, "at": at, "effects": effects, "answers": answers, "program": program, "manifest": manifest,
+        });
         out.made(&of.post("/fork", &form).await?, "world")
     }
+}
+
+/// The scripted answers in a file: the server says what is wrong with them, and this only what is not JSON.
+fn read_answers(file: &Path) -> Outcome<Value> {
+    let named = |error: &dyn Display| Failed::new(Code::AnswersInvalid, format!("{}: {error}", file.display()));
+    let text = std::fs::read(file).map_err(|error| named(&error))?;
+    mundi_model::json::read(&text).map_err(|error| named(&error))
 }
 
 #[derive(Args)]

@@ -53,6 +53,7 @@ fn fork(forked_at: u64) -> Body {
         policy: EffectPolicy::Suppress,
         now_ns: 0,
         manifest: None,
+        answers: None,
     })
 }
 

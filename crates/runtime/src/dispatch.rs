@@ -1,0 +1,319 @@
+//! Dispatch: what becomes of intents. Here it is decided, and nowhere else, whether an effect may be carried out.
+//!
+//! A turn hands its intents over, a fork and a world that arrives hand over those that they inherit. What the world's policy
+//! keeps inside is answered, in the transaction that makes the intent known; only the rest becomes [`EffectItem`]s, which are
+//! made in this module alone. Hands and queues come after it and never see the others.
+
+use crate::{
+    Plane, RuntimeError,
+    objects::{AtHand, with_objects},
+    recording::{self, Recording, Script},
+    terms::effect_terms,
+    trace::child_of,
+};
+use mundi_kernel::{
+    Confined,
+    fork::Fork,
+    intents::OpenIntent,
+    turn::{Publish, PublishTimer, TurnOutput},
+};
+use mundi_model::{
+    Code, Height, InboxSeq, IntentHash, UniverseId,
+    mutants::{Mutant, planted},
+    record::{Body, EffectPolicy, Receipt, Sealed},
+};
+use mundi_store::{
+    Fence,
+    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
+    protocol::{Failure, Repeat},
+};
+use std::collections::BTreeMap;
+
+/// What becomes of one intent.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    CarryOut,
+    /// The world gets this receipt, with the turn that asked.
+    Answer(Receipt),
+}
+
+/// What becomes of the intents of a turn, one by one.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// `None` if no policy keeps anything inside.
+    verdicts: Option<Vec<Verdict>>,
+    /// The first one that the parent did not ask for, in a fork that goes its own way then.
+    pub(crate) ended_by: Option<IntentHash>,
+}
+
+/// Decides about the intents of a turn of a world with this policy. `recording` remembers what was read of the parent, from one turn to the next.
+pub(crate) async fn decide<P: Plane>(
+    plane: &P,
+    fence: Fence,
+    recording: &mut Option<Recording<P>>,
+    (of, confined): (mundi_kernel::Recording, Option<Confined>),
+    output: &TurnOutput,
+) -> Result<Decided, RuntimeError> {
+    let publish = &output.publish;
+    if publish.is_empty() {
+        return Ok(Decided { verdicts: Some(Vec::new()), ended_by: None });
+    }
+    let recording = recording.get_or_insert_with(|| Recording::new(fence, of));
+    let (mut verdicts, mut ended_by) = (Vec::with_capacity(publish.len()), None);
+    match confined {
+        Some(Confined::Sandbox { answers }) => verdicts = recording.answer_all(plane, of, answers, output).await?,
+        Some(Confined::Recorded) => {
+            for asked in publish {
+                let answer = recording.answer(plane, asked).await?;
+                let receipt = answer.map_err(|expected| recording.diverged(asked, output, expected))?;
+                verdicts.push(Verdict::Answer(receipt));
+            }
+        }
+        None => {
+            for asked in publish {
+                let answer = match ended_by {
+                    None => recording.answer(plane, asked).await?.ok(),
+                    Some(_) => None,
+                };
+                if answer.is_none() {
+                    ended_by.get_or_insert(asked.intent.hash);
+                }
+                verdicts.push(answer.map_or(Verdict::CarryOut, Verdict::Answer));
+            }
+        }
+    }
+    Ok(Decided { verdicts: Some(verdicts), ended_by })
+}
+
+impl Decided {
+    /// For a world that no policy binds: all is carried out.
+    pub(crate) fn unbound(of: Option<mundi_kernel::Recording>) -> Result<Self, mundi_kernel::Recording> {
+        of.map_or(Ok(Self { verdicts: None, ended_by: None }), Err)
+    }
+
+    /// What is to be carried out, and the receipts of the rest.
+    pub(crate) fn split(
+        self,
+        fence: Fence,
+        publish: &[Publish],
+        announced: &Announced,
+        now_ns: u64,
+    ) -> (Vec<EffectItem>, Vec<Receipt>) {
+        let Some(verdicts) = self.verdicts else {
+            let effects = publish.iter().filter_map(|publish| announced.effect(fence, publish, now_ns));
+            return (effects.collect(), Vec::new());
+        };
+        let (mut effects, mut receipts) = (Vec::new(), Vec::new());
+        for (publish, verdict) in publish.iter().zip(verdicts) {
+            match verdict {
+                Verdict::CarryOut => effects.extend(announced.effect(fence, publish, now_ns)),
+                Verdict::Answer(receipt) => receipts.push(receipt),
+            }
+        }
+        (effects, receipts)
+    }
+}
+
+/// What a branch begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    pub(crate) effects: Vec<EffectItem>,
+    pub(crate) timers: Vec<TimerItem>,
+    pub(crate) receipts: Vec<Receipt>,
+}
+
+/// Decides about what was open when a branch was made, or a world arrived.
+pub(crate) async fn inherit<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    fork: &Fork,
+    now_ns: u64,
+) -> Result<Inherited, RuntimeError> {
+    let parent = (universe, fork.genesis.parent);
+    let mut inherited = Inherited { timers: timers(fork, now_ns), ..Inherited::default() };
+    let policy = match fork.genesis.policy {
+        EffectPolicy::Suppress if planted(Mutant::ForkRepeats) => EffectPolicy::Live,
+        policy => policy,
+    };
+    match policy {
+        EffectPolicy::Live => inherited.effects = effects(plane, universe, fork, now_ns).await?,
+        EffectPolicy::Dropped => {}
+        EffectPolicy::Suppress => {
+            inherited.receipts = fork.publish.iter().map(|publish| cancelled(&publish.intent)).collect();
+        }
+        EffectPolicy::Recorded | EffectPolicy::RecordedThenLive => {
+            let found = recording::receipts_of_open(plane, parent, fork).await?;
+            let answers = fork.publish.iter().zip(found);
+            inherited.receipts = answers.map(|(publish, found)| recording::answer_to(&publish.intent, found)).collect();
+        }
+        EffectPolicy::Sandbox => {
+            let found = recording::receipts_of_open(plane, parent, fork).await?;
+            inherited.receipts = sandboxed(plane, universe, fork, found).await?;
+        }
+        // Its parent is elsewhere, and the answers that were on their way to its inbox stayed there.
+        EffectPolicy::Kept => match fork.snapshot.confined() {
+            Some(Confined::Sandbox { .. }) => {
+                inherited.receipts = sandboxed(plane, universe, fork, vec![None; fork.publish.len()]).await?;
+            }
+            _ => {
+                let answer = |publish: &Publish| recording::answer_to(&publish.intent, None);
+                inherited.receipts = fork.publish.iter().map(answer).collect();
+            }
+        },
+    }
+    Ok(inherited)
+}
+
+/// Answers each of a sandbox's open intents: with the receipt that was found, from its script, or with an error.
+async fn sandboxed<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    fork: &Fork,
+    found: Vec<Option<Receipt>>,
+) -> Result<Vec<Receipt>, RuntimeError> {
+    let answers = match fork.snapshot.confined() {
+        Some(Confined::Sandbox { answers }) => answers,
+        _ => None,
+    };
+    let script = Script::load(plane, universe, answers).await?;
+    let mut receipts = Vec::with_capacity(found.len());
+    for (publish, found) in fork.publish.iter().zip(found) {
+        // What was open is not counted: it was asked for before the fork.
+        receipts.push(match found {
+            Some(found) => recording::answer_to(&publish.intent, Some(found)),
+            None => script.answer(plane, universe, 0, &publish.intent).await?,
+        });
+    }
+    Ok(receipts)
+}
+
+/// Tells the program of a branch that it waits in vain.
+fn cancelled(intent: &OpenIntent) -> Receipt {
+    let reason = "it was open when the world was forked, and the fork dropped it".to_owned();
+    let failure = Failure { code: Code::EffectCancelled, reason, repeat: Repeat::Never };
+    recording::refusal(intent, "fork", &failure)
+}
+
+/// What a live branch goes on waiting for, and repeats.
+async fn effects<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    fork: &Fork,
+    now_ns: u64,
+) -> Result<Vec<EffectItem>, RuntimeError> {
+    let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
+    let manifest = with_objects(plane, (universe, fork.genesis.parent), &mut AtHand::default(), load).await?;
+    let item = |publish: &Publish| EffectItem {
+        world: fork.genesis.world,
+        intent: publish.intent.hash,
+        height: publish.intent.place.height,
+        kind: publish.intent.kind.clone(),
+        params: publish.intent.params.clone(),
+        label: publish.intent.label.clone(),
+        policy_context: Some(publish.manifest),
+        published_at_ns: now_ns,
+        trace: None,
+        correlation_id: None,
+        call: None,
+        terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
+    };
+    Ok(fork.publish.iter().map(item).collect())
+}
+
+/// The timers that run on in every branch.
+fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
+    let item = |timer: &PublishTimer| TimerItem {
+        world: fork.genesis.world,
+        intent: timer.timer,
+        height: fork.genesis.forked_at,
+        deliver_at_ns: timer.set.due_ns,
+        payload: timer.set.payload.clone(),
+        published_at_ns: now_ns,
+        trace: None,
+        correlation_id: None,
+        call: None,
+    };
+    fork.timers.iter().map(item).collect()
+}
+
+/// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
+pub(crate) struct Announced {
+    intents: BTreeMap<IntentHash, Announcement>,
+}
+
+#[derive(Clone)]
+struct Announcement {
+    height: Height,
+    trace: Option<String>,
+    correlation_id: Option<String>,
+    /// The call that the step worked for, if it did not answer it.
+    call: Option<InboxSeq>,
+}
+
+impl Announced {
+    pub(crate) fn of(records: &[Sealed]) -> Self {
+        let (mut intents, mut trace, mut correlation) = (BTreeMap::<_, Announcement>::new(), None, None);
+        let (mut call, mut of_step) = (None, Vec::new());
+        for record in records.iter().map(Sealed::record) {
+            match &record.body {
+                Body::Ingress(ingress) => {
+                    trace.clone_from(&ingress.item.origin.trace);
+                    correlation.clone_from(&ingress.item.origin.correlation_id);
+                    call = ingress.item.origin.call_at(ingress.seq);
+                    of_step.clear();
+                }
+                // What the step asks for is not on behalf of a call any more.
+                Body::Reply(reply) if call == Some(reply.to) => {
+                    call = None;
+                    for intent in of_step.drain(..) {
+                        intents.entry(intent).and_modify(|announced| announced.call = None);
+                    }
+                }
+                Body::Intent(intent) => {
+                    let child = child_of(trace.as_ref(), intent.hash.as_bytes());
+                    // A moment, not a while: it gives the hop its place between the item and the attempts.
+                    tracing::debug_span!("intent", trace, span = child, intent = %intent.hash, kind = intent.kind);
+                    let (height, correlation_id) = (record.height, correlation.clone());
+                    intents.insert(intent.hash, Announcement { height, trace: child, correlation_id, call });
+                    of_step.extend(call.map(|_| intent.hash));
+                }
+                _ => {}
+            }
+        }
+        Self { intents }
+    }
+
+    fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
+        let intent = &publish.intent;
+        let Announcement { height, trace, correlation_id, call } = self.intents.get(&intent.hash)?.clone();
+        Some(EffectItem {
+            world: fence.world,
+            intent: intent.hash,
+            height,
+            kind: intent.kind.clone(),
+            params: intent.params.clone(),
+            label: intent.label.clone(),
+            policy_context: Some(publish.manifest),
+            published_at_ns: now_ns,
+            trace,
+            terms: effect_terms(&publish.policies),
+            correlation_id,
+            call,
+        })
+    }
+
+    pub(crate) fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
+        let Announcement { height, trace, correlation_id, call } = self.intents.get(&timer.timer)?.clone();
+        Some(TimerItem {
+            world: fence.world,
+            intent: timer.timer,
+            height,
+            trace,
+            correlation_id,
+            call,
+            deliver_at_ns: timer.set.due_ns,
+            payload: timer.set.payload.clone(),
+            published_at_ns: now_ns,
+        })
+    }
+}
