@@ -1,6 +1,6 @@
 //! `fabric.send`: a message to another world (seed 000, section 6).
 //!
-//! Parameters: `dest_world`, `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox` and
+//! Parameters: `dest_world` (an id, or a name in the destination's universe), `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox` and
 //! `payload_cbor`), and optionally `headers`, `correlation_id`, `dest_universe` and `message_id`, which is there only if the
 //! sender's manifest allowed it. The answer says `status` (`ok`, or `already_enqueued` when an attempt before had done it),
 //! `message_id`, `dest_world` and `enqueued_seq`; that of a failure says `error`, and the same with a null `enqueued_seq`.
@@ -12,7 +12,7 @@ use crate::{Adapter, Call, Params, blob::refused, params::invalid};
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{FABRIC_SEND, check_headers};
 use mundi_model::{
-    Code, Hash, UniverseId, Value, WorldId, limits,
+    Code, Hash, UniverseId, Value, WorldAddress, limits,
     record::{Input, Payload, Sender},
 };
 use mundi_runtime::{Holder, Plane, RuntimeError, manifests::check_event, tell};
@@ -120,7 +120,7 @@ pub(crate) async fn send<P: Plane>(
 
 fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {
     let params = Params::of(&call.params)?;
-    let to: WorldId = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
+    let to: WorldAddress = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
     let universe = match params.text_or_none("dest_universe")? {
         Some(universe) => universe.parse().map_err(|_| invalid("`dest_universe` is not a universe"))?,
         None => call.universe,
@@ -136,7 +136,7 @@ fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage
         id,
         claim: call.claim,
         from: Sender { world: call.world, height: call.height },
-        to,
+        to: to.world(universe),
         input,
         correlation_id: params.text_or_none("correlation_id")?.map(str::to_owned),
         trace: call.trace.clone(),

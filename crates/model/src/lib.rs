@@ -16,9 +16,11 @@ pub mod record;
 pub mod schedule;
 mod text;
 mod value;
+mod world_name;
 
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
 pub use text::{ParseIdError, hex, parse_hex};
 pub use value::Value;
+pub use world_name::{WorldAddress, WorldName};

@@ -38,6 +38,7 @@ mod arena;
 #[doc(hidden)]
 #[path = "component.rs"]
 pub mod bindings;
+pub mod bytes;
 pub mod cbor;
 mod event;
 mod failure;
@@ -48,8 +49,10 @@ mod host;
 mod host;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+pub mod kinds;
 mod world;
 
+pub use bytes::Bytes;
 pub use event::{Cause, Event, Origin, Outgoing, SendOptions, Sender, Status};
 pub use failure::Failure;
 pub use serde_json::Value;

@@ -10,6 +10,7 @@ mod golden;
 mod hostile;
 mod intents;
 mod manifests;
+mod misuses;
 mod properties;
 mod replays;
 mod schemas;

@@ -9,6 +9,8 @@ mod demo;
 mod disk;
 #[path = "../api/guest.rs"]
 mod guest;
+mod kinds;
+mod outside;
 #[path = "../api/process.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 mod process;
@@ -16,3 +18,4 @@ mod program;
 mod programs;
 mod readme;
 mod shapes;
+mod todo_agent;

@@ -16,14 +16,19 @@ const RUST: &[File] = files!("rust":
     "Cargo.toml",
     "README.md",
     "src/arena.rs",
+    "src/bytes.rs",
     "src/cbor.rs",
     "src/component.rs",
     "src/event.rs",
     "src/failure.rs",
     "src/host.rs",
+    "src/kinds.rs",
     "src/lib.rs",
     "src/testing/host.rs",
+    "src/testing/meter.rs",
     "src/testing/mod.rs",
+    "src/testing/offer.rs",
+    "src/testing/schema.rs",
     "src/testing/state.rs",
     "src/world.rs",
     "wit/program.wit",
@@ -34,10 +39,22 @@ const TYPESCRIPT: &[File] = files!("typescript":
     "src/cbor.ts",
     "src/component.ts",
     "src/index.ts",
+    "src/kinds.ts",
+    "src/offer.ts",
+    "src/schema.ts",
     "src/testing.ts",
 );
 const PYTHON: &[File] =
-    files!("python": "mundi/__init__.py", "mundi/cbor.py", "mundi/testing.py", "mundi_component.py", "README.md");
+    files!("python":
+    "README.md",
+    "mundi/__init__.py",
+    "mundi/cbor.py",
+    "mundi/kinds.py",
+    "mundi/offer.py",
+    "mundi/schema.py",
+    "mundi/testing.py",
+    "mundi_component.py",
+);
 
 const NEW_RUST: &[File] = files!("templates/rust": "Cargo.toml", "mundi.json", "src/lib.rs", "tests/counter.rs");
 const NEW_TYPESCRIPT: &[File] = files!("templates/typescript":
