@@ -79,10 +79,20 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
             let (holder, window_ns) = (self.holder.as_deref(), self.dedupe_window_ns);
-            let sent = send(&self.plane, holder, &*self.universes, window_ns, call).await?;
+            let sent = send(&self.plane, holder, &*self.universes, window_ns, call).await;
+            let sent = sent.map_err(|failure| with_name(failure, &call.params))?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
         })
+    }
+}
+
+/// A program that sent to a name reads the name in the reason, too, and not only the id that follows from it.
+fn with_name(failure: Failure, params: &Value) -> Failure {
+    let to = Params::of(params).ok().and_then(|params| params.text("dest_world").ok());
+    match to.map(str::parse) {
+        Some(Ok(WorldAddress::Name(name))) => Failure { reason: format!("to `{name}`: {}", failure.reason), ..failure },
+        _ => failure,
     }
 }
 

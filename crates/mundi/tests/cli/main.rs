@@ -10,6 +10,7 @@ mod disk;
 #[path = "../api/guest.rs"]
 mod guest;
 mod kinds;
+mod names;
 mod outside;
 #[path = "../api/process.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]

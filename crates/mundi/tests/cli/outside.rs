@@ -1,7 +1,7 @@
 //! An HTTP service for programs to ask: what it was asked is there to be looked at, and it can be made to wait.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex},
 };

@@ -8,14 +8,14 @@ use crate::{
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
-    Hash, Height, InboxSeq, WorldId, cbor, limits,
+    Hash, Height, InboxSeq, WorldId, WorldName, cbor, limits,
     record::{EffectPolicy, InboxItem, Input, Origin, Payload},
 };
 use mundi_store::{
     journal::{History, StoredRecord},
     keyspace::world_meta::Hold,
     protocol::{
-        ArchiveWorld, DescribeWorld, ListWorlds, Page, ReadLineage, ReleaseHold, WorldCreated, WorldDescription,
+        ArchiveWorld, DescribeWorld, ListWorlds, NameWorld, Page, ReadLineage, ReleaseHold, WorldCreated, WorldDescription,
         WorldFilter, WorldLineage, WorldSummary,
     },
     snapshot::SnapshotError,
@@ -82,6 +82,12 @@ impl<P: Plane> Ops<P> {
         now_ns: u64,
     ) -> Result<WorldCreated, RuntimeError> {
         lifecycle::create(&self.plane, NewWorld { universe: self.universe, world, manifest, inbox: None, now_ns }).await
+    }
+
+    /// Stores the name that a world was created under. Done twice, it is done once.
+    pub async fn name_world(&self, name: WorldName) -> Result<(), RuntimeError> {
+        self.plane.run(&NameWorld { universe: self.universe, name }).await?;
+        Ok(())
     }
 
     /// Worlds of the universe may run this program from now on. For whoever may administer the universe.

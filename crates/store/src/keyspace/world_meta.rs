@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
 //!
-//! Written by `create_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! Written by `create_world`, `name_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
 //! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
 
 use super::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
@@ -31,6 +31,9 @@ pub struct WorldMeta {
     /// Why no worker runs it, until an operator releases it.
     #[n(7)]
     pub hold: Option<Hold>,
+    /// The name that it was created under, if it was: its id follows from it.
+    #[n(8)]
+    pub name: Option<String>,
 }
 
 /// A world on hold: its turns failed again and again, and would fail again.
@@ -74,6 +77,13 @@ pub enum WorldState {
     /// Takes nothing in until it is taken out of the archive.
     #[n(3)]
     Archived,
+}
+
+impl WorldState {
+    /// It takes nothing in, ever again.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::Deleting | Self::Deleted)
+    }
 }
 
 /// Where a fork comes from.
@@ -160,9 +170,9 @@ mod tests {
             height,
             seq,
         });
-        let rest = (bounds, priority, prop::option::of(hold));
+        let rest = (bounds, priority, prop::option::of(hold), any::<Option<String>>());
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold))| WorldMeta {
+            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, name))| WorldMeta {
                 created_at_ns,
                 state,
                 first_record,
@@ -171,6 +181,7 @@ mod tests {
                 inbox,
                 priority,
                 hold,
+                name,
             },
         )
     }

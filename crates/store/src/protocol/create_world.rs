@@ -231,6 +231,7 @@ impl<B: Blobs> Create<'_, B> {
             lineage: self.beginning.lineage.clone(),
             priority: None,
             hold: None,
+            name: None,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

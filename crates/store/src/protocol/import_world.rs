@@ -139,6 +139,7 @@ impl<B: Blobs> Import<'_, B> {
             lineage: None,
             priority: None,
             hold: None,
+            name: None,
             inbox: InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

@@ -39,6 +39,7 @@ impl HandmadeWorld {
             lineage: None,
             priority: None,
             hold: None,
+            name: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
         world_meta::write(&mut tx, universe, world, &meta)?;
