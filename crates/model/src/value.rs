@@ -239,7 +239,9 @@ mod tests {
     #[test]
     fn schemas_see_bytes_as_base_64_and_json_has_none() {
         // RFC 4648, section 10.
-        for (bytes, text) in [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"foobar", "Zm9vYmFy")] {
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"foobar", "Zm9vYmFy")]
+        {
             let value = Value::Array(vec![Value::Bytes(bytes.to_vec())]);
             assert_eq!(value.to_schema_json(), Ok(serde_json::json!([text])));
             assert_eq!(value.to_json(), Err(NoJsonForm::Bytes));

@@ -101,7 +101,8 @@ mod tests {
         assert_eq!(alice.to_string(), "alice.2@shop:a-b_c");
         assert_ne!(alice.world(universe), alice.world(UniverseId::from_bytes([2; 16])));
         assert_eq!(alice.world(universe), alice.world(universe));
-        for bad in ["", ".", "..", "w_1", "w_alice", "a b", "a/b", "é", &"x".repeat(limits::WORLD_NAME_BYTES_MAX + 1)] {
+        for bad in ["", ".", "..", "w_1", "w_alice", "a b", "a/b", "é", &"x".repeat(limits::WORLD_NAME_BYTES_MAX + 1)]
+        {
             assert!(bad.parse::<WorldAddress>().is_err(), "{bad}");
         }
     }

@@ -294,7 +294,10 @@ impl ProcessSection {
         let refused = |name: &str, why: &str| ConfigError::new(format!("process.commands.{name}"), why);
         // The answer holds both streams, and is one payload.
         if 2 * self.output_bytes_max > limits::PAYLOAD_BYTES_MAX - 4_096 {
-            return Err(ConfigError::new("process.output_bytes_max", "both streams together fit into a receipt of 1 MiB"));
+            return Err(ConfigError::new(
+                "process.output_bytes_max",
+                "both streams together fit into a receipt of 1 MiB",
+            ));
         }
         let allowed = |(name, command): (&String, &CommandSection)| {
             let CommandSection { program, args, takes_args, folder, environment } = command.clone();

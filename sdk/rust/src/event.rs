@@ -97,7 +97,9 @@ impl Event {
     /// The receipt of an effect of this kind: what it carries, or why the effect was not carried out.
     pub fn receipt<E: Effect>(&self) -> Result<Result<E::Receipt, EffectError>, Failure> {
         match &self.cause {
-            Cause::Receipt { kind, status: Status::Ok, payload, .. } if kind == E::KIND => Ok(Ok(cbor::from_slice(payload)?)),
+            Cause::Receipt { kind, status: Status::Ok, payload, .. } if kind == E::KIND => {
+                Ok(Ok(cbor::from_slice(payload)?))
+            }
             Cause::Receipt { kind, payload, .. } if kind == E::KIND => Ok(Err(effect_error(payload))),
             Cause::Receipt { kind, .. } => Err(Failure::new(format!("a receipt of `{kind}`, not of `{}`", E::KIND))),
             _ => Err(Failure::new("this is no receipt")),

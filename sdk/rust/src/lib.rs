@@ -47,9 +47,9 @@ mod host;
 #[cfg(not(target_arch = "wasm32"))]
 #[path = "testing/host.rs"]
 mod host;
+pub mod kinds;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
-pub mod kinds;
 mod world;
 
 pub use bytes::Bytes;

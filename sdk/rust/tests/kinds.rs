@@ -19,7 +19,8 @@ impl Program for Fetches {
             return world.ask(&HttpRequest::post_json("http://a", &json!({ "q": 1 }))?, "http");
         }
         match event.receipt::<HttpRequest>()? {
-            Ok(answer) => world.put("read", &(answer.status, answer.is_ok(), answer.text()?, answer.json::<Value>()?, &answer.body)),
+            Ok(answer) => world
+                .put("read", &(answer.status, answer.is_ok(), answer.text()?, answer.json::<Value>()?, &answer.body)),
             Err(error) => world.put("failed", &error.code),
         }
     }
@@ -35,8 +36,13 @@ fn the_answer_of_a_server_is_read_and_one_that_no_server_gives_is_refused() {
     let text = json!({ "status": 200, "headers": {}, "body": "text" });
     assert_eq!(world.receipt("http", Status::Ok, text).unwrap_err().code, "RECEIPT_INVALID");
     let body = Bytes::from(r#"{"n":1}"#);
-    world.receipt("http", Status::Ok, HttpResponse { status: 200, headers: BTreeMap::new(), body: body.clone() }).unwrap();
+    world
+        .receipt("http", Status::Ok, HttpResponse { status: 200, headers: BTreeMap::new(), body: body.clone() })
+        .unwrap();
     assert_eq!(world.cell("read").unwrap(), json!([200, true, r#"{"n":1}"#, { "n": 1 }, body]));
-    world.fail("blob", "EFFECT_FAILED", "no").unwrap_err();
-    world.send("go", ()).unwrap_err();
+    let other = world.fail("blob", "EFFECT_FAILED", "no").unwrap_err();
+    assert!(other.reason.contains("`blob.put`, not of `http.request`"), "{other}");
+    world.send("go", ()).unwrap();
+    world.fail("http", "EFFECT_DENIED", "no").unwrap();
+    assert_eq!(world.cell("failed").unwrap(), "EFFECT_DENIED");
 }

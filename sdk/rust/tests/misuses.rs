@@ -26,7 +26,11 @@ impl Program for Script {
 
     /// A query that changes the world does not compile: [`World`] is lent to it without `mut`.
     fn query(_: &World, _: &str, _: Value) -> Result<Value, Failure> {
-        if CALLS.take().iter().any(|call| call[0] == "fail") { Err(Failure::new("as it was told")) } else { Ok(Value::Null) }
+        if CALLS.take().iter().any(|call| call[0] == "fail") {
+            Err(Failure::new("as it was told"))
+        } else {
+            Ok(Value::Null)
+        }
     }
 }
 

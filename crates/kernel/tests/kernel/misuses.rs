@@ -82,7 +82,9 @@ fn send(host: &mut dyn Host, call: &Json) -> Result<(), Failure> {
     let said = |name: &str| call[5].get(name).map(made_text);
     let universe = said("universe").map(|id| read_text(host, &id)).transpose()?;
     let message_id = said("message_id").map(|id| read_text(host, &id)).transpose()?;
-    let Value::Map(headers) = made(&call[5]["headers"]) else { return send_with(host, call, &to, (universe, message_id), &BTreeMap::new()) };
+    let Value::Map(headers) = made(&call[5]["headers"]) else {
+        return send_with(host, call, &to, (universe, message_id), &BTreeMap::new());
+    };
     let headers = headers.into_keys().map(|name| (name, String::new())).collect();
     send_with(host, call, &to, (universe, message_id), &headers)
 }
@@ -155,7 +157,8 @@ impl Rig {
         Manifest::from_bytes(manifest.as_bytes()).map_err(|refused| refused.code().to_string())?;
         let manifest = objects.put(manifest.into_bytes());
         let genesis = Genesis { universe: UNIVERSE, world: WORLD, manifest, now_ns: 0 };
-        let (world, _) = World::create(&objects, Arc::new(registry), genesis).map_err(|refused| refused.code().to_string())?;
+        let (world, _) =
+            World::create(&objects, Arc::new(registry), genesis).map_err(|refused| refused.code().to_string())?;
         Ok(Self { objects, world, calls, asked: BTreeMap::new(), next: 1 })
     }
 
@@ -201,7 +204,15 @@ impl Rig {
             let status = if receipt[1] == "ok" { ReceiptStatus::Ok } else { ReceiptStatus::Error };
             let payload = self.payload(&receipt[2]);
             let adapter = "test".to_owned();
-            return self.take(Input::Receipt(Receipt { intent, kind, status, payload, adapter, signature: None, operator: None }));
+            return self.take(Input::Receipt(Receipt {
+                intent,
+                kind,
+                status,
+                payload,
+                adapter,
+                signature: None,
+                operator: None,
+            }));
         }
         if let Some(label) = action.get("fire") {
             let (timer, _) = self.asked.get(&text(label)).cloned().unwrap_or_else(unknown);

@@ -40,7 +40,9 @@ const STREAM: &str = concat!(
 fn answer(asked: &Asked) -> (&'static str, String) {
     match &*asked.path {
         "/v1/chat/completions" => ("text/event-stream", STREAM.to_owned()),
-        _ => ("application/json", json!({ "you said": serde_json::from_str::<Value>(&asked.body).unwrap() }).to_string()),
+        _ => {
+            ("application/json", json!({ "you said": serde_json::from_str::<Value>(&asked.body).unwrap() }).to_string())
+        }
     }
 }
 
@@ -55,8 +57,7 @@ fn every_kind_answers_a_program_in_every_language() {
             ("MUNDI_HTTP__PRIVATE_HOSTS_ALLOWED", "[\"127.0.0.1\"]"),
             ("MUNDI_LLM__BASE_URL", &model),
             ("MUNDI_LLM__MODEL", "small"),
-            ("MUNDI_PROCESS__COMMANDS__ECHO__PROGRAM", "/bin/cat"),
-            ("MUNDI_PROCESS__COMMANDS__ECHO__FOLDER", "/"),
+            ("MUNDI_PROCESS__COMMANDS", "{ echo = { program = \"/bin/cat\", folder = \"/\" } }"),
         ],
     );
     for (lang, sources) in languages() {
@@ -77,7 +78,10 @@ fn every_kind_answers_a_program_in_every_language() {
         let expected =
             json!({ "status": 200, "type": "application/json", "json": said, "text": text, "bytes": text.len() });
         assert_eq!(heard, expected, "{lang}");
-        assert_eq!(ask(json!({ "kind": "http.request", "url": "http://10.0.0.1/" })), json!({ "code": "EFFECT_DENIED" }));
+        assert_eq!(
+            ask(json!({ "kind": "http.request", "url": "http://10.0.0.1/" })),
+            json!({ "code": "EFFECT_DENIED" })
+        );
 
         let heard = ask(json!({ "kind": "llm.chat" }));
         let usage = json!({ "prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7 });

@@ -22,7 +22,8 @@ fn a_name_is_stored_and_shown_wherever_a_world_is() {
     }
     let alice = json(&["world", "describe", "alice"])["world"].as_str().unwrap().to_owned();
     assert_eq!(json(&["world", "describe", &alice])["name"], "alice", "by its id");
-    let mut names: Vec<_> = json(&["world", "list"])["items"].as_array().unwrap().iter().map(|world| world["name"].to_string()).collect();
+    let mut names: Vec<_> =
+        json(&["world", "list"])["items"].as_array().unwrap().iter().map(|world| world["name"].to_string()).collect();
     names.sort();
     assert_eq!(names, ["\"alice\"", "\"bob\"", "null"]);
     let listed = at(&server.url, &["world", "list"]).ok();

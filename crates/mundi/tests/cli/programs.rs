@@ -145,7 +145,9 @@ fn run_tests(project: &Path, lang: &str) {
     let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/mundi"));
     let mut command = std::process::Command::new("sh");
     match lang {
-        "rust" => command.arg("-c").arg(format!("cargo test --quiet --target-dir {}", cache.join("rust-tests").display())),
+        "rust" => {
+            command.arg("-c").arg(format!("cargo test --quiet --target-dir {}", cache.join("rust-tests").display()))
+        }
         "python" => command.args(["-c", "mundi program types && PYTHONPATH=mundi-sdk python3 -m unittest"]),
         _ => {
             // What `npm install` would make, from what the builder has got already.
@@ -162,7 +164,9 @@ fn run_tests(project: &Path, lang: &str) {
         }
     };
     let bin = Path::new(env!("CARGO_BIN_EXE_mundi")).parent().unwrap();
-    let path = std::env::join_paths([bin.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
+    let path = std::env::join_paths(
+        [bin.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
     // Types are made anew from mundi.json before the tests run.
     let types = project.join(match lang {
         "rust" => "src/types.rs",
@@ -170,7 +174,8 @@ fn run_tests(project: &Path, lang: &str) {
         _ => "src/types.ts",
     });
     fs::remove_file(&types).unwrap();
-    let output = command.current_dir(project).env("PATH", path.unwrap()).env_remove("CARGO_TARGET_DIR").output().unwrap();
+    let output =
+        command.current_dir(project).env("PATH", path.unwrap()).env_remove("CARGO_TARGET_DIR").output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{lang}:\n{}", String::from_utf8_lossy(&said));
     assert!(types.is_file(), "{lang}");
@@ -181,7 +186,11 @@ fn types_follow_the_description() {
     let folder = tempfile::tempdir().unwrap();
     for (lang, types) in [("rust", "src/types.rs"), ("ts", "src/types.ts"), ("python", "vocabulary.py")] {
         let project = new(folder.path(), lang);
-        fs::write(project.join("mundi.json"), r#"{"events": {"rename": {"type": "string"}}, "effects": {"http.request": {}}}"#).unwrap();
+        fs::write(
+            project.join("mundi.json"),
+            r#"{"events": {"rename": {"type": "string"}}, "effects": {"http.request": {}}}"#,
+        )
+        .unwrap();
         let path = run(&["program", "types", project.to_str().unwrap()]).ok();
         assert_eq!(Path::new(path.trim_end()), project.join(types).canonicalize().unwrap());
         let text = fs::read_to_string(project.join(types)).unwrap();
@@ -196,11 +205,27 @@ fn types_follow_the_description() {
 fn a_build_uses_the_projects_own_copy_of_the_sdk() {
     let folder = tempfile::tempdir().unwrap();
     for (lang, file, from, to) in [
-        ("rust", "mundi-sdk/src/world.rs", "host::put(key, &cbor::to_vec(value)?);", "host::put(&format!(\"own/{key}\"), &cbor::to_vec(value)?);"),
-        ("ts", "mundi-sdk/src/index.ts", "this.host.put(key, encode(value));", "this.host.put(`own/${key}`, encode(value));"),
-        ("python", "mundi-sdk/mundi/__init__.py", "self._host.put(key, cbor.encode(value))", "self._host.put(f\"own/{key}\", cbor.encode(value))"),
+        (
+            "rust",
+            "mundi-sdk/src/world.rs",
+            "host::put(key, &cbor::to_vec(value)?);",
+            "host::put(&format!(\"own/{key}\"), &cbor::to_vec(value)?);",
+        ),
+        (
+            "ts",
+            "mundi-sdk/src/index.ts",
+            "this.host.put(key, encode(value));",
+            "this.host.put(`own/${key}`, encode(value));",
+        ),
+        (
+            "python",
+            "mundi-sdk/mundi/__init__.py",
+            "self._host.put(key, cbor.encode(value))",
+            "self._host.put(f\"own/{key}\", cbor.encode(value))",
+        ),
     ] {
-        if !std::env::var("MUNDI_GUESTS").unwrap_or_else(|_| LANGUAGES.join(",")).split(',').any(|named| named == lang) {
+        if !std::env::var("MUNDI_GUESTS").unwrap_or_else(|_| LANGUAGES.join(",")).split(',').any(|named| named == lang)
+        {
             continue;
         }
         let project = new(folder.path(), lang);

@@ -15,8 +15,8 @@ use mundi_store::{
     journal::{History, StoredRecord},
     keyspace::world_meta::Hold,
     protocol::{
-        ArchiveWorld, DescribeWorld, ListWorlds, NameWorld, Page, ReadLineage, ReleaseHold, WorldCreated, WorldDescription,
-        WorldFilter, WorldLineage, WorldSummary,
+        ArchiveWorld, DescribeWorld, ListWorlds, NameWorld, Page, ReadLineage, ReleaseHold, WorldCreated,
+        WorldDescription, WorldFilter, WorldLineage, WorldSummary,
     },
     snapshot::SnapshotError,
 };

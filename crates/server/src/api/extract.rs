@@ -15,9 +15,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use mundi_engine::Engine;
-use mundi_model::{
-    Code, Coded, Hash, ParseIdError, Value, WorldAddress, WorldId, cbor, json::JsonError, limits,
-};
+use mundi_model::{Code, Coded, Hash, ParseIdError, Value, WorldAddress, WorldId, cbor, json::JsonError, limits};
 use serde::de::DeserializeOwned;
 use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::time::Instant;

@@ -43,8 +43,7 @@ const TYPESCRIPT: &[File] = files!("typescript":
     "src/schema.ts",
     "src/testing.ts",
 );
-const PYTHON: &[File] =
-    files!("python":
+const PYTHON: &[File] = files!("python":
     "README.md",
     "mundi/__init__.py",
     "mundi/cbor.py",

@@ -5,8 +5,20 @@ use serde_json::Map;
 
 /// Say something for people, or name something: nothing is checked.
 const NOTES: [&str; 14] = [
-    "$schema", "$id", "$defs", "$comment", "definitions", "title", "description", "default", "examples", "deprecated",
-    "readOnly", "writeOnly", "contentEncoding", "contentMediaType",
+    "$schema",
+    "$id",
+    "$defs",
+    "$comment",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+    "contentEncoding",
+    "contentMediaType",
 ];
 
 /// Deep enough for any schema that a person writes; a reference to itself ends here.
@@ -123,7 +135,8 @@ impl Check<'_> {
         entries: &Map<String, Value>,
         depth: u32,
     ) -> Result<bool, String> {
-        let patterns: Vec<&String> = all.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
+        let patterns: Vec<&String> =
+            all.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys).collect();
         for (name, part) in entries {
             let holds = match keyword {
                 "properties" => says.get(name).map_or(Ok(true), |schema| self.holds(schema, part, depth))?,

@@ -67,7 +67,13 @@ impl List {
         let Self { listing, state, parent, held_by, on_hold } = self;
         let on_hold = on_hold.then(|| "true".to_owned());
         let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold)];
-        let columns = [("NAME", "name"), ("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
+        let columns = [
+            ("NAME", "name"),
+            ("WORLD", "world"),
+            ("STATE", "state"),
+            ("CREATED", "created_at_ns"),
+            ("FIRST", "first_height"),
+        ];
         listing.show(out, "worlds", &filters, &columns).await
     }
 }
