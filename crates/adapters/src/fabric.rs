@@ -1,6 +1,6 @@
 //! `fabric.send`: a message to another world (seed 000, section 6).
 //!
-//! Parameters: `dest_world`, `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox` and
+//! Parameters: `dest_world` (an id, or a name in the destination's universe), `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox` and
 //! `payload_cbor`), and optionally `headers`, `correlation_id`, `dest_universe` and `message_id`, which is there only if the
 //! sender's manifest allowed it. The answer says `status` (`ok`, or `already_enqueued` when an attempt before had done it),
 //! `message_id`, `dest_world` and `enqueued_seq`; that of a failure says `error`, and the same with a null `enqueued_seq`.
@@ -12,7 +12,7 @@ use crate::{Adapter, Call, Params, blob::refused, params::invalid};
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{FABRIC_SEND, check_headers};
 use mundi_model::{
-    Code, Hash, UniverseId, Value, WorldId, limits,
+    Code, Hash, UniverseId, Value, WorldAddress, limits,
     record::{Input, Payload, Sender},
 };
 use mundi_runtime::{Holder, Plane, RuntimeError, manifests::check_event, tell};
@@ -79,10 +79,20 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
             let (holder, window_ns) = (self.holder.as_deref(), self.dedupe_window_ns);
-            let sent = send(&self.plane, holder, &*self.universes, window_ns, call).await?;
+            let sent = send(&self.plane, holder, &*self.universes, window_ns, call).await;
+            let sent = sent.map_err(|failure| with_name(failure, &call.params))?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
         })
+    }
+}
+
+/// A program that sent to a name reads the name in the reason, too, and not only the id that follows from it.
+fn with_name(failure: Failure, params: &Value) -> Failure {
+    let to = Params::of(params).ok().and_then(|params| params.text("dest_world").ok());
+    match to.map(str::parse) {
+        Some(Ok(WorldAddress::Name(name))) => Failure { reason: format!("to `{name}`: {}", failure.reason), ..failure },
+        _ => failure,
     }
 }
 
@@ -120,7 +130,7 @@ pub(crate) async fn send<P: Plane>(
 
 fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {
     let params = Params::of(&call.params)?;
-    let to: WorldId = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
+    let to: WorldAddress = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
     let universe = match params.text_or_none("dest_universe")? {
         Some(universe) => universe.parse().map_err(|_| invalid("`dest_universe` is not a universe"))?,
         None => call.universe,
@@ -136,7 +146,7 @@ fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage
         id,
         claim: call.claim,
         from: Sender { world: call.world, height: call.height },
-        to,
+        to: to.world(universe),
         input,
         correlation_id: params.text_or_none("correlation_id")?.map(str::to_owned),
         trace: call.trace.clone(),

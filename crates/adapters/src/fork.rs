@@ -1,7 +1,7 @@
 //! `world.fork`: a branch of a world, asked for from inside it, or from another one of its universe.
 //!
-//! Parameters, all optional: `world` (the world itself, if absent), `at` (a height, as an integer; if absent, the world as
-//! it was before the step that asked, so that a branch never contains the request for itself), `policy` (one of
+//! Parameters, all optional: `world` (its id or its name; the world itself, if absent), `at` (a height, as an integer; if absent, the
+//! world as it was before the step that asked, so that a branch never contains the request for itself), `policy` (one of
 //! `suppress`, `sandbox`, `recorded`, `recorded-then-live` and `live`; if absent, `suppress`, or that of a parent whose effects
 //! must not leave it). The answer says `status` (`ok` or `already_created`), `world` and `forked_at`.
 //!
@@ -16,7 +16,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use mundi_model::{
-    Hash, Height, IntentHash, Value, WorldId, cbor, limits,
+    Hash, Height, IntentHash, Value, WorldAddress, WorldId, cbor, limits,
     record::{Body, EffectPolicy},
 };
 use mundi_runtime::{
@@ -49,7 +49,10 @@ impl<P: Plane> ForkAdapter<P> {
     async fn fork(&self, call: &Call) -> Result<Value, Failure> {
         let params = Params::of(&call.params)?;
         let parent = match params.text_or_none("world")? {
-            Some(world) => world.parse().map_err(|_| invalid("`world` is not a world"))?,
+            Some(world) => {
+                let address: WorldAddress = world.parse().map_err(|_| invalid("`world` is not a world"))?;
+                address.world(call.universe)
+            }
             None => call.world,
         };
         let effects = match params.text_or_none("policy")? {

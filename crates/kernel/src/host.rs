@@ -11,7 +11,7 @@ use crate::{
     state::State,
 };
 use mundi_model::{
-    Code, Hash, Height, InboxSeq, WorldId, cbor, limits,
+    Code, Hash, Height, InboxSeq, WorldAddress, WorldId, cbor, limits,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
 
@@ -73,6 +73,10 @@ impl View for QueryView<'_> {
 
     fn exhaust(&mut self, what: &'static str) -> Stop {
         self.meter.stop(Fault::Exhausted(what))
+    }
+
+    fn refuse(&mut self, why: &str) -> Stop {
+        self.meter.stop(Fault::Refused(why.to_owned()))
     }
 
     fn abandon(&mut self, code: Code, why: &str) -> Stop {
@@ -229,6 +233,10 @@ impl View for StepHost<'_> {
         self.meter.stop(Fault::Exhausted(what))
     }
 
+    fn refuse(&mut self, why: &str) -> Stop {
+        self.meter.stop(Fault::Refused(why.to_owned()))
+    }
+
     fn abandon(&mut self, code: Code, why: &str) -> Stop {
         self.meter.abandon(code, why)
     }
@@ -302,9 +310,9 @@ impl Host for StepHost<'_> {
         self.withdraw(&timer).map(|()| true)
     }
 
-    fn send_with(
+    fn send_to(
         &mut self,
-        to: WorldId,
+        to: &WorldAddress,
         message: &Outgoing<'_>,
         options: &SendOptions<'_>,
         label: &str,
@@ -318,7 +326,7 @@ impl Host for StepHost<'_> {
 
     fn spawn(&mut self, manifest: Hash, first: Option<&Outgoing<'_>>, label: &str) -> Result<WorldId, EmitError> {
         let child = intents::spawned_world(self.state.position.world, self.next_place());
-        let params = intents::message_params(child, Some(manifest), first, &SendOptions::default());
+        let params = intents::message_params(&child.into(), Some(manifest), first, &SendOptions::default());
         self.meter.call(params.len() + label.len())?;
         self.require_declared(WORLD_SPAWN)?;
         self.open_effect(WORLD_SPAWN, &params, label)?;

@@ -7,7 +7,7 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Hash, Height, IntentHash, Value, WorldId, cbor, limits,
+    Hash, Height, IntentHash, Value, WorldAddress, WorldId, cbor, limits,
     record::{Intent, Payload},
 };
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub struct TimerSet {
 /// The parameters of [`FABRIC_SEND`], and of [`WORLD_SPAWN`] with a manifest. What is not said is not written: an intent's hash
 /// covers these bytes.
 pub(crate) fn message_params(
-    to: WorldId,
+    to: &WorldAddress,
     manifest: Option<Hash>,
     message: Option<&Outgoing<'_>>,
     options: &SendOptions<'_>,

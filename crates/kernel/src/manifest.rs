@@ -468,7 +468,7 @@ fn check(check: Option<&Check>, what: &str, name: &str, value: &[u8], work: &mut
     };
     let value: Value = cbor::decode(value).map_err(|error| invalid(&format_args!(": {error}")))?;
     let Some(schema) = schema else { return Ok(()) };
-    let value = value.to_json().map_err(|error| invalid(&format_args!(": {error}")))?;
+    let value = value.to_schema_json().map_err(|error| invalid(&format_args!(": {error}")))?;
     schema.check(&value, work).map_err(|mismatch| match mismatch {
         Mismatch::Invalid(why) => invalid(&format_args!(" {why}")),
         Mismatch::Exceeded => CheckError::WorkExceeded(format!("the {what} `{name}`")),

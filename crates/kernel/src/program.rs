@@ -5,10 +5,10 @@
 
 use crate::cells::Entry;
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, UniverseId, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, ParseIdError, UniverseId, WorldAddress, WorldId,
     record::{Origin, ReceiptStatus},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
 /// The code of a world.
 pub trait Program: Send + Sync {
@@ -86,6 +86,9 @@ pub trait View {
     /// A budget that the host does not count is used up: the step fails, and that is on record.
     fn exhaust(&mut self, what: &'static str) -> Stop;
 
+    /// What the program said is nothing that it may say: the step fails, and that is on record.
+    fn refuse(&mut self, why: &str) -> Stop;
+
     /// The node cannot finish the step, for a reason that is not the program's: nothing of it is on record, and it
     /// is run again.
     fn abandon(&mut self, code: Code, why: &str) -> Stop;
@@ -121,6 +124,17 @@ pub trait Host: View {
         message: &Outgoing<'_>,
         options: &SendOptions<'_>,
         label: &str,
+    ) -> Result<(), EmitError> {
+        self.send_to(&to.into(), message, options, label)
+    }
+
+    /// The same to a world by its id or its name. A name is looked up in the universe that it is sent to, when it is sent.
+    fn send_to(
+        &mut self,
+        to: &WorldAddress,
+        message: &Outgoing<'_>,
+        options: &SendOptions<'_>,
+        label: &str,
     ) -> Result<(), EmitError>;
 
     /// Asks for a new world that runs `manifest`. Its id is known at once, whether it began comes back as
@@ -132,6 +146,11 @@ pub trait Host: View {
 
     /// The next number of a sequence that the record's seed determines.
     fn random(&mut self) -> Result<u64, Stop>;
+}
+
+/// Reads an id or a name that a program wrote as a text. What is none ends the step.
+pub fn read_text<T: FromStr<Err = ParseIdError>>(view: &mut dyn View, text: &str) -> Result<T, Stop> {
+    text.parse().map_err(|error: ParseIdError| view.refuse(&error.to_string()))
 }
 
 /// What is sent to another world.

@@ -207,6 +207,7 @@ codes! {
     TimersFull = "TIMERS_FULL", Full, "A world has as many timers as its manifest allows.";
     ReceiptUnknown = "RECEIPT_UNKNOWN", NotFound, "A receipt answers an intent that this world never had open.";
     ReceiptClosed = "RECEIPT_CLOSED", Conflict, "A receipt answers an intent that was already answered or cancelled.";
+    ReceiptInvalid = "RECEIPT_INVALID", Invalid, "The payload of a receipt is not what the manifest's schema or the kind of the effect says.";
     ReceiptMismatch = "RECEIPT_MISMATCH", Invalid, "A receipt names another effect kind than the intent that it answers.";
     TimerUnknown = "TIMER_UNKNOWN", NotFound, "A timer fired that this world does not wait for.";
 

@@ -18,6 +18,7 @@ pub mod record;
 pub mod schedule;
 mod text;
 mod value;
+mod world_name;
 
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
@@ -25,6 +26,7 @@ pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, Worl
 pub use moment::Moment;
 pub use text::{ParseIdError, hex, parse_hex, parse_hex_bytes};
 pub use value::Value;
+pub use world_name::{WorldAddress, WorldName};
 
 /// What each fork policy does with open effects, new effects, messages and timers: a table for people.
 pub const FORK_POLICIES: &str = include_str!("fork_policies.md");

@@ -42,9 +42,38 @@ impl Coded for NoJsonForm {
     }
 }
 
+/// The digits of base 64, in their order.
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Bytes as base 64 with padding (RFC 4648, section 4).
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let group = at(0) << 16 | at(1) << 8 | at(2);
+        for digit in 0..4 {
+            let value = (group >> (18 - 6 * digit) & 63) as usize;
+            text.push(if digit <= chunk.len() { char::from(BASE64[value]) } else { '=' });
+        }
+    }
+    text
+}
+
 impl Value {
+    /// The value as a JSON Schema sees it: bytes are a text in base 64, as `contentEncoding` says.
+    pub fn to_schema_json(&self) -> Result<serde_json::Value, NoJsonForm> {
+        self.json(&|bytes| Ok(base64(bytes).into()))
+    }
+
     /// The same value as JSON.
     pub fn to_json(&self) -> Result<serde_json::Value, NoJsonForm> {
+        self.json(&|_| Err(NoJsonForm::Bytes))
+    }
+
+    fn json(
+        &self,
+        of_bytes: &dyn Fn(&[u8]) -> Result<serde_json::Value, NoJsonForm>,
+    ) -> Result<serde_json::Value, NoJsonForm> {
         Ok(match self {
             Self::Null => serde_json::Value::Null,
             Self::Bool(value) => (*value).into(),
@@ -54,11 +83,11 @@ impl Value {
                 _ => return Err(NoJsonForm::IntegerTooLarge(value.to_string())),
             },
             Self::Float(value) => serde_json::Number::from_f64(*value).ok_or(NoJsonForm::NotFinite)?.into(),
-            Self::Bytes(_) => return Err(NoJsonForm::Bytes),
+            Self::Bytes(bytes) => of_bytes(bytes)?,
             Self::Text(value) => value.as_str().into(),
-            Self::Array(items) => items.iter().map(Self::to_json).collect::<Result<Vec<_>, _>>()?.into(),
+            Self::Array(items) => items.iter().map(|item| item.json(of_bytes)).collect::<Result<Vec<_>, _>>()?.into(),
             Self::Map(entries) => {
-                let entry = |(key, value): (&String, &Self)| Ok((key.clone(), value.to_json()?));
+                let entry = |(key, value): (&String, &Self)| Ok((key.clone(), value.json(of_bytes)?));
                 entries.iter().map(entry).collect::<Result<serde_json::Map<_, _>, _>>()?.into()
             }
         })
@@ -205,6 +234,18 @@ mod tests {
         assert_eq!(float(-f64::NAN), [0xf9, 0x7e, 0x00]);
         let map = Value::from(serde_json::json!({"aa": 1, "b": -1, "a": [true, null]}));
         assert_eq!(cbor::encode(&map), b"\xa3\x61a\x82\xf5\xf6\x61b\x20\x62aa\x01");
+    }
+
+    #[test]
+    fn schemas_see_bytes_as_base_64_and_json_has_none() {
+        // RFC 4648, section 10.
+        for (bytes, text) in
+            [(&b""[..], ""), (b"f", "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"foobar", "Zm9vYmFy")]
+        {
+            let value = Value::Array(vec![Value::Bytes(bytes.to_vec())]);
+            assert_eq!(value.to_schema_json(), Ok(serde_json::json!([text])));
+            assert_eq!(value.to_json(), Err(NoJsonForm::Bytes));
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::{
 use mundi_adapters::{
     http::HttpConfig,
     llm::LlmConfig,
+    process::{AllowedCommand, ProcessConfig},
     signature::{AdapterKeys, PUBLIC_KEY_LEN},
     worker::AdapterWorkerConfig,
 };
@@ -49,6 +50,7 @@ pub struct Config {
     pub api: ApiConfig,
     pub http: HttpSection,
     pub llm: LlmSection,
+    pub process: ProcessSection,
     pub programs: ProgramsSection,
     /// What holds in a universe, by its name or id, such as `[universes.shop]`.
     pub universes: BTreeMap<String, UniverseSection>,
@@ -286,6 +288,68 @@ pub struct LlmSection {
     pub model: String,
     /// The models that programs may name beside `llm.model`; any if it is empty.
     pub models_allowed: BTreeSet<String>,
+}
+
+/// The adapter `process.run`, which is there once a command is listed, such as `[process.commands.thumbnail]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcessSection {
+    /// What may run, by the name under which programs ask for it.
+    pub commands: BTreeMap<String, CommandSection>,
+    /// A command that runs longer is killed, and tried again within the manifest's budget.
+    pub timeout_ms: u64,
+    /// Of what it writes to each of its two streams.
+    pub output_bytes_max: usize,
+}
+
+impl Default for ProcessSection {
+    fn default() -> Self {
+        Self { commands: BTreeMap::new(), timeout_ms: 60_000, output_bytes_max: 256 << 10 }
+    }
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSection {
+    /// An absolute path: nothing is looked up, and no shell is asked.
+    #[schema(value_type = String)]
+    pub program: PathBuf,
+    /// Come before those that a program gives.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Whether a program may give arguments at all.
+    #[serde(default)]
+    pub takes_args: bool,
+    /// Where it runs.
+    #[schema(value_type = String)]
+    pub folder: PathBuf,
+    /// All of its environment, beside `MUNDI_INTENT`.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+}
+
+impl ProcessSection {
+    fn adapter(&self) -> Result<Option<ProcessConfig>, ConfigError> {
+        let refused = |name: &str, why: &str| ConfigError::new(format!("process.commands.{name}"), why);
+        // The answer holds both streams, and is one payload.
+        if 2 * self.output_bytes_max > limits::PAYLOAD_BYTES_MAX - 4_096 {
+            return Err(ConfigError::new(
+                "process.output_bytes_max",
+                "both streams together fit into a receipt of 1 MiB",
+            ));
+        }
+        let allowed = |(name, command): (&String, &CommandSection)| {
+            let CommandSection { program, args, takes_args, folder, environment } = command.clone();
+            if !program.is_absolute() || !folder.is_absolute() {
+                return Err(refused(name, "`program` and `folder` are absolute paths"));
+            }
+            Ok((name.clone(), AllowedCommand { program, args, takes_args, folder, environment }))
+        };
+        let commands: BTreeMap<_, _> = self.commands.iter().map(allowed).collect::<Result<_, _>>()?;
+        let (timeout, output_bytes_max) = (Duration::from_millis(self.timeout_ms), self.output_bytes_max);
+        Ok((!commands.is_empty()).then_some(ProcessConfig { commands, timeout, output_bytes_max }))
+    }
 }
 
 /// What components may take of this process.
@@ -751,6 +815,7 @@ impl Config {
                 ..HttpConfig::default()
             },
             llm: llm.transpose()?,
+            process: self.process.adapter()?,
             universe_rules,
             drain_timeout: Duration::from_millis(self.node.drain_timeout_ms),
             lease_ttl: Duration::from_millis(self.node.lease_ttl_ms),

@@ -11,9 +11,9 @@ use crate::{
     lend::Lent,
     program::{Bounds, Pacing},
 };
-use mundi_kernel::program::{self as kernel, EmitError, Stop};
-use mundi_model::{Hash, InboxSeq, WorldId};
-use std::collections::BTreeMap;
+use mundi_kernel::program::{self as kernel, EmitError, Stop, View, read_text};
+use mundi_model::{ParseIdError, WorldAddress};
+use std::{collections::BTreeMap, str::FromStr};
 
 /// The data of a store: one step's host, what its instance may use, and the time that it may take.
 pub(crate) struct Surface {
@@ -34,8 +34,6 @@ pub(crate) enum CallRefused {
     NoStep(&'static str),
     #[error("`{0}` was called where there is no world: a description depends on nothing")]
     NoWorld(&'static str),
-    #[error("{0}")]
-    Id(#[from] mundi_model::ParseIdError),
 }
 
 impl From<Stop> for CallRefused {
@@ -53,6 +51,13 @@ impl Surface {
 
     fn host(&mut self, call: &'static str) -> Call<&mut dyn kernel::Host> {
         self.lent.host().ok_or(CallRefused::NoStep(call))
+    }
+
+    /// An id or a name in an argument of a call.
+    fn id<T: FromStr<Err = ParseIdError>>(&mut self, call: &'static str, text: &str) -> Call<T> {
+        let host: &mut dyn kernel::Host = self.host(call)?;
+        let view: &mut dyn View = host;
+        Ok(read_text(view, text)?)
     }
 }
 
@@ -160,8 +165,8 @@ impl Imports for Surface {
     }
 
     fn send(&mut self, to: String, what: Outgoing, label: String) -> wasmtime::Result<Result<(), Full>> {
-        let to: WorldId = to.parse().map_err(CallRefused::Id)?;
-        Ok(full(self.host("send")?.send(to, &Sendable::new(what).outgoing(), &label))?)
+        let (to, options): (WorldAddress, _) = (self.id("send", &to)?, kernel::SendOptions::default());
+        Ok(full(self.host("send")?.send_to(&to, &Sendable::new(what).outgoing(), &options, &label))?)
     }
 
     fn send_with(
@@ -171,15 +176,15 @@ impl Imports for Surface {
         options: SendOptions,
         label: String,
     ) -> wasmtime::Result<Result<(), Full>> {
-        let to: WorldId = to.parse().map_err(CallRefused::Id)?;
+        let to: WorldAddress = self.id("send-with", &to)?;
         let headers: BTreeMap<_, _> = options.headers.into_iter().collect();
         let options = kernel::SendOptions {
-            universe: options.universe.map(|id| id.parse()).transpose().map_err(CallRefused::Id)?,
+            universe: options.universe.map(|id| self.id("send-with", &id)).transpose()?,
             correlation_id: options.correlation_id.as_deref(),
             headers: Some(&headers),
-            message_id: options.message_id.map(|id| id.parse()).transpose().map_err(CallRefused::Id)?,
+            message_id: options.message_id.map(|id| self.id("send-with", &id)).transpose()?,
         };
-        Ok(full(self.host("send-with")?.send_with(to, &Sendable::new(what).outgoing(), &options, &label))?)
+        Ok(full(self.host("send-with")?.send_to(&to, &Sendable::new(what).outgoing(), &options, &label))?)
     }
 
     fn spawn(
@@ -188,7 +193,7 @@ impl Imports for Surface {
         first: Option<Outgoing>,
         label: String,
     ) -> wasmtime::Result<Result<String, Full>> {
-        let manifest: Hash = manifest.parse().map_err(CallRefused::Id)?;
+        let manifest = self.id("spawn", &manifest)?;
         let first = first.map(Sendable::new);
         let first = first.as_ref().map(Sendable::outgoing);
         let spawned = full(self.host("spawn")?.spawn(manifest, first.as_ref(), &label))?;
@@ -196,7 +201,7 @@ impl Imports for Surface {
     }
 
     fn reply(&mut self, to: String, payload: Vec<u8>) -> wasmtime::Result<()> {
-        let to: InboxSeq = to.parse().map_err(CallRefused::Id)?;
+        let to = self.id("reply", &to)?;
         Ok(self.host("reply")?.reply(to, &payload).map_err(CallRefused::from)?)
     }
 

@@ -7,9 +7,56 @@ source is a component, when it is built, and runs in ordinary tests through mund
 from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol, Union
 
-from . import cbor
+from . import cbor, kinds
+from .kinds import (
+    Blob,
+    BlobContent,
+    BlobGet,
+    BlobPut,
+    EffectError,
+    Forked,
+    HttpRequest,
+    HttpResponse,
+    LlmAnswer,
+    LlmChat,
+    Params,
+    ProcessResult,
+    ProcessRun,
+    Sent,
+    Spawned,
+    WorldFork,
+)
 
-__all__ = ["Event", "Failure", "Full", "Message", "Named", "Origin", "Program", "Receipt", "SendOptions", "Timer", "Upgraded", "World"]
+__all__ = [
+    "Blob",
+    "BlobContent",
+    "BlobGet",
+    "BlobPut",
+    "EffectError",
+    "Event",
+    "Failure",
+    "Forked",
+    "Full",
+    "HttpRequest",
+    "HttpResponse",
+    "LlmAnswer",
+    "LlmChat",
+    "Message",
+    "Named",
+    "Origin",
+    "Params",
+    "ProcessResult",
+    "ProcessRun",
+    "Program",
+    "Receipt",
+    "SendOptions",
+    "Sent",
+    "Spawned",
+    "Timer",
+    "Upgraded",
+    "World",
+    "WorldFork",
+]
 
 
 class Failure(Exception):
@@ -41,6 +88,22 @@ class Receipt:
     @property
     def value(self) -> Any:
         return cbor.decode(self.payload)
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def answer(self) -> Any:
+        """What it carries: a type of mundi.kinds for a kind of Mundi's own. Raises an EffectError if it is none."""
+        if not self.ok:
+            raise self.error
+        return kinds.read(self.kind, self.payload)
+
+    @property
+    def error(self) -> EffectError:
+        """Why the effect was not carried out."""
+        return kinds.read_error(self.payload)
 
 
 @dataclass
@@ -145,6 +208,10 @@ class World:
         """Asks for an effect. Its receipt comes back under the label, which names it while it is open."""
         self._host.emit(kind, cbor.encode(params), label)
 
+    def ask(self, effect: Params, label: str = "") -> None:
+        """The same for an effect with a type: those of mundi.kinds."""
+        self.emit(effect.KIND, effect.params(), label)
+
     def cancel(self, label: str) -> bool:
         """Withdraws an open effect. Says whether there was one."""
         return self._host.cancel(label)
@@ -153,13 +220,17 @@ class World:
         """Sets a timer, in place of the one with the same label. One in the past is due at once."""
         self._host.set_timer(label, due_ns, cbor.encode(payload))
 
+    def set_timer_in_ms(self, label: str, in_ms: int, payload: Any = None) -> None:
+        """The same, so many milliseconds from now."""
+        self.set_timer(label, self.now_ns + in_ms * 1_000_000, payload)
+
     def cancel_timer(self, label: str) -> bool:
         return self._host.cancel_timer(label)
 
     def send_event(
         self, to: str, schema: str, value: Any, label: str = "", options: Optional[SendOptions] = None
     ) -> None:
-        """Sends an event to another world. Whether it arrived comes back as a receipt under the label."""
+        """Sends an event to another world, by its id or its name. Whether it arrived comes back as a receipt under the label."""
         self._host.send_event(to, schema, cbor.encode(value), label, options)
 
     def send_message(

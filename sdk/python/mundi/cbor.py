@@ -1,4 +1,4 @@
-"""Canonical CBOR (RFC 8949, section 4.2.1), as far as JSON goes.
+"""Canonical CBOR (RFC 8949, section 4.2.1) of JSON values and bytes.
 
 One value has one form: the shortest heads, definite lengths, keys sorted by length and then by bytes, the shortest float
 that keeps the value. So two programs that keep the same values keep the same bytes.
@@ -47,6 +47,9 @@ def _write(value: Any, out: bytearray) -> None:
         _head(0, value, out) if value >= 0 else _head(1, -1 - value, out)
     elif isinstance(value, float):
         _float(value, out)
+    elif isinstance(value, (bytes, bytearray)):
+        _head(2, len(value), out)
+        out += value
     elif isinstance(value, str):
         text = value.encode()
         _head(3, len(text), out)
@@ -104,6 +107,8 @@ def _read(data: bytes, at: int, depth_left: int) -> tuple[Any, int]:
         return argument, at
     if major == 1:
         return -1 - argument, at
+    if major == 2:
+        return _take(data, at, argument)
     if major == 3:
         text, at = _take(data, at, argument)
         return text.decode(), at
@@ -128,4 +133,4 @@ def _read(data: bytes, at: int, depth_left: int) -> tuple[Any, int]:
     if major == 7 and short in (25, 26, 27):
         form, size = {25: (">e", 2), 26: (">f", 4), 27: (">d", 8)}[short]
         return struct.unpack(form, argument.to_bytes(size, "big"))[0], at
-    raise ValueError("bytes and tags have no JSON form")
+    raise ValueError("tags have no JSON form")

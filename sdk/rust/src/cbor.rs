@@ -1,8 +1,12 @@
-//! Canonical CBOR (RFC 8949, section 4.2.1), as far as JSON goes: what cells, payloads and params are made of.
+//! Canonical CBOR (RFC 8949, section 4.2.1) of JSON values and bytes: what cells, payloads and params are made of.
 //!
 //! One value has one form: the shortest heads, definite lengths, keys sorted by length and then by bytes, the shortest
 //! float that keeps the value. So two programs that keep the same values keep the same bytes.
+//!
+//! A [`Value`] has no bytes; in one they are an object with the one key [`BYTES`](crate::bytes::BYTES), which [`Bytes`](crate::Bytes)
+//! reads and writes.
 
+use crate::bytes::{self, BYTES};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 use std::fmt;
@@ -78,6 +82,10 @@ fn write(value: &Value, bytes: &mut Vec<u8>) {
             items.iter().for_each(|item| write(item, bytes));
         }
         Value::Object(entries) => {
+            if let Some(found) = bytes::in_value(value) {
+                head(2, found.len() as u64, bytes);
+                return bytes.extend(found);
+            }
             head(5, entries.len() as u64, bytes);
             let mut sorted: Vec<_> = entries.iter().collect();
             sorted.sort_by_key(|(key, _)| (key.len(), *key));
@@ -169,6 +177,7 @@ impl<'b> Reader<'b> {
                 Ok(argument) => (-1 - argument).into(),
                 Err(_) => return Err(CborError("an integer below 64 bits".to_owned())),
             },
+            2 => bytes::to_value(self.take(argument)?),
             3 => self.text(argument)?.into(),
             4 => {
                 // Grown item by item: a length that the bytes do not back up reserves nothing.
@@ -186,12 +195,15 @@ impl<'b> Reader<'b> {
                         return Err(CborError("a key that is no text".to_owned()));
                     }
                     let key = self.text(len)?;
+                    if key == BYTES {
+                        return Err(CborError(format!("`{BYTES}` is no key of a map")));
+                    }
                     entries.insert(key, self.value(depth_left)?);
                 }
                 entries.into()
             }
             7 => simple(short, argument)?,
-            _ => return Err(CborError("bytes and tags have no JSON form".to_owned())),
+            _ => return Err(CborError("tags have no JSON form".to_owned())),
         })
     }
 }
@@ -272,5 +284,7 @@ mod tests {
             assert!(decode(bad).is_err(), "{bad:x?}");
         }
         assert!(decode(&[vec![0x81; 100_000], vec![0]].concat()).is_err());
+        let forged = [&b"\xa1\x6c"[..], BYTES.as_bytes(), b"\x60"].concat();
+        assert!(decode(&forged).is_err(), "a map that claims to be bytes");
     }
 }

@@ -1,6 +1,6 @@
 //! What reaches a program.
 
-use crate::{Failure, cbor};
+use crate::{Effect, Failure, cbor, kinds::EffectError};
 use serde::de::DeserializeOwned;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -94,10 +94,31 @@ impl Outgoing {
 }
 
 impl Event {
+    /// The receipt of an effect of this kind: what it carries, or why the effect was not carried out.
+    pub fn receipt<E: Effect>(&self) -> Result<Result<E::Receipt, EffectError>, Failure> {
+        match &self.cause {
+            Cause::Receipt { kind, status: Status::Ok, payload, .. } if kind == E::KIND => {
+                Ok(Ok(cbor::from_slice(payload)?))
+            }
+            Cause::Receipt { kind, payload, .. } if kind == E::KIND => Ok(Err(effect_error(payload))),
+            Cause::Receipt { kind, .. } => Err(Failure::new(format!("a receipt of `{kind}`, not of `{}`", E::KIND))),
+            _ => Err(Failure::new("this is no receipt")),
+        }
+    }
+
     /// The payload, whatever the cause.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         self.cause.payload()
     }
+}
+
+/// A receipt that the manifest's schema refuses arrives as an error whose payload is a text.
+fn effect_error(payload: &[u8]) -> EffectError {
+    cbor::from_slice(payload).unwrap_or_else(|_| EffectError {
+        code: "RECEIPT_INVALID".to_owned(),
+        reason: String::from_utf8_lossy(payload).into_owned(),
+        attempts: 0,
+    })
 }
 
 impl Cause {

@@ -6,11 +6,18 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub reason: String,
+    /// What is on record for it. A program's own is `PROGRAM_FAILED`; a test world also answers with the codes of the server.
+    pub code: &'static str,
 }
 
 impl Failure {
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into() }
+        Self { reason: reason.into(), code: "PROGRAM_FAILED" }
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(crate) fn coded(code: &'static str, reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), code }
     }
 }
 

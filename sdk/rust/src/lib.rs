@@ -38,6 +38,7 @@ mod arena;
 #[doc(hidden)]
 #[path = "component.rs"]
 pub mod bindings;
+pub mod bytes;
 pub mod cbor;
 mod event;
 mod failure;
@@ -46,10 +47,12 @@ mod host;
 #[cfg(not(target_arch = "wasm32"))]
 #[path = "testing/host.rs"]
 mod host;
+pub mod kinds;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod world;
 
+pub use bytes::Bytes;
 pub use event::{Cause, Event, Origin, Outgoing, SendOptions, Sender, Status};
 pub use failure::Failure;
 pub use serde_json::Value;

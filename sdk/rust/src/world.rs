@@ -119,11 +119,17 @@ impl World {
         Ok(host::set_timer(label, due_ns, &cbor::to_vec(payload)?)?)
     }
 
+    /// The same, so many milliseconds from now.
+    pub fn set_timer_in_ms(&mut self, label: &str, in_ms: u64, payload: &impl Serialize) -> Result<(), Failure> {
+        let due_ns = self.now_ns().saturating_add(in_ms.saturating_mul(1_000_000));
+        self.set_timer(label, due_ns, payload)
+    }
+
     pub fn cancel_timer(&mut self, label: &str) -> bool {
         host::cancel_timer(label)
     }
 
-    /// Sends to another world. Whether it arrived comes back as a receipt under the label.
+    /// Sends to another world, by its id or its name. Whether it arrived comes back as a receipt under the label.
     pub fn send(&mut self, to: &str, what: &Outgoing, label: &str) -> Result<(), Failure> {
         Ok(host::send(to, what, label)?)
     }

@@ -1,5 +1,5 @@
-"""NAME: counts. `PYTHONPATH=mundi-sdk python3 -m unittest` runs it without a server, `mundi program build` makes a
-component of it."""
+"""NAME: counts. `mundi program types && PYTHONPATH=mundi-sdk python3 -m unittest` runs it without a server, `mundi
+program build` makes a component of it."""
 
 from typing import Any
 

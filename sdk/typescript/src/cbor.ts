@@ -1,5 +1,5 @@
 /**
- * Canonical CBOR (RFC 8949, section 4.2.1), as far as JSON goes.
+ * Canonical CBOR (RFC 8949, section 4.2.1) of JSON values and bytes, which are a `Uint8Array`.
  *
  * One value has one form: the shortest heads, definite lengths, keys sorted by length and then by bytes, the shortest
  * float that keeps the value. So two programs that keep the same values keep the same bytes.
@@ -11,9 +11,9 @@ const DEPTH_MAX = 64;
 const utf8 = { encode: (text: string) => new TextEncoder().encode(text) };
 
 export function encode(value: unknown): Uint8Array {
-  const out: number[] = [];
+  const out = new Out();
   write(value, out);
-  return Uint8Array.from(out);
+  return out.finish();
 }
 
 export function decode(bytes: Uint8Array): unknown {
@@ -23,7 +23,35 @@ export function decode(bytes: Uint8Array): unknown {
   return value;
 }
 
-function head(major: number, argument: bigint, out: number[]): void {
+/** Bytes in the making. Pieces that are there already are copied once. */
+class Out {
+  private bytes = new Uint8Array(256);
+  private length = 0;
+
+  push(byte: number): void {
+    this.reserve(1);
+    this.bytes[this.length++] = byte;
+  }
+
+  append(piece: Uint8Array): void {
+    this.reserve(piece.length);
+    this.bytes.set(piece, this.length);
+    this.length += piece.length;
+  }
+
+  finish(): Uint8Array {
+    return this.bytes.slice(0, this.length);
+  }
+
+  private reserve(more: number): void {
+    if (this.length + more <= this.bytes.length) return;
+    const larger = new Uint8Array(Math.max(2 * this.bytes.length, this.length + more));
+    larger.set(this.bytes.subarray(0, this.length));
+    this.bytes = larger;
+  }
+}
+
+function head(major: number, argument: bigint, out: Out): void {
   if (argument < 24n) {
     out.push((major << 5) | Number(argument));
     return;
@@ -34,7 +62,7 @@ function head(major: number, argument: bigint, out: number[]): void {
   for (let at = size - 1; at >= 0; at--) out.push(Number((argument >> BigInt(8 * at)) & 0xffn));
 }
 
-function write(value: unknown, out: number[]): void {
+function write(value: unknown, out: Out): void {
   if (value === null || value === undefined) out.push(0xf6);
   else if (value === true) out.push(0xf5);
   else if (value === false) out.push(0xf4);
@@ -44,7 +72,10 @@ function write(value: unknown, out: number[]): void {
     else head(1, -1n - integer, out);
   } else if (typeof value === "number") float(value, out);
   else if (typeof value === "string") text(value, out);
-  else if (Array.isArray(value)) {
+  else if (value instanceof Uint8Array) {
+    head(2, BigInt(value.length), out);
+    out.append(value);
+  } else if (Array.isArray(value)) {
     head(4, BigInt(value.length), out);
     for (const item of value) write(item, out);
   } else if (typeof value === "object") {
@@ -55,16 +86,16 @@ function write(value: unknown, out: number[]): void {
     head(5, BigInt(keyed.length), out);
     for (const { key, item } of keyed) {
       head(3, BigInt(key.length), out);
-      out.push(...key);
+      out.append(key);
       write(item, out);
     }
   } else throw new TypeError(`a ${typeof value} has no form in a world`);
 }
 
-function text(value: string, out: number[]): void {
+function text(value: string, out: Out): void {
   const bytes = utf8.encode(value);
   head(3, BigInt(bytes.length), out);
-  for (const byte of bytes) out.push(byte);
+  out.append(bytes);
 }
 
 function compare(a: Uint8Array, b: Uint8Array): number {
@@ -72,7 +103,7 @@ function compare(a: Uint8Array, b: Uint8Array): number {
   return 0;
 }
 
-function float(value: number, out: number[]): void {
+function float(value: number, out: Out): void {
   if (!Number.isFinite(value)) throw new Error("a number that is none");
   const view = new DataView(new ArrayBuffer(8));
   const half = toHalf(value);
@@ -151,6 +182,8 @@ class Reader {
         return whole(argument);
       case 1:
         return whole(-1n - argument);
+      case 2:
+        return this.take(Number(argument)).slice();
       case 3:
         return this.text(argument);
       case 4: {
@@ -180,7 +213,7 @@ class Reader {
       if (short === 26) return view.getFloat32(4);
       if (short === 27) return view.getFloat64(0);
     }
-    throw new Error("bytes and tags have no JSON form");
+    throw new Error("tags have no JSON form");
   }
 }
 

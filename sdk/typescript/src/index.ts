@@ -8,6 +8,7 @@
 import { decode, encode } from "./cbor.ts";
 
 export * as cbor from "./cbor.ts";
+export * from "./kinds.ts";
 
 /** What reaches a program. The place is where a reply goes, now or in a later step. */
 export interface Event {
@@ -88,6 +89,11 @@ export function event(schema: string, value: unknown): Outgoing {
   return { tag: "event", val: { schema, value: encode(value) } };
 }
 
+/** Something for a named inbox of the other world. */
+export function message(inbox: string, payload: Uint8Array, headers: Record<string, string> = {}): Outgoing {
+  return { tag: "message", val: { inbox, payload, headers: Object.entries(headers) } };
+}
+
 /** A map from kinds of effects to their params and receipts; a project's own is made from its mundi.json. */
 export type AnyEffects = Record<string, { params: any; receipt: any }>;
 
@@ -160,11 +166,16 @@ export class World<Effects = AnyEffects> {
     this.host.setTimer(label, dueNs, encode(payload));
   }
 
+  /** The same, so many milliseconds from now. */
+  setTimerInMs(label: string, inMs: number, payload: unknown = null): void {
+    this.setTimer(label, this.nowNs + BigInt(inMs) * 1_000_000n, payload);
+  }
+
   cancelTimer(label: string): boolean {
     return this.host.cancelTimer(label);
   }
 
-  /** Sends to another world. Whether it arrived comes back as a receipt under the label. */
+  /** Sends to another world, by its id or its name. Whether it arrived comes back as a receipt under the label. */
   send(to: string, what: Outgoing, label = "", options?: SendOptions): void {
     if (options === undefined) return this.host.send(to, what, label);
     const { universe, correlationId, headers = {}, messageId } = options;

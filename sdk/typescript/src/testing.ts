@@ -1,8 +1,9 @@
 /**
  * A world for tests, without a server: events go in, and what follows is there to be looked at.
  *
- * It keeps to the rules that a program notices: a step that fails leaves nothing behind, labels name what is open,
- * receipts and timers come as steps of their own. The bounds of the kernel are not checked here.
+ * It is as strict as a server: what mundi.json does not declare, a value that its schema refuses, an id that is none and
+ * what is beyond a bound end the step with a `Refused` that has the server's code, and leave nothing behind. Only the fuel and
+ * the memory of a component are not counted here.
  */
 
 import { decode, encode } from "./cbor.ts";
@@ -17,11 +18,47 @@ import {
   type Status,
   World,
 } from "./index.ts";
+import { wrongField } from "./kinds.ts";
+import {
+  CELL_KEY_BYTES_MAX,
+  CELL_VALUE_BYTES_MAX,
+  Meter,
+  type Offer,
+  PAYLOAD_BYTES_MAX,
+  Refused,
+  Rules,
+  SCAN_BYTES_MAX,
+  SCAN_ITEMS_MAX,
+  STEP_LOGS_MAX,
+  byteLength,
+  checkHeaders,
+  checkId,
+  checkName,
+  checkPayload,
+  checkWorld,
+} from "./offer.ts";
+
+export { type Offer, Refused } from "./offer.ts";
 
 export interface Intent {
   kind: string;
   label: string;
   params: any;
+}
+
+/** Something that was sent to another world: an event with its schema, or a message with its inbox. */
+export interface Sending {
+  label: string;
+  /** The destination: an id or a name. */
+  to: string;
+  schema?: string;
+  inbox?: string;
+  /** The value of an event, or the payload of a message. */
+  value: any;
+  headers: Record<string, string>;
+  universe?: string;
+  correlationId?: string;
+  messageId?: string;
 }
 
 export interface Timer {
@@ -37,6 +74,8 @@ export class Step {
   /** Answers to earlier events, by their places. */
   replies: Record<string, any> = {};
   intents: Intent[] = [];
+  /** What was sent to other worlds; each is also among the intents. */
+  sent: Sending[] = [];
   timers: Timer[] = [];
   /** The labels of effects and timers that were withdrawn. */
   cancelled: string[] = [];
@@ -51,25 +90,56 @@ function byBytes(a: string, b: string): number {
   return right[at] === undefined ? 1 : left[at].codePointAt(0)! - right[at].codePointAt(0)!;
 }
 
+/** The program may go on without what it asked for. */
+function full(what: string): Error {
+  const error = new Error(`the world has as many ${what} as it may have`);
+  error.name = "Full";
+  return error;
+}
+
 class TestHost implements Host {
   cells = new Map<string, Uint8Array>();
   open = new Map<string, Intent>();
   timers = new Map<string, Timer>();
+  /** Labels of effects that were answered or withdrawn. */
+  closed = new Set<string>();
   now = 1_000_000_000n;
   number = 0;
   drawn = 0;
+  emitted = 0;
   given: [string, string][] = [];
   step = new Step();
+  meter: Meter;
+  /** What ended the step. A program may catch the exception, and the step is over all the same. */
+  fault: Refused | undefined;
+
+  constructor(readonly rules: Rules) {
+    this.meter = new Meter(rules.limits);
+  }
 
   copy(): TestHost {
-    const copy = new TestHost();
+    const copy = new TestHost(this.rules);
     Object.assign(copy, this, {
       cells: new Map(this.cells),
       open: new Map(this.open),
       timers: new Map(this.timers),
+      closed: new Set(this.closed),
       step: new Step(),
+      meter: new Meter(this.rules.limits),
+      fault: undefined,
     });
     return copy;
+  }
+
+  /** Runs a call, unless the step is over; one that is refused ends it. */
+  private call<T>(run: () => T): T {
+    if (this.fault) throw this.fault;
+    try {
+      return run();
+    } catch (error) {
+      if (error instanceof Refused) this.fault = error;
+      throw error;
+    }
   }
 
   worldId(): string {
@@ -85,102 +155,252 @@ class TestHost implements Host {
   }
 
   get(key: string): Uint8Array | undefined {
-    return this.cells.get(key);
+    return this.call(() => {
+      this.meter.call(byteLength(key));
+      const found = this.cells.get(key);
+      this.meter.move(found?.length ?? 0);
+      return found;
+    });
   }
 
   scan(prefix: string, after: string | undefined, itemsMax: number): { key: string; value: Uint8Array }[] {
-    const keys = [...this.cells.keys()].filter((key) => key.startsWith(prefix)).sort(byBytes);
-    const chosen = keys.filter((key) => after === undefined || byBytes(key, after) > 0).slice(0, itemsMax);
-    return chosen.map((key) => ({ key, value: this.cells.get(key)! }));
+    return this.call(() => {
+      this.meter.scan(byteLength(prefix));
+      const keys = [...this.cells.keys()].filter((key) => key.startsWith(prefix)).sort(byBytes);
+      const chosen = keys.filter((key) => after === undefined || byBytes(key, after) > 0);
+      const found: { key: string; value: Uint8Array }[] = [];
+      let bytes = 0;
+      for (const key of chosen.slice(0, Math.min(itemsMax, SCAN_ITEMS_MAX))) {
+        const value = this.cells.get(key)!;
+        const size = byteLength(key) + value.length;
+        if (found.length > 0 && bytes + size > SCAN_BYTES_MAX) break;
+        bytes += size;
+        found.push({ key, value });
+      }
+      this.meter.charge(found.length);
+      this.meter.move(bytes);
+      return found;
+    });
   }
 
   log(_: Level, text: string): void {
-    this.step.logs.push(text);
+    this.call(() => {
+      this.meter.charge(1);
+      if (this.step.logs.length < STEP_LOGS_MAX) this.step.logs.push(text);
+    });
   }
 
   headers(): [string, string][] {
-    return this.given;
+    return this.call(() => {
+      this.meter.charge(1);
+      return this.given;
+    });
   }
 
   put(key: string, value: Uint8Array): void {
-    this.cells.set(key, value);
+    this.call(() => {
+      const bytes = byteLength(key);
+      this.meter.call(bytes + value.length);
+      if (bytes === 0 || bytes > CELL_KEY_BYTES_MAX) {
+        throw new Refused("OUTPUT_REFUSED", `the key of a cell has ${bytes} bytes`);
+      }
+      if (value.length > CELL_VALUE_BYTES_MAX) {
+        throw new Refused("OUTPUT_REFUSED", `the cell \`${key}\` would have ${value.length} bytes`);
+      }
+      this.cells.set(key, value);
+    });
   }
 
   delete(key: string): void {
-    this.cells.delete(key);
+    this.call(() => {
+      this.meter.call(byteLength(key));
+      this.meter.deleted++;
+      this.cells.delete(key);
+    });
   }
 
   emit(kind: string, params: Uint8Array, label: string): void {
-    label ||= `${this.number}.${this.step.intents.length}`;
-    if (this.open.has(label)) throw new Error(`the label \`${label}\` is in use`);
+    this.call(() => {
+      this.meter.call(byteLength(kind) + params.length + byteLength(label));
+      if (["timer.set", "fabric.send", "world.spawn"].includes(kind)) {
+        throw new Refused("OUTPUT_REFUSED", `the effect kind \`${kind}\` has a call of its own`);
+      }
+      checkName("effect kind", kind);
+      checkPayload(params);
+      this.rules.checkEffect(kind, params);
+      this.openEffect(kind, params, label);
+    });
+  }
+
+  /** An effect of any kind but a timer. */
+  private openEffect(kind: string, params: Uint8Array, label: string): string {
+    checkPayload(params);
+    label ||= `${this.number}.${this.emitted}`;
+    checkName("label", label);
+    if (this.open.has(label)) throw new Refused("OUTPUT_REFUSED", `the label \`${label}\` is in use`);
+    if (this.open.size >= this.rules.limits["open_intents_max"]!) throw full("open intents");
+    this.meter.output(params.length, byteLength(kind) + byteLength(label));
+    this.emitted++;
     const intent = { kind, label, params: decode(params) };
     this.step.intents.push(intent);
     this.open.set(label, intent);
+    return label;
   }
 
   cancel(label: string): boolean {
-    const wasOpen = this.open.delete(label);
-    if (wasOpen) this.step.cancelled.push(label);
-    return wasOpen;
+    return this.call(() => {
+      this.meter.call(byteLength(label));
+      const wasOpen = this.open.delete(label);
+      if (wasOpen) {
+        this.meter.output(0, 0);
+        this.closed.add(label);
+        this.step.cancelled.push(label);
+      }
+      return wasOpen;
+    });
   }
 
   setTimer(label: string, dueNs: bigint, payload: Uint8Array): void {
-    this.cancelTimer(label);
-    const timer = { label, dueNs, payload: decode(payload) };
-    this.step.timers.push(timer);
-    this.timers.set(label, timer);
+    this.call(() => {
+      this.meter.call(byteLength(label) + payload.length);
+      checkName("label", label);
+      checkPayload(payload);
+      this.withdrawTimer(label);
+      if (this.timers.size >= this.rules.limits["timers_max"]!) throw full("timers");
+      this.meter.output(payload.length, byteLength(label));
+      this.emitted++;
+      const timer = { label, dueNs, payload: decode(payload) };
+      this.step.timers.push(timer);
+      this.timers.set(label, timer);
+    });
   }
 
-  cancelTimer(label: string): boolean {
+  private withdrawTimer(label: string): boolean {
     const wasSet = this.timers.delete(label);
-    if (wasSet) this.step.cancelled.push(label);
+    if (wasSet) {
+      this.meter.output(0, 0);
+      this.step.cancelled.push(label);
+    }
     return wasSet;
   }
 
+  cancelTimer(label: string): boolean {
+    return this.call(() => {
+      this.meter.call(byteLength(label));
+      return this.withdrawTimer(label);
+    });
+  }
+
+  private requireDeclared(kind: string): void {
+    if (!this.rules.declares(kind)) throw new Refused("OUTPUT_REFUSED", `mundi.json does not declare the effect \`${kind}\``);
+  }
+
   send(to: string, what: Outgoing, label: string): void {
-    this.emit("fabric.send", encode({ to, what: what.tag }), label);
+    this.sendWith(to, what, { universe: undefined, correlationId: undefined, headers: [], messageId: undefined }, label);
   }
 
   sendWith(to: string, what: Outgoing, options: HostSendOptions, label: string): void {
-    const { universe = null, correlationId = null, headers, messageId = null } = options;
-    const said = { universe, correlationId, headers: Object.fromEntries(headers), messageId };
-    this.emit("fabric.send", encode({ to, what: what.tag, ...said }), label);
+    this.call(() => {
+      const { universe, correlationId, messageId } = options;
+      checkWorld(to);
+      if (universe !== undefined) checkId("universe", universe);
+      if (messageId !== undefined) checkId("hash", messageId);
+      const params = encode(messageParams(to, undefined, what, options));
+      this.meter.call(params.length + byteLength(label));
+      this.requireDeclared("fabric.send");
+      if (correlationId !== undefined) checkName("correlation id", correlationId);
+      checkHeaders(options.headers);
+      if (messageId !== undefined && !this.rules.choosesMessageIds) {
+        throw new Refused("OUTPUT_REFUSED", "mundi.json does not allow the program to choose message ids");
+      }
+      const opened = this.openEffect("fabric.send", params, label);
+      const said = Object.fromEntries(Object.entries({ universe, correlationId, messageId }).filter(([, text]) => text !== undefined));
+      const headers = Object.fromEntries([...(what.tag === "message" ? what.val.headers : []), ...options.headers]);
+      const sent = what.tag === "event"
+        ? { schema: what.val.schema, value: decode(what.val.value) }
+        : { inbox: what.val.inbox, value: what.val.payload };
+      this.step.sent.push({ label: opened, to, ...sent, headers, ...said });
+    });
   }
 
-  spawn(manifest: string, _: Outgoing | undefined, label: string): string {
-    const child = "w_" + String(this.number * 1000 + this.step.intents.length).padStart(26, "0");
-    this.emit("world.spawn", encode({ world: child, manifest }), label);
-    return child;
+  spawn(manifest: string, first: Outgoing | undefined, label: string): string {
+    return this.call(() => {
+      checkId("hash", manifest);
+      const child = "w_" + String(this.number * 1000 + this.emitted).padStart(26, "0");
+      const nothing = { universe: undefined, correlationId: undefined, headers: [], messageId: undefined };
+      const params = encode(messageParams(child, manifest, first, nothing));
+      this.meter.call(params.length + byteLength(label));
+      this.requireDeclared("world.spawn");
+      this.openEffect("world.spawn", params, label);
+      return child;
+    });
   }
 
   reply(to: string, payload: Uint8Array): void {
-    if (to in this.step.replies) throw new Error(`a second reply to ${to}`);
-    this.step.replies[to] = decode(payload);
+    this.call(() => {
+      checkId("inbox sequence", to);
+      this.meter.call(payload.length);
+      checkPayload(payload);
+      if (to in this.step.replies) throw new Refused("OUTPUT_REFUSED", `a second reply to ${to}`);
+      this.meter.output(payload.length, 0);
+      this.step.replies[to] = decode(payload);
+    });
   }
 
   random(): bigint {
-    this.drawn++;
-    const mixed = BigInt.asUintN(64, ((BigInt(this.number) << 32n) | BigInt(this.drawn)) * 0x9e3779b97f4a7c15n);
-    return BigInt.asUintN(64, (mixed ^ (mixed >> 29n)) * 0xbf58476d1ce4e5b9n);
+    return this.call(() => {
+      this.meter.call(8);
+      this.drawn++;
+      const mixed = BigInt.asUintN(64, ((BigInt(this.number) << 32n) | BigInt(this.drawn)) * 0x9e3779b97f4a7c15n);
+      return BigInt.asUintN(64, (mixed ^ (mixed >> 29n)) * 0xbf58476d1ce4e5b9n);
+    });
   }
 }
 
+/** The params of a message, as the server makes them. What is undefined is not written. */
+function messageParams(to: string, manifest: string | undefined, what: Outgoing | undefined, options: HostSendOptions) {
+  const { universe: dest_universe, correlationId: correlation_id, messageId: message_id } = options;
+  const said = { dest_world: to, manifest, dest_universe, correlation_id, message_id };
+  if (what === undefined) return said;
+  if (what.tag === "event") {
+    const headers = options.headers.length > 0 ? Object.fromEntries(options.headers) : undefined;
+    return { ...said, headers, mode: "typed_event", schema: what.val.schema, value_cbor: what.val.value };
+  }
+  const { inbox, payload, headers } = what.val;
+  return { ...said, mode: "inbox", inbox, payload_cbor: payload, headers: Object.fromEntries([...headers, ...options.headers]) };
+}
+
 /** What a query sees: as a server would, it refuses whatever changes the world. */
-function reading(host: TestHost): Host {
-  const reads = ["worldId", "height", "nowNs", "get", "scan", "log", "headers"];
-  return new Proxy(host.copy(), {
-    get(target, name) {
-      if (reads.includes(String(name))) return (target as any)[name].bind(target);
-      throw new Error(`\`${String(name)}\` was called in a query, which changes nothing`);
-    },
-  });
+function reading(host: TestHost): TestHost {
+  const changes = ["put", "delete", "emit", "cancel", "setTimer", "cancelTimer", "send", "sendWith", "spawn", "reply", "random"];
+  const copy = host.copy();
+  for (const name of changes) {
+    (copy as any)[name] = () => {
+      copy.fault ??= new Refused("PROGRAM_TRAPPED", `\`${name}\` was called in a query, which changes nothing`);
+      throw copy.fault;
+    };
+  }
+  return copy;
+}
+
+/** What a program hears in place of a receipt that its schema refuses. */
+const BAD_RECEIPT = new TextEncoder().encode("the payload does not satisfy the manifest's schema");
+
+function checkSize(payload: Uint8Array): void {
+  if (payload.length > PAYLOAD_BYTES_MAX) throw new Refused("ITEM_TOO_LARGE", `the payload has ${payload.length} bytes`);
 }
 
 /** A world of a program. */
 export class TestWorld {
-  private host = new TestHost();
+  private host: TestHost;
 
-  constructor(private program: Program<any>) {}
+  /** The offer is the content of the program's mundi.json: `import offer from "../mundi.json"`. */
+  constructor(
+    private program: Program<any>,
+    offer: Offer,
+  ) {
+    this.host = new TestHost(new Rules(offer));
+  }
 
   /** Moves the world's clock forward. */
   advance(ns: bigint): void {
@@ -189,21 +409,37 @@ export class TestWorld {
 
   /** An event, as a caller sends it. */
   send(schema: string, value: unknown = null): Step {
-    return this.step({ is: "event", schema, value: decode(encode(value)) });
+    return this.step({ is: "event", schema, value });
   }
 
   /** The answer to the open effect of this label. */
   receipt(label: string, status: Status, value: unknown = null): Step {
-    const intent = this.host.open.get(label);
-    if (!intent) throw new Error(`no effect is open under \`${label}\``);
-    this.host.open.delete(label);
-    return this.step({ is: "receipt", label, kind: intent.kind, status, payload: encode(value) });
+    const host = this.host;
+    const intent = host.open.get(label);
+    if (!intent) {
+      throw new Refused(host.closed.has(label) ? "RECEIPT_CLOSED" : "RECEIPT_UNKNOWN", `no effect is open under \`${label}\``);
+    }
+    let payload = encode(value);
+    checkSize(payload);
+    if (status === "ok") {
+      const wrong = wrongField(intent.kind, decode(payload));
+      if (wrong !== undefined) throw new Refused("RECEIPT_INVALID", `no \`${intent.kind}\` answers so: \`${wrong}\``);
+      if (!host.rules.acceptsReceipt(intent.kind, payload)) [status, payload] = ["error", BAD_RECEIPT];
+    }
+    host.open.delete(label);
+    host.closed.add(label);
+    return this.step({ is: "receipt", label, kind: intent.kind, status, payload });
+  }
+
+  /** The open effect of this label is not carried out. */
+  fail(label: string, code: string, reason: string): Step {
+    return this.receipt(label, "error", { code, reason, attempts: 1 });
   }
 
   /** The timer of this label fires; the clock is at least where it is due. */
   fire(label: string): Step {
     const timer = this.host.timers.get(label);
-    if (!timer) throw new Error(`no timer is set under \`${label}\``);
+    if (!timer) throw new Refused("TIMER_UNKNOWN", `no timer is set under \`${label}\``);
     this.host.timers.delete(label);
     if (timer.dueNs > this.host.now) this.host.now = timer.dueNs;
     return this.step({ is: "timer", label, payload: timer.payload });
@@ -211,20 +447,25 @@ export class TestWorld {
 
   /** Any other cause; perhaps with what its sender said beside it. */
   step(cause: Cause, said: Partial<Origin> & { headers?: Record<string, string> } = {}): Step {
+    if (cause.is === "event") {
+      const value = encode(cause.value);
+      checkSize(value);
+      this.host.rules.checkEvent(cause.schema, value);
+      cause = { ...cause, value: decode(value) };
+    }
     const host = this.host;
     const { headers = {}, ...told } = said;
-    host.given = Object.entries(headers);
     host.number++;
-    host.drawn = 0;
     const before = host.copy();
-    host.step = new Step();
+    Object.assign(host, { given: Object.entries(headers), drawn: 0, emitted: 0, step: new Step(), meter: new Meter(host.rules.limits) });
     const seq = "s_" + host.number.toString(16).padStart(24, "0");
     try {
       const origin = { enqueuedAtNs: host.now, wantsReply: true, ...told };
       this.program.handle(new World<any>(host), { seq, origin, cause });
+      if (host.fault) throw host.fault;
     } catch (error) {
       this.host = before;
-      throw error;
+      throw host.fault ?? error;
     }
     const step = host.step;
     step.reply = step.replies[seq];
@@ -233,8 +474,17 @@ export class TestWorld {
   }
 
   query(name: string, params: unknown = null): any {
+    const encoded = encode(params);
+    this.host.rules.checkQuery(name, encoded);
     if (!this.program.query) throw new Error(`this program answers no query \`${name}\``);
-    return this.program.query(new World<any>(reading(this.host)), name, decode(encode(params)));
+    const host = reading(this.host);
+    try {
+      const answer = this.program.query(new World<any>(host), name, decode(encoded));
+      if (host.fault) throw host.fault;
+      return decode(encode(answer ?? null));
+    } catch (error) {
+      throw host.fault ?? error;
+    }
   }
 
   cell(key: string): any {

@@ -6,7 +6,7 @@ use mundi_adapters::{
     fabric::{FabricAdapter, UniversePolicy},
 };
 use mundi_model::{
-    Code, Hash, Height, IntentHash, UniverseId, Value, WorldId, cbor, limits,
+    Code, Hash, Height, IntentHash, UniverseId, Value, WorldId, WorldName, cbor, limits,
     record::{Body, InboxItem, Input, Payload, Receipt, ReceiptStatus},
 };
 use mundi_runtime::{
@@ -101,6 +101,32 @@ fn receipt(rig: &Rig, world: u64) -> (Receipt, BTreeMap<String, Value>) {
     let Payload::Inline(bytes) = &receipt.payload else { panic!("a small one") };
     let Ok(Value::Map(fields)) = cbor::decode(bytes) else { panic!("a map") };
     (receipt, fields)
+}
+
+/// A name stands for the world that has it in the universe of the destination, and an error says the name.
+#[test]
+fn a_message_reaches_a_world_by_its_name() {
+    let rig = with_worlds(1, 1);
+    let bob: WorldName = "bob".parse().unwrap();
+    let (creating, world) = (rig.clone(), bob.world(rig.universe));
+    rig.executor.block_on(async move { creating.create(world).await.unwrap() });
+    let to = |name: &str| {
+        let mut params = event(world, "script");
+        params[0].1 = text(name);
+        params
+    };
+    let receipt = send(&rig, &to("bob"), "first").unwrap();
+    assert_eq!((&receipt["status"], &receipt["dest_world"]), (&text("ok"), &text("bob")));
+    let ops = ops(&rig);
+    let found = rig.executor.block_on(async move {
+        ops.name_world(bob).await.unwrap();
+        ops.describe_world(world).await.unwrap()
+    });
+    assert_eq!((found.inbox.items, found.meta.name.as_deref()), (1, Some("bob")));
+    let refused = send(&rig, &to("nobody"), "second").unwrap_err();
+    assert_eq!((refused.code, refused.repeat), (Code::WorldNotFound, Repeat::Never));
+    assert!(refused.reason.contains("`nobody`"), "{}", refused.reason);
+    assert_eq!(send(&rig, &to("no body"), "third").unwrap_err().code, Code::EffectParamsInvalid);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod holds;
 mod hostile;
 mod intents;
 mod manifests;
+mod misuses;
 mod properties;
 mod replays;
 mod schemas;

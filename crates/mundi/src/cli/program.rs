@@ -33,6 +33,12 @@ pub(super) enum ProgramCommand {
         /// The folder to make; its last part is the name.
         name: PathBuf,
     },
+    /// Makes the types of a project from its mundi.json, as each build does.
+    Types {
+        /// The project's folder.
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+    },
     /// Builds the component of a project, checks it, and says what it offers.
     Build(Build),
     /// Stores a component and, when it is compiled, the manifest that it offers; prints the manifest's hash.
@@ -89,6 +95,10 @@ impl ProgramCommand {
                 eprintln!("next: cd {} && {test} && mundi program build && mundi program upload", name.display());
                 Ok(())
             }
+            Self::Types { folder } => {
+                let project = Builder::default().types(&folder).map_err(|error| Failed::coded(&error))?;
+                print(&format!("{}", project.types_path().display()))
+            }
             Self::Build(build) => build.run(out),
             Self::Upload(upload) => upload.run(out).await,
             Self::List { server } => {
@@ -111,7 +121,7 @@ fn test_of(language: Language) -> &'static str {
     match language {
         Language::Rust => "cargo test",
         Language::TypeScript => "npm install && npm test",
-        Language::Python => "PYTHONPATH=mundi-sdk python3 -m unittest",
+        Language::Python => "mundi program types && PYTHONPATH=mundi-sdk python3 -m unittest",
     }
 }
 

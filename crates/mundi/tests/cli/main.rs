@@ -11,6 +11,9 @@ mod fields;
 mod forks;
 #[path = "../api/guest.rs"]
 mod guest;
+mod kinds;
+mod names;
+mod outside;
 #[path = "../api/process.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 mod process;
@@ -18,3 +21,4 @@ mod program;
 mod programs;
 mod readme;
 mod shapes;
+mod todo_agent;

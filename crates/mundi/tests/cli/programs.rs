@@ -139,6 +139,108 @@ async fn an_upgrade_is_rehearsed_refused_where_it_diverges_and_on_record_when_it
     }
 }
 
+/// The command that `program new` names, with `mundi` on the path as people have it.
+fn run_tests(project: &Path, lang: &str) {
+    let cache = std::env::var_os("MUNDI_GUESTS_CACHE").map(PathBuf::from);
+    let cache = cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache/mundi"));
+    let mut command = std::process::Command::new("sh");
+    match lang {
+        "rust" => {
+            command.arg("-c").arg(format!("cargo test --quiet --target-dir {}", cache.join("rust-tests").display()))
+        }
+        "python" => command.args(["-c", "mundi program types && PYTHONPATH=mundi-sdk python3 -m unittest"]),
+        _ => {
+            // What `npm install` would make, from what the builder has got already.
+            let modules = project.join("node_modules");
+            fs::create_dir_all(&modules).unwrap();
+            for entry in cache.join("typescript/node_modules").read_dir().unwrap().map(Result::unwrap) {
+                std::os::unix::fs::symlink(entry.path(), modules.join(entry.file_name())).unwrap();
+            }
+            std::os::unix::fs::symlink(project.join("mundi-sdk"), modules.join("mundi-sdk")).unwrap();
+            // What an earlier run has left there is not run again.
+            fs::create_dir_all(project.join("target/test")).unwrap();
+            fs::write(project.join("target/test/old.test.mjs"), "throw new Error(\"a test of before\")").unwrap();
+            command.args(["-c", "npm test --silent"])
+        }
+    };
+    let bin = Path::new(env!("CARGO_BIN_EXE_mundi")).parent().unwrap();
+    let path = std::env::join_paths(
+        [bin.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    // Types are made anew from mundi.json before the tests run.
+    let types = project.join(match lang {
+        "rust" => "src/types.rs",
+        "python" => "vocabulary.py",
+        _ => "src/types.ts",
+    });
+    fs::remove_file(&types).unwrap();
+    let output =
+        command.current_dir(project).env("PATH", path.unwrap()).env_remove("CARGO_TARGET_DIR").output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{lang}:\n{}", String::from_utf8_lossy(&said));
+    assert!(types.is_file(), "{lang}");
+}
+
+#[test]
+fn types_follow_the_description() {
+    let folder = tempfile::tempdir().unwrap();
+    for (lang, types) in [("rust", "src/types.rs"), ("ts", "src/types.ts"), ("python", "vocabulary.py")] {
+        let project = new(folder.path(), lang);
+        fs::write(
+            project.join("mundi.json"),
+            r#"{"events": {"rename": {"type": "string"}}, "effects": {"http.request": {}}}"#,
+        )
+        .unwrap();
+        let path = run(&["program", "types", project.to_str().unwrap()]).ok();
+        assert_eq!(Path::new(path.trim_end()), project.join(types).canonicalize().unwrap());
+        let text = fs::read_to_string(project.join(types)).unwrap();
+        assert!(text.contains("rename") && !text.contains("add"), "{lang}: {text}");
+    }
+    run(&["program", "types", folder.path().to_str().unwrap()]).failed(3, "mundi.json");
+}
+
+/// A change in the project's own copy of the SDK is in the component, too, and not only in its tests.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn a_build_uses_the_projects_own_copy_of_the_sdk() {
+    let folder = tempfile::tempdir().unwrap();
+    for (lang, file, from, to) in [
+        (
+            "rust",
+            "mundi-sdk/src/world.rs",
+            "host::put(key, &cbor::to_vec(value)?);",
+            "host::put(&format!(\"own/{key}\"), &cbor::to_vec(value)?);",
+        ),
+        (
+            "ts",
+            "mundi-sdk/src/index.ts",
+            "this.host.put(key, encode(value));",
+            "this.host.put(`own/${key}`, encode(value));",
+        ),
+        (
+            "python",
+            "mundi-sdk/mundi/__init__.py",
+            "self._host.put(key, cbor.encode(value))",
+            "self._host.put(f\"own/{key}\", cbor.encode(value))",
+        ),
+    ] {
+        if !std::env::var("MUNDI_GUESTS").unwrap_or_else(|_| LANGUAGES.join(",")).split(',').any(|named| named == lang)
+        {
+            continue;
+        }
+        let project = new(folder.path(), lang);
+        let text = fs::read_to_string(project.join(file)).unwrap();
+        assert!(text.contains(from), "{lang}");
+        fs::write(project.join(file), text.replace(from, to)).unwrap();
+        let home = tempfile::tempdir_in(folder.path()).unwrap();
+        let server = Server::start(home.path());
+        let manifest = crate::kinds::deployed(&server, &project);
+        at(&server.url, &["world", "create", lang, "--manifest", &manifest]).ok();
+        at(&server.url, &["world", "call", lang, "add", "2"]).ok();
+        assert!(at(&server.url, &["world", "cells", lang]).ok().contains("own/count"), "{lang}");
+    }
+}
+
 /// What `docs/programs.md` says, with the compilers that people use.
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
@@ -148,6 +250,7 @@ fn a_new_project_is_tested_built_uploaded_and_called_in_every_language() {
     let server = Server::start(folder.path());
     for lang in named.split(',') {
         let project = new(folder.path(), lang);
+        run_tests(&project, lang);
         let mut build = mundi();
         build.args(["--format", "json", "program", "build", "--install"]).current_dir(&project);
         let built: Done = build.output().unwrap().into();

@@ -9,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_kernel::{Repair, Upgrade};
 use mundi_model::{
-    Hash, Height, InboxSeq, WorldId,
+    Hash, Height, InboxSeq, WorldId, WorldName,
     answers::Answers,
     cbor, limits,
     record::{InboxItem, Input, Operator, Origin, Payload},
@@ -19,8 +19,8 @@ use mundi_store::{
     journal::{History, StoredRecord},
     keyspace::world_meta::Hold,
     protocol::{
-        ArchiveWorld, DescribeWorld, ListWorlds, LogTail, Page, ReadLineage, ReadLogs, ReleaseHold, WorldCreated, WorldDescription,
-        WorldFilter, WorldLineage, WorldSummary,
+        ArchiveWorld, DescribeWorld, ListWorlds, LogTail, NameWorld, Page, ReadLineage, ReadLogs, ReleaseHold,
+        WorldCreated, WorldDescription, WorldFilter, WorldLineage, WorldSummary,
     },
     snapshot::SnapshotError,
 };
@@ -95,6 +95,12 @@ impl<P: Plane> Ops<P> {
         now_ns: u64,
     ) -> Result<WorldCreated, RuntimeError> {
         lifecycle::create(&self.plane, NewWorld { universe: self.universe, world, manifest, inbox: None, now_ns }).await
+    }
+
+    /// Stores the name that a world was created under. Done twice, it is done once.
+    pub async fn name_world(&self, name: WorldName) -> Result<(), RuntimeError> {
+        self.plane.run(&NameWorld { universe: self.universe, name }).await?;
+        Ok(())
     }
 
     /// Worlds of the universe may run this program from now on. For whoever may administer the universe.

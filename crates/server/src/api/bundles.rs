@@ -2,7 +2,7 @@
 
 use super::{
     Api, Problem,
-    extract::{ADMIN, In, Of, Params, Pieces, READ, world_of},
+    extract::{ADMIN, In, Of, Params, Pieces, READ, address_of},
 };
 use crate::{node::spool, proof::ProofReport};
 use axum::{
@@ -15,7 +15,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use mundi_engine::Engine;
-use mundi_model::{Code, limits, record::EffectPolicy};
+use mundi_model::{Code, WorldAddress, limits, record::EffectPolicy};
 use mundi_runtime::{
     Plane, RuntimeError,
     bundle::{self, Bundle, FrameSink, ImportRequest},
@@ -101,7 +101,8 @@ pub(super) async fn import<E: Engine>(
         Some("live") => EffectPolicy::Live,
         Some(other) => return Err(Problem::invalid(format!("effects: `{other}` is none of suppress, live"))),
     };
-    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let address = params.world.as_deref().map(address_of).transpose()?;
+    let world = address.as_ref().map(|address| address.world(universe.id()));
     let file = receive(&api, request).await?;
     let registry = universe.plane().registry().clone();
     let proving = tokio::task::spawn_blocking(move || {
@@ -112,6 +113,9 @@ pub(super) async fn import<E: Engine>(
     let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
     let request = ImportRequest { universe: universe.id(), world, policy, now_ns: universe.plane().now_ns() };
     let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
+    if let Some(WorldAddress::Name(name)) = address {
+        universe.ops().name_world(name).await?;
+    }
     let report = ImportedWorld {
         world: imported.world.to_string(),
         arrived_at: imported.arrived_at.get(),

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use mundi_engine::Engine;
-use mundi_model::{Code, Coded, Hash, Value, WorldId, cbor, json::JsonError, limits};
+use mundi_model::{Code, Coded, Hash, ParseIdError, Value, WorldAddress, WorldId, cbor, json::JsonError, limits};
 use serde::de::DeserializeOwned;
 use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -109,17 +109,11 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Everywhere<E, VERB
 
 /// A world by its id, or by a name of someone's choosing, which is another way to write an id.
 pub(crate) fn world_of<E: Engine>(universe: &Universe<E>, name: &str) -> Result<WorldId, Problem> {
-    if let Ok(world) = name.parse() {
-        return Ok(world);
-    }
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-    // Clients and proxies resolve `.` and `..` in addresses before they send them.
-    let is_name = !matches!(name, "" | "." | "..") && !name.starts_with("w_") && name.bytes().all(fits);
-    if !is_name || name.len() > limits::WORLD_NAME_BYTES_MAX {
-        let expected = "an id (`w_…`), or a name of letters, digits and -_.:@ that does not begin with `w_` and is not `.` or `..`";
-        return Err(Problem::new(Code::NameInvalid, format!("`{name}` names no world: expected {expected}")));
-    }
-    Ok(universe.named_world(name))
+    address_of(name).map(|address| address.world(universe.id()))
+}
+
+pub(crate) fn address_of(name: &str) -> Result<WorldAddress, Problem> {
+    name.parse().map_err(|error: ParseIdError| Problem::new(Code::NameInvalid, error.to_string()))
 }
 
 /// The last part of the address.

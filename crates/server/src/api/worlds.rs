@@ -4,7 +4,7 @@ use super::{
     ListPage, Problem,
     access::By,
     effects::AnswerStatus,
-    extract::{ADMIN, Form, In, Of, Params, READ, SEND, world_of},
+    extract::{ADMIN, Form, In, Of, Params, READ, SEND, address_of, world_of},
     json::{self, Snapshot},
     limit,
     moment::Moment,
@@ -17,7 +17,7 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldAddress, WorldId,
     answers::{Answers, AnswersError, ScriptedAnswer},
     cbor,
     record::{EffectPolicy, ReceiptStatus},
@@ -41,6 +41,8 @@ use utoipa::{IntoParams, ToSchema};
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct World {
     world: String,
+    /// The name that it was created under.
+    name: Option<String>,
     /// `live`, `paused` (takes nothing but commands), `on_hold` (its turns failed), `archived`, `deleting` or `deleted`.
     state: String,
     created_at_ns: u64,
@@ -140,6 +142,7 @@ impl World {
     fn new(world: WorldId, meta: &WorldMeta, lease: Option<HeldLease>, failure: Option<&WorldFailure>) -> Self {
         Self {
             world: world.to_string(),
+            name: meta.name.clone(),
             state: state(meta.state).to_owned(),
             created_at_ns: meta.created_at_ns,
             created_at: Moment::of(meta.created_at_ns),
@@ -238,15 +241,13 @@ pub(super) async fn create<E: Engine>(
     In { universe, .. }: In<E, SEND>,
     Form(new): Form<NewWorld>,
 ) -> Result<Response, Problem> {
-    let world = match new.world.as_deref() {
-        Some(name) => world_of(&universe, name)?,
-        None => WorldId::from_bytes(universe.plane().random()),
-    };
+    let address = wanted(&universe, new.world.as_deref())?;
+    let world = address.world(universe.id());
     if let Some(seed) = &new.seed {
         if new.program.is_some() || new.manifest.is_some() {
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
-        return create_from_seed(&universe, world, seed).await;
+        return create_from_seed(&universe, &address, seed).await;
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
     let before = match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
@@ -260,15 +261,36 @@ pub(super) async fn create<E: Engine>(
         }
         Err(error) => return Err(error.into()),
     };
+    keep_name(&universe, &address).await?;
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
     Ok((status, Json(created)).into_response())
 }
 
-async fn create_from_seed<E: Engine>(universe: &Universe<E>, world: WorldId, seed: &Seed) -> Result<Response, Problem> {
+/// What a new world shall be called; an id that was drawn at random if nothing was said.
+fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<WorldAddress, Problem> {
+    let drawn = || WorldId::from_bytes(universe.plane().random()).into();
+    name.map_or_else(|| Ok(drawn()), address_of)
+}
+
+/// Stores the name that a world was created under. Whoever repeats a request that was cut off in between completes it.
+async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) -> Result<(), Problem> {
+    match address {
+        WorldAddress::Name(name) => Ok(universe.ops().name_world(name.clone()).await?),
+        WorldAddress::Id(_) => Ok(()),
+    }
+}
+
+async fn create_from_seed<E: Engine>(
+    universe: &Universe<E>,
+    address: &WorldAddress,
+    seed: &Seed,
+) -> Result<Response, Problem> {
+    let world = address.world(universe.id());
     let (of, height, now_ns) =
         (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
     let forked = universe.ops().world_create_from_seed(world, of, height, now_ns).await?;
+    keep_name(universe, address).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
@@ -472,10 +494,8 @@ pub(super) async fn fork<E: Engine>(
         Some(answers) => Some(universe.ops().store_answers(&scripted(answers)?).await?),
     };
     let policy = ForkPolicy { effects, answers };
-    let child = match new.world.as_deref() {
-        Some(name) => world_of(&universe, name)?,
-        None => WorldId::from_bytes(universe.plane().random()),
-    };
+    let address = wanted(&universe, new.world.as_deref())?;
+    let child = address.world(universe.id());
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
     let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
         (None, None) => None,
@@ -483,6 +503,7 @@ pub(super) async fn fork<E: Engine>(
     };
     let now_ns = universe.plane().now_ns();
     let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await?;
+    keep_name(&universe, &address).await?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
     let effects = forked.policy.as_str().to_owned();
     let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };

@@ -103,14 +103,6 @@ impl<E: Engine> Universe<E> {
         &self.manifests
     }
 
-    /// The world that a name of someone's choosing stands for. Names are not kept: they are another way to write an id.
-    pub fn named_world(&self, name: &str) -> WorldId {
-        let hash = Hash::of_parts([b"mundi.world.1\0", &self.id.as_bytes()[..], name.as_bytes()]);
-        let mut id = [0; WorldId::LEN];
-        id.copy_from_slice(&hash.as_bytes()[..WorldId::LEN]);
-        WorldId::from_bytes(id)
-    }
-
     pub(crate) async fn drain(&self) {
         self.roles.drain().await;
     }

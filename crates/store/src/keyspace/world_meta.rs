@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
 //!
-//! Written by `create_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! Written by `create_world`, `name_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
 //! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
 
 use super::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
@@ -34,6 +34,9 @@ pub struct WorldMeta {
     /// What becomes of the effects of a fork, or of a world that arrived.
     #[n(8)]
     pub policy: Option<EffectPolicy>,
+    /// The name that it was created under, if it was: its id follows from it.
+    #[n(9)]
+    pub name: Option<String>,
 }
 
 /// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
@@ -80,6 +83,13 @@ pub enum WorldState {
     /// Takes nothing in until it is taken out of the archive.
     #[n(3)]
     Archived,
+}
+
+impl WorldState {
+    /// It takes nothing in, ever again.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::Deleting | Self::Deleted)
+    }
 }
 
 /// Where a fork comes from.
@@ -168,9 +178,9 @@ mod tests {
             failed_input: seq.map(|_| "event add".to_owned()),
         });
         let policy = prop::option::of(prop::sample::select(EffectPolicy::OFFERED.to_vec()));
-        let rest = (bounds, priority, prop::option::of(hold), policy);
+        let rest = (bounds, priority, prop::option::of(hold), policy, any::<Option<String>>());
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy))| WorldMeta {
+            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy, name))| WorldMeta {
                 created_at_ns,
                 state,
                 first_record,
@@ -180,6 +190,7 @@ mod tests {
                 priority,
                 hold,
                 policy,
+                name,
             },
         )
     }

@@ -247,6 +247,7 @@ impl<B: Blobs> Create<'_, B> {
             priority: None,
             hold: None,
             policy: self.beginning.policy,
+            name: None,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

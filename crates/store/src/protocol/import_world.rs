@@ -144,6 +144,7 @@ impl<B: Blobs> Import<'_, B> {
             priority: None,
             hold: None,
             policy: Some(self.request.policy),
+            name: None,
             inbox: InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,

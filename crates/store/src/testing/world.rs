@@ -40,6 +40,7 @@ impl HandmadeWorld {
             priority: None,
             hold: None,
             policy: None,
+            name: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
         world_meta::write(&mut tx, universe, world, &meta)?;

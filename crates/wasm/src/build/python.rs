@@ -12,14 +12,26 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     let tool = tool(builder, project)?;
     let workshop = tempfile::tempdir().map_err(|error| file(&builder.cache, &error))?;
     let at = |name: &str| workshop.path().join(name);
-    sdk::write_python(workshop.path())?;
+    let own_sdk = sdk::of_project(project, workshop.path())?;
     // A text of JSON is one of Python, too.
     let offer = serde_json::Value::from(project.offer_text.clone());
     write(&at("mundi_offer.py"), format!("OFFER = {offer}\n").as_bytes())?;
-    write(&at("wit/program.wit"), crate::contract::WIT.as_bytes())?;
     let mut componentize = command(tool);
-    componentize.arg("-q").arg("-d").arg(at("wit")).args(["-w", "program", "componentize", "--stub-wasi"]);
-    componentize.arg("-p").arg(&project.folder).arg("-p").arg(workshop.path()).arg("-o").arg(at("program.wasm"));
+    componentize.arg("-q").arg("-d").arg(sdk::contract_of(&own_sdk)).args([
+        "-w",
+        "program",
+        "componentize",
+        "--stub-wasi",
+    ]);
+    componentize
+        .arg("-p")
+        .arg(&project.folder)
+        .arg("-p")
+        .arg(&own_sdk)
+        .arg("-p")
+        .arg(workshop.path())
+        .arg("-o")
+        .arg(at("program.wasm"));
     (builder.tell)("componentize-py makes a component of the sources and the interpreter");
     run("componentize-py", componentize.arg("mundi_component").current_dir(workshop.path()))?;
     std::fs::read(at("program.wasm")).map_err(|error| file(&at("program.wasm"), &error))

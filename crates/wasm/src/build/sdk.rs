@@ -2,7 +2,7 @@
 //! copy of its own.
 
 use super::{BuildError, Language, Project, tools::write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 type File = (&'static str, &'static str);
 
@@ -16,17 +16,21 @@ const RUST: &[File] = files!("rust":
     "Cargo.toml",
     "README.md",
     "src/arena.rs",
+    "src/bytes.rs",
     "src/cbor.rs",
     "src/component.rs",
     "src/event.rs",
     "src/failure.rs",
     "src/host.rs",
+    "src/kinds.rs",
     "src/lib.rs",
     "src/testing/host.rs",
+    "src/testing/meter.rs",
     "src/testing/mod.rs",
+    "src/testing/offer.rs",
+    "src/testing/schema.rs",
     "src/testing/state.rs",
     "src/world.rs",
-    "wit/program.wit",
 );
 const TYPESCRIPT: &[File] = files!("typescript":
     "README.md",
@@ -34,12 +38,24 @@ const TYPESCRIPT: &[File] = files!("typescript":
     "src/cbor.ts",
     "src/component.ts",
     "src/index.ts",
+    "src/kinds.ts",
+    "src/offer.ts",
+    "src/schema.ts",
     "src/testing.ts",
 );
-const PYTHON: &[File] =
-    files!("python": "mundi/__init__.py", "mundi/cbor.py", "mundi/testing.py", "mundi_component.py", "README.md");
+const PYTHON: &[File] = files!("python":
+    "README.md",
+    "mundi/__init__.py",
+    "mundi/cbor.py",
+    "mundi/kinds.py",
+    "mundi/offer.py",
+    "mundi/schema.py",
+    "mundi/testing.py",
+    "mundi_component.py",
+);
 
-const NEW_RUST: &[File] = files!("templates/rust": "Cargo.toml", "mundi.json", "src/lib.rs", "tests/counter.rs");
+const NEW_RUST: &[File] =
+    files!("templates/rust": "Cargo.toml", "build.rs", "mundi.json", "src/lib.rs", "tests/counter.rs");
 const NEW_TYPESCRIPT: &[File] = files!("templates/typescript":
     "mundi.json",
     "package.json",
@@ -53,14 +69,36 @@ fn write_all(files: &[File], folder: &Path, name: &str) -> Result<(), BuildError
     files.iter().try_for_each(|(path, text)| write(&folder.join(path), text.replace("NAME", name).as_bytes()))
 }
 
-/// What a component in Python is made with.
-pub(super) fn write_python(folder: &Path) -> Result<(), BuildError> {
-    write_all(PYTHON, folder, "NAME")
+fn files_of(language: Language) -> &'static [File] {
+    match language {
+        Language::Rust => RUST,
+        Language::TypeScript => TYPESCRIPT,
+        Language::Python => PYTHON,
+    }
 }
 
-/// What a component in TypeScript is made with.
-pub(super) fn write_typescript(folder: &Path) -> Result<(), BuildError> {
-    write_all(TYPESCRIPT, folder, "NAME")
+/// The project's own copy of the SDK, which its tests use, too; where it has none, one in the workshop.
+pub(super) fn of_project(project: &Project, workshop: &Path) -> Result<PathBuf, BuildError> {
+    let own = project.folder.join("mundi-sdk");
+    if own.is_dir() {
+        return Ok(own);
+    }
+    let ours = workshop.join("mundi-sdk");
+    write_copy(project.language, &ours)?;
+    Ok(ours)
+}
+
+/// The SDK with the contract that it was written for.
+fn write_copy(language: Language, folder: &Path) -> Result<(), BuildError> {
+    write_all(files_of(language), folder, "NAME")?;
+    write(&folder.join(WIT_PATH), crate::contract::WIT.as_bytes())
+}
+
+const WIT_PATH: &str = "wit/program.wit";
+
+/// The contract that an SDK was written for: a copy may be older than this program.
+pub(super) fn contract_of(sdk: &Path) -> PathBuf {
+    sdk.join("wit")
 }
 
 /// A new project in a folder that is not there yet: a counter, with a test that passes.
@@ -74,13 +112,13 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Project, BuildError
     if folder.exists() {
         return Err(BuildError::Project(format!("{} is there already", folder.display())));
     }
-    let (template, sdk) = match language {
-        Language::Rust => (NEW_RUST, RUST),
-        Language::TypeScript => (NEW_TYPESCRIPT, TYPESCRIPT),
-        Language::Python => (NEW_PYTHON, PYTHON),
+    let template = match language {
+        Language::Rust => NEW_RUST,
+        Language::TypeScript => NEW_TYPESCRIPT,
+        Language::Python => NEW_PYTHON,
     };
     write_all(template, folder, name)?;
-    write_all(sdk, &folder.join("mundi-sdk"), "NAME")?;
+    write_copy(language, &folder.join("mundi-sdk"))?;
     write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n__pycache__/\n")?;
     let project = Project::open(folder)?;
     project.write_types()?;

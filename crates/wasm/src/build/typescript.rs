@@ -18,8 +18,12 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     let Tools { node, packages } = tools(builder, project)?;
     let workshop = tempfile::tempdir().map_err(|error| file(&builder.cache, &error))?;
     let at = |name: &str| workshop.path().join(name);
-    sdk::write_typescript(&at("mundi-sdk"))?;
-    write(&at("wit/program.wit"), crate::contract::WIT.as_bytes())?;
+    let own_sdk = sdk::of_project(project, workshop.path())?;
+    for (from, name) in [(own_sdk.clone(), "mundi-sdk"), (sdk::contract_of(&own_sdk), "wit")] {
+        if !at(name).exists() {
+            std::os::unix::fs::symlink(&from, at(name)).map_err(|error| file(&at(name), &error))?;
+        }
+    }
     let program = serde_json::Value::from(project.folder.join("src/program.ts").display().to_string());
     let offer = serde_json::Value::from(project.offer_text.clone());
     let entry = format!(

@@ -128,7 +128,7 @@ fn what_a_guest_emits_must_be_canonical_and_declared() {
     let params = "(call $emit (i32.const 520) (i32.const 8) (i32.const 540) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 256)) i32.const 0";
     assert_eq!(ends(&Guest::handling(params)), "OUTPUT_REFUSED");
     let place = "(call $reply (i32.const 512) (i32.const 4) (i32.const 536) (i32.const 1)) i32.const 0";
-    assert_eq!(ends(&Guest::handling(place)), "PROGRAM_TRAPPED");
+    assert_eq!(ends(&Guest::handling(place)), "OUTPUT_REFUSED");
 }
 
 #[test]

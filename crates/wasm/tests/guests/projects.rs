@@ -1,4 +1,4 @@
-//! A new project builds, and its test passes, with nothing but what the project and this machine have.
+//! A new project builds with nothing but what the project and this machine have.
 
 use crate::{
     builder, components, languages, repository,
@@ -7,44 +7,11 @@ use crate::{
 };
 use mundi_model::record::{Payload, ReplyOutcome};
 use mundi_wasm::build::{BuildError, Language, scaffold};
-use std::{path::Path, process::Command};
-
-/// The command that the project's own README would name.
-fn run_tests(folder: &Path, language: Language) {
-    let cache = builder().cache;
-    let mut command = match language {
-        Language::Rust => {
-            let mut cargo = Command::new("cargo");
-            cargo.args(["test", "--quiet", "--target-dir"]).arg(cache.join("rust-tests"));
-            cargo
-        }
-        Language::Python => {
-            let mut python = Command::new("python3");
-            python.args(["-m", "unittest"]).env("PYTHONPATH", "mundi-sdk");
-            python
-        }
-        Language::TypeScript => {
-            // What `npm install` would make, from what the builder has got already.
-            let modules = folder.join("node_modules");
-            std::fs::create_dir_all(&modules).unwrap();
-            for entry in cache.join("typescript/node_modules").read_dir().unwrap() {
-                let entry = entry.unwrap();
-                std::os::unix::fs::symlink(entry.path(), modules.join(entry.file_name())).unwrap();
-            }
-            std::os::unix::fs::symlink(folder.join("mundi-sdk"), modules.join("mundi-sdk")).unwrap();
-            let mut npm = Command::new("npm");
-            npm.args(["test", "--silent"]);
-            npm
-        }
-    };
-    let output = command.current_dir(folder).output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{language}:\n{}", String::from_utf8_lossy(&said));
-}
+use std::process::Command;
 
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
-fn a_new_project_builds_counts_and_its_test_passes() {
+fn a_new_project_builds_and_counts() {
     let folder = tempfile::tempdir().unwrap();
     for language in languages() {
         tell(&format!("a new project in {language}"));
@@ -58,32 +25,41 @@ fn a_new_project_builds_counts_and_its_test_passes() {
             assert_eq!(failure(&output), None);
             assert_eq!(output.replies[0].outcome, ReplyOutcome::Ok(Payload::Inline(vec![sum])));
         }
-        tell("its own test");
-        run_tests(&project, language);
     }
 }
 
-/// The tests that the SDKs themselves have. Those of the Rust one run with the workspace.
+/// The tests that the SDK itself has. Those of the Rust one run with the workspace, and so do those of Python.
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
-fn the_sdks_own_tests_pass() {
+fn the_tests_of_the_sdk_in_typescript_pass() {
     let (sdk, folder) = (repository().join("sdk"), tempfile::tempdir().unwrap());
     let run = |command: &mut Command| {
         let output = command.current_dir(&sdk).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
     };
-    if languages().contains(&Language::Python) {
-        let tests = ["-m", "unittest", "discover", "-s", "python/tests"];
-        run(Command::new("python3").args(tests).env("PYTHONPATH", "python"));
-    }
     if languages().contains(&Language::TypeScript) {
-        let bundle = folder.path().join("sdk.test.mjs");
         let esbuild = builder().cache.join("typescript/node_modules/.bin/esbuild");
         let mut bundled = Command::new(esbuild);
-        bundled.args(["typescript/test/sdk.test.ts", "--bundle", "--format=esm", "--platform=node"]);
-        run(bundled.arg(format!("--outfile={}", bundle.display())));
-        run(Command::new("node").arg("--test").arg(bundle).env("MUNDI_VECTORS", "vectors.json"));
+        bundled.args(["typescript/test/sdk.test.ts", "typescript/test/misuses.test.ts", "--bundle", "--format=esm"]);
+        bundled.args(["--platform=node", "--out-extension:.js=.mjs"]);
+        run(bundled.arg(format!("--outdir={}", folder.path().display())));
+        let mut node = Command::new("node");
+        node.arg("--test").arg(folder.path());
+        run(node.env("MUNDI_VECTORS", "vectors.json").env("MUNDI_MISUSES", "misuses.json"));
+    }
+}
+
+/// No compiler is needed: the SDK in Python and the example are tested as sources.
+#[test]
+fn the_tests_of_the_sdk_in_python_pass() {
+    let sdk = repository().join("sdk/python").canonicalize().unwrap();
+    for (folder, tests) in [(sdk.clone(), "tests"), (repository().join("examples/todo-agent/python"), ".")] {
+        let mut python = Command::new("python3");
+        python.args(["-m", "unittest", "discover", "-s", tests]).current_dir(folder).env("PYTHONPATH", &sdk);
+        let output = python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("Ran 0 tests"), "{said}");
     }
 }
 

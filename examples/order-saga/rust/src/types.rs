@@ -1,7 +1,7 @@
 // Made by `mundi program build` from mundi.json. Changes here are lost.
 #![allow(dead_code, non_snake_case, unused_imports)]
 
-use mundi_sdk::{Effect, Failure, Value};
+use mundi_sdk::{Bytes, Effect, Failure, Value};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,14 +1,32 @@
 //! A world for tests, without a server: events go in, and what follows is there to be looked at.
 //!
-//! It keeps to the rules that a program notices: a step that fails leaves nothing behind, labels name what is open,
-//! receipts and timers come as steps of their own. The bounds of the kernel are not checked here.
+//! It is as strict as a server: what `mundi.json` does not declare, a value that its schema refuses, an id that is none and
+//! what is beyond a bound end the step with the server's code in [`Failure::code`], and leave nothing behind. Only the fuel and
+//! the memory of a component are not counted here.
 
+pub(crate) mod meter;
+pub(crate) mod offer;
+mod schema;
 pub(crate) mod state;
 
-use crate::{Cause, Event, Failure, Origin, Program, Status, Value, World, cbor};
-use serde::Serialize;
+use crate::{
+    Cause, Event, Failure, Origin, Outgoing, Program, SendOptions, Status, Value, World, cbor, kinds::EffectError,
+};
+use meter::PAYLOAD_BYTES_MAX;
+use offer::{Offer, check_builtin_receipt};
+use serde::{Serialize, de::DeserializeOwned};
 use state::State;
 use std::{collections::BTreeMap, marker::PhantomData};
+
+/// What a program hears in place of a receipt that its schema refuses.
+const BAD_RECEIPT: &[u8] = b"the payload does not satisfy the manifest's schema";
+
+fn check_size(payload: &[u8]) -> Result<(), Failure> {
+    if payload.len() <= PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Failure::coded("ITEM_TOO_LARGE", format!("the payload has {} bytes", payload.len())))
+}
 
 /// A world of a program.
 pub struct TestWorld<P> {
@@ -24,6 +42,8 @@ pub struct Step {
     /// Answers to earlier events, by their places.
     pub replies: BTreeMap<String, Value>,
     pub intents: Vec<Intent>,
+    /// What was sent to other worlds; each is also among the intents.
+    pub sent: Vec<Sending>,
     pub timers: Vec<Timer>,
     /// The labels of effects and timers that were withdrawn.
     pub cancelled: Vec<String>,
@@ -35,7 +55,44 @@ pub struct Step {
 pub struct Intent {
     pub kind: String,
     pub label: String,
+    /// Bytes in it are an object with the key [`BYTES`](crate::bytes::BYTES).
     pub params: Value,
+}
+
+impl Intent {
+    /// The params, as a type of the program's own or of [`kinds`](crate::kinds).
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        Ok(serde_json::from_value(self.params.clone())?)
+    }
+}
+
+/// Something that was sent to another world.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sending {
+    pub label: String,
+    /// The destination: an id or a name.
+    pub to: String,
+    /// The schema of an event; none of a message.
+    pub schema: Option<String>,
+    /// The inbox of a message; none of an event.
+    pub inbox: Option<String>,
+    /// The value of an event, or the payload of a message.
+    pub value: Value,
+    pub options: SendOptions,
+}
+
+impl Sending {
+    pub(crate) fn new(to: &str, label: &str, what: &Outgoing, options: &SendOptions) -> Result<Self, Failure> {
+        let (schema, inbox, value) = match what {
+            Outgoing::Event { schema, value } => (Some(schema.clone()), None, cbor::decode(value)?),
+            Outgoing::Message { inbox, payload, .. } => (None, Some(inbox.clone()), crate::bytes::to_value(payload)),
+        };
+        let mut options = options.clone();
+        if let Outgoing::Message { headers, .. } = what {
+            options.headers = headers.iter().chain(&options.headers).cloned().collect();
+        }
+        Ok(Self { label: label.to_owned(), to: to.to_owned(), schema, inbox, value, options })
+    }
 }
 
 /// A timer that was set.
@@ -53,8 +110,14 @@ impl<P: Program> Default for TestWorld<P> {
 }
 
 impl<P: Program> TestWorld<P> {
+    /// Panics if the program's `mundi.json` is not valid; [`TestWorld::with_offer`] says why.
     pub fn new() -> Self {
-        Self { state: State::new(), program: PhantomData }
+        Self::with_offer(P::OFFER).unwrap_or_else(|invalid| panic!("{invalid}"))
+    }
+
+    /// A world of the program with another `mundi.json` than its own.
+    pub fn with_offer(offer: &str) -> Result<Self, Failure> {
+        Ok(Self { state: State::new(Offer::parse(offer)?), program: PhantomData })
     }
 
     /// Moves the world's clock forward.
@@ -70,17 +133,35 @@ impl<P: Program> TestWorld<P> {
 
     /// The answer to the open effect of this label.
     pub fn receipt(&mut self, label: &str, status: Status, payload: impl Serialize) -> Result<Step, Failure> {
-        let Some(intent) = self.state.intents.remove(label) else {
-            return Err(Failure::new(format!("no effect is open under `{label}`")));
-        };
         let payload = cbor::to_vec(&payload)?;
-        self.step(Cause::Receipt { label: label.to_owned(), kind: intent.kind, status, payload })
+        let Some(intent) = self.state.intents.get(label) else {
+            let code = if self.state.closed.contains(label) { "RECEIPT_CLOSED" } else { "RECEIPT_UNKNOWN" };
+            return Err(Failure::coded(code, format!("no effect is open under `{label}`")));
+        };
+        check_size(&payload)?;
+        let (kind, offer) = (intent.kind.clone(), self.state.offer.clone());
+        let mut heard = (status, payload);
+        if heard.0 == Status::Ok {
+            check_builtin_receipt(&kind, &heard.1)?;
+            if !offer.accepts_receipt(&kind, &heard.1)? {
+                heard = (Status::Error, BAD_RECEIPT.to_vec());
+            }
+        }
+        self.state.intents.remove(label);
+        self.state.closed.insert(label.to_owned());
+        self.step(Cause::Receipt { label: label.to_owned(), kind, status: heard.0, payload: heard.1 })
+    }
+
+    /// The open effect of this label is not carried out.
+    pub fn fail(&mut self, label: &str, code: &str, reason: &str) -> Result<Step, Failure> {
+        let error = EffectError { code: code.to_owned(), reason: reason.to_owned(), attempts: 1 };
+        self.receipt(label, Status::Error, error)
     }
 
     /// The timer of this label fires; the clock is at least where it is due.
     pub fn fire(&mut self, label: &str) -> Result<Step, Failure> {
         let Some(timer) = self.state.timers.remove(label) else {
-            return Err(Failure::new(format!("no timer is set under `{label}`")));
+            return Err(Failure::coded("TIMER_UNKNOWN", format!("no timer is set under `{label}`")));
         };
         self.state.now_ns = self.state.now_ns.max(timer.due_ns);
         self.step(Cause::Timer { label: label.to_owned(), payload: cbor::encode(&timer.payload) })
@@ -94,6 +175,10 @@ impl<P: Program> TestWorld<P> {
 
     /// The same with all that its sender said beside it.
     pub fn arrive(&mut self, cause: Cause, origin: Origin, headers: Vec<(String, String)>) -> Result<Step, Failure> {
+        if let Cause::Event { schema, value, .. } = &cause {
+            check_size(value)?;
+            self.state.offer.check_event(schema, value)?;
+        }
         let seq = self.state.begin();
         let before = self.state.clone();
         self.state.headers = headers;
@@ -107,8 +192,12 @@ impl<P: Program> TestWorld<P> {
     }
 
     pub fn query(&self, name: &str, params: impl Serialize) -> Result<Value, Failure> {
-        let params = serde_json::to_value(params)?;
-        state::lend(self.state.clone(), || P::query(&World::new(), name, params)).1
+        let params = cbor::to_vec(&params)?;
+        self.state.offer.check_query(name, &params)?;
+        let params = cbor::decode(&params)?;
+        let mut state = self.state.clone();
+        state.begin();
+        state::lend(state, || P::query(&World::new(), name, params)).1
     }
 
     /// What a cell holds.

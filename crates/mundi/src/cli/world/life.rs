@@ -77,6 +77,7 @@ impl List {
         let [on_hold, failed] = [on_hold, failed].map(|only| only.then(|| "true".to_owned()));
         let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
         let columns = [
+            ("NAME", "name"),
             ("WORLD", "world"),
             ("STATE", "state"),
             ("CREATED", "created_at_ns"),

@@ -45,6 +45,16 @@ struct TypedEffect {
     receipt: Shape,
 }
 
+/// The kinds that come with Mundi, for which the SDKs have types.
+const BUILTIN: [&str; 8] =
+    ["blob.get", "blob.put", "fabric.send", "http.request", "llm.chat", "process.run", "world.fork", "world.spawn"];
+
+impl TypedEffect {
+    fn is_builtin(&self) -> bool {
+        BUILTIN.contains(&&*self.kind)
+    }
+}
+
 impl Vocabulary {
     fn of(offer: &Offer) -> Self {
         let mut structures = Structures::default();
@@ -69,9 +79,10 @@ impl Vocabulary {
 }
 
 /// Names that mean something else in one of the languages, or in what is made here.
-const KEPT: [&str; 26] = [
+const KEPT: [&str; 29] = [
     "Any",
     "Array",
+    "Bytes",
     "Deserialize",
     "DeserializeOwned",
     "Effect",
@@ -80,6 +91,7 @@ const KEPT: [&str; 26] = [
     "Events",
     "Failure",
     "False",
+    "Kinds",
     "Literal",
     "None",
     "NotRequired",
@@ -95,6 +107,7 @@ const KEPT: [&str; 26] = [
     "True",
     "TypedDict",
     "Value",
+    "Uint8Array",
     "Vec",
 ];
 
@@ -169,6 +182,7 @@ mod tests {
                             "note": { "type": "string" },
                             "kind": { "enum": ["new", "again"] },
                             "type": { "type": "number" },
+                            "photo": { "type": "string", "contentEncoding": "base64" },
                             "lines": { "type": "array", "items": {
                                 "type": "object",
                                 "required": ["sku", "in-stock"],
@@ -179,7 +193,7 @@ mod tests {
                     "add": { "type": "integer" },
                     "any": true,
                 },
-                "effects": { "payment.charge": {
+                "effects": { "http.request": {}, "payment.charge": {
                     "params": { "type": "object", "required": ["cents"], "properties": { "cents": { "type": "integer" } } },
                     "receipt": { "type": "object", "properties": { "charge": { "type": ["string", "null"] } } },
                 } },

@@ -40,6 +40,7 @@ fn name(shape: &Shape) -> String {
         Shape::Integer => "int".to_owned(),
         Shape::Number => "float".to_owned(),
         Shape::Text => "str".to_owned(),
+        Shape::Bytes => "bytes".to_owned(),
         Shape::OneOf(texts) => {
             let texts: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
             format!("Literal[{}]", texts.join(", "))

@@ -16,7 +16,7 @@ const RESERVED: [&str; 51] = [
 pub fn rust(offer: &Offer) -> String {
     let vocabulary = Vocabulary::of(offer);
     let mut text = format!(
-        "// {MADE}\n#![allow(dead_code, non_snake_case, unused_imports)]\n\nuse mundi_sdk::{{Effect, Failure, Value}};\n"
+        "// {MADE}\n#![allow(dead_code, non_snake_case, unused_imports)]\n\nuse mundi_sdk::{{Bytes, Effect, Failure, Value}};\n"
     );
     text.push_str("use serde::{Deserialize, Serialize, de::DeserializeOwned};\n");
     for structure in &vocabulary.structures {
@@ -43,6 +43,7 @@ fn name(shape: &Shape) -> String {
         Shape::Integer => "i64".to_owned(),
         Shape::Number => "f64".to_owned(),
         Shape::Text | Shape::OneOf(_) => "String".to_owned(),
+        Shape::Bytes => "Bytes".to_owned(),
         Shape::List(item) => format!("Vec<{}>", name(item)),
         Shape::Optional(inner) => format!("Option<{}>", name(inner)),
         Shape::Structure(structure) => structure.clone(),

@@ -10,6 +10,8 @@ pub enum Shape {
     Integer,
     Number,
     Text,
+    /// A byte string: a text with `"contentEncoding": "base64"` to a schema.
+    Bytes,
     /// One of these texts.
     OneOf(Vec<String>),
     List(Box<Shape>),
@@ -58,6 +60,7 @@ impl Shape {
             "boolean" => Self::Bool,
             "integer" => Self::Integer,
             "number" => Self::Number,
+            "string" if schema["contentEncoding"] == "base64" => Self::Bytes,
             "string" => Self::Text,
             "array" => Self::List(Box::new(Self::of(&format!("{name}Item"), &schema["items"], structures))),
             "object" => Self::structure(name, schema, structures),

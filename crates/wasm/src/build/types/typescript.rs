@@ -8,6 +8,9 @@ use std::fmt::Write;
 pub fn typescript(offer: &Offer) -> String {
     let vocabulary = Vocabulary::of(offer);
     let mut text = format!("// {MADE}\n");
+    if vocabulary.effects.iter().any(|effect| effect.is_builtin()) {
+        text.push_str("\nimport type { Kinds } from \"mundi-sdk\";\n");
+    }
     for structure in &vocabulary.structures {
         let _infallible = write!(text, "\nexport interface {} {{\n", structure.name);
         structure.fields.iter().for_each(|field| write_field(field, &mut text));
@@ -17,7 +20,12 @@ pub fn typescript(offer: &Offer) -> String {
     write_map("Queries", "What it answers.", &vocabulary.queries, &mut text);
     text.push_str("\n/** What it asks for. */\nexport interface Effects {\n");
     for effect in &vocabulary.effects {
-        let (kind, params, receipt) = (quoted(&effect.kind), name(&effect.params), name(&effect.receipt));
+        let kind = quoted(&effect.kind);
+        let typed = |shape: &Shape, part: &str| match shape {
+            Shape::Anything if effect.is_builtin() => format!("Kinds[{kind}][\"{part}\"]"),
+            shape => name(shape),
+        };
+        let (params, receipt) = (typed(&effect.params, "params"), typed(&effect.receipt, "receipt"));
         let _infallible = writeln!(text, "  {kind}: {{ params: {params}; receipt: {receipt} }};");
     }
     text.push_str("}\n");
@@ -43,6 +51,7 @@ fn name(shape: &Shape) -> String {
         Shape::Bool => "boolean".to_owned(),
         Shape::Integer | Shape::Number => "number".to_owned(),
         Shape::Text => "string".to_owned(),
+        Shape::Bytes => "Uint8Array".to_owned(),
         Shape::OneOf(texts) => texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" | "),
         Shape::List(item) => format!("Array<{}>", name(item)),
         Shape::Optional(inner) => format!("{} | null", name(inner)),

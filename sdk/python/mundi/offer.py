@@ -1,0 +1,194 @@
+"""What a program's mundi.json allows, the bounds of a server, and whether something is allowed by both."""
+
+import base64
+import re
+from typing import Any
+
+from . import cbor
+from .schema import is_valid
+
+PAYLOAD_BYTES_MAX = 1 << 20
+NAME_BYTES_MAX = 256
+CELL_KEY_BYTES_MAX = 512
+CELL_VALUE_BYTES_MAX = 1 << 20
+SCAN_ITEMS_MAX = 1000
+SCAN_BYTES_MAX = 1 << 20
+STEP_LOGS_MAX = 100
+_HEADERS_MAX = 64
+_HEADERS_BYTES_MAX = 16 << 10
+_PAYLOAD_INLINE_BYTES_MAX = 16 << 10
+_STEP_OUTPUT_BYTES_MAX = 1_000_000
+_SCAN_CALLS = 16
+_HASH_BYTES = 32
+
+# What holds if mundi.json says nothing, and the most that it may say.
+_LIMITS = {
+    "open_intents_max": (1000, 10_000),
+    "timers_max": (1000, 10_000),
+    "step_calls_max": (100_000, 1_000_000),
+    "step_bytes_max": (16 << 20, 64 << 20),
+    "step_outputs_max": (256, 256),
+}
+_FIELDS = {"events", "effects", "queries", "limits", "on_failure", "wasm"}
+_RULE_FIELDS = {"params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"}
+
+
+class Refused(Exception):
+    """Something that a server would refuse, by the code that it would answer with."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class Rules:
+    def __init__(self, offer: dict[str, Any]) -> None:
+        self._offer = offer
+        _known(offer, _FIELDS)
+        for rule in offer.get("effects", {}).values():
+            _known(rule, _RULE_FIELDS)
+        limits = offer.get("limits", {})
+        _known(limits, _LIMITS)
+        self.limits = {name: limits.get(name, usual) for name, (usual, _) in _LIMITS.items()}
+        for name, (_, most) in _LIMITS.items():
+            if self.limits[name] > most:
+                why = f"limits.{name} is {self.limits[name]}, beyond the kernel's {most}"
+                raise Refused("MANIFEST_INVALID", f"mundi.json: {why}")
+
+    def _rule(self, kind: str) -> Any:
+        return self._offer.get("effects", {}).get(kind)
+
+    def declares(self, kind: str) -> bool:
+        return self._rule(kind) is not None
+
+    @property
+    def chooses_message_ids(self) -> bool:
+        return (self._rule("fabric.send") or {}).get("message_ids", False)
+
+    def check_event(self, schema: str, value: bytes) -> None:
+        _check(self._offer.get("events", {}).get(schema), "event", schema, value, "EVENT_INVALID")
+
+    def check_query(self, name: str, params: bytes) -> None:
+        _check(self._offer.get("queries", {}).get(name), "query", name, params, "QUERY_INVALID")
+
+    def check_effect(self, kind: str, params: bytes) -> None:
+        rule = self._rule(kind)
+        _check(None if rule is None else rule.get("params", True), "effect", kind, params, "OUTPUT_REFUSED")
+
+    def accepts_receipt(self, kind: str, payload: bytes) -> bool:
+        try:
+            _check((self._rule(kind) or {}).get("receipt", True), "receipt of", kind, payload, "RECEIPT_INVALID")
+        except Refused:
+            return False
+        return True
+
+
+def _known(what: dict[str, Any], fields: Any) -> None:
+    for name in what:
+        if name not in fields:
+            raise Refused("MANIFEST_INVALID", f"mundi.json: unknown field `{name}`")
+
+
+def _check(schema: Any, what: str, name: str, data: bytes, code: str) -> None:
+    if schema is None:
+        raise Refused(code, f"mundi.json declares no {what} `{name}`")
+    try:
+        value = cbor.decode(data)
+    except ValueError as error:
+        raise Refused(code, f"the {what} `{name}`: {error}") from None
+    if not is_valid(schema, _seen(value)):
+        raise Refused(code, f"the {what} `{name}` does not satisfy its schema")
+
+
+def _seen(value: Any) -> Any:
+    """The value as a schema sees it: bytes are a text in base 64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, list):
+        return [_seen(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _seen(item) for name, item in value.items()}
+    return value
+
+
+def refused(reason: str) -> Refused:
+    return Refused("OUTPUT_REFUSED", reason)
+
+
+def check_name(what: str, name: str) -> None:
+    size = len(name.encode())
+    if size == 0:
+        raise refused(f"the {what} is empty")
+    if size > NAME_BYTES_MAX:
+        raise refused(f"the {what} has {size} bytes")
+
+
+def check_payload(payload: bytes) -> None:
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        raise refused(f"a payload has {len(payload)} bytes")
+
+
+def check_headers(headers: dict[str, str]) -> None:
+    size = sum(len(name.encode()) + len(text.encode()) + 8 for name, text in headers.items())
+    if len(headers) > _HEADERS_MAX or size > _HEADERS_BYTES_MAX:
+        raise refused(f"{len(headers)} headers with {size} bytes")
+
+
+_BASE32 = "[0-7][0-9a-hjkmnp-tv-z]{25}"
+_IDS = {
+    "world": f"w_{_BASE32}",
+    "universe": f"u_{_BASE32}",
+    "hash": "h_[0-9a-f]{64}",
+    "inbox sequence": "s_[0-9a-f]{24}",
+}
+
+
+def check_id(what: str, text: str) -> None:
+    if not re.fullmatch(_IDS[what], text):
+        raise refused(f"`{text}` is not a {what}")
+
+
+def check_world(text: str) -> None:
+    """A world by its id or its name."""
+    is_name = re.fullmatch(r"[A-Za-z0-9\-_.:@]{1,256}", text) and not text.startswith("w_") and text not in (".", "..")
+    if not is_name:
+        check_id("world", text)
+
+
+class Meter:
+    """The budget of a step, counted as the server counts it. Fuel and memory of components are not counted here."""
+
+    def __init__(self, limits: dict[str, int]) -> None:
+        self._left = {
+            "host calls": limits["step_calls_max"],
+            "bytes": limits["step_bytes_max"],
+            "outputs": limits["step_outputs_max"],
+            "output bytes": _STEP_OUTPUT_BYTES_MAX,
+        }
+        self.deleted = 0
+
+    def _spend(self, what: str, units: int) -> None:
+        if units > self._left[what]:
+            raise Refused("BUDGET_EXHAUSTED", f"no {what} left")
+        self._left[what] -= units
+
+    def call(self, size: int) -> None:
+        self.charge(1)
+        self.move(size)
+
+    def scan(self, size: int) -> None:
+        self.charge(_SCAN_CALLS + self.deleted // _SCAN_CALLS)
+        self.call(size)
+
+    def charge(self, units: int) -> None:
+        self._spend("host calls", units)
+
+    def move(self, size: int) -> None:
+        self._spend("bytes", size)
+
+    def output(self, payload_size: int, other_size: int = 0) -> None:
+        """One record that the step adds. A large payload is stored beside it."""
+        inline = payload_size if payload_size <= _PAYLOAD_INLINE_BYTES_MAX else _HASH_BYTES
+        self._spend("outputs", 1)
+        self._spend("output bytes", inline + other_size)

@@ -1,0 +1,218 @@
+/** What a program's mundi.json allows, the bounds of a server, and whether something is allowed by both. */
+
+import { decode } from "./cbor.ts";
+import { isValid } from "./schema.ts";
+
+/** Something that a server would refuse, by the code that it would answer with. */
+export class Refused extends Error {
+  constructor(
+    readonly code: string,
+    reason: string,
+  ) {
+    super(reason);
+    this.name = "Refused";
+  }
+}
+
+/** The content of a mundi.json. */
+export interface Offer {
+  events?: Record<string, unknown>;
+  effects?: Record<string, { params?: unknown; receipt?: unknown; message_ids?: boolean; [more: string]: unknown }>;
+  queries?: Record<string, unknown>;
+  limits?: Partial<Record<string, number>>;
+  on_failure?: unknown;
+  wasm?: unknown;
+}
+
+export const PAYLOAD_BYTES_MAX = 1 << 20;
+export const NAME_BYTES_MAX = 256;
+export const CELL_KEY_BYTES_MAX = 512;
+export const CELL_VALUE_BYTES_MAX = 1 << 20;
+export const SCAN_ITEMS_MAX = 1000;
+export const SCAN_BYTES_MAX = 1 << 20;
+export const STEP_LOGS_MAX = 100;
+const HEADERS_MAX = 64;
+const HEADERS_BYTES_MAX = 16 << 10;
+const PAYLOAD_INLINE_BYTES_MAX = 16 << 10;
+const STEP_OUTPUT_BYTES_MAX = 1_000_000;
+const SCAN_CALLS = 16;
+const HASH_BYTES = 32;
+
+/** What holds if mundi.json says nothing, and the most that it may say. */
+const LIMITS: Record<string, [number, number]> = {
+  open_intents_max: [1000, 10_000],
+  timers_max: [1000, 10_000],
+  step_calls_max: [100_000, 1_000_000],
+  step_bytes_max: [16 << 20, 64 << 20],
+  step_outputs_max: [256, 256],
+};
+const FIELDS = ["events", "effects", "queries", "limits", "on_failure", "wasm"];
+const RULE_FIELDS = ["params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"];
+
+const own = <T>(map: Record<string, T> | undefined, name: string): T | undefined =>
+  map && Object.prototype.hasOwnProperty.call(map, name) ? map[name] : undefined;
+
+export class Rules {
+  readonly limits: Record<string, number>;
+
+  constructor(private offer: Offer) {
+    const invalid = (why: string) => new Refused("MANIFEST_INVALID", `mundi.json: ${why}`);
+    const known = (what: object, fields: string[]) => {
+      for (const name of Object.keys(what)) if (!fields.includes(name)) throw invalid(`unknown field \`${name}\``);
+    };
+    known(offer, FIELDS);
+    for (const rule of Object.values(offer.effects ?? {})) known(rule, RULE_FIELDS);
+    known(offer.limits ?? {}, Object.keys(LIMITS));
+    this.limits = Object.fromEntries(
+      Object.entries(LIMITS).map(([name, [usual, most]]) => {
+        const value = offer.limits?.[name] ?? usual;
+        if (!(value <= most)) throw invalid(`limits.${name} is ${value}, beyond the kernel's ${most}`);
+        return [name, value];
+      }),
+    );
+  }
+
+  declares(kind: string): boolean {
+    return own(this.offer.effects, kind) !== undefined;
+  }
+
+  get choosesMessageIds(): boolean {
+    return own(this.offer.effects, "fabric.send")?.message_ids === true;
+  }
+
+  checkEvent(schema: string, value: Uint8Array): void {
+    check(own(this.offer.events, schema), "event", schema, value, "EVENT_INVALID");
+  }
+
+  checkQuery(name: string, params: Uint8Array): void {
+    check(own(this.offer.queries, name), "query", name, params, "QUERY_INVALID");
+  }
+
+  checkEffect(kind: string, params: Uint8Array): void {
+    const rule = own(this.offer.effects, kind);
+    check(rule && (rule.params ?? true), "effect", kind, params, "OUTPUT_REFUSED");
+  }
+
+  acceptsReceipt(kind: string, payload: Uint8Array): boolean {
+    const rule = own(this.offer.effects, kind);
+    try {
+      check(rule?.receipt ?? true, "receipt of", kind, payload, "RECEIPT_INVALID");
+      return true;
+    } catch (error) {
+      if (error instanceof Refused && error.code === "RECEIPT_INVALID") return false;
+      throw error;
+    }
+  }
+}
+
+function check(schema: unknown, what: string, name: string, bytes: Uint8Array, code: string): void {
+  if (schema === undefined) throw new Refused(code, `mundi.json declares no ${what} \`${name}\``);
+  let value: unknown;
+  try {
+    value = decode(bytes);
+  } catch (error) {
+    throw new Refused(code, `the ${what} \`${name}\`: ${(error as Error).message}`);
+  }
+  if (!isValid(schema, seen(value))) throw new Refused(code, `the ${what} \`${name}\` does not satisfy its schema`);
+}
+
+/** The value as a schema sees it: bytes are a text in base 64. */
+function seen(value: any): unknown {
+  if (value instanceof Uint8Array) return base64(value);
+  if (Array.isArray(value)) return value.map(seen);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, seen(part)]));
+}
+
+function base64(bytes: Uint8Array): string {
+  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 3) {
+    const group = (bytes[at]! << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] ?? 0);
+    for (let digit = 0; digit < 4; digit++) {
+      text += at + digit <= bytes.length ? digits[(group >> (18 - 6 * digit)) & 63] : "=";
+    }
+  }
+  return text;
+}
+
+const refused = (reason: string) => new Refused("OUTPUT_REFUSED", reason);
+export const byteLength = (text: string) => new TextEncoder().encode(text).length;
+
+export function checkName(what: string, name: string): void {
+  const bytes = byteLength(name);
+  if (bytes === 0) throw refused(`the ${what} is empty`);
+  if (bytes > NAME_BYTES_MAX) throw refused(`the ${what} has ${bytes} bytes`);
+}
+
+export function checkPayload(payload: Uint8Array): void {
+  if (payload.length > PAYLOAD_BYTES_MAX) throw refused(`a payload has ${payload.length} bytes`);
+}
+
+export function checkHeaders(headers: [string, string][]): void {
+  const kept = new Map(headers);
+  const bytes = [...kept].reduce((sum, [name, text]) => sum + byteLength(name) + byteLength(text) + 8, 0);
+  if (kept.size > HEADERS_MAX || bytes > HEADERS_BYTES_MAX) throw refused(`${kept.size} headers with ${bytes} bytes`);
+}
+
+const IDS: Record<string, RegExp> = {
+  world: /^w_[0-7][0-9a-hjkmnp-tv-z]{25}$/,
+  universe: /^u_[0-7][0-9a-hjkmnp-tv-z]{25}$/,
+  hash: /^h_[0-9a-f]{64}$/,
+  "inbox sequence": /^s_[0-9a-f]{24}$/,
+};
+
+export function checkId(what: string, text: string): void {
+  if (!IDS[what]!.test(text)) throw refused(`\`${text}\` is not a ${what}`);
+}
+
+/** A world by its id or its name. */
+export function checkWorld(text: string): void {
+  const isName = /^[A-Za-z0-9\-_.:@]{1,256}$/.test(text) && !text.startsWith("w_") && text !== "." && text !== "..";
+  if (!isName) checkId("world", text);
+}
+
+/** The budget of a step, counted as the server counts it. Fuel and memory of components are not counted here. */
+export class Meter {
+  private calls: number;
+  private bytes: number;
+  private outputs: number;
+  private outputBytes = STEP_OUTPUT_BYTES_MAX;
+  deleted = 0;
+
+  constructor(limits: Record<string, number>) {
+    this.calls = limits["step_calls_max"]!;
+    this.bytes = limits["step_bytes_max"]!;
+    this.outputs = limits["step_outputs_max"]!;
+  }
+
+  call(bytes: number): void {
+    this.charge(1);
+    this.move(bytes);
+  }
+
+  scan(bytes: number): void {
+    this.charge(SCAN_CALLS + Math.floor(this.deleted / SCAN_CALLS));
+    this.call(bytes);
+  }
+
+  charge(units: number): void {
+    this.calls = left(this.calls, units, "host calls");
+  }
+
+  move(bytes: number): void {
+    this.bytes = left(this.bytes, bytes, "bytes");
+  }
+
+  /** One record that the step adds. A large payload is stored beside it. */
+  output(payloadBytes: number, otherBytes: number): void {
+    const inline = payloadBytes <= PAYLOAD_INLINE_BYTES_MAX ? payloadBytes : HASH_BYTES;
+    this.outputs = left(this.outputs, 1, "outputs");
+    this.outputBytes = left(this.outputBytes, inline + otherBytes, "output bytes");
+  }
+}
+
+function left(before: number, units: number, what: string): number {
+  if (units > before) throw new Refused("BUDGET_EXHAUSTED", `no ${what} left`);
+  return before - units;
+}
