@@ -8,6 +8,7 @@ use crate::{
     api::{AccessPolicy, ApiLimits},
     bodies::BodyBudgets,
     node::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules},
+    quotas::{QuotaDefaults, QuotaLimits},
     serve::{ClientLimits, ServeLimits},
 };
 use mundi_adapters::{
@@ -47,6 +48,7 @@ pub struct Config {
     pub http: HttpSection,
     pub llm: LlmSection,
     pub programs: ProgramsSection,
+    pub quotas: QuotasSection,
     /// What holds in a universe, by its name or id, such as `[universes.shop]`.
     pub universes: BTreeMap<String, UniverseSection>,
 }
@@ -60,6 +62,22 @@ pub struct UniverseSection {
     /// The Ed25519 public keys of adapters and workers, by the name that stands in their receipts: 64 hex digits each. Receipts in the
     /// name of one that has a key must be signed with it.
     pub adapter_keys: BTreeMap<String, String>,
+    /// What it may take; over `quotas.per_universe`, and under what is set by the API.
+    pub quotas: QuotaLimits,
+}
+
+/// What a universe and a token may take for which nothing else was said. Nothing is limited by default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotasSection {
+    pub per_universe: QuotaLimits,
+    pub per_token: QuotaLimits,
+}
+
+impl QuotasSection {
+    fn defaults(&self) -> QuotaDefaults {
+        QuotaDefaults { per_universe: self.per_universe.into(), per_token: self.per_token.into() }
+    }
 }
 
 /// Where things are kept.
@@ -201,6 +219,11 @@ pub struct ApiConfig {
     pub bodies_bytes_max: usize,
     pub bodies_per_universe_bytes_max: usize,
     pub bodies_per_token_bytes_max: usize,
+    /// The same for answers that wait to be read: of the process, of one universe, of one token. What is beyond is refused with
+    /// `ANSWERS_FULL`.
+    pub answers_bytes_max: usize,
+    pub answers_per_universe_bytes_max: usize,
+    pub answers_per_token_bytes_max: usize,
     pub head_bytes_max: usize,
     pub head_timeout_ms: u64,
     pub wait_ms_max: u64,
@@ -432,7 +455,11 @@ impl UniverseSection {
             Ok((adapter.clone(), key.ok_or_else(invalid)?))
         };
         let keys = self.adapter_keys.iter().map(key).collect::<Result<Vec<_>, String>>()?;
-        Ok(UniverseRules { accepts_from: self.accepts_from.clone(), adapter_keys: AdapterKeys::new(keys) })
+        Ok(UniverseRules {
+            accepts_from: self.accepts_from.clone(),
+            adapter_keys: AdapterKeys::new(keys),
+            quotas: self.quotas.into(),
+        })
     }
 }
 
@@ -475,6 +502,9 @@ impl Default for ApiConfig {
             bodies_bytes_max: api.bodies.bytes_max,
             bodies_per_universe_bytes_max: api.bodies.per_universe_bytes_max,
             bodies_per_token_bytes_max: api.bodies.per_token_bytes_max,
+            answers_bytes_max: api.answers.bytes_max,
+            answers_per_universe_bytes_max: api.answers.per_universe_bytes_max,
+            answers_per_token_bytes_max: api.answers.per_token_bytes_max,
             head_bytes_max: serve.head_bytes_max,
             head_timeout_ms: millis(serve.head_timeout),
             wait_ms_max: millis(api.wait_max),
@@ -511,6 +541,9 @@ impl ApiConfig {
             ("api.bodies_bytes_max", self.bodies_bytes_max),
             ("api.bodies_per_universe_bytes_max", self.bodies_per_universe_bytes_max),
             ("api.bodies_per_token_bytes_max", self.bodies_per_token_bytes_max),
+            ("api.answers_bytes_max", self.answers_bytes_max),
+            ("api.answers_per_universe_bytes_max", self.answers_per_universe_bytes_max),
+            ("api.answers_per_token_bytes_max", self.answers_per_token_bytes_max),
             ("api.write_timeout_ms", usize::try_from(self.write_timeout_ms).unwrap_or(usize::MAX)),
         ];
         match limits.into_iter().find(|(_, limit)| *limit == 0) {
@@ -688,6 +721,7 @@ impl Config {
             inbox_grace: Duration::from_millis(self.worlds.inbox_grace_ms),
             content: CasConfig { inline_bytes_max: self.objects.inline_bytes_max, ..CasConfig::default() },
             shell: self.shell.policy(),
+            quotas: self.quotas.defaults(),
             admission: self.api.admission(),
             replay_log: self.node.replay_log.clone(),
             replay_log_bytes_max: self.node.replay_log_bytes_max,
@@ -733,6 +767,11 @@ impl Config {
                 bytes_max: self.api.bodies_bytes_max,
                 per_universe_bytes_max: self.api.bodies_per_universe_bytes_max,
                 per_token_bytes_max: self.api.bodies_per_token_bytes_max,
+            },
+            answers: BodyBudgets {
+                bytes_max: self.api.answers_bytes_max,
+                per_universe_bytes_max: self.api.answers_per_universe_bytes_max,
+                per_token_bytes_max: self.api.answers_per_token_bytes_max,
             },
             wait_max: Duration::from_millis(self.api.wait_ms_max),
         }

@@ -974,6 +974,7 @@ fn write_and_revoke_tokens() {
             verbs: 1,
             created_at_ns: 1,
             label: label.into(),
+            quotas: None,
         };
         store.run(&WriteToken { id: 1, record: Some(token("stays")) }).await?;
         store.run(&WriteToken { id: 2, record: Some(token("goes")) }).await?;

@@ -5,7 +5,7 @@
 //! that is told to stop claims nothing more and finishes what it holds. It also reaps, for its own kinds, the claims of
 //! workers that died.
 
-use super::{ride_out, wait};
+use super::{EffectPace, Unpaced, ride_out, wait};
 use crate::{
     Adapter, Call, denied, failed,
     params::invalid,
@@ -96,6 +96,7 @@ pub struct AdapterWorker<E, B> {
     metrics: Arc<Metrics>,
     holder: Option<Arc<dyn Holder>>,
     policies: PolicyContexts,
+    pace: Arc<dyn EffectPace>,
 }
 
 /// A call that runs.
@@ -151,8 +152,22 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         config: AdapterWorkerConfig,
     ) -> Self {
         let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
-        let (holder, policies) = (None, PolicyContexts::default());
-        Self { engine, blobs, clock, entropy, universe, worker, adapters, config, report, metrics, holder, policies }
+        let (holder, policies, pace) = (None, PolicyContexts::default(), Arc::new(Unpaced));
+        Self {
+            engine,
+            blobs,
+            clock,
+            entropy,
+            universe,
+            worker,
+            adapters,
+            config,
+            report,
+            metrics,
+            holder,
+            policies,
+            pace,
+        }
     }
 
     #[must_use]
@@ -164,6 +179,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     #[must_use]
     pub fn with_holder(self, holder: Arc<dyn Holder>) -> Self {
         Self { holder: Some(holder), ..self }
+    }
+
+    /// Effects begin as this lets them.
+    #[must_use]
+    pub fn with_pace(self, pace: Arc<dyn EffectPace>) -> Self {
+        Self { pace, ..self }
     }
 
     /// Counts there, for whoever reads or sinks it.
@@ -260,12 +281,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 continue;
             }
             round.empty.remove(kind);
-            let is_capped = self.config.universe_caps.get(*kind).is_some_and(|cap| *cap != KindCap::default());
+            let is_capped = self.pace.is_limited()
+                || self.config.universe_caps.get(*kind).is_some_and(|cap| *cap != KindCap::default());
             round.hands.offer(kind, if is_capped { Offer::None } else { Offer::Surplus }); // what waits must find some
-            let hands = round.hands.take(kind, limits::CLAIMS_MAX);
+            let room = self.pace.room(round.running.len()).min(limits::CLAIMS_MAX);
+            let hands = round.hands.take(kind, room);
             if hands.is_empty() {
-                // A hand that is reserved may get free without a call that ends.
-                round.capped |= round.running_of(kind) < self.calls_max(kind);
+                // A hand that is reserved may get free without a call that ends, and so does the pace.
+                round.capped |= room == 0 || round.running_of(kind) < self.calls_max(kind);
                 continue;
             }
             let claim = self.claim_of(kind, hands.len());
@@ -548,6 +571,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
 
     fn note_held(&self) {
         self.worker.metrics.set(Metric::EffectsInHands, self.running.len() as u64);
+        self.worker.pace.running(self.running.len());
     }
 
     fn running_of(&self, kind: &str) -> usize {
@@ -563,6 +587,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
             worker.metrics.add(Metric::EffectAgeNs, age_ns);
             worker.metrics.raise(Metric::EffectAgeNsMax, age_ns);
         }
+        worker.pace.began(1);
         let (abort, registration) = AbortHandle::new_pair();
         self.running.insert(seq, Running { claim, kind: hand.kind().to_owned(), abort });
         self.touched.insert(claim.lane);

@@ -11,6 +11,7 @@ mod node;
 mod replay;
 mod target;
 mod targets;
+mod tenants;
 mod timers;
 mod workload;
 
@@ -34,6 +35,7 @@ use std::{
 };
 use target::{Server, Subject};
 pub(crate) use targets::targets;
+pub(crate) use tenants::tenants;
 pub(crate) use timers::timers;
 use workload::{Prepared, Workload};
 

@@ -13,6 +13,7 @@ mod manifest;
 mod output;
 mod program;
 mod progress;
+mod quotas;
 mod serve;
 mod telemetry;
 mod timer;

@@ -2,9 +2,13 @@
 
 use super::{
     Api, Problem,
-    extract::{ADMIN, In, Of, Params, Pieces, READ, world_of},
+    extract::{self, ADMIN, In, Of, Params, Pieces, READ, world_of},
 };
-use crate::{node::spool, proof::ProofReport};
+use crate::{
+    node::spool,
+    proof::ProofReport,
+    quotas::{Amounts, Quota},
+};
 use axum::{
     Json,
     body::Body,
@@ -43,10 +47,12 @@ impl FrameSink for Outgoing {
     get, path = "/v1/u/{universe}/worlds/{world}/bundle", tag = "bundles",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn export<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Response, Problem> {
+pub(super) async fn export<E: Engine>(Of { api, universe, world, tenant }: Of<E, READ>) -> Result<Response, Problem> {
+    let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
     let (plane, id) = (universe.plane().clone(), universe.id());
     tokio::spawn(async move {
+        let _held = held;
         if let Err(error) = bundle::export(&plane, id, world, Outgoing(sender.clone())).await {
             tracing::warn!(%world, %error, "an export ended early");
             drop(sender.send(Err(error)).await);
@@ -91,7 +97,7 @@ pub(super) struct ImportedWorld {
     responses((status = 201, body = ImportedWorld)),
 )]
 pub(super) async fn import<E: Engine>(
-    In { api, universe }: In<E, ADMIN>,
+    In { api, universe, tenant }: In<E, ADMIN>,
     Params(params): Params<ImportParams>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -101,6 +107,8 @@ pub(super) async fn import<E: Engine>(
         Some(other) => return Err(Problem::invalid(format!("effects: `{other}` is none of suppress, live"))),
     };
     let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let bytes = extract::content_length(&request);
+    let growth = api.node.grow(&universe, tenant, Amounts { bytes, ..Amounts::WORLD }).await?;
     let file = receive(&api, request).await?;
     let registry = universe.plane().registry().clone();
     let proving = tokio::task::spawn_blocking(move || {
@@ -111,6 +119,7 @@ pub(super) async fn import<E: Engine>(
     let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
     let request = ImportRequest { universe: universe.id(), world, policy, now_ns: universe.plane().now_ns() };
     let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
+    growth.keep();
     let report = ImportedWorld {
         world: imported.world.to_string(),
         arrived_at: imported.arrived_at.get(),

@@ -1,11 +1,14 @@
 //! Worlds: create, list, describe, fork, pause, resume, upgrade, archive, delete, lineage.
 
 use super::{
-    ListPage, Problem,
+    Api, ListPage, Problem,
     extract::{ADMIN, Form, In, Of, Params, READ, SEND, world_of},
     json, limit,
 };
-use crate::node::Universe;
+use crate::{
+    node::{Growth, Tenant, Universe},
+    quotas::Amounts,
+};
 use axum::{
     Json,
     http::StatusCode,
@@ -173,7 +176,7 @@ pub(super) struct Created {
     responses((status = 201, body = Created), (status = 200, description = "It was there before", body = Created)),
 )]
 pub(super) async fn create<E: Engine>(
-    In { universe, .. }: In<E, SEND>,
+    In { api, universe, tenant }: In<E, SEND>,
     Form(new): Form<NewWorld>,
 ) -> Result<Response, Problem> {
     let world = match new.world.as_deref() {
@@ -184,33 +187,73 @@ pub(super) async fn create<E: Engine>(
         if new.program.is_some() || new.manifest.is_some() {
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
-        return create_from_seed(&universe, world, seed).await;
+        let growth = grow(&api, &universe, tenant, world).await?;
+        let created = create_from_seed(&universe, world, seed).await;
+        let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
+        settle(growth, &universe, is_new).await;
+        return created.map(|(response, _)| response);
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
-    let before = match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
-        Ok(_) => false,
-        Err(error) if error.code() == Code::WorldExists => {
-            let found = universe.ops().describe_world(world).await?;
-            if found.manifest != Some(manifest) {
-                return Err(error.into());
-            }
-            true
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let growth = grow(&api, &universe, tenant, world).await?;
+    let created = create_with(&universe, world, manifest).await;
+    settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
+    let before = created?;
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
     Ok((status, Json(created)).into_response())
 }
 
-async fn create_from_seed<E: Engine>(universe: &Universe<E>, world: WorldId, seed: &Seed) -> Result<Response, Problem> {
+/// Room for one more world. One that is there already needs none.
+async fn grow<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    tenant: Tenant,
+    world: WorldId,
+) -> Result<Growth, Problem> {
+    match api.node.grow(universe, tenant, Amounts::WORLD).await {
+        Err(problem) if problem.quota.is_some() && universe.ops().describe_world(world).await.is_ok() => {
+            Ok(Growth::default())
+        }
+        grown => grown,
+    }
+}
+
+async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool) {
+    if is_new {
+        growth.keep();
+    } else {
+        growth.give_back(universe).await;
+    }
+}
+
+/// Says whether it was there before.
+async fn create_with<E: Engine>(universe: &Universe<E>, world: WorldId, manifest: Hash) -> Result<bool, Problem> {
+    match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.code() == Code::WorldExists => {
+            let found = universe.ops().describe_world(world).await?;
+            if found.manifest != Some(manifest) {
+                return Err(error.into());
+            }
+            Ok(true)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn create_from_seed<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    seed: &Seed,
+) -> Result<(Response, bool), Problem> {
     let (of, height, now_ns) =
         (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
     let forked = universe.ops().world_create_from_seed(world, of, height, now_ns).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
-    Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(created)).into_response())
+    let status = if before { StatusCode::OK } else { StatusCode::CREATED };
+    Ok(((status, Json(created)).into_response(), before))
 }
 
 pub(super) fn manifest_of<E: Engine>(
@@ -326,7 +369,7 @@ pub(super) struct Fork {
     responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
 pub(super) async fn fork<E: Engine>(
-    Of { universe, world: parent, .. }: Of<E, SEND>,
+    Of { api, universe, world: parent, tenant }: Of<E, SEND>,
     Form(new): Form<NewFork>,
 ) -> Result<Response, Problem> {
     let policy = match new.effects.as_deref() {
@@ -340,7 +383,11 @@ pub(super) async fn fork<E: Engine>(
         None => WorldId::from_bytes(universe.plane().random()),
     };
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
-    let forked = universe.ops().world_fork(parent, child, at, policy, universe.plane().now_ns()).await?;
+    let growth = grow(&api, &universe, tenant, child).await?;
+    let forked = universe.ops().world_fork(parent, child, at, policy, universe.plane().now_ns()).await;
+    let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
+    settle(growth, &universe, is_new).await;
+    let forked = forked?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
     let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
