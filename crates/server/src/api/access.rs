@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn metrics_are_for_who_reads_all_universes_or_was_given_the_verb() {
         let (own, all) = (Some(UniverseId::from_bytes([1; 16])), READ | SEND | ADMIN | WORK);
-        let may = |universe, verbs| Access { universe, verbs }.require_metrics().is_ok();
+        let may = |universe, verbs| Access { universe, verbs, tenant: Tenant::default() }.require_metrics().is_ok();
         assert!(!may(own, all) && !may(None, SEND | ADMIN | WORK));
         assert!(may(None, READ) && may(own, METRICS) && may(None, METRICS));
     }
