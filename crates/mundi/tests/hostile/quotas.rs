@@ -278,3 +278,69 @@ async fn a_universe_that_uses_up_its_fuel_waits_and_another_one_does_not() {
     }
     assert!(!server.get("/metrics").await.text.contains("mundi_paced_cycles_total 0\n"));
 }
+
+/// A universe that may have no effect at all: what it asks for waits, and is done when it may.
+#[tokio::test]
+async fn effects_of_a_universe_wait_for_its_quota_and_those_of_another_one_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[("MUNDI_UNIVERSES__LOUD__QUOTAS__EFFECTS_MAX", "0")]).await;
+    let tell = async |universe: &str, value: usize| {
+        for name in ["from", "to"] {
+            let answer = server.post(&format!("{universe}/worlds"), &json!({ "world": name, "program": "kv" })).await;
+            assert!(answer.status.is_success(), "{}", answer.text);
+        }
+        let to = server.get(&format!("{universe}/worlds/to")).await.ok(200)["world"].clone();
+        let told = json!({ "world": to, "key": "k", "value": value });
+        server.post(&format!("{universe}/worlds/from/send/tell"), &told).await.ok(202);
+    };
+    let arrived =
+        async |universe: &str| server.post(&format!("{universe}/worlds/to/query/get"), &json!("k")).await.ok(200);
+    let until = async |universe: &str, value: usize| {
+        while arrived(universe).await != json!(value) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tell(LOUD, 1).await;
+    for value in 1..=scaled(5) {
+        tell(QUIET, value).await;
+        until(QUIET, value).await;
+    }
+    assert_eq!(arrived(LOUD).await, Value::Null);
+    let waiting = server.get(&format!("{LOUD}/effects")).await.ok(200);
+    assert_eq!(waiting["items"].as_array().unwrap().len(), 1, "{waiting}");
+    set(&server, json!({ "effects_max": 1 })).await;
+    until(LOUD, 1).await;
+}
+
+#[tokio::test]
+async fn external_workers_get_no_more_effects_than_the_rate_of_their_universe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    let code = asker("");
+    let path = format!("{LOUD}/programs/{}", Hash::of(&code));
+    Answer::of(server.request(Method::PUT, &path).body(code).send().await.unwrap()).await.ok(201);
+    let manifest = loop {
+        let state = server.get(&path).await.ok(200);
+        if state["state"] == "ready" {
+            break state["manifest"].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let manifest = server.post(&format!("{LOUD}/manifests"), &manifest).await.ok(201)["hash"].clone();
+    server.post(&format!("{LOUD}/worlds"), &json!({ "world": "a", "manifest": manifest })).await.ok(201);
+    for _ in 0..5 {
+        server.post(&format!("{LOUD}/worlds/a/send/go"), &Value::Null).await.ok(202);
+    }
+    let asked = async || server.get(&format!("{LOUD}/effects")).await.ok(200)["items"].as_array().unwrap().len();
+    while asked().await < 5 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    set(&server, json!({ "effects_per_second_max": 1 })).await;
+    let claim = async || {
+        let form = json!({ "kinds": ["outside"], "limit": 10 });
+        server.post(&format!("{LOUD}/tasks/claim"), &form).await.ok(200).as_array().unwrap().len()
+    };
+    assert_eq!(claim().await, 1, "five wait, and one may begin");
+    set(&server, json!({})).await;
+    assert_eq!(claim().await, 4);
+}
