@@ -5,7 +5,7 @@ use super::{
     extract::{self, ADMIN, In, Of, Params, Pieces, READ, world_of},
 };
 use crate::{
-    node::spool,
+    node::{Universe, spool},
     proof::ProofReport,
     quotas::{Amounts, Quota},
 };
@@ -19,7 +19,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use mundi_engine::Engine;
-use mundi_model::{Code, limits, record::EffectPolicy};
+use mundi_model::{Code, WorldId, limits, record::EffectPolicy};
 use mundi_runtime::{
     Plane, RuntimeError,
     bundle::{self, Bundle, FrameSink, ImportRequest},
@@ -109,7 +109,22 @@ pub(super) async fn import<E: Engine>(
     let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
     let bytes = extract::content_length(&request);
     let growth = api.node.grow(&universe, tenant, Amounts { bytes, ..Amounts::WORLD }).await?;
-    let file = receive(&api, request).await?;
+    let imported = prove_and_import(&api, &universe, request, world, policy).await;
+    match &imported {
+        Ok(_) => growth.keep(),
+        Err(_) => growth.give_back(&universe).await,
+    }
+    Ok((StatusCode::CREATED, Json(imported?)).into_response())
+}
+
+async fn prove_and_import<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    request: Request,
+    world: Option<WorldId>,
+    policy: EffectPolicy,
+) -> Result<ImportedWorld, Problem> {
+    let file = receive(api, request).await?;
     let registry = universe.plane().registry().clone();
     let proving = tokio::task::spawn_blocking(move || {
         let bundle = Bundle::open(file)?;
@@ -119,13 +134,11 @@ pub(super) async fn import<E: Engine>(
     let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
     let request = ImportRequest { universe: universe.id(), world, policy, now_ns: universe.plane().now_ns() };
     let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
-    growth.keep();
-    let report = ImportedWorld {
+    Ok(ImportedWorld {
         world: imported.world.to_string(),
         arrived_at: imported.arrived_at.get(),
         proof: ProofReport::of_bundle(bundle.header().world, &imported.proof),
-    };
-    Ok((StatusCode::CREATED, Json(report)).into_response())
+    })
 }
 
 /// The body as a file without a name, which is gone with the request.
