@@ -1,4 +1,5 @@
-//! What takes too long for every change: simulator seeds that nobody has run before, and a crash at every await.
+//! What takes too long for every change: simulator seeds that nobody has run before, a crash at every await, and the attacks on the
+//! server at many times their size.
 
 use crate::run;
 use std::{
@@ -29,7 +30,7 @@ pub(crate) fn all() -> bool {
     let range = seeds(now(), count);
     eprintln!("seeds {range:?}; a failure is repeated by `cargo run --release -p mundi-sim -- --seed N`");
     // Each of them says what it found, whatever the others find.
-    let kept = [simulate(&range, &[]), together(&range), every_await()];
+    let kept = [simulate(&range, &[]), together(&range), every_await(), hostile()];
     kept.iter().all(|kept| *kept)
 }
 
@@ -49,6 +50,14 @@ fn together(range: &Range<u64>) -> bool {
 fn every_await() -> bool {
     let crash_points = ["test", "--release", "--package", "mundi-adapters", "--test", "plane", "crash_points"];
     run("cargo", &crash_points, &[("MUNDI_EVERY_AWAIT", "1")])
+}
+
+/// So many times as long, or as large, as in every test run.
+const HOSTILE_SCALE: &str = "20";
+
+fn hostile() -> bool {
+    let attacks = ["test", "--release", "--package", "mundi", "--test", "hostile"];
+    run("cargo", &attacks, &[("MUNDI_HOSTILE_SCALE", HOSTILE_SCALE)])
 }
 
 fn seeds(since_1970: Duration, count: u64) -> Range<u64> {

@@ -6,6 +6,7 @@
 use crate::{
     Adapter, Call, Params, failed,
     params::{invalid, map, text},
+    room::{Boundless, Room},
     too_large,
 };
 use bytes::Bytes;
@@ -15,20 +16,29 @@ use mundi_store::{
     blob::Blobs,
     protocol::{Failure, Repeat},
 };
+use std::sync::Arc;
 
 pub struct BlobAdapter<B> {
     blobs: B,
+    room: Arc<dyn Room>,
 }
 
 impl<B> BlobAdapter<B> {
     pub fn new(blobs: B) -> Self {
-        Self { blobs }
+        Self { blobs, room: Arc::new(Boundless) }
+    }
+
+    /// Stores only what there is room for.
+    #[must_use]
+    pub fn with_room(self, room: Arc<dyn Room>) -> Self {
+        Self { room, ..self }
     }
 }
 
 impl<B: Blobs> BlobAdapter<B> {
     async fn put(&self, call: &Call) -> Result<Value, Failure> {
         let bytes = Params::of(&call.params)?.bytes_or_none("bytes")?.ok_or_else(|| invalid("`bytes` is missing"))?;
+        self.room.blob(call.universe, bytes.len()).await?;
         let hash =
             self.blobs.put(call.universe, Bytes::copy_from_slice(bytes), &[]).await.map_err(|error| refused(&error))?;
         Ok(map([("hash", text(hash.to_string())), ("bytes", Value::Integer((bytes.len() as u64).into()))]))

@@ -12,6 +12,7 @@ use crate::{
     Adapter, Call, Params,
     blob::refused,
     params::{invalid, map, text},
+    room::{Boundless, Room},
     spawn::status,
 };
 use futures_util::future::BoxFuture;
@@ -28,6 +29,7 @@ use mundi_store::{
     journal::History,
     protocol::{DescribeWorld, Failure, WorldCreated, WorldError},
 };
+use std::sync::Arc;
 
 /// The world that an intent to fork makes.
 pub fn branch_of(intent: IntentHash) -> WorldId {
@@ -39,11 +41,18 @@ pub fn branch_of(intent: IntentHash) -> WorldId {
 
 pub struct ForkAdapter<P> {
     plane: P,
+    room: Arc<dyn Room>,
 }
 
 impl<P: Plane> ForkAdapter<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane }
+        Self { plane, room: Arc::new(Boundless) }
+    }
+
+    /// Makes branches only where there is room for them.
+    #[must_use]
+    pub fn with_room(self, room: Arc<dyn Room>) -> Self {
+        Self { room, ..self }
     }
 
     async fn fork(&self, call: &Call) -> Result<Value, Failure> {
@@ -68,6 +77,7 @@ impl<P: Plane> ForkAdapter<P> {
         if let Some(forked_at) = self.made_before(call, child).await.map_err(|error| refused(&error))? {
             return Ok(answer(WorldCreated::Before, child, forked_at));
         }
+        self.room.world(call.universe).await?;
         let at = match params.unsigned_or_none("at")? {
             Some(height) => ForkAt::Height(Height::new(height)),
             None if parent == call.world => ForkAt::Height(self.step_of(call).await.map_err(|error| refused(&error))?),

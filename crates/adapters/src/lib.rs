@@ -25,6 +25,7 @@ pub mod llm;
 mod params;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod room;
 pub mod signature;
 pub mod spawn;
 pub mod worker;

@@ -10,24 +10,30 @@ use crate::{
     blob::refused,
     fabric::{self, ClosedUniverses},
     params::{invalid, map, text},
+    room::{Boundless, Room},
 };
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::WORLD_SPAWN;
-use mundi_model::{Hash, Value, WorldId, limits};
+use mundi_model::{Hash, UniverseId, Value, WorldId, limits};
 use mundi_runtime::{
     Plane,
     lifecycle::{NewWorld, create},
 };
-use mundi_store::protocol::{Failure, WorldCreated};
+use mundi_store::{
+    StoreError,
+    protocol::{DescribeWorld, Failure, WorldCreated, WorldError},
+};
+use std::sync::Arc;
 
 pub struct SpawnAdapter<P> {
     plane: P,
     dedupe_window_ns: u64,
+    room: Arc<dyn Room>,
 }
 
 impl<P: Plane> SpawnAdapter<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS }
+        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS, room: Arc::new(Boundless) }
     }
 
     /// How long the name of a first message stays once its effect is over.
@@ -36,16 +42,37 @@ impl<P: Plane> SpawnAdapter<P> {
         Self { dedupe_window_ns, ..self }
     }
 
+    /// Makes worlds only where there is room for them.
+    #[must_use]
+    pub fn with_room(self, room: Arc<dyn Room>) -> Self {
+        Self { room, ..self }
+    }
+
     async fn spawn(&self, call: &Call) -> Result<Value, Failure> {
         let params = Params::of(&call.params)?;
         let world: WorldId = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
         let manifest: Hash = params.text("manifest")?.parse().map_err(|_| invalid("`manifest` is not a hash"))?;
         let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
+        // An attempt before may have made it, and have filled the universe with it.
+        if let Err(full) = self.room.world(call.universe).await
+            && !exists(&self.plane, call.universe, world).await.map_err(|error| refused(&error))?
+        {
+            return Err(full);
+        }
         let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
         if params.get("mode").is_some() {
             fabric::send(&self.plane, None, &ClosedUniverses, self.dedupe_window_ns, call).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
+    }
+}
+
+/// Whether there is such a world.
+async fn exists<P: Plane>(plane: &P, universe: UniverseId, world: WorldId) -> Result<bool, StoreError> {
+    match plane.run(&DescribeWorld { universe, world }).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::World(WorldError::NotFound { .. })) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

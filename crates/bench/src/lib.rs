@@ -62,6 +62,8 @@ enum What {
     Kill(Counted),
     /// The targets of lease renewal, inbox to journal and dispatch to receipt, as the server's own histograms say.
     Targets(Common),
+    /// Two tenants with the same quota, under full load: what each gets of its share.
+    Tenants(Common),
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
@@ -110,6 +112,7 @@ impl BenchArgs {
                 serving::targets(report, common, again)?;
                 runtime::renewals(report, common)
             }),
+            Some(What::Tenants(common)) => reported(common, |report| serving::tenants(report, common, again)),
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),

@@ -6,7 +6,7 @@ use crate::{
     program::Program,
 };
 use mundi_model::{Hash, UniverseId};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 /// Reads the code of a program when it is needed: it may be gone, or out of reach for the moment.
 pub type CodeSource = Arc<dyn Fn(Hash) -> Option<Arc<[u8]>> + Send + Sync>;
@@ -25,12 +25,23 @@ pub trait Loader: Send + Sync {
     /// The program that a manifest names, within the manifest's bounds. While it is being prepared, this says so.
     fn load(&self, objects: &dyn Objects, manifest: &Manifest) -> Result<Arc<dyn Program>, ManifestError>;
 
-    /// The same loader for the worlds of one universe, which has this weight among the others when they compete, and whose code
-    /// is read from `source`. None if this loader treats all alike.
-    fn for_universe(&self, universe: UniverseId, weight: u32, source: CodeSource) -> Option<Arc<dyn Loader>> {
-        let _ = (universe, weight, source);
+    /// The same loader for the worlds of one universe. None if this loader treats all alike.
+    fn for_universe(&self, share: UniverseShare) -> Option<Arc<dyn Loader>> {
+        let _ = share;
         None
     }
+}
+
+/// How the worlds of one universe share what runs programs.
+#[derive(Clone)]
+pub struct UniverseShare {
+    pub universe: UniverseId,
+    /// Among the other universes, when they compete.
+    pub weight: u32,
+    /// Where the code of its programs is read from.
+    pub source: CodeSource,
+    /// Counts the fuel that its steps and queries use.
+    pub fuel: Arc<AtomicU64>,
 }
 
 /// How far a program is.

@@ -4,12 +4,12 @@
 //! Several versions live side by side, because old heights replay with the version that ran then.
 
 use crate::{
-    loader::{CodeSource, Loader},
+    loader::{Loader, UniverseShare},
     manifest::{CompiledManifest, Manifest, ManifestError},
     objects::Objects,
     program::Program,
 };
-use mundi_model::{Hash, UniverseId, json};
+use mundi_model::{Hash, json};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -55,9 +55,8 @@ impl Registry {
     }
 
     /// The same programs for the worlds of one universe (see [`Loader::for_universe`]).
-    pub fn for_universe(&self, universe: UniverseId, weight: u32, source: CodeSource) -> Self {
-        let own =
-            |loader: &Arc<dyn Loader>| loader.for_universe(universe, weight, source).unwrap_or_else(|| loader.clone());
+    pub fn for_universe(&self, share: UniverseShare) -> Self {
+        let own = |loader: &Arc<dyn Loader>| loader.for_universe(share).unwrap_or_else(|| loader.clone());
         Self { programs: self.programs.clone(), loader: self.loader.as_ref().map(own), compiled: self.compiled.clone() }
     }
 

@@ -260,7 +260,9 @@ codes! {
     RequestTooLarge = "REQUEST_TOO_LARGE", Invalid, "A request has more bytes, items or headers than the server takes.";
     RequestTimeout = "REQUEST_TIMEOUT", Unavailable, "A request did not arrive, or was not answered, within its time.";
     BodiesFull = "BODIES_FULL", Unavailable, "The bodies of requests take as much memory as they may: of the process, a universe or a token.";
+    AnswersFull = "ANSWERS_FULL", Unavailable, "Answers that wait to be read take as much memory as they may: of the process, a universe or a token.";
     ConnectionsFull = "CONNECTIONS_FULL", Full, "An address or a token has as many connections as it may have at a time.";
+    QuotaExceeded = "QUOTA_EXCEEDED", Full, "A universe or a token has as much of something as its quota allows.";
     RouteNotFound = "ROUTE_NOT_FOUND", NotFound, "Nothing is served at this address, or not by this method.";
     CellNotFound = "CELL_NOT_FOUND", NotFound, "A world has no cell under this key, at this height.";
     TokenMissing = "TOKEN_MISSING", Invalid, "The server asks for a token, and the request carries none that it knows.";

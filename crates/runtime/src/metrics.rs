@@ -64,6 +64,8 @@ metrics! {
     WorldsRefused = "mundi_worlds_refused_total", "worlds", "Worlds that this worker did not take because it runs as many as it may.";
     WorldsWithoutRoom = "mundi_worlds_without_room", "worlds", "Worlds that have something to do and that no worker had room for at the orchestrator's last look.";
     EffectsKeptInside = "mundi_effects_kept_inside_total", "effects", "Effects of recorded and sandboxed forks that were answered and not carried out.";
+    PacedCycles = "mundi_paced_cycles_total", "cycles", "Cycles of turns that waited because their universe had used its fuel (`fuel_per_second_max`).";
+    PacedNs = "mundi_paced_ns_total", "nanoseconds", "How long these cycles waited, together.";
     EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts at effects.";
     EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts at effects that failed.";
     EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts at effects.";
@@ -79,6 +81,17 @@ metrics! {
     ReplayRecordsDropped = "mundi_replay_records_dropped_total", "records", "Records that the replay log could not keep up with, or could not write.";
     RefusedInboxAge = "mundi_refused_inbox_age_total", "requests", "Requests refused because the inbox of their world was too old (`WORLD_OVERLOADED`).";
     RefusedMemory = "mundi_refused_memory_total", "requests", "Requests refused because the process had too much in memory (`NODE_OVERLOADED`).";
+    RefusedAddressConnections = "mundi_refused_address_connections_total", "connections", "Connections refused because their address had as many as it may have (`CONNECTIONS_FULL`).";
+    RefusedTokenConnections = "mundi_refused_token_connections_total", "requests", "Requests refused because their token had as many connections as it may have (`CONNECTIONS_FULL`).";
+    ConnectionsAwaited = "mundi_connections_awaited_total", "connections", "Times that this process had as many connections as it may have, and let further ones wait in the queue of the system.";
+    CutHead = "mundi_cut_head_total", "connections", "Connections cut off because the head of a request did not come in time.";
+    CutSlow = "mundi_cut_slow_total", "connections", "Connections cut off because their client read too slowly.";
+    CutRevoked = "mundi_cut_revoked_total", "connections", "Connections cut off because their token was revoked.";
+    HandshakesFailed = "mundi_handshakes_failed_total", "connections", "Connections whose TLS handshake failed or took too long.";
+    RefusedBodies = "mundi_refused_bodies_total", "requests", "Requests refused because bodies took as much memory as they may (`BODIES_FULL`).";
+    RefusedAnswers = "mundi_refused_answers_total", "requests", "Requests refused because answers that wait to be read took as much memory as they may (`ANSWERS_FULL`).";
+    BodyBytes = "mundi_body_bytes", "bytes", "Memory that bodies of requests take, as far as it is counted.";
+    AnswerBytes = "mundi_answer_bytes", "bytes", "Memory that answers take which wait to be read, as far as it is counted.";
     MemoryBytes = "mundi_memory_bytes", "bytes", "Memory of the process, as the kernel counts it.";
     Sweeps = "mundi_sweeps_total", "sweeps", "Sweeps of the content store that this process ended, dry runs among them.";
     SweepFailures = "mundi_sweep_failures_total", "sweeps", "Attempts at a sweep that failed; the sweep goes on where it was.";
@@ -182,7 +195,25 @@ impl Family {
         meaning: "Steps that failed, by the hash of the program and the code of the failure; those of more than 200 pairs are counted under `other`.",
         labels: &["program", "code"],
     };
-    pub const ALL: [Self; 13] = [
+    pub const QUOTA_LIMIT: Self = Self {
+        name: "mundi_quota_limit",
+        unit: "of the quota",
+        meaning: "The quotas of a universe, as far as it has them.",
+        labels: &["universe", "quota"],
+    };
+    pub const QUOTA_USED: Self = Self {
+        name: "mundi_quota_used",
+        unit: "of the quota",
+        meaning: "What counts against the quotas of a universe in this process, as far as it is known.",
+        labels: &["universe", "quota"],
+    };
+    pub const QUOTA_REFUSED: Self = Self {
+        name: "mundi_quota_refused_total",
+        unit: "requests",
+        meaning: "What was refused with `QUOTA_EXCEEDED`, by whose quota it was: `universe` or `token`.",
+        labels: &["scope", "quota"],
+    };
+    pub const ALL: [Self; 16] = [
         Self::HTTP_REQUESTS,
         Self::HTTP_REQUEST_SECONDS,
         Self::SHELL_ATTEMPTS,
@@ -196,6 +227,9 @@ impl Family {
         Self::QUEUE_DEAD_LETTERS,
         Self::EFFECT_OLDEST,
         Self::STEP_FAILURES,
+        Self::QUOTA_LIMIT,
+        Self::QUOTA_USED,
+        Self::QUOTA_REFUSED,
     ];
 }
 
@@ -369,6 +403,8 @@ mod tests {
         assert_eq!(names.len(), Metric::ALL.len());
         let now = names.iter().filter(|name| !name.ends_with("_total") && !name.ends_with("_max"));
         let expected = [
+            "mundi_answer_bytes",
+            "mundi_body_bytes",
             "mundi_effects_in_hands",
             "mundi_http_requests_in_flight",
             "mundi_memory_bytes",

@@ -1,14 +1,15 @@
-//! The memory that request bodies take: one budget for the process, one for each universe and one for each token.
+//! The memory that request bodies take, and that of answers which wait to be read: for each of both one budget for the process, one
+//! for each universe and one for each token.
 //!
-//! Bytes are counted as they arrive, not as they are announced: an announcement costs a client nothing. They are held until the
-//! request is answered.
+//! Bytes of bodies are counted as they arrive, not as they are announced: an announcement costs a client nothing. They are held until
+//! the request is answered. Those of answers are held until they are handed to the system.
 
 use mundi_model::UniverseId;
 use mundi_store::keyspace::token::TokenId;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What bodies may take at a time.
+/// What bodies may take at a time, or answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyBudgets {
     pub bytes_max: usize,
@@ -32,8 +33,9 @@ impl BodyBudgets {
 /// What is not counted of each body: no more than a connection may take for the head of a request anyway. Nearly all bodies are smaller.
 pub(crate) const UNCOUNTED_BYTES: usize = 16 * 1024;
 
-/// The bodies of a process.
-pub(crate) struct Bodies {
+/// The bodies of a process, or its answers.
+pub struct Bodies {
+    what: &'static str,
     budgets: BodyBudgets,
     used: Mutex<Used>,
 }
@@ -61,15 +63,26 @@ pub(crate) struct HeldBody {
 
 /// Which budget is used up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the bodies of {whose} take up to {max} bytes at a time")]
+#[error("the {what} of {whose} take up to {max} bytes at a time")]
 pub(crate) struct BodiesFull {
+    what: &'static str,
     whose: &'static str,
     max: usize,
 }
 
 impl Bodies {
     pub(crate) fn new(budgets: BodyBudgets) -> Arc<Self> {
-        Arc::new(Self { budgets, used: Mutex::default() })
+        Arc::new(Self { what: "bodies", budgets, used: Mutex::default() })
+    }
+
+    /// The same for answers.
+    pub(crate) fn of_answers(budgets: BodyBudgets) -> Arc<Self> {
+        Arc::new(Self { what: "answers", budgets, used: Mutex::default() })
+    }
+
+    /// What they take now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.used.lock().all as u64
     }
 
     pub(crate) fn budgets(&self) -> &BodyBudgets {
@@ -98,17 +111,30 @@ impl HeldBody {
             ("this process", used.all, bytes_max),
         ];
         if let Some((whose, _, max)) = budgets.into_iter().find(|(_, taken, max)| taken.saturating_add(more) > *max) {
-            return Err(BodiesFull { whose, max });
+            return Err(BodiesFull { what: self.bodies.what, whose, max });
         }
-        used.all += more;
-        if let Some(universe) = universe {
-            *used.universes.entry(universe).or_default() += more;
-        }
-        if let Some(token) = token {
-            *used.tokens.entry(token).or_default() += more;
-        }
+        used.take(self.owner, more);
+        drop(used);
         self.bytes = bytes;
         Ok(())
+    }
+
+    /// So much more is taken already: what others ask for is refused until it is given back.
+    pub(crate) fn add(&mut self, more: usize) {
+        self.bodies.used.lock().take(self.owner, more);
+        self.bytes += more;
+    }
+}
+
+impl Used {
+    fn take(&mut self, Owner { universe, token }: Owner, more: usize) {
+        self.all += more;
+        if let Some(universe) = universe {
+            *self.universes.entry(universe).or_default() += more;
+        }
+        if let Some(token) = token {
+            *self.tokens.entry(token).or_default() += more;
+        }
     }
 }
 
@@ -164,6 +190,18 @@ mod tests {
         assert_eq!(grow(universe(2), Some(4), 100), Ok(()));
         assert_eq!(grow(universe(3), None, 17), Err("this process"));
         assert_eq!(grow(universe(3), None, 16), Ok(()), "small ones are not counted");
+    }
+
+    #[test]
+    fn what_is_taken_without_asking_counts_for_those_who_ask() {
+        let bodies = bodies();
+        let owner = Owner { universe: universe(1), token: Some(1) };
+        let mut held = bodies.hold(owner);
+        held.add(150 * KB);
+        assert!(bodies.hold(owner).grow_to(17 * KB).is_err());
+        assert_eq!(bodies.bytes(), 150 * 1_024);
+        drop(held);
+        assert_eq!(bodies.bytes(), 0);
     }
 
     #[test]

@@ -1,27 +1,10 @@
 //! Whether the database and the object store of a configuration are fit for a fleet: what `mundi doctor --fleet` tells.
 
+pub use crate::signs::{Sign, Verdict};
 use crate::{config::Config, node};
 use mundi_engine::postgres::{Examination, examine};
 use mundi_model::Coded;
 use std::time::Duration;
-
-/// How serious something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    Good,
-    Look,
-    Wrong,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sign {
-    pub check: &'static str,
-    pub verdict: Verdict,
-    pub found: String,
-    /// What to do about it.
-    pub advice: &'static str,
-}
 
 /// A process needs this many connections besides those that read.
 const CONNECTIONS_BESIDE: i64 = 3;
@@ -38,29 +21,35 @@ pub async fn look(config: &Config) -> Vec<Sign> {
             Ok(found) => judge(config, &found, &mut signs),
             Err(error) => {
                 let found = format!("{}: {error}", error.code());
-                signs.push(wrong("database", found, "look at engine.url, and whether the server is up and lets us in"));
+                signs.push(Sign::wrong(
+                    "database",
+                    found,
+                    "look at engine.url, and whether the server is up and lets us in",
+                ));
             }
         },
-        _ => signs.push(look_at("database", "engine.url names none".to_owned(), "a fleet needs one: postgres://…")),
+        _ => signs.push(Sign::look("database", "engine.url names none".to_owned(), "a fleet needs one: postgres://…")),
     }
     match node::configured_objects(config).await {
-        Ok(_) => signs.push(good("objects", "written and read".to_owned())),
+        Ok(_) => signs.push(Sign::good("objects", "written and read".to_owned())),
         Err(error) => {
             let found = format!("{}: {error}", error.code());
-            signs.push(wrong("objects", found, "look at objects.url, the credentials and the permissions"));
+            signs.push(Sign::wrong("objects", found, "look at objects.url, the credentials and the permissions"));
         }
     }
     signs
 }
 
 fn judge(config: &Config, found: &Examination, signs: &mut Vec<Sign>) {
-    signs.push(good("database", format!("PostgreSQL {}", found.server_version)));
+    signs.push(Sign::good("database", format!("PostgreSQL {}", found.server_version)));
     for (check, is_on) in [("fsync", found.fsync), ("full_page_writes", found.full_page_writes)] {
         signs.push(match is_on {
-            true => good(check, "on".to_owned()),
-            false => {
-                wrong(check, "off".to_owned(), "turn it on: acknowledged commits do not survive a crash without it")
-            }
+            true => Sign::good(check, "on".to_owned()),
+            false => Sign::wrong(
+                check,
+                "off".to_owned(),
+                "turn it on: acknowledged commits do not survive a crash without it",
+            ),
         });
     }
     let needed = i64::try_from(config.engine.connections_max).unwrap_or(i64::MAX).saturating_add(CONNECTIONS_BESIDE);
@@ -68,36 +57,26 @@ fn judge(config: &Config, found: &Examination, signs: &mut Vec<Sign>) {
     let connections =
         format!("{} of {} used; a process takes up to {needed}", found.connections_used, found.connections_max);
     signs.push(match free >= needed {
-        true => good("connections", connections),
-        false => look_at("connections", connections, "raise max_connections, or lower engine.connections_max"),
+        true => Sign::good("connections", connections),
+        false => Sign::look("connections", connections, "raise max_connections, or lower engine.connections_max"),
     });
     let clock = format!("the database's is {} ms ahead", found.ahead_ms);
     signs.push(match found.ahead_ms.unsigned_abs() <= CLOCK_MS_MAX {
-        true => good("clock", clock),
-        false => look_at("clock", clock, "set this machine's clock: the fleet goes by the database's"),
+        true => Sign::good("clock", clock),
+        false => Sign::look("clock", clock, "set this machine's clock: the fleet goes by the database's"),
     });
     let schema = if found.schema_exists { "is there" } else { "is made by the first process" };
     signs.push(match found.may_write {
-        true => good("schema", schema.to_owned()),
-        false => {
-            wrong("schema", format!("{schema}, and this user may not change it"), "grant CREATE, or make it the owner")
-        }
+        true => Sign::good("schema", schema.to_owned()),
+        false => Sign::wrong(
+            "schema",
+            format!("{schema}, and this user may not change it"),
+            "grant CREATE, or make it the owner",
+        ),
     });
     let oldest = format!("the oldest transaction is {} s old", found.oldest_transaction.as_secs());
     signs.push(match found.oldest_transaction <= TRANSACTION_MAX {
-        true => good("cleaning", oldest),
-        false => look_at("cleaning", oldest, "end it: while it is open, what queues delete takes room"),
+        true => Sign::good("cleaning", oldest),
+        false => Sign::look("cleaning", oldest, "end it: while it is open, what queues delete takes room"),
     });
-}
-
-fn good(check: &'static str, found: String) -> Sign {
-    Sign { check, verdict: Verdict::Good, found, advice: "" }
-}
-
-fn look_at(check: &'static str, found: String, advice: &'static str) -> Sign {
-    Sign { check, verdict: Verdict::Look, found, advice }
-}
-
-fn wrong(check: &'static str, found: String, advice: &'static str) -> Sign {
-    Sign { check, verdict: Verdict::Wrong, found, advice }
 }

@@ -10,6 +10,7 @@ use crate::{
     api::{AccessPolicy, ApiLimits},
     bodies::BodyBudgets,
     node::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules},
+    quotas::{QuotaDefaults, QuotaLimits},
     serve::{ClientLimits, ServeLimits},
 };
 use mundi_adapters::{
@@ -52,6 +53,7 @@ pub struct Config {
     pub llm: LlmSection,
     pub process: ProcessSection,
     pub programs: ProgramsSection,
+    pub quotas: QuotasSection,
     /// What holds in a universe, by its name or id, such as `[universes.shop]`.
     pub universes: BTreeMap<String, UniverseSection>,
 }
@@ -65,6 +67,24 @@ pub struct UniverseSection {
     /// The Ed25519 public keys of adapters and workers, by the name that stands in their receipts: 64 hex digits each. Receipts in the
     /// name of one that has a key must be signed with it.
     pub adapter_keys: BTreeMap<String, String>,
+    /// What it may take; over `quotas.per_universe`, and under what is set by the API.
+    pub quotas: QuotaLimits,
+}
+
+/// What a universe and a token may take for which nothing else was said. Nothing is limited by default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuotasSection {
+    /// Of a universe.
+    pub per_universe: QuotaLimits,
+    /// Of a token.
+    pub per_token: QuotaLimits,
+}
+
+impl QuotasSection {
+    fn defaults(&self) -> QuotaDefaults {
+        QuotaDefaults { per_universe: self.per_universe.into(), per_token: self.per_token.into() }
+    }
 }
 
 /// Where things are kept.
@@ -229,6 +249,12 @@ pub struct ApiConfig {
     pub bodies_per_universe_bytes_max: usize,
     /// The same for the bodies of requests that show one token.
     pub bodies_per_token_bytes_max: usize,
+    /// What answers that wait to be read may take of this process's memory at a time; what is beyond is refused with `ANSWERS_FULL`.
+    pub answers_bytes_max: usize,
+    /// The same for the answers about one universe.
+    pub answers_per_universe_bytes_max: usize,
+    /// The same for the answers to requests that show one token.
+    pub answers_per_token_bytes_max: usize,
     /// How large the head of a request may be: its address and its headers.
     pub head_bytes_max: usize,
     /// How long the head of a request may take to arrive.
@@ -545,7 +571,11 @@ impl UniverseSection {
             Ok((adapter.clone(), key.ok_or_else(invalid)?))
         };
         let keys = self.adapter_keys.iter().map(key).collect::<Result<Vec<_>, String>>()?;
-        Ok(UniverseRules { accepts_from: self.accepts_from.clone(), adapter_keys: AdapterKeys::new(keys) })
+        Ok(UniverseRules {
+            accepts_from: self.accepts_from.clone(),
+            adapter_keys: AdapterKeys::new(keys),
+            quotas: self.quotas.into(),
+        })
     }
 }
 
@@ -588,6 +618,9 @@ impl Default for ApiConfig {
             bodies_bytes_max: api.bodies.bytes_max,
             bodies_per_universe_bytes_max: api.bodies.per_universe_bytes_max,
             bodies_per_token_bytes_max: api.bodies.per_token_bytes_max,
+            answers_bytes_max: api.answers.bytes_max,
+            answers_per_universe_bytes_max: api.answers.per_universe_bytes_max,
+            answers_per_token_bytes_max: api.answers.per_token_bytes_max,
             head_bytes_max: serve.head_bytes_max,
             head_timeout_ms: millis(serve.head_timeout),
             wait_ms_max: millis(api.wait_max),
@@ -624,6 +657,9 @@ impl ApiConfig {
             ("api.bodies_bytes_max", self.bodies_bytes_max),
             ("api.bodies_per_universe_bytes_max", self.bodies_per_universe_bytes_max),
             ("api.bodies_per_token_bytes_max", self.bodies_per_token_bytes_max),
+            ("api.answers_bytes_max", self.answers_bytes_max),
+            ("api.answers_per_universe_bytes_max", self.answers_per_universe_bytes_max),
+            ("api.answers_per_token_bytes_max", self.answers_per_token_bytes_max),
             ("api.write_timeout_ms", usize::try_from(self.write_timeout_ms).unwrap_or(usize::MAX)),
         ];
         match limits.into_iter().find(|(_, limit)| *limit == 0) {
@@ -801,6 +837,7 @@ impl Config {
             inbox_grace: Duration::from_millis(self.worlds.inbox_grace_ms),
             content: CasConfig { inline_bytes_max: self.objects.inline_bytes_max, ..CasConfig::default() },
             shell: self.shell.policy(),
+            quotas: self.quotas.defaults(),
             admission: self.api.admission(),
             replay_log: self.node.replay_log.clone(),
             replay_log_bytes_max: self.node.replay_log_bytes_max,
@@ -848,6 +885,11 @@ impl Config {
                 bytes_max: self.api.bodies_bytes_max,
                 per_universe_bytes_max: self.api.bodies_per_universe_bytes_max,
                 per_token_bytes_max: self.api.bodies_per_token_bytes_max,
+            },
+            answers: BodyBudgets {
+                bytes_max: self.api.answers_bytes_max,
+                per_universe_bytes_max: self.api.answers_per_universe_bytes_max,
+                per_token_bytes_max: self.api.answers_per_token_bytes_max,
             },
             wait_max: Duration::from_millis(self.api.wait_ms_max),
         }

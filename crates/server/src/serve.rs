@@ -1,12 +1,13 @@
 //! Sockets: HTTP/1.1 with or without TLS, and the limits that keep slow and many clients from holding the server.
 
+mod answers;
 mod clients;
 mod written;
 
 pub use clients::ClientLimits;
 pub(crate) use clients::{Client, FirstUse, TokenFull};
 
-use crate::{api::Problem, config::TlsConfig};
+use crate::{api::Problem, bodies::Bodies, config::TlsConfig};
 use axum::response::Response;
 use clients::Clients;
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -19,6 +20,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use mundi_model::Code;
+use mundi_runtime::metrics::{Metric, Metrics};
 use parking_lot::Mutex;
 use socket2::SockRef;
 use std::{
@@ -93,6 +95,22 @@ pub trait App: Clone + Send + Sync + 'static {
         connection: &'a Connection,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response> + Send;
+
+    /// Counts what is refused and cut off.
+    fn metrics(&self) -> Option<&Metrics> {
+        None
+    }
+
+    /// What answers may take of the memory; without a bound if there is none.
+    fn answers(&self) -> Option<&Arc<Bodies>> {
+        None
+    }
+}
+
+fn count(app: &impl App, metric: Metric) {
+    if let Some(metrics) = app.metrics() {
+        metrics.add(metric, 1);
+    }
 }
 
 /// The connection that a request came by.
@@ -146,7 +164,14 @@ async fn accept(
 ) {
     let (clients, refused) = (Clients::new(limits.clients), Arc::new(Semaphore::new(REFUSED_MAX)));
     loop {
-        let Ok(permit) = connections.clone().acquire_owned().await else { return };
+        let permit = match connections.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                count(&app, Metric::ConnectionsAwaited);
+                let Ok(permit) = connections.clone().acquire_owned().await else { return };
+                permit
+            }
+        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = told(&mut stop) => return,
@@ -161,6 +186,7 @@ async fn accept(
             }
         };
         let Some(client) = clients.connect(address.ip()) else {
+            count(&app, Metric::RefusedAddressConnections);
             refuse(stream, tls.is_some(), &refused, limits.clients.per_address_max);
             continue;
         };
@@ -214,8 +240,14 @@ async fn serve(
         None => talk(stream, app, connection, limits, stop).await,
         Some(tls) => match tokio::time::timeout(limits.head_timeout, tls.accept(stream)).await {
             Ok(Ok(stream)) => talk(stream, app, connection, limits, stop).await,
-            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
-            Err(_) => tracing::debug!("a handshake took too long"),
+            Ok(Err(error)) => {
+                count(&app, Metric::HandshakesFailed);
+                tracing::debug!(%error, "a handshake failed");
+            }
+            Err(_) => {
+                count(&app, Metric::HandshakesFailed);
+                tracing::debug!("a handshake took too long");
+            }
         },
     }
 }
@@ -236,6 +268,16 @@ async fn talk(
     let answering = service_fn(|request| async {
         written.has_room(limits.pipelined_max).await;
         let response = app.answer(&client, request).await;
+        let response = match app.answers() {
+            Some(answers) => {
+                let (response, is_refusal) = answers::counted(response, answers, || client.0.owner(), &written);
+                if is_refusal {
+                    count(&app, Metric::RefusedAnswers);
+                }
+                response
+            }
+            None => response,
+        };
         client.0.end_request();
         written.answered();
         Ok::<_, Infallible>(response)
@@ -250,22 +292,25 @@ async fn talk(
     }));
     ends.push(Box::pin(async {
         head.is_late(limits.head_timeout).await;
-        End::Now("the head of a request took too long")
+        End::Now("the head of a request took too long", Metric::CutHead)
     }));
     ends.push(Box::pin(async {
         written.is_late(rate).await;
-        End::Now("the client reads too slowly")
+        End::Now("the client reads too slowly", Metric::CutSlow)
     }));
     ends.push(Box::pin(async {
         client.0.ended().await;
-        End::Now("its token was revoked")
+        End::Now("its token was revoked", Metric::CutRevoked)
     }));
     let ended = loop {
         tokio::select! {
             biased;
             ended = connection.as_mut() => break ended,
             end = ends.next() => match end {
-                Some(End::Now(reason)) => return tracing::debug!(reason, "a connection is cut off"),
+                Some(End::Now(reason, metric)) => {
+                    count(&app, metric);
+                    return tracing::debug!(reason, "a connection is cut off");
+                }
                 Some(End::Graceful) | None => connection.as_mut().graceful_shutdown(),
             },
         }
@@ -280,7 +325,7 @@ enum End {
     /// The server stops.
     Graceful,
     /// The client has lost its right to it.
-    Now(&'static str),
+    Now(&'static str, Metric),
 }
 
 /// Until when the head of the next request must be there, as long as one is waited for. A timer for each connection looks at it,
@@ -363,6 +408,7 @@ pub fn tls(config: &TlsConfig) -> Result<Option<TlsAcceptor>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bodies::BodyBudgets;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::DuplexStream;
 
@@ -374,6 +420,7 @@ mod tests {
         takes: Duration,
         bytes: usize,
         answers: Arc<AtomicUsize>,
+        budget: Option<Arc<Bodies>>,
     }
 
     impl App for Done {
@@ -381,6 +428,48 @@ mod tests {
             tokio::time::sleep(self.takes).await;
             self.answers.fetch_add(1, Ordering::Relaxed);
             Response::new(axum::body::Body::from("done".repeat(self.bytes.max(4) / 4)))
+        }
+
+        fn answers(&self) -> Option<&Arc<Bodies>> {
+            self.budget.as_ref()
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_that_nobody_reads_take_no_more_than_they_may_and_give_it_back() {
+        const BYTES: usize = 1 << 20;
+        let bytes_max = 3 * BYTES;
+        let budgets = BodyBudgets { bytes_max, per_universe_bytes_max: bytes_max, per_token_bytes_max: bytes_max };
+        let budget = Bodies::of_answers(budgets);
+        let app = Done { bytes: BYTES, budget: Some(budget.clone()), ..Done::default() };
+        let get = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            let (mut client, stop) = connect_to(app.clone(), ServeLimits::default());
+            client.write_all(get).await.unwrap();
+            client.read_exact(&mut [0; 15]).await.unwrap(); // it is being written
+            held.push((client, stop));
+        }
+        assert_eq!(budget.bytes(), bytes_max as u64);
+        let (mut refused, _stop) = connect_to(app.clone(), ServeLimits::default());
+        refused.write_all(get).await.unwrap();
+        let mut answer = vec![0; 4_096];
+        let length = refused.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("ANSWERS_FULL"), "{answer}");
+        assert!(answer.contains("retry-after"), "{answer}");
+        drop(held.pop());
+        let (mut reader, _stop) = connect_to(app, ServeLimits::default());
+        while budget.bytes() > 2 * BYTES as u64 {
+            tokio::task::yield_now().await; // until the connection that is gone has given it back
+        }
+        reader.write_all(get).await.unwrap();
+        let mut read = 0;
+        while read < BYTES {
+            read += reader.read(&mut [0; 65_536]).await.unwrap();
+        }
+        while budget.bytes() > 2 * BYTES as u64 {
+            tokio::task::yield_now().await;
         }
     }
 

@@ -27,6 +27,7 @@ use mundi_store::{
         kept_object::Kind,
         mailbox::MailPlace,
         queue::{Claim, Queue, QueueSeq},
+        quotas::Quotas,
         registered::{Registered, RegisteredKind},
         schema_version::SchemaVersion,
         segment::SegmentRecord,
@@ -43,8 +44,9 @@ use mundi_store::{
         ListDeadLetters, ListEffects, ListTimers, MailClaimed, MailName, MessageId, NameUniverse, NewItem, NewMail,
         NoteSnapshotDue, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
         ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail,
-        SettleWorld, TakeOverLease, TakenOver, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest, WriteToken,
-        compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
+        SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest,
+        WriteQuotas, WriteToken, compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe,
+        fabric_send, import_world,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask, ask_in_hands,
@@ -982,9 +984,13 @@ fn write_and_revoke_tokens() {
             verbs: 1,
             created_at_ns: 1,
             label: label.into(),
+            quotas: None,
         };
         store.run(&WriteToken { id: 1, record: Some(token("stays")) }).await?;
         store.run(&WriteToken { id: 2, record: Some(token("goes")) }).await?;
+        let quotas = Some(Quotas { worlds_max: Some(7), ..Quotas::default() });
+        store.run(&SetTokenQuotas { id: 1, quotas }).await?;
+        store.run(&WriteQuotas { universe: *universe, quotas }).await?;
         store.run(&WriteToken { id: 2, record: None }).await.map(drop)
     };
     survives(on_the_heap, async |store: &Store| store.universe, act, everything);

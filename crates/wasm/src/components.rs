@@ -12,7 +12,7 @@ use crate::{
 };
 use mundi_kernel::{
     LoadError, MemoryObjects, Objects,
-    loader::{CodeSource, Loader, Readiness},
+    loader::{CodeSource, Loader, Readiness, UniverseShare},
     manifest::{CompiledManifest, Manifest, ManifestError, WasmLimits},
     program::{Event, Failure, Host, Program, View},
 };
@@ -117,7 +117,7 @@ impl Components {
         let open = |path: PathBuf| Cache::open(&path).map_err(|error| OpenError::Cache { path, error });
         let cache = config.cache.map(open).transpose()?;
         let (wall, blocking, compiler) = (config.step_wall_max, config.blocking, config.compiler);
-        let runner = Runner { scheduler: engines.scheduler.clone(), blocking, wall };
+        let runner = Runner { scheduler: engines.scheduler.clone(), blocking, wall, fuel: Arc::default() };
         let (state, arrived) = (Mutex::default(), Condvar::new());
         let shop = Arc::new(Workshop { engines, cache, compiler, wall, state, arrived });
         for _ in 0..COMPILERS {
@@ -161,8 +161,10 @@ impl Loader for Components {
         Readiness::Queued { ahead }
     }
 
-    fn for_universe(&self, universe: UniverseId, weight: u32, source: CodeSource) -> Option<Arc<dyn Loader>> {
-        Some(Arc::new(Self { tenant: Tenant { universe, weight }, source: Some(source), ..self.clone() }))
+    fn for_universe(&self, share: UniverseShare) -> Option<Arc<dyn Loader>> {
+        let UniverseShare { universe, weight, source, fuel } = share;
+        let runner = Runner { fuel, ..self.runner.clone() };
+        Some(Arc::new(Self { tenant: Tenant { universe, weight }, source: Some(source), runner, ..self.clone() }))
     }
 
     fn check(&self, manifest: &Manifest) -> Result<(), ManifestError> {

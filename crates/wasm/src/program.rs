@@ -14,7 +14,7 @@ use mundi_model::{Code, limits, record::ReceiptStatus};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -159,6 +159,8 @@ pub(crate) struct Runner {
     pub(crate) blocking: Blocking,
     /// The emergency stop.
     pub(crate) wall: Duration,
+    /// What all steps and queries of a universe have used, of fuel.
+    pub(crate) fuel: Arc<AtomicU64>,
 }
 
 impl Program for ComponentProgram {
@@ -237,7 +239,9 @@ impl ComponentProgram {
         });
         let answer = function.and_then(|function| call(function, &mut store));
         self.linked.pace.note(store.data().pacing.slot.as_ref().is_some_and(Slot::has_outlasted));
-        Ran { answer, fuel_left: store.get_fuel().unwrap_or(0), began }
+        let fuel_left = store.get_fuel().unwrap_or(0);
+        self.runner.fuel.fetch_add(self.limits.fuel_max.saturating_sub(fuel_left), Ordering::Relaxed);
+        Ran { answer, fuel_left, began }
     }
 
     fn not_begun<T>(&self, error: wasmtime::Error) -> Ran<T> {

@@ -7,7 +7,7 @@
 //!
 //! A claim whose commit had an unknown fate is looked for, and carried out if it is there.
 
-use super::{ride_out, wait};
+use super::{EffectPace, Unpaced, ride_out, wait};
 use crate::{
     Adapter, Call, denied, failed,
     params::invalid,
@@ -104,6 +104,7 @@ pub struct AdapterWorker<E, B> {
     holder: Option<Arc<dyn Holder>>,
     policies: PolicyContexts,
     attempts: Arc<Attempts>,
+    pace: Arc<dyn EffectPace>,
 }
 
 /// A call that runs.
@@ -164,6 +165,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     ) -> Self {
         let (adapters, report, metrics) = (BTreeMap::new(), Arc::default(), Arc::default());
         let (holder, policies, attempts) = (None, PolicyContexts::default(), Arc::default());
+        let pace = Arc::new(Unpaced);
         Self {
             engine,
             blobs,
@@ -178,6 +180,7 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             holder,
             policies,
             attempts,
+            pace,
         }
     }
 
@@ -190,6 +193,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     #[must_use]
     pub fn with_holder(self, holder: Arc<dyn Holder>) -> Self {
         Self { holder: Some(holder), ..self }
+    }
+
+    /// Effects begin as this lets them.
+    #[must_use]
+    pub fn with_pace(self, pace: Arc<dyn EffectPace>) -> Self {
+        Self { pace, ..self }
     }
 
     /// Counts there, for whoever reads or sinks it.
@@ -302,12 +311,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
                 continue;
             }
             round.empty.remove(kind);
-            let is_capped = self.config.universe_caps.get(*kind).is_some_and(|cap| *cap != KindCap::default());
+            let is_capped = self.pace.is_limited()
+                || self.config.universe_caps.get(*kind).is_some_and(|cap| *cap != KindCap::default());
             round.hands.offer(kind, if is_capped { Offer::None } else { Offer::Surplus }); // what waits must find some
-            let hands = round.hands.take(kind, limits::CLAIMS_MAX, self.clock.now_ns());
+            let room = self.pace.room(round.running.len()).min(limits::CLAIMS_MAX);
+            let hands = round.hands.take(kind, room, self.clock.now_ns());
             if hands.is_empty() {
-                // A hand that is reserved may get free without a call that ends.
-                round.capped |= round.running_of(kind) < self.calls_max(kind);
+                // A hand that is reserved may get free without a call that ends, and so does the pace.
+                round.capped |= room == 0 || round.running_of(kind) < self.calls_max(kind);
                 continue;
             }
             let claim = self.claim_of(kind, hands.len());
@@ -640,6 +651,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
 
     fn note_held(&self) {
         self.worker.metrics.set(Metric::EffectsInHands, self.running.len() as u64);
+        self.worker.pace.running(self.running.len());
     }
 
     fn running_of(&self, kind: &str) -> usize {
@@ -655,6 +667,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
             worker.metrics.add(Metric::EffectAgeNs, age_ns);
             worker.metrics.raise(Metric::EffectAgeNsMax, age_ns);
         }
+        worker.pace.began(1);
         let (abort, registration) = AbortHandle::new_pair();
         self.running.insert(seq, Running { claim, kind: hand.kind().to_owned(), abort });
         self.touched.insert(claim.lane);

@@ -5,9 +5,11 @@
 //! worker. It runs as one task and spawns nothing; run several for more.
 
 mod adapter_worker;
+mod effect_pace;
 mod timer_worker;
 
 pub use adapter_worker::{AdapterWorker, AdapterWorkerConfig};
+pub use effect_pace::{EffectPace, Unpaced};
 pub use timer_worker::{TimerWorker, TimerWorkerConfig};
 
 use futures_util::{

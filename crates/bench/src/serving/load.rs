@@ -42,10 +42,23 @@ impl Connection {
 
     /// Posts a body, and gives back the body of the answer. Anything but success is an error.
     pub(super) async fn post(&mut self, path: std::fmt::Arguments<'_>, body: &[u8]) -> Result<&[u8], Box<dyn Error>> {
+        match self.ask("POST", path, body).await? {
+            (200..300, body) => Ok(body),
+            (status, body) => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
+        }
+    }
+
+    /// Sends a body, and gives back the status and the body of the answer.
+    pub(super) async fn ask(
+        &mut self,
+        method: &str,
+        path: std::fmt::Arguments<'_>,
+        body: &[u8],
+    ) -> Result<(u16, &[u8]), Box<dyn Error>> {
         self.request.clear();
         let length = body.len();
         let head = format_args!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         );
         io::Write::write_fmt(&mut self.request, head)?;
         self.request.extend_from_slice(body);
@@ -60,11 +73,7 @@ impl Connection {
                 _ => {}
             }
         };
-        let body = &self.answer[body..end];
-        match status {
-            200..300 => Ok(body),
-            _ => Err(format!("{status}: {}", String::from_utf8_lossy(body)).into()),
-        }
+        Ok((status, &self.answer[body..end]))
     }
 }
 

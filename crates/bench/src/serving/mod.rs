@@ -12,6 +12,7 @@ mod node;
 mod replay;
 mod target;
 mod targets;
+mod tenants;
 mod timers;
 mod workload;
 
@@ -36,6 +37,7 @@ use std::{
 };
 use target::{Server, Subject};
 pub(crate) use targets::targets;
+pub(crate) use tenants::tenants;
 pub(crate) use timers::timers;
 use workload::{Prepared, Workload};
 

@@ -9,7 +9,11 @@ use super::{
 };
 use clap::Args;
 use mundi_model::Code;
-use mundi_server::config::Config;
+use mundi_server::{
+    config::Config,
+    hardening,
+    signs::{Sign, Verdict},
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -51,6 +55,14 @@ impl Findings {
         self.0.push(json!({ "check": check, "verdict": "WRONG", "found": found.into(), "do": what }));
     }
 
+    fn sign(&mut self, Sign { check, verdict, found, advice }: &Sign) {
+        match verdict {
+            Verdict::Good => self.good(check, found),
+            Verdict::Look => self.warn(check, found, advice),
+            Verdict::Wrong => self.bad(check, found, advice),
+        }
+    }
+
     fn report(&self, out: Out) -> Outcome {
         let columns = [("CHECK", "check"), ("VERDICT", "verdict"), ("FOUND", "found"), ("DO", "do")];
         out.rows(&columns, &self.0, &Value::Null)?;
@@ -78,6 +90,7 @@ impl Doctor {
             replay_log: None,
         };
         let config = args.load()?;
+        security_checks(&config, self.config.as_deref(), &mut findings);
         let there = config.engine.is_shared() || folder_checks(&config.data.folder, &mut findings);
         let healthy = there && engine_checks(&config, out, &mut findings).await;
         findings.report(out)?;
@@ -85,20 +98,20 @@ impl Doctor {
     }
 }
 
+/// What the checklist of docs/operating/security.md forbids.
+fn security_checks(config: &Config, file: Option<&Path>, findings: &mut Findings) {
+    for sign in hardening::look(config, file) {
+        findings.sign(&sign);
+    }
+}
+
 #[cfg(feature = "postgres")]
 async fn fleet_checks(config: Option<&Path>, findings: &mut Findings) -> Outcome {
-    use mundi_server::{
-        checkup::{Verdict, look},
-        config::{Config, environment},
-    };
-    let config = Config::load(config, environment(), &[]).map_err(|error| Failed::coded(&error))?;
-    for sign in look(&config).await {
-        match sign.verdict {
-            Verdict::Good => findings.good(sign.check, sign.found),
-            Verdict::Look => findings.warn(sign.check, sign.found, sign.advice),
-            Verdict::Wrong => findings.bad(sign.check, sign.found, sign.advice),
-        }
-    }
+    use mundi_server::{checkup, config::environment};
+    let file = config;
+    let config = Config::load(file, environment(), &[]).map_err(|error| Failed::coded(&error))?;
+    checkup::look(&config).await.iter().for_each(|sign| findings.sign(sign));
+    security_checks(&config, file, findings);
     Ok(())
 }
 
@@ -198,6 +211,13 @@ fn room(workers: &Value, findings: &mut Findings) {
     }
 }
 
+/// Whether an authority is on this machine.
+fn is_loopback(authority: &str) -> bool {
+    let authority = authority.split('/').next().unwrap_or_default();
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
 async fn server_checks(server: &Server, findings: &mut Findings) {
     match server.ask(Method::GET, "/livez", None).await {
         Ok(_) => findings.good("answers", server.url()),
@@ -205,6 +225,10 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
             findings.bad("answers", error.detail(), "start one with `mundi dev`, or say where it is with --url");
             return;
         }
+    }
+    if server.url().strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)) {
+        let what = "set api.tls, or reach it through a tunnel";
+        findings.warn("tls", "tokens and data travel in clear", what);
     }
     match server.ask(Method::GET, "/readyz", None).await {
         Ok(_) => findings.good("ready", "yes"),
@@ -247,5 +271,16 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
                 findings.bad(&format!("dead {queue}"), error.detail(), "`mundi explain CODE` says what to do")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_machine_is_told_apart_from_one_elsewhere() {
+        assert!(["localhost:7600", "127.0.0.1", "127.0.0.1:1/x", "[::1]:7600"].iter().all(|here| is_loopback(here)));
+        assert!(!["example.org", "10.0.0.7:7600", "localhost.example.org:1"].iter().any(|there| is_loopback(there)));
     }
 }

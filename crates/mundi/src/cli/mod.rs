@@ -15,6 +15,7 @@ mod manifest;
 mod output;
 mod program;
 mod progress;
+mod quotas;
 mod serve;
 mod telemetry;
 mod timer;

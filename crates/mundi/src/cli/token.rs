@@ -5,8 +5,10 @@ use super::{
     client::Server,
     exit::{Failed, Outcome},
     output::Out,
+    quotas::{QuotaSetting, changed, object_of},
 };
 use clap::Subcommand;
+use mundi_model::Code;
 use mundi_server::{
     api::{NewToken, verbs_of},
     config::Config,
@@ -39,6 +41,18 @@ pub(super) enum TokenCommand {
         /// What people call it; receipts that are given by hand name it.
         #[arg(long, default_value = "")]
         label: String,
+        /// What may be taken with it, such as `events_per_second_max=100`; once for each quota.
+        #[arg(long = "quota", value_name = "NAME=NUMBER")]
+        quotas: Vec<QuotaSetting>,
+    },
+    /// Sets quotas of a token. Those that are not named stay as they are.
+    Quotas {
+        #[command(flatten)]
+        server: Server,
+        id: String,
+        /// Such as `calls_max=10`, or `calls_max=default` for what the server's configuration says; once for each quota.
+        #[arg(required = true, value_name = "NAME=NUMBER|default")]
+        quotas: Vec<QuotaSetting>,
     },
     /// Lists tokens, without their secrets.
     List {
@@ -57,14 +71,21 @@ pub(super) enum TokenCommand {
 impl TokenCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Create { server, data, config, can, all_universes, label } => {
-                let universe = (!all_universes).then(|| server.universe().to_owned());
+            Self::Create { server, data, config, can, all_universes, label, quotas } => {
+                let (universe, quotas) = ((!all_universes).then(|| server.universe().to_owned()), object_of(&quotas));
                 if data.is_none() && config.is_none() {
-                    let form = json!({ "universe": universe, "can": can, "label": label });
+                    let form = json!({ "universe": universe, "can": can, "label": label, "quotas": quotas });
                     return out.made(&server.post("/v1/tokens", &form).await?, "token");
                 }
                 let config = ServerArgs { data, config, bind: None, roles: None, replay_log: None }.load()?;
-                out.made(&on_engine(&config, universe.as_deref(), &can, label).await?, "token")
+                out.made(&on_engine(&config, universe.as_deref(), &can, label, quotas).await?, "token")
+            }
+            Self::Quotas { server, id, quotas } => {
+                let tokens = server.get("/v1/tokens").await?;
+                let known = tokens.as_array().into_iter().flatten().find(|token| token["id"] == id.as_str());
+                let before = known.map_or(Value::Null, |token| token["quotas"].clone());
+                let path = format!("/v1/tokens/{id}/quotas");
+                server.json(Method::PUT, &path, Some(&changed(before, &quotas))).await.map(drop)
             }
             Self::List { server } => {
                 let columns = [
@@ -83,7 +104,15 @@ impl TokenCommand {
     }
 }
 
-async fn on_engine(config: &Config, universe: Option<&str>, can: &[String], label: String) -> Outcome<Value> {
+async fn on_engine(
+    config: &Config,
+    universe: Option<&str>,
+    can: &[String],
+    label: String,
+    quotas: Value,
+) -> Outcome<Value> {
+    let quotas =
+        serde_json::from_value(quotas).map_err(|error| Failed::new(Code::RequestInvalid, error.to_string()))?;
     let verbs = verbs_of(can).map_err(|problem| Failed::new(problem.code, problem.detail))?;
     let no_roles = NodeConfig { roles: [].into(), ..config.node().map_err(|error| Failed::coded(&error))? };
     let node = Node::open_configured_as(config, Programs::new(), no_roles).await;
@@ -92,7 +121,7 @@ async fn on_engine(config: &Config, universe: Option<&str>, can: &[String], labe
         Some(name) => Some(node.create_universe(name).await.map_err(|error| Failed::coded(&error))?.0.id()),
         None => None,
     };
-    let NewToken { text, id, record } = NewToken::new(node.plane(), universe, verbs, label);
+    let NewToken { text, id, record } = NewToken::new(node.plane(), universe, verbs, label, quotas);
     let write = WriteToken { id, record: Some(record) };
     let written = mundi_store::run(&node.plane().engine, &*node.plane().clock, &write).await;
     written.map_err(|error| Failed::coded(&error))?;

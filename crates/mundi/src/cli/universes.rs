@@ -1,6 +1,8 @@
 //! `mundi universe list`, `create`, `usage` and `sweep`; `export` and `import` stand in `universe.rs`.
 
-use super::{client::Server, exit::Outcome, output::Out, progress::Progress, universe::MoveCommand};
+use super::{
+    client::Server, exit::Outcome, output::Out, progress::Progress, quotas::QuotasCommand, universe::MoveCommand,
+};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -31,6 +33,9 @@ pub(super) enum UniversesCommand {
         #[command(flatten)]
         server: Server,
     },
+    /// What the universe may take.
+    #[command(subcommand)]
+    Quotas(QuotasCommand),
     /// Removes what nothing refers to any more, once the grace period is over, and waits for it; a server does the same by itself.
     Sweep {
         #[command(flatten)]
@@ -52,6 +57,7 @@ impl UniversesCommand {
                 out.made(&server.post("/v1/universes", &json!({ "name": name })).await?, "universe")
             }
             Self::Usage { server } => out.object(&server.get(&server.of("usage")).await?),
+            Self::Quotas(command) => command.run(out).await,
             Self::Sweep { server, dry_run, no_wait } => {
                 let asked = server.post(&server.of("sweep"), &json!({ "dry_run": dry_run })).await?;
                 if no_wait {

@@ -1,6 +1,9 @@
 //! Bodies that fill the memory: sent all but the last byte, and held.
 
-use crate::process::{Answer, Server};
+use crate::{
+    process::{Answer, Server},
+    scaled,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::{io::Write, net::TcpStream};
@@ -67,7 +70,8 @@ async fn bodies_together_take_no_more_than_the_process_has_for_them() {
     let server = start(folder.path(), ("MUNDI_API__BODIES_BYTES_MAX", 12 * MB)).await;
     assert_eq!(large(&server, "default", None).await.status, 202);
     let blobs = "/v1/u/default/blobs";
-    for path in [&format!("{W}/c/send/add"), W, "/v1/tokens", &format!("{W}/c/events"), blobs] {
+    let (send, events) = (format!("{W}/c/send/add"), format!("{W}/c/events"));
+    for path in [&*send, W, "/v1/tokens", &events, blobs].repeat(scaled(1)) {
         let (held, problem) = fill(&server, path, None).await;
         assert!(problem["detail"].as_str().unwrap().contains("this process"), "{path}: {problem}");
         // What is small is taken all the same.
@@ -76,7 +80,8 @@ async fn bodies_together_take_no_more_than_the_process_has_for_them() {
         taken_at_last(&server, "default").await;
     }
     // Who only says that it will send much holds nothing.
-    let announced: Vec<_> = (0..100).map(|_| hold(&server, &format!("{W}/c/send/add"), None, 0)).collect();
+    let announced: Vec<_> =
+        (0..scaled(100).min(1_000)).map(|_| hold(&server, &format!("{W}/c/send/add"), None, 0)).collect();
     assert_eq!(large(&server, "default", None).await.status, 202);
     drop(announced);
 }

@@ -3,6 +3,7 @@
 use crate::{
     guest::{adder, asker},
     process::{Answer, Server},
+    scaled,
 };
 use mundi_model::{Hash, limits};
 use mundi_wasm::build::componentize;
@@ -45,13 +46,13 @@ async fn endless_loops_of_one_universe_do_not_keep_others_waiting() {
     let adding = server.post(&format!("{QUIET}/manifests"), &adding).await.ok(201)["hash"].clone();
     server.post(&format!("{QUIET}/worlds"), &json!({ "world": "a", "manifest": adding })).await.ok(201);
 
-    let loops = 32;
+    let loops = scaled(32);
     for number in 0..loops {
         let world = format!("w{number}");
         server.post(&format!("{LOUD}/worlds"), &json!({ "world": world, "manifest": manifest })).await.ok(201);
         server.post(&format!("{LOUD}/worlds/{world}/send/go"), &Value::Null).await.ok(202);
     }
-    for number in 1..=50 {
+    for number in 1..=scaled(50) {
         assert_eq!(server.post(&format!("{QUIET}/worlds/c/call/add"), &json!(1)).await.ok(200), json!(number));
         server.get("/livez").await.ok(200);
         server.post(&format!("{QUIET}/worlds/a/call/add"), &json!(0)).await.ok(200);
@@ -84,7 +85,7 @@ async fn a_component_that_takes_a_compiler_too_long_is_refused_and_another_unive
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_with(folder.path(), &[("MUNDI_PROGRAMS__COMPILE_CPU_S_MAX", "1")]);
     server.post("/v1/universes", &json!({ "name": "loud" })).await.ok(201);
-    let bombs: Vec<_> = (20..23).map(|functions| much(functions, 2_000)).collect();
+    let bombs: Vec<_> = (20..20 + scaled(3)).map(|functions| much(functions, 2_000)).collect();
     for bomb in &bombs {
         upload(&server, LOUD, bomb).await;
     }

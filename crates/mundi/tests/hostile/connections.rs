@@ -1,6 +1,9 @@
 //! Clients that hold connections: by never reading their answers, or by opening too many.
 
-use crate::process::{Answer, Server};
+use crate::{
+    process::{Answer, Server},
+    scaled,
+};
 use reqwest::{Client, Method};
 use serde_json::json;
 use std::{
@@ -50,22 +53,27 @@ async fn clients_that_never_read_do_not_keep_others_out() {
         ("MUNDI_API__WRITE_TIMEOUT_MS", "500"),
     ];
     let server = Server::start_with(folder.path(), &limits);
-    let mut sockets = Vec::new();
-    for _ in 0..64 {
-        let mut socket = connect_from(&server, [127, 0, 0, 1]).await;
-        // Far more bytes than the buffers between the two hold.
-        socket.write_all(&OPENAPI.repeat(200)).unwrap();
-        sockets.push(socket);
+    for _ in 0..scaled(1) {
+        let mut sockets = Vec::new();
+        for _ in 0..64 {
+            let mut socket = connect_from(&server, [127, 0, 0, 1]).await;
+            // Far more bytes than the buffers between the two hold.
+            socket.write_all(&OPENAPI.repeat(200)).unwrap();
+            sockets.push(socket);
+        }
+        // All places are taken. So many others are served at a time only when each of them was cut off.
+        let mut honest = Vec::new();
+        for _ in 0..64 {
+            let mut socket = connect_from(&server, [127, 0, 0, 1]).await;
+            socket.write_all(LIVEZ).unwrap();
+            assert!(answer(&mut socket).starts_with("HTTP/1.1 200"));
+            honest.push(socket);
+        }
+        drop(sockets);
     }
-    // All places are taken. So many others are served at a time only when each of them was cut off.
-    let mut honest = Vec::new();
-    for _ in 0..64 {
-        let mut socket = connect_from(&server, [127, 0, 0, 1]).await;
-        socket.write_all(LIVEZ).unwrap();
-        assert!(answer(&mut socket).starts_with("HTTP/1.1 200"));
-        honest.push(socket);
-    }
-    drop(sockets);
+    let metrics = server.get("/metrics").await.text;
+    let cut = metrics.lines().find_map(|line| line.strip_prefix("mundi_cut_slow_total ")).unwrap();
+    assert!(cut.parse::<usize>().unwrap() >= scaled(64), "{cut}");
 }
 
 #[tokio::test]
@@ -79,13 +87,17 @@ async fn one_address_cannot_take_all_connections() {
         assert!(answer(&mut socket).starts_with("HTTP/1.1 200"));
         held.push(socket);
     }
-    for _ in 0..100 {
+    for _ in 0..scaled(100) {
         let mut beyond = connect_from(&server, [127, 0, 0, 2]).await;
         beyond.write_all(LIVEZ).unwrap();
         let refused = answer(&mut beyond);
         assert!(refused.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{refused}");
         assert!(refused.contains("\"CONNECTIONS_FULL\"") && refused.contains("retry-after: 1\r\n"), "{refused}");
     }
+    let metrics =
+        client_at([127, 0, 0, 3]).get(format!("{}/metrics", server.url)).send().await.unwrap().text().await.unwrap();
+    let refused = format!("mundi_refused_address_connections_total {}", scaled(100));
+    assert!(metrics.lines().any(|line| line == refused), "{metrics}");
     // Those that do not even ask are as many as they like.
     let mut silent = Vec::new();
     for _ in 0..1_000 {

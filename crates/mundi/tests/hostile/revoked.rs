@@ -3,6 +3,7 @@
 use crate::{
     member::{Fleet, Member},
     process::{Server, client},
+    scaled,
 };
 use reqwest::{Client, Response};
 use serde_json::json;
@@ -30,6 +31,12 @@ async fn whatever_is_done_with_a_revoked_token_ends_and_nothing_else_does() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
     server.post("/v1/u/default/worlds", &json!({ "world": "c", "program": "counter" })).await.ok(201);
+    for _ in 0..scaled(1) {
+        revoke_in_use(&server).await;
+    }
+}
+
+async fn revoke_in_use(server: &Server) {
     let make = async || server.post("/v1/tokens", &json!({ "can": ["read", "work", "send", "admin"] })).await.ok(201);
     let (bad, good) = (make().await, make().await);
     let [bad_token, good_token] = [&bad, &good].map(|made| made["token"].as_str().unwrap().to_owned());

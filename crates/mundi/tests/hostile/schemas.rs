@@ -1,6 +1,6 @@
 //! JSON Schemas that take exponential time, and values that make them do so.
 
-use crate::process::Server;
+use crate::{process::Server, scaled};
 use serde_json::{Value, json};
 
 const U: &str = "/v1/u/default";
@@ -90,11 +90,14 @@ async fn values_that_take_a_schema_exponential_time_stop_neither_the_server_nor_
     server.post(&format!("{U}/worlds/wide/call/put"), &put(&large)).await.refused(400, "SCHEMA_WORK_EXCEEDED");
 
     // From another world.
-    for (to, value) in [("twice", nested(22, "wrong")), ("wide", large), ("twice", nested(22, "wrong"))] {
-        let told = json!({ "world": id(to).await, "key": "k", "value": value });
-        server.post(&format!("{U}/worlds/sender/send/tell"), &told).await.ok(202);
+    for _ in 0..scaled(1) {
+        for (to, value) in [("twice", nested(22, "wrong")), ("wide", large.clone()), ("twice", nested(22, "wrong"))] {
+            let told = json!({ "world": id(to).await, "key": "k", "value": value });
+            server.post(&format!("{U}/worlds/sender/send/tell"), &told).await.ok(202);
+        }
     }
-    for n in 1..=20 {
+    let calls = scaled(20);
+    for n in 1..=calls {
         assert_eq!(server.post("/v1/u/other/worlds/c/call/add", &json!(1)).await.ok(200), n);
         server.get("/livez").await.ok(200);
     }
@@ -103,10 +106,10 @@ async fn values_that_take_a_schema_exponential_time_stop_neither_the_server_nor_
 
     let server = Server::start(folder.path());
     server.get("/readyz").await.ok(200);
-    assert_eq!(server.post("/v1/u/other/worlds/c/call/add", &json!(1)).await.ok(200), 21);
+    assert_eq!(server.post("/v1/u/other/worlds/c/call/add", &json!(1)).await.ok(200), calls + 1);
     server.post(&twice, &put(&nested(3, "right"))).await.ok(200);
     server.kill();
     let server = Server::start(folder.path());
-    assert_eq!(server.post("/v1/u/other/worlds/c/call/add", &json!(1)).await.ok(200), 22);
+    assert_eq!(server.post("/v1/u/other/worlds/c/call/add", &json!(1)).await.ok(200), calls + 2);
     server.post(&twice, &put(&nested(3, "right"))).await.ok(200);
 }

@@ -30,6 +30,7 @@ use std::{
     pin::pin,
     sync::{Arc, atomic::Ordering},
     task::Poll,
+    time::Duration,
 };
 use tracing::Instrument;
 
@@ -51,6 +52,9 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
                 shared.signal.notify();
             }
             Some(job) => {
+                if shared.pace.get().is_some_and(|pace| pace.wait().is_some()) {
+                    Box::pin(keep_pace(&shared)).await;
+                }
                 let span = tracing::info_span!("cycle", world = %job.world);
                 shared.lanes_busy.fetch_add(1, Ordering::Relaxed);
                 pin!(cycle(&shared, job)).instrument(span).await; // pinned: to instrument it would move it otherwise
@@ -59,6 +63,21 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             None => shared.work.changed(seen).await,
         }
     }
+}
+
+/// The longest nap of a world that waits for its universe's pace: what is used meanwhile, and a drain, change how long that is.
+const PACE_NAP_MAX: Duration = Duration::from_millis(100);
+
+/// Waits until the universe may go on. A worker that drains waits for nothing.
+async fn keep_pace<P: Plane>(shared: &Shared<P>) {
+    let begun_ns = shared.plane.now_ns();
+    while shared.phase() == Phase::Running
+        && let Some(wait) = shared.pace.get().and_then(|pace| pace.wait())
+    {
+        shared.plane.clock().sleep(wait.min(PACE_NAP_MAX)).await;
+    }
+    shared.metrics.add(Metric::PacedCycles, 1);
+    shared.metrics.add(Metric::PacedNs, shared.plane.now_ns().saturating_sub(begun_ns));
 }
 
 /// All that can go on does so first: what it brings for a world that waits comes into the same turn, instead of into one more.

@@ -9,11 +9,13 @@ mod compaction;
 mod config;
 mod keeper;
 mod lane;
+mod pace;
 mod patience;
 mod scout;
 mod table;
 
 pub use config::{SegmentPolicy, WorkerConfig};
+pub use pace::Pace;
 pub use table::Wish;
 
 use crate::{
@@ -33,7 +35,7 @@ use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -68,6 +70,8 @@ struct Shared<P: Plane> {
     has_refused: AtomicBool,
     /// Until when the object store is taken for one that does not have what it should.
     objects_absent_until_ns: AtomicU64,
+    /// What the universe waits for before its cycles, if there is something.
+    pace: OnceLock<Arc<dyn Pace>>,
     metrics: Arc<Metrics>,
     /// Worlds whose last cycle left items behind, with how long the oldest item of that cycle had waited.
     behind: Mutex<BTreeMap<WorldId, u64>>,
@@ -106,6 +110,7 @@ impl<P: Plane> WorldWorker<P> {
             lanes_busy: AtomicUsize::new(0),
             has_refused: AtomicBool::new(false),
             objects_absent_until_ns: AtomicU64::new(0),
+            pace: OnceLock::new(),
             metrics,
             behind: Mutex::default(),
         });
@@ -120,6 +125,11 @@ impl<P: Plane> WorldWorker<P> {
         spawner.spawn(Box::pin(keeper::run(shared.clone())));
         spawner.spawn(Box::pin(patience::run(shared.clone())));
         Self(shared)
+    }
+
+    /// From now on cycles begin when this lets them. Told once; a second one is ignored.
+    pub fn keep_pace(&self, pace: Arc<dyn Pace>) {
+        let _told_before = self.0.pace.set(pace);
     }
 
     /// The world was assigned to this worker, or has something to do.

@@ -5,14 +5,18 @@ use super::{
     extract::{self, ADMIN, METRICS, READ, SEND, WORK, text_header},
     revocation,
 };
-use crate::serve::{Client, TokenFull};
+use crate::{
+    node::Tenant,
+    quotas::QuotaLimits,
+    serve::{Client, TokenFull},
+};
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
 };
 use mundi_engine::Engine;
 use mundi_model::{Code, Hash, UniverseId, hex, parse_hex, record::Operator};
-use mundi_runtime::Plane;
+use mundi_runtime::{Plane, metrics::Metric};
 use mundi_store::{
     StoreError,
     keyspace::token::{self, TokenId, TokenRecord},
@@ -26,6 +30,7 @@ pub(crate) struct Access {
     /// `None` for all.
     universe: Option<UniverseId>,
     verbs: u32,
+    tenant: Tenant,
 }
 
 const VERBS: [(&str, u32); 5] =
@@ -46,7 +51,8 @@ pub fn names_of(verbs: u32) -> Vec<String> {
 }
 
 impl Access {
-    const EVERYTHING: Self = Self { universe: None, verbs: READ | SEND | ADMIN | WORK | METRICS };
+    const EVERYTHING: Self =
+        Self { universe: None, verbs: READ | SEND | ADMIN | WORK | METRICS, tenant: Tenant { token: None } };
 
     /// By the token that a request shows, or by where it comes from.
     pub(crate) async fn decide<E: Engine>(
@@ -106,6 +112,11 @@ impl Access {
         Err(Problem::new(Code::TokenDenied, format!("the token does not allow to {missing}")))
     }
 
+    /// Whose quotas hold, beside those of the universe.
+    pub(crate) fn tenant(self) -> Tenant {
+        self.tenant
+    }
+
     pub(crate) fn sees(self, universe: UniverseId) -> bool {
         self.universe.is_none_or(|own| own == universe)
     }
@@ -119,9 +130,16 @@ pub struct NewToken {
 }
 
 impl NewToken {
-    pub fn new<P: Plane>(plane: &P, universe: Option<UniverseId>, verbs: u32, label: String) -> Self {
+    pub fn new<P: Plane>(
+        plane: &P,
+        universe: Option<UniverseId>,
+        verbs: u32,
+        label: String,
+        quotas: QuotaLimits,
+    ) -> Self {
         let (id, secret) = (u64::from_be_bytes(plane.random()), plane.random::<32>());
-        let record = TokenRecord { secret: Hash::of(&secret), universe, verbs, created_at_ns: plane.now_ns(), label };
+        let (secret_hash, created_at_ns, quotas) = (Hash::of(&secret), plane.now_ns(), super::quotas::set_of(quotas));
+        let record = TokenRecord { secret: secret_hash, universe, verbs, created_at_ns, label, quotas };
         Self { text: format!("mundi_{}_{}", hex(&id.to_be_bytes()), hex(&secret)), id, record }
     }
 }
@@ -143,6 +161,7 @@ fn show<E: Engine>(api: &Api<E>, client: &Client, id: TokenId) -> Result<(), Pro
         Ok(None) => {}
         Ok(Some(first)) => revocation::follow(api, id, first),
         Err(TokenFull { max }) => {
+            api.node.metrics().add(Metric::RefusedTokenConnections, 1);
             let detail = format!("a token has at most {max} connections at a time");
             return Err(Problem::new(Code::ConnectionsFull, detail));
         }
@@ -152,7 +171,11 @@ fn show<E: Engine>(api: &Api<E>, client: &Client, id: TokenId) -> Result<(), Pro
 
 async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, Access)>, StoreError> {
     let found = token_of(api, text).await?;
-    Ok(found.map(|(id, record)| (id, Access { universe: record.universe, verbs: record.verbs })))
+    let defaults = &api.node.config().quotas.per_token;
+    Ok(found.map(|(id, TokenRecord { universe, verbs, quotas, .. })| {
+        let tenant = Tenant { token: Some((id, quotas.unwrap_or_default().or(defaults))) };
+        (id, Access { universe, verbs, tenant })
+    }))
 }
 
 async fn token_of<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, TokenRecord)>, StoreError> {
@@ -246,7 +269,7 @@ mod tests {
     #[test]
     fn a_token_is_bound_to_its_universe_and_verbs() {
         let (own, other) = (UniverseId::from_bytes([1; 16]), UniverseId::from_bytes([2; 16]));
-        let access = Access { universe: Some(own), verbs: READ | SEND };
+        let access = Access { universe: Some(own), verbs: READ | SEND, tenant: Tenant::default() };
         assert!(access.require(READ, Some(own)).is_ok() && access.require(SEND, Some(own)).is_ok());
         for refused in [access.require(ADMIN, Some(own)), access.require(READ, Some(other)), access.require(READ, None)]
         {
@@ -258,7 +281,7 @@ mod tests {
     #[test]
     fn metrics_are_for_who_reads_all_universes_or_was_given_the_verb() {
         let (own, all) = (Some(UniverseId::from_bytes([1; 16])), READ | SEND | ADMIN | WORK);
-        let may = |universe, verbs| Access { universe, verbs }.require_metrics().is_ok();
+        let may = |universe, verbs| Access { universe, verbs, tenant: Tenant::default() }.require_metrics().is_ok();
         assert!(!may(own, all) && !may(None, SEND | ADMIN | WORK));
         assert!(may(None, READ) && may(own, METRICS) && may(None, METRICS));
     }

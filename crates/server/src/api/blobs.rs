@@ -4,7 +4,12 @@ use super::{
     Api, Problem,
     extract::{self, In, Name, Pieces, READ, SEND, hash},
 };
-use crate::{bodies::Bodies, serve::Client};
+use crate::{
+    bodies::Bodies,
+    node::{Tenant, Universe},
+    quotas::Amounts,
+    serve::Client,
+};
 use axum::{
     Json,
     body::Body,
@@ -32,8 +37,11 @@ pub(super) struct Blob {
     post, path = "/v1/u/{universe}/blobs", tag = "blobs",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
-pub(super) async fn put<E: Engine>(In { api, universe }: In<E, SEND>, request: Request) -> Result<Response, Problem> {
-    store(&api, universe.id(), request, None).await
+pub(super) async fn put<E: Engine>(
+    In { api, universe, tenant }: In<E, SEND>,
+    request: Request,
+) -> Result<Response, Problem> {
+    store(&api, &universe, tenant, request, None).await
 }
 
 /// Stores a body that must have this hash.
@@ -42,28 +50,37 @@ pub(super) async fn put<E: Engine>(In { api, universe }: In<E, SEND>, request: R
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
 pub(super) async fn put_at<E: Engine>(
-    In { api, universe }: In<E, SEND>,
+    In { api, universe, tenant }: In<E, SEND>,
     name: Name,
     request: Request,
 ) -> Result<Response, Problem> {
-    store(&api, universe.id(), request, Some(hash(&name)?)).await
+    store(&api, &universe, tenant, request, Some(hash(&name)?)).await
 }
 
 async fn store<E: Engine>(
     api: &Api<E>,
-    universe: mundi_model::UniverseId,
+    universe: &Arc<Universe<E>>,
+    tenant: Tenant,
     request: Request,
     stated: Option<Hash>,
 ) -> Result<Response, Problem> {
+    let said = extract::content_length(&request);
+    // Refused before the body is read; what turns out longer than it was said to be is refused on the way.
+    let growth = Arc::new(Mutex::new(Some(api.node.grow(universe, tenant, Amounts::blob(said)).await?)));
     let (parts, body) = request.into_parts();
     let (client, bodies, refused) = (extract::client(&parts).cloned(), api.bodies.clone(), Arc::new(Mutex::new(None)));
     let take = {
-        let refused = refused.clone();
+        let (refused, growth, node, quotas) =
+            (refused.clone(), growth.clone(), api.node.clone(), universe.quotas().clone());
         move |mut pieces: Pieces| {
             let (client, bodies, refused) = (client.clone(), bodies.clone(), refused.clone());
+            let (growth, node, quotas) = (growth.clone(), node.clone(), quotas.clone());
             async move {
                 let piece = pieces.next().await?.and_then(|piece| {
                     check(&pieces, client.as_deref(), &bodies)?;
+                    if let Some(growth) = &mut *growth.lock() {
+                        growth.grow_to(&node, &quotas, pieces.taken())?;
+                    }
                     Ok(piece)
                 });
                 let piece = piece.map_err(|problem| {
@@ -76,9 +93,20 @@ async fn store<E: Engine>(
         }
     };
     let pieces = Box::pin(stream::unfold(Pieces::new(body, api), take));
-    let put = api.node.plane().blobs.put_stream(universe, pieces, PutStream { stated, ..PutStream::default() }).await;
+    let put =
+        api.node.plane().blobs.put_stream(universe.id(), pieces, PutStream { stated, ..PutStream::default() }).await;
     // Why a source broke off is known better here.
-    let (hash, bytes) = put.map_err(|error| refused.lock().take().unwrap_or_else(|| error.into()))?;
+    let put = put.map_err(|error| refused.lock().take().unwrap_or_else(|| error.into()));
+    let growth = growth.lock().take().unwrap_or_default();
+    let (hash, bytes) = match put {
+        Ok(put) => put,
+        Err(problem) => {
+            growth.give_back(universe).await;
+            return Err(problem);
+        }
+    };
+    growth.keep();
+    api.node.charge(universe, tenant, Amounts::bytes(bytes.saturating_sub(said))).await?;
     Ok((StatusCode::CREATED, Json(Blob { hash: hash.to_string(), bytes })).into_response())
 }
 
@@ -98,7 +126,7 @@ fn check(pieces: &Pieces, client: Option<&Client>, bodies: &Arc<Bodies>) -> Resu
     get, path = "/v1/u/{universe}/blobs/{hash}", tag = "blobs",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn get<E: Engine>(In { api, universe }: In<E, READ>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn get<E: Engine>(In { api, universe, .. }: In<E, READ>, name: Name) -> Result<Response, Problem> {
     let (cas, hash) = (&api.node.plane().blobs, hash(&name)?);
     let size = cas.size(universe.id(), hash).await?;
     let missing = || Problem::new(Code::BlobNotFound, format!("{hash} is not in the content store"));

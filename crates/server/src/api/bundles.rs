@@ -2,9 +2,13 @@
 
 use super::{
     Api, Problem,
-    extract::{ADMIN, In, Of, Params, Pieces, READ, address_of},
+    extract::{self, ADMIN, In, Of, Params, Pieces, READ, address_of},
 };
-use crate::{node::spool, proof::ProofReport};
+use crate::{
+    node::{Universe, spool},
+    proof::ProofReport,
+    quotas::{Amounts, Quota},
+};
 use axum::{
     Json,
     body::Body,
@@ -43,10 +47,12 @@ impl FrameSink for Outgoing {
     get, path = "/v1/u/{universe}/worlds/{world}/bundle", tag = "bundles",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn export<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Response, Problem> {
+pub(super) async fn export<E: Engine>(Of { api, universe, world, tenant }: Of<E, READ>) -> Result<Response, Problem> {
+    let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
     let (plane, id) = (universe.plane().clone(), universe.id());
     tokio::spawn(async move {
+        let _held = held;
         if let Err(error) = bundle::export(&plane, id, world, Outgoing(sender.clone())).await {
             tracing::warn!(%world, %error, "an export ended early");
             drop(sender.send(Err(error)).await);
@@ -92,7 +98,7 @@ pub(super) struct ImportedWorld {
     responses((status = 201, body = ImportedWorld)),
 )]
 pub(super) async fn import<E: Engine>(
-    In { api, universe }: In<E, ADMIN>,
+    In { api, universe, tenant }: In<E, ADMIN>,
     Params(params): Params<ImportParams>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -102,8 +108,25 @@ pub(super) async fn import<E: Engine>(
         Some(other) => return Err(Problem::invalid(format!("effects: `{other}` is none of suppress, live"))),
     };
     let address = params.world.as_deref().map(address_of).transpose()?;
+    let bytes = extract::content_length(&request);
+    let growth = api.node.grow(&universe, tenant, Amounts { bytes, ..Amounts::WORLD }).await?;
+    let imported = prove_and_import(&api, &universe, request, address, policy).await;
+    match &imported {
+        Ok(_) => growth.keep(),
+        Err(_) => growth.give_back(&universe).await,
+    }
+    Ok((StatusCode::CREATED, Json(imported?)).into_response())
+}
+
+async fn prove_and_import<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    request: Request,
+    address: Option<WorldAddress>,
+    policy: EffectPolicy,
+) -> Result<ImportedWorld, Problem> {
     let world = address.as_ref().map(|address| address.world(universe.id()));
-    let file = receive(&api, request).await?;
+    let file = receive(api, request).await?;
     let registry = universe.plane().registry().clone();
     let proving = tokio::task::spawn_blocking(move || {
         let bundle = Bundle::open(file)?;
@@ -116,12 +139,11 @@ pub(super) async fn import<E: Engine>(
     if let Some(WorldAddress::Name(name)) = address {
         universe.ops().name_world(name).await?;
     }
-    let report = ImportedWorld {
+    Ok(ImportedWorld {
         world: imported.world.to_string(),
         arrived_at: imported.arrived_at.get(),
         proof: ProofReport::of_bundle(bundle.header().world, &imported.proof),
-    };
-    Ok((StatusCode::CREATED, Json(report)).into_response())
+    })
 }
 
 /// The body as a file without a name, which is gone with the request.

@@ -2,10 +2,13 @@
 
 use super::{
     Api, Problem,
-    extract::{Given, Name, Of, Params, READ, SEND, Whole, duration, is, read, text_header, value_of_json},
+    extract::{Given, Ingress, Name, Of, Params, READ, Whole, duration, is, read, text_header, value_of_json},
     json,
 };
-use crate::node::{Answered, Asked, Delayed, HANDED_ON, Universe};
+use crate::{
+    node::{Answered, Asked, Delayed, HANDED_ON, Universe},
+    quotas::Quota,
+};
 use axum::{
     Json,
     http::{HeaderMap, HeaderName, StatusCode, header},
@@ -178,7 +181,7 @@ fn traceparent(text: Option<&str>) -> Option<String> {
     responses((status = 202, body = Sent)),
 )]
 pub(super) async fn send<E: Engine>(
-    Of { api, universe, world }: Of<E, SEND>,
+    Ingress { of: Of { api, universe, world, .. }, .. }: Ingress<E, false>,
     Name(event): Name,
     Params(params): Params<SendParams>,
     given: Given,
@@ -232,7 +235,7 @@ async fn take<E: Engine>(
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn call<E: Engine>(
-    Of { api, universe, world }: Of<E, SEND>,
+    Ingress { of: Of { api, universe, world, .. }, _held }: Ingress<E, true>,
     Name(event): Name,
     Params(params): Params<WaitParams>,
     given: Given,
@@ -326,12 +329,13 @@ async fn hand_on<E: Engine>(
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn reply<E: Engine>(
-    Of { api, universe, world }: Of<E, READ>,
+    Of { api, universe, world, tenant }: Of<E, READ>,
     name: Name,
     Params(params): Params<WaitParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (call, timeout) = (name.parse()?, params.timeout(&api)?);
+    let _held = api.node.begin(&universe, tenant, Quota::Calls)?;
     let replied = async {
         universe.ops().describe_world(world).await?; // else a world that is not there would be waited for
         let outcome = universe.ops().reply(world, call, timeout).await?;
@@ -372,7 +376,7 @@ async fn answer<E: Engine>(
     responses((status = 202, body = Vec<Sent>)),
 )]
 pub(super) async fn batch<E: Engine>(
-    Of { api, universe, world }: Of<E, SEND>,
+    Ingress { of: Of { api, universe, world, tenant }, .. }: Ingress<E, false>,
     headers: HeaderMap,
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
@@ -382,6 +386,8 @@ pub(super) async fn batch<E: Engine>(
     if count > max {
         return Err(Problem::new(Code::RequestTooLarge, format!("{count} events: a batch has at most {max}")));
     }
+    // One of them was admitted already.
+    api.node.note_events(&universe, tenant, (count as u64).saturating_sub(1));
     incoming.iter().try_for_each(Incoming::check)?;
     universe.ops().check_events(world, incoming.iter().map(Incoming::checked)).await?;
     let now_ns = universe.plane().now_ns();

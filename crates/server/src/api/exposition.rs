@@ -1,7 +1,10 @@
 //! The text of `/metrics`: what the process counted, what its worker shells counted, and how much waits in the queues.
 
 use super::Api;
-use crate::node::Universe;
+use crate::{
+    node::Universe,
+    quotas::{Quota, QuotaUse, Scope},
+};
 use futures_util::future::join_all;
 use mundi_engine::Engine;
 use mundi_runtime::{
@@ -9,7 +12,7 @@ use mundi_runtime::{
     shell::Counters,
 };
 use mundi_store::protocol::Depths;
-use std::{fmt::Write, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 
 /// How long a scrape waits for the engine. Where it does not answer, the depths of queues are left out and all else is told.
 const DEPTHS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -17,6 +20,8 @@ const DEPTHS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Everything, as Prometheus reads it.
 pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
     api.node.note_memory();
+    api.node.metrics().set(Metric::BodyBytes, api.bodies.bytes());
+    api.node.metrics().set(Metric::AnswerBytes, api.answers.bytes());
     let mut text = String::new();
     for (metric, value) in api.node.metrics().snapshot() {
         let (name, meaning, kind) = (metric.name(), metric.meaning(), kind(metric));
@@ -31,6 +36,8 @@ pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
     write_failures(&mut text, &api.node.metrics().failures());
     write_shells(&mut text, &api.node.shell_counters());
     write_queues(&mut text, &depths(api).await);
+    let uses = api.node.universes().iter().map(|of| (of.name().to_owned(), of.quotas().uses())).collect::<Vec<_>>();
+    write_quotas(&mut text, &uses, &api.node.refusals().all());
     api.requests.write(&mut text);
     text
 }
@@ -134,6 +141,22 @@ fn write_queues(text: &mut String, universes: &[(String, Depths)]) {
     write_family(text, Family::EFFECT_OLDEST, oldest);
 }
 
+fn write_quotas(text: &mut String, universes: &[(String, Vec<QuotaUse>)], refusals: &BTreeMap<(Scope, Quota), u64>) {
+    let each = |of: &dyn Fn(&QuotaUse) -> Option<u64>| -> Vec<(String, f64)> {
+        let values = universes.iter().flat_map(|(universe, uses)| {
+            let label = move |quota: Quota| format!("universe=\"{universe}\",quota=\"{}\"", quota.as_str());
+            uses.iter().filter_map(move |used| Some((label(used.quota), float(of(used)?)))).collect::<Vec<_>>()
+        });
+        values.collect()
+    };
+    write_family(text, Family::QUOTA_LIMIT, each(&|used| used.limit));
+    write_family(text, Family::QUOTA_USED, each(&|used| used.current));
+    let refused = refusals.iter().map(|((scope, quota), count)| {
+        (format!("scope=\"{}\",quota=\"{}\"", scope.as_str(), quota.as_str()), float(*count))
+    });
+    write_family(text, Family::QUOTA_REFUSED, refused);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +224,23 @@ mod tests {
         ] {
             has(&text, line);
         }
+    }
+
+    #[test]
+    fn quotas_are_told_where_there_are_some_and_what_counts_where_it_is_known() {
+        let used = |quota, limit, current| QuotaUse { quota, limit, current };
+        let uses = vec![used(Quota::Worlds, Some(7), Some(3)), used(Quota::Calls, None, Some(2))];
+        let (mut text, refused) = (String::new(), BTreeMap::from([((Scope::Token, Quota::Calls), 5)]));
+        write_quotas(&mut text, &[("default".to_owned(), uses)], &refused);
+        for line in [
+            "mundi_quota_limit{universe=\"default\",quota=\"worlds_max\"} 7",
+            "mundi_quota_used{universe=\"default\",quota=\"worlds_max\"} 3",
+            "mundi_quota_used{universe=\"default\",quota=\"calls_max\"} 2",
+            "mundi_quota_refused_total{scope=\"token\",quota=\"calls_max\"} 5",
+        ] {
+            has(&text, line);
+        }
+        assert!(!text.contains("mundi_quota_limit{universe=\"default\",quota=\"calls_max\"}"));
     }
 
     #[test]

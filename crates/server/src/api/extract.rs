@@ -4,7 +4,8 @@
 use super::{Api, ApiLimits, Problem, access::Access, json};
 use crate::{
     bodies::BodiesFull,
-    node::Universe,
+    node::{Tenant, Universe},
+    quotas::{Held, Quota},
     serve::{Client, Connection},
 };
 use axum::{
@@ -16,6 +17,7 @@ use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use mundi_engine::Engine;
 use mundi_model::{Code, Coded, Hash, ParseIdError, Value, WorldAddress, WorldId, cbor, json::JsonError, limits};
+use mundi_runtime::metrics::Metric;
 use serde::de::DeserializeOwned;
 use std::{fmt::Display, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -31,6 +33,7 @@ pub(crate) const METRICS: u32 = 16;
 pub(crate) struct In<E: Engine, const VERB: u32> {
     pub(crate) api: Api<E>,
     pub(crate) universe: Arc<Universe<E>>,
+    pub(crate) tenant: Tenant,
 }
 
 /// A world of a universe, and the right to do `VERB` in it. That it exists is not known yet.
@@ -38,6 +41,7 @@ pub(crate) struct Of<E: Engine, const VERB: u32> {
     pub(crate) api: Api<E>,
     pub(crate) universe: Arc<Universe<E>>,
     pub(crate) world: WorldId,
+    pub(crate) tenant: Tenant,
 }
 
 /// The right to do `VERB` in all universes.
@@ -58,7 +62,7 @@ pub(crate) async fn enter<E: Engine>(
     client: Option<&Arc<Client>>,
     name: &str,
     verb: u32,
-) -> Result<Arc<Universe<E>>, Problem> {
+) -> Result<(Arc<Universe<E>>, Tenant), Problem> {
     let access = Access::decide(api, headers, client).await?;
     let universe = api.node.universe(name);
     let id = universe.as_ref().map(|universe| universe.id());
@@ -69,7 +73,37 @@ pub(crate) async fn enter<E: Engine>(
     if verb == SEND {
         api.node.admit()?;
     }
-    universe.ok_or_else(|| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`")))
+    let missing = || Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
+    Ok((universe.ok_or_else(missing)?, access.tenant()))
+}
+
+/// An event is about to come in, from this tenant: refused before its body is read. A call ends with what is given back.
+pub(crate) fn admit<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    tenant: Tenant,
+    is_call: bool,
+) -> Result<Option<Held>, Problem> {
+    let held = is_call.then(|| api.node.begin(universe, tenant, Quota::Calls)).transpose()?;
+    api.node.admit_event(universe, tenant)?;
+    Ok(held)
+}
+
+/// A world that an event is sent to or called with.
+pub(crate) struct Ingress<E: Engine, const IS_CALL: bool> {
+    pub(crate) of: Of<E, SEND>,
+    /// Of a call: until it is answered.
+    pub(crate) _held: Option<Held>,
+}
+
+impl<E: Engine, const IS_CALL: bool> FromRequestParts<Api<E>> for Ingress<E, IS_CALL> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
+        let of = Of::<E, SEND>::from_request_parts(parts, api).await?;
+        let held = admit(api, &of.universe, of.tenant, IS_CALL)?;
+        Ok(Self { of, _held: held })
+    }
 }
 
 /// The connection that a request came by: there for all that come through a server.
@@ -82,8 +116,8 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let universe = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
-        Ok(Self { universe, api: api.clone() })
+        let (universe, tenant) = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
+        Ok(Self { universe, tenant, api: api.clone() })
     }
 }
 
@@ -92,9 +126,9 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
-        let universe = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
+        let (universe, tenant) = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
         let world = world_of(&universe, param(&params, "world"))?;
-        Ok(Self { universe, world, api: api.clone() })
+        Ok(Self { universe, world, tenant, api: api.clone() })
     }
 }
 
@@ -196,7 +230,10 @@ where
     match collected.map_err(late)? {
         Ok(bytes) => Ok(bytes),
         Err(NoBody::TooLarge) => Err(large()),
-        Err(NoBody::Full(full)) => Err(full.into()),
+        Err(NoBody::Full(full)) => {
+            api.node.metrics().add(Metric::RefusedBodies, 1);
+            Err(full.into())
+        }
         Err(NoBody::Broken(error)) => Err(Problem::invalid(format!("the body could not be read: {error}"))),
     }
 }
@@ -212,6 +249,11 @@ enum NoBody<X> {
     TooLarge,
     Full(BodiesFull),
     Broken(X),
+}
+
+/// How many bytes a body is said to have; 0 if nothing is said.
+pub(crate) fn content_length(request: &Request) -> u64 {
+    text_header(request.headers(), "content-length").and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// What is read of a body that is not taken, and thrown away: a client that is cut off while it sends never sees why.

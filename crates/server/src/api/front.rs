@@ -11,6 +11,7 @@ use super::{
     routes::nothing_here,
 };
 use crate::{
+    bodies::Bodies,
     node::HANDED_ON,
     serve::{App, Client, Connection},
 };
@@ -24,6 +25,7 @@ use futures_util::future::BoxFuture;
 use hyper::{body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 use mundi_engine::Engine;
+use mundi_runtime::metrics::Metrics;
 use std::sync::Arc;
 
 /// All addresses of the API.
@@ -34,27 +36,41 @@ pub struct Front<E: Engine> {
 
 impl<E: Engine> Front<E> {
     pub(super) fn new(api: Api<E>, router: Router) -> Self {
-        Self { api, router: Routes::new(router) }
+        let router = Routes::new(&api, router);
+        Self { api, router }
     }
 }
 
 /// A router whose requests carry their connection.
 #[derive(Clone)]
-pub struct Routes(TowerToHyperService<Router>);
+pub struct Routes {
+    router: TowerToHyperService<Router>,
+    metrics: Arc<Metrics>,
+    answers: Arc<Bodies>,
+}
 
 impl Routes {
-    pub(super) fn new(router: Router) -> Self {
-        Self(TowerToHyperService::new(router))
+    pub(super) fn new<E: Engine>(api: &Api<E>, router: Router) -> Self {
+        let (metrics, answers) = (api.node.shared_metrics(), api.answers.clone());
+        Self { router: TowerToHyperService::new(router), metrics, answers }
     }
 }
 
 impl App for Routes {
     async fn answer<'a>(&'a self, connection: &'a Connection, mut request: Request<Incoming>) -> Response {
         request.extensions_mut().insert(connection.clone());
-        match self.0.call(request).await {
+        match self.router.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+
+    fn metrics(&self) -> Option<&Metrics> {
+        Some(&self.metrics)
+    }
+
+    fn answers(&self) -> Option<&Arc<Bodies>> {
+        Some(&self.answers)
     }
 }
 
@@ -78,6 +94,14 @@ impl<E: Engine> App for Front<E> {
             None => Box::pin(self.router.answer(connection, request)),
         };
         answering
+    }
+
+    fn metrics(&self) -> Option<&Metrics> {
+        self.router.metrics()
+    }
+
+    fn answers(&self) -> Option<&Arc<Bodies>> {
+        self.router.answers()
     }
 }
 
@@ -137,8 +161,9 @@ async fn answer<E: Engine>(
     let Some(Address { universe, world, verb, event }) = Address::of(&method, uri.path()) else {
         return Err(nothing_here(method, uri).await);
     };
-    let universe = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
+    let (universe, tenant) = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
     let (name, world) = (world, extract::world_of(&universe, world)?);
+    let _held = extract::admit(&api, &universe, tenant, verb == Verb::Call)?;
     let event = extract::name(event)?;
     let given = Given::of(headers, Some(client), body, &api).await?;
     let answered = match verb {

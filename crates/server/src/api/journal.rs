@@ -5,7 +5,10 @@ use super::{
     extract::{Of, Params, READ, text_header},
     json, limit,
 };
-use crate::node::Universe;
+use crate::{
+    node::Universe,
+    quotas::{Held, Quota},
+};
 use axum::{
     http::HeaderMap,
     response::{
@@ -44,7 +47,7 @@ pub(super) struct JournalParams {
     ))),
 )]
 pub(super) async fn journal<E: Engine>(
-    Of { api, universe, world }: Of<E, READ>,
+    Of { api, universe, world, tenant }: Of<E, READ>,
     Params(params): Params<JournalParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -52,8 +55,9 @@ pub(super) async fn journal<E: Engine>(
     if text_header(&headers, "accept").is_some_and(|accept| accept.contains("text/event-stream")) {
         let seen = text_header(&headers, "last-event-id").and_then(|id| id.parse().ok()).map(Height::new);
         let from = seen.map_or(from, Height::next);
+        let held = api.node.begin(&universe, tenant, Quota::Streams)?;
         universe.ops().describe_world(world).await?;
-        return Ok(tail(&api, universe, world, from));
+        return Ok(tail(&api, universe, world, from, held));
     }
     let page = universe.ops().world_journal(world, from, items_max).await?;
     Ok(ListPage::of(mundi_store::protocol::Page { items: page.items, next: page.next.map(Height::get) }, |record| {
@@ -63,7 +67,7 @@ pub(super) async fn journal<E: Engine>(
 }
 
 /// Ends after the longest time that a request is held open, or when the node leaves; a client comes back with the id of the last event.
-fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, from: Height) -> Response {
+fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, from: Height, held: Held) -> Response {
     let pages = stream::unfold(from, move |from| {
         let universe = universe.clone();
         async move {
@@ -74,13 +78,14 @@ fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, fro
     });
     let events =
         pages.flat_map(|records| stream::iter(records.into_iter().map(|record| Ok::<_, Infallible>(event(&record)))));
-    Sse::new(events.take_until(until_held_long_enough(api))).keep_alive(KeepAlive::default()).into_response()
+    Sse::new(events.take_until(until_held_long_enough(api, held))).keep_alive(KeepAlive::default()).into_response()
 }
 
 /// When a stream ends: after the longest time that a request is held open, or when the node leaves.
-pub(super) fn until_held_long_enough<E: Engine>(api: &Api<E>) -> BoxFuture<'static, ()> {
+pub(super) fn until_held_long_enough<E: Engine>(api: &Api<E>, held: Held) -> BoxFuture<'static, ()> {
     let (left, longest) = (api.node.left(), tokio::time::sleep(api.limits.wait_max));
     Box::pin(async move {
+        let _held = held; // as long as the stream is there
         tokio::select! {
             () = left => {}
             () = longest => {}

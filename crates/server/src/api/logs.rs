@@ -6,7 +6,10 @@ use super::{
     journal::until_held_long_enough,
     limit,
 };
-use crate::node::Universe;
+use crate::{
+    node::Universe,
+    quotas::{Held, Quota},
+};
 use axum::{
     http::HeaderMap,
     response::{
@@ -72,15 +75,16 @@ impl Line {
     ))),
 )]
 pub(super) async fn logs<E: Engine>(
-    Of { api, universe, world }: Of<E, READ>,
+    Of { api, universe, world, tenant }: Of<E, READ>,
     Params(params): Params<LogParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let items_max = limit(params.limit)?;
     if text_header(&headers, "accept").is_some_and(|accept| accept.contains("text/event-stream")) {
         let seen = text_header(&headers, "last-event-id").and_then(|id| id.parse().ok());
+        let held = api.node.begin(&universe, tenant, Quota::Streams)?;
         universe.ops().describe_world(world).await?;
-        return Ok(tail(&api, universe, world, seen.or(params.after)));
+        return Ok(tail(&api, universe, world, seen.or(params.after), held));
     }
     let mut lines = lines_after(&universe, world, params.after).await?;
     let more = lines.len().saturating_sub(items_max);
@@ -108,7 +112,7 @@ async fn lines_after<E: Engine>(
 }
 
 /// Ends after the longest time that a request is held open, or when the node leaves; a client comes back with the id of the last event.
-fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, after: Option<u64>) -> Response {
+fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, after: Option<u64>, held: Held) -> Response {
     let pages = stream::unfold(after, move |after| {
         let universe = universe.clone();
         async move {
@@ -118,7 +122,7 @@ fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, aft
         }
     });
     let events = pages.flat_map(|lines| stream::iter(lines.into_iter().map(|line| Ok::<_, Infallible>(event(&line)))));
-    Sse::new(events.take_until(until_held_long_enough(api))).keep_alive(KeepAlive::default()).into_response()
+    Sse::new(events.take_until(until_held_long_enough(api, held))).keep_alive(KeepAlive::default()).into_response()
 }
 
 fn event(line: &Line) -> Event {

@@ -17,6 +17,7 @@ mod json;
 mod moment;
 mod problem;
 mod programs;
+mod quotas;
 mod requests;
 mod revocation;
 mod routes;
@@ -55,6 +56,7 @@ pub struct ApiState<E: Engine> {
     sampler: Option<Sampler>,
     requests: Arc<requests::Requests>,
     bodies: Arc<Bodies>,
+    answers: Arc<Bodies>,
 }
 
 /// Bounds that the configuration may set.
@@ -66,6 +68,8 @@ pub struct ApiLimits {
     pub body_bytes_per_second_min: u64,
     /// What all bodies may take together.
     pub bodies: BodyBudgets,
+    /// What all answers may take together that wait to be read.
+    pub answers: BodyBudgets,
     /// The longest that a call, a claim or a tail is held open.
     pub wait_max: Duration,
 }
@@ -77,6 +81,7 @@ impl Default for ApiLimits {
             body_timeout: Duration::from_secs(30),
             body_bytes_per_second_min: 1_024,
             bodies: BodyBudgets::default(),
+            answers: BodyBudgets::default(),
             wait_max: Duration::from_secs(300),
         }
     }
@@ -97,16 +102,16 @@ impl<E: Engine> Api<E> {
 
     /// An API whose requests are part of traces, if there is one who decides which of them are recorded.
     pub fn sampled(node: Node<E>, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
-        let bodies = Bodies::new(limits.bodies);
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests: Arc::default(), bodies }))
+        let (bodies, answers) = (Bodies::new(limits.bodies), Bodies::of_answers(limits.answers));
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests: Arc::default(), bodies, answers }))
     }
 
     /// The same at another address, where others may come from.
     pub fn at(&self, access: AccessPolicy) -> Self {
-        let ApiState { node, limits, sampler, requests, bodies, .. } = &*self.0;
+        let ApiState { node, limits, sampler, requests, bodies, answers, .. } = &*self.0;
         let (node, limits, sampler) = (node.clone(), limits.clone(), sampler.clone());
-        let (requests, bodies) = (requests.clone(), bodies.clone());
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests, bodies }))
+        let (requests, bodies, answers) = (requests.clone(), bodies.clone(), answers.clone());
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests, bodies, answers }))
     }
 
     /// How many requests were answered, by method, route and status.

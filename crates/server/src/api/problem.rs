@@ -1,6 +1,9 @@
 //! Every refusal: `application/problem+json` with our code (RFC 9457).
 
-use crate::node::{NodeError, Overload};
+use crate::{
+    node::{NodeError, Overload},
+    quotas::QuotaExceeded,
+};
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -20,6 +23,8 @@ pub struct Problem {
     pub(crate) call: Option<CallId>,
     /// The height of the step that failed, if one did.
     pub(crate) height: Option<Height>,
+    /// The quota that allows no more.
+    pub(crate) quota: Option<QuotaExceeded>,
 }
 
 /// A problem as it is sent.
@@ -44,6 +49,20 @@ pub(crate) struct Body<'a> {
     /// The height of the record whose step failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
+    /// Of `QUOTA_EXCEEDED`: the quota that allows no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<&'static str>,
+    /// Whose quota that is: `universe` or `token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    /// What counts against it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<u64>,
+    /// As the header `Retry-After` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_s: Option<u64>,
 }
 
 /// A problem is sent as this.
@@ -58,8 +77,12 @@ fn retry_after_s(code: Code) -> u64 {
 }
 
 impl Problem {
+    fn retry_after_s(&self) -> u64 {
+        self.quota.as_ref().map_or_else(|| retry_after_s(self.code), QuotaExceeded::retry_after_s)
+    }
+
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), call: None, height: None }
+        Self { code, detail: detail.into(), call: None, height: None, quota: None }
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -67,7 +90,7 @@ impl Problem {
     }
 
     fn body(&self) -> Vec<u8> {
-        let Self { code, detail, call, height } = self;
+        let Self { code, detail, call, height, quota } = self;
         let body = Body {
             uri: format!("urn:mundi:error:{code}"),
             title: code.meaning(),
@@ -77,6 +100,11 @@ impl Problem {
             kind: code.kind().as_str(),
             call: call.map(|call| call.to_string()),
             height: height.map(Height::get),
+            quota: quota.map(|exceeded| exceeded.quota.as_str()),
+            scope: quota.map(|exceeded| exceeded.scope.as_str()),
+            limit: quota.map(|exceeded| exceeded.limit),
+            current: quota.map(|exceeded| exceeded.current),
+            retry_after_s: quota.map(|exceeded| exceeded.retry_after_s()),
         };
         // Texts and a number: there is nothing that could fail.
         serde_json::to_vec(&body).unwrap_or_default()
@@ -98,7 +126,7 @@ impl Problem {
             "HTTP/1.1 {status}\r\ncontent-type: {CONTENT_TYPE}\r\ncontent-length: {}\r\nretry-after: {}\r\n\
              connection: close\r\n\r\n",
             body.len(),
-            retry_after_s(self.code)
+            self.retry_after_s()
         );
         [head.into_bytes(), body].concat()
     }
@@ -152,7 +180,7 @@ impl IntoResponse for Problem {
 impl Problem {
     /// The answer, without a line in the log.
     pub(crate) fn response(self) -> Response {
-        let (code, status) = (self.code, status(self.code));
+        let (code, status, retry_after_s) = (self.code, status(self.code), self.retry_after_s());
         let mut response = (status, self.body()).into_response();
         response.extensions_mut().insert(self);
         let headers = response.headers_mut();
@@ -164,7 +192,7 @@ impl Problem {
             status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
         ) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s(code)));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -200,6 +228,12 @@ impl From<Overload> for Problem {
                 Self::new(Code::NodeOverloaded, detail)
             }
         }
+    }
+}
+
+impl From<QuotaExceeded> for Problem {
+    fn from(exceeded: QuotaExceeded) -> Self {
+        Self { quota: Some(exceeded), ..Self::of(&exceeded) }
     }
 }
 

@@ -3,10 +3,13 @@
 //! A component is looked at before it is stored, compiled while the client goes on, and ready when it says what it offers.
 
 use super::{
-    Problem,
+    Api, Problem,
     extract::{ADMIN, In, Name, Program as ProgramBody, READ, Whole, hash},
 };
-use crate::node::Universe;
+use crate::{
+    node::{Growth, Tenant, Universe},
+    quotas::Amounts,
+};
 use axum::{
     Json,
     http::{StatusCode, header},
@@ -57,7 +60,7 @@ pub(super) struct Stored {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Stored)),
 )]
 pub(super) async fn put<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
+    In { api, universe, tenant }: In<E, ADMIN>,
     name: Name,
     ProgramBody(body): ProgramBody,
 ) -> Result<Response, Problem> {
@@ -69,13 +72,44 @@ pub(super) async fn put<E: Engine>(
     if let Some(loader) = &loader {
         inspect(loader.clone(), body.clone()).await?;
     }
-    let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
-    universe.ops().register_program(stored).await?;
-    universe.keep(stored, Kind::Program).await?;
+    let growth = grow(&api, &universe, tenant, actual, Amounts::program(body.len() as u64)).await?;
+    let storing = async {
+        let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
+        universe.ops().register_program(stored).await?;
+        universe.keep(stored, Kind::Program).await?;
+        Ok::<_, Problem>(stored)
+    };
+    let stored = settle(growth, &universe, storing.await).await?;
     if let Some(loader) = loader {
         loader.prepare(stored, Some(body[..].into()));
     }
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
+}
+
+/// Room for what is registered. What is there already needs none.
+async fn grow<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    tenant: Tenant,
+    hash: Hash,
+    more: Amounts,
+) -> Result<Growth, Problem> {
+    let mut tx = universe.plane().engine.begin().await.map_err(RuntimeError::from)?;
+    let is_there = universe.plane().blobs.missing(&mut tx, universe.id(), &[hash]).await?.is_empty();
+    drop(tx);
+    if is_there { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
+}
+
+async fn settle<E: Engine>(
+    growth: Growth,
+    universe: &Universe<E>,
+    stored: Result<Hash, Problem>,
+) -> Result<Hash, Problem> {
+    match &stored {
+        Ok(_) => growth.keep(),
+        Err(_) => growth.give_back(universe).await,
+    }
+    stored
 }
 
 fn is_wasm(code: &[u8]) -> bool {
@@ -172,7 +206,7 @@ impl ProgramState {
     responses((status = 201, body = Stored)),
 )]
 pub(super) async fn put_manifest<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
+    In { api, universe, tenant }: In<E, ADMIN>,
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
     let given = canonical::read(&body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
@@ -185,9 +219,14 @@ pub(super) async fn put_manifest<E: Engine>(
         None => Err(ManifestError::ProgramUnknown(manifest.program)),
     };
     known.map_err(|error| Problem::new(error.code(), error.to_string()))?;
-    let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
-    universe.ops().register_manifest(stored).await?;
-    universe.keep(stored, Kind::Manifest).await?;
+    let growth = grow(&api, &universe, tenant, Hash::of(&bytes), Amounts::blob(bytes.len() as u64)).await?;
+    let storing = async {
+        let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
+        universe.ops().register_manifest(stored).await?;
+        universe.keep(stored, Kind::Manifest).await?;
+        Ok(stored)
+    };
+    let stored = settle(growth, &universe, storing.await).await?;
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
 }
 

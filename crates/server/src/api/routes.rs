@@ -1,7 +1,7 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs, programs,
+    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs, programs, quotas,
     requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
@@ -35,6 +35,9 @@ use utoipa::OpenApi;
         tokens::list,
         tokens::create,
         tokens::revoke,
+        quotas::set_of_token,
+        quotas::describe,
+        quotas::set,
         programs::list,
         programs::put,
         programs::describe,
@@ -122,8 +125,10 @@ pub fn router<E: Engine>(api: Api<E>) -> Front<E> {
         .route("/metrics", get(health::metrics::<E>))
         .route("/openapi.json", get(document))
         .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
+        .route("/v1/universes/{name}/quotas", put(quotas::set::<E>))
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
-        .route("/v1/tokens/{token}", delete(tokens::revoke::<E>));
+        .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
+        .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
     Front::new(api.clone(), watched(of_world(in_universe(router)), api))
 }
 
@@ -133,7 +138,7 @@ pub fn health_router<E: Engine>(api: Api<E>) -> Routes {
         .route("/metrics", get(health::metrics::<E>))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>));
-    Routes::new(watched(router, api))
+    Routes::new(&api.clone(), watched(router, api))
 }
 
 fn watched<E: Engine>(router: Router<Api<E>>, api: Api<E>) -> Router {
@@ -145,6 +150,7 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
     router
         .route(&at(""), get(universes::describe::<E>))
         .route(&at("/usage"), get(space::usage::<E>))
+        .route(&at("/quotas"), get(quotas::describe::<E>))
         .route(&at("/sweep"), get(space::describe::<E>).post(space::request::<E>))
         .route(&at("/programs"), get(programs::list::<E>))
         .route(

@@ -4,6 +4,7 @@ use super::{
     Problem,
     extract::{ADMIN, Form, In, READ},
     moment::Moment,
+    quotas::{UsedQuota, by_name},
 };
 use axum::{
     Json,
@@ -18,6 +19,7 @@ use mundi_store::{
     reachability::{self, Amount},
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// A number of things, and their bytes.
@@ -52,6 +54,8 @@ pub(super) struct Usage {
     kept_objects: u64,
     /// What the engine occupies on disk, with all its universes.
     engine_disk_bytes: Option<u64>,
+    /// The quotas of the universe, with what counts against them: rates, calls, streams and effects of this process.
+    quotas: BTreeMap<&'static str, UsedQuota>,
 }
 
 /// What a universe occupies. It is counted anew for each request, with one read per object, segment and world.
@@ -68,7 +72,9 @@ pub(super) async fn usage<E: Engine>(In { universe, .. }: In<E, READ>) -> Result
         condemned_objects,
         segments,
         kept_objects,
+        ..
     } = reachability::usage(&plane.blobs, universe.id()).await?;
+    universe.quotas().counted(plane).await?;
     Ok(Json(Usage {
         worlds,
         worlds_deleting,
@@ -79,6 +85,7 @@ pub(super) async fn usage<E: Engine>(In { universe, .. }: In<E, READ>) -> Result
         segments: segments.into(),
         kept_objects,
         engine_disk_bytes,
+        quotas: by_name(universe.quotas().uses()),
     }))
 }
 

@@ -5,6 +5,7 @@ use super::{
     extract::{Given, Name, Of, Params, READ, world_of},
     json, limit,
 };
+use crate::quotas::Quota;
 use axum::{
     Json,
     http::header,
@@ -31,11 +32,12 @@ pub(super) struct AtParams {
     responses((status = 200, description = "The answer", body = serde_json::Value)),
 )]
 pub(super) async fn query<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    Of { api, universe, world, tenant }: Of<E, READ>,
     Name(name): Name,
     Params(params): Params<AtParams>,
     Given { cbor, headers }: Given,
 ) -> Result<Response, Problem> {
+    let _held = api.node.begin(&universe, tenant, Quota::Calls)?; // it runs the program as a call does
     let answer = universe.ops().world_query(world, &name, &cbor, params.at.map(Height::new)).await?;
     if super::extract::text_header(&headers, "accept") == Some("application/cbor") {
         return Ok(([(header::CONTENT_TYPE, "application/cbor")], answer).into_response());

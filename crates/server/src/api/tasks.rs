@@ -14,6 +14,7 @@ use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
 use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
+use mundi_adapters::worker::EffectPace;
 use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Hash, IntentHash, UniverseId, WorkerId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
@@ -125,7 +126,7 @@ impl Ticket {
     responses((status = 200, body = Vec<Task>)),
 )]
 pub(super) async fn claim<E: Engine>(
-    In { api, universe }: In<E, WORK>,
+    In { api, universe, .. }: In<E, WORK>,
     Form(form): Form<ClaimForm>,
 ) -> Result<Json<Vec<Task>>, Problem> {
     let items_max = form.limit.unwrap_or(1);
@@ -185,9 +186,9 @@ async fn claim_now<E: Engine>(
             };
             plane.run(&reap).await?;
         }
-        let left = items_max - claimed.len();
-        if left == 0 {
-            break;
+        let (left, room) = (items_max - claimed.len(), universe.quotas().room(0));
+        if left == 0 || room == 0 {
+            break; // effects that are too many for a quota wait in the queue
         }
         let token: [u8; 16] = plane.random();
         let claim = ClaimEffects {
@@ -195,14 +196,15 @@ async fn claim_now<E: Engine>(
             kind: kind.clone(),
             worker: EXTERNAL,
             token,
-            items_max: left,
+            items_max: left.min(room),
             ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
             now_ns: plane.now_ns(),
             first: Shard::of(&token),
             cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
-        let claims = claim_effects(plane.engine(), &**plane.clock(), &claim).await?;
-        for effect in claims.effects {
+        let effects = claim_effects(plane.engine(), &**plane.clock(), &claim).await?.effects;
+        universe.quotas().began(effects.len());
+        for effect in effects {
             if let Some(grant) = allowed(api, universe, &effect).await? {
                 claimed.push((effect, grant));
             }
@@ -360,7 +362,7 @@ fn adapter(name: Option<String>) -> Result<String, Problem> {
     responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
 )]
 pub(super) async fn complete<E: Engine>(
-    In { api, universe }: In<E, WORK>,
+    In { api, universe, .. }: In<E, WORK>,
     Form(form): Form<CompleteForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
@@ -405,7 +407,7 @@ pub(super) struct FailForm {
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn fail<E: Engine>(
-    In { api, universe }: In<E, WORK>,
+    In { api, universe, .. }: In<E, WORK>,
     Form(form): Form<FailForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);

@@ -6,7 +6,7 @@ use super::{
     extract::{ADMIN, Everywhere, Form, Name},
     moment::Moment,
 };
-use crate::serve::Connection;
+use crate::{quotas::QuotaLimits, serve::Connection};
 use axum::{
     Extension, Json,
     http::{StatusCode, header},
@@ -31,6 +31,8 @@ pub(super) struct Token {
     label: String,
     created_at_ns: u64,
     created_at: Moment,
+    /// What was set for it.
+    quotas: QuotaLimits,
     /// Only in the answer to its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
@@ -38,10 +40,10 @@ pub(super) struct Token {
 
 impl Token {
     fn new(id: TokenId, record: TokenRecord, token: Option<String>) -> Self {
-        let TokenRecord { universe, verbs, created_at_ns, label, .. } = record;
-        let universe = universe.map(|universe| universe.to_string());
+        let TokenRecord { universe, verbs, created_at_ns, label, quotas, .. } = record;
+        let (universe, quotas) = (universe.map(|universe| universe.to_string()), quotas.unwrap_or_default().into());
         let (id, can, created_at) = (hex(&id.to_be_bytes()), names_of(verbs), Moment::of(created_at_ns));
-        Self { id, universe, can, label, created_at_ns, created_at, token }
+        Self { id, universe, can, label, created_at_ns, created_at, quotas, token }
     }
 }
 
@@ -55,6 +57,14 @@ pub(super) struct NewTokenForm {
     can: Vec<String>,
     #[serde(default)]
     label: String,
+    /// What may be taken with it; what is left out is as the configuration says.
+    #[serde(default)]
+    quotas: QuotaLimits,
+}
+
+/// The id of a token, as it is written.
+pub(super) fn id(name: &str) -> Option<TokenId> {
+    parse_hex(name).map(u64::from_be_bytes)
 }
 
 /// Makes a token, and shows it this once.
@@ -72,7 +82,7 @@ pub(super) async fn create<E: Engine>(
     let unknown = |name: &str| Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
     let find = |name: String| api.node.universe(&name).map(|found| found.id()).ok_or_else(|| unknown(&name));
     let universe = new.universe.map(find).transpose()?;
-    let NewToken { text, id, record } = NewToken::new(api.node.plane(), universe, verbs, new.label);
+    let NewToken { text, id, record } = NewToken::new(api.node.plane(), universe, verbs, new.label, new.quotas);
     api.node.plane().run(&WriteToken { id, record: Some(record.clone()) }).await?;
     let no_store = [(header::CACHE_CONTROL, "no-store")];
     Ok((StatusCode::CREATED, no_store, Json(Token::new(id, record, Some(text)))).into_response())
@@ -95,7 +105,7 @@ pub(super) async fn revoke<E: Engine>(
     connection: Option<Extension<Connection>>,
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(Code::TokenNotFound, format!("no token has the id `{name}`"));
-    let id = u64::from_be_bytes(parse_hex(&name).ok_or_else(missing)?);
+    let id = id(&name).ok_or_else(missing)?;
     // A token may revoke itself, and is answered all the same.
     if let Some(Extension(Connection(client))) = connection {
         client.forget_token();

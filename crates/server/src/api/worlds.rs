@@ -1,7 +1,7 @@
 //! Worlds: create, list, describe, fork, pause, resume, upgrade, archive, delete, lineage.
 
 use super::{
-    ListPage, Problem,
+    Api, ListPage, Problem,
     access::By,
     effects::AnswerStatus,
     extract::{ADMIN, Form, In, Of, Params, READ, SEND, address_of, world_of},
@@ -9,7 +9,10 @@ use super::{
     limit,
     moment::Moment,
 };
-use crate::node::Universe;
+use crate::{
+    node::{Growth, Tenant, Universe},
+    quotas::Amounts,
+};
 use axum::{
     Json,
     http::StatusCode,
@@ -238,7 +241,7 @@ pub(super) struct Created {
     responses((status = 201, body = Created), (status = 200, description = "It was there before", body = Created)),
 )]
 pub(super) async fn create<E: Engine>(
-    In { universe, .. }: In<E, SEND>,
+    In { api, universe, tenant }: In<E, SEND>,
     Form(new): Form<NewWorld>,
 ) -> Result<Response, Problem> {
     let address = wanted(&universe, new.world.as_deref())?;
@@ -247,20 +250,17 @@ pub(super) async fn create<E: Engine>(
         if new.program.is_some() || new.manifest.is_some() {
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
-        return create_from_seed(&universe, &address, seed).await;
+        let growth = grow(&api, &universe, tenant, world).await?;
+        let created = create_from_seed(&universe, &address, seed).await;
+        let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
+        settle(growth, &universe, is_new).await;
+        return created.map(|(response, _)| response);
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
-    let before = match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
-        Ok(_) => false,
-        Err(error) if error.code() == Code::WorldExists => {
-            let found = universe.ops().describe_world(world).await?;
-            if found.manifest != Some(manifest) {
-                return Err(error.into());
-            }
-            true
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let growth = grow(&api, &universe, tenant, world).await?;
+    let created = create_with(&universe, world, manifest).await;
+    settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
+    let before = created?;
     keep_name(&universe, &address).await?;
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
@@ -281,11 +281,49 @@ async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) ->
     }
 }
 
+/// Room for one more world. One that is there already needs none.
+async fn grow<E: Engine>(
+    api: &Api<E>,
+    universe: &Universe<E>,
+    tenant: Tenant,
+    world: WorldId,
+) -> Result<Growth, Problem> {
+    match api.node.grow(universe, tenant, Amounts::WORLD).await {
+        Err(problem) if problem.quota.is_some() && universe.ops().describe_world(world).await.is_ok() => {
+            Ok(Growth::default())
+        }
+        grown => grown,
+    }
+}
+
+async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool) {
+    if is_new {
+        growth.keep();
+    } else {
+        growth.give_back(universe).await;
+    }
+}
+
+/// Says whether it was there before.
+async fn create_with<E: Engine>(universe: &Universe<E>, world: WorldId, manifest: Hash) -> Result<bool, Problem> {
+    match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.code() == Code::WorldExists => {
+            let found = universe.ops().describe_world(world).await?;
+            if found.manifest != Some(manifest) {
+                return Err(error.into());
+            }
+            Ok(true)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 async fn create_from_seed<E: Engine>(
     universe: &Universe<E>,
     address: &WorldAddress,
     seed: &Seed,
-) -> Result<Response, Problem> {
+) -> Result<(Response, bool), Problem> {
     let world = address.world(universe.id());
     let (of, height, now_ns) =
         (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
@@ -294,7 +332,8 @@ async fn create_from_seed<E: Engine>(
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
-    Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(created)).into_response())
+    let status = if before { StatusCode::OK } else { StatusCode::CREATED };
+    Ok(((status, Json(created)).into_response(), before))
 }
 
 pub(super) fn manifest_of<E: Engine>(
@@ -479,7 +518,7 @@ static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
     responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
 pub(super) async fn fork<E: Engine>(
-    Of { universe, world: parent, .. }: Of<E, SEND>,
+    Of { api, universe, world: parent, tenant }: Of<E, SEND>,
     Form(new): Form<NewFork>,
 ) -> Result<Response, Problem> {
     let effects = match new.effects.as_deref() {
@@ -501,8 +540,12 @@ pub(super) async fn fork<E: Engine>(
         (None, None) => None,
         (program, manifest) => Some(manifest_of(&universe, program, manifest)?),
     };
+    let growth = grow(&api, &universe, tenant, child).await?;
     let now_ns = universe.plane().now_ns();
-    let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await?;
+    let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await;
+    let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
+    settle(growth, &universe, is_new).await;
+    let forked = forked?;
     keep_name(&universe, &address).await?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
     let effects = forked.policy.as_str().to_owned();

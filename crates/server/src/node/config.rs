@@ -1,6 +1,7 @@
 //! What a node runs, and with what.
 
 use super::AdmissionPolicy;
+use crate::quotas::QuotaDefaults;
 use mundi_adapters::{
     http::HttpConfig, llm::LlmConfig, process::ProcessConfig, signature::AdapterKeys, worker::AdapterWorkerConfig,
 };
@@ -11,7 +12,7 @@ use mundi_runtime::{
     shell::Policy,
     worker::SegmentPolicy,
 };
-use mundi_store::{blobs::CasConfig, objects::RequestPolicy, reachability::SweepConfig};
+use mundi_store::{blobs::CasConfig, keyspace::quotas::Quotas, objects::RequestPolicy, reachability::SweepConfig};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
@@ -47,6 +48,8 @@ pub struct UniverseRules {
     pub accepts_from: BTreeSet<String>,
     /// The keys of adapters and external workers: receipts of these must be signed.
     pub adapter_keys: AdapterKeys,
+    /// What it may take, before the defaults.
+    pub quotas: Quotas,
 }
 
 #[derive(Clone)]
@@ -80,6 +83,8 @@ pub struct NodeConfig {
     pub replay_log: Option<PathBuf>,
     /// Once it has so many bytes it is renamed to `….1` and begun again.
     pub replay_log_bytes_max: u64,
+    /// What a universe and a token may take for which nothing else was said.
+    pub quotas: QuotaDefaults,
     /// When the API refuses new work.
     pub admission: AdmissionPolicy,
     /// How long a request to the object store may take, and how often it is made.
@@ -130,6 +135,7 @@ impl Default for NodeConfig {
             shell: Policy::default(),
             replay_log: None,
             replay_log_bytes_max: 64 << 20,
+            quotas: QuotaDefaults::default(),
             admission: AdmissionPolicy::default(),
             objects: RequestPolicy::default(),
             sweep: SweepConfig::default(),

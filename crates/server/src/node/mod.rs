@@ -24,6 +24,7 @@ mod edge;
 mod error;
 mod hand_on;
 mod open;
+mod quotas;
 mod replay_log;
 mod reports;
 mod roles;
@@ -41,9 +42,13 @@ pub(crate) use hand_on::{Answered, Asked, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
+pub(crate) use quotas::{Growth, Tenant};
 pub use universe::Universe;
 
-use crate::programs::{NamedProgram, Programs};
+use crate::{
+    programs::{NamedProgram, Programs},
+    quotas::{Refusals, TokenAccounts},
+};
 use admission::Admission;
 use edge::StopTasks;
 use hand_on::HandOn;
@@ -91,6 +96,8 @@ struct Shared<E: Engine> {
     reports: Reports,
     attempts: Arc<Attempts>,
     admission: Admission,
+    token_accounts: TokenAccounts,
+    refusals: Refusals,
     /// The failure of a worker shell that ends the process.
     escalated: tokio::sync::watch::Sender<Option<Failed>>,
     /// There if others may hold worlds.
@@ -169,6 +176,8 @@ impl<E: Engine> Node<E> {
             reports,
             attempts,
             admission: Admission::default(),
+            token_accounts: TokenAccounts::default(),
+            refusals: Refusals::default(),
             escalated: tokio::sync::watch::Sender::new(None),
             hand_on,
             address: RwLock::default(),
@@ -201,6 +210,10 @@ impl<E: Engine> Node<E> {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn shared_metrics(&self) -> Arc<Metrics> {
+        self.0.metrics.clone()
     }
 
     /// What the manifests allow that effects were asked for under.

@@ -1,6 +1,7 @@
 //! The roles of one universe in this process.
 
 use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role, delayed::Deliver};
+use crate::quotas::UniverseQuotas;
 use futures_util::FutureExt;
 use mundi_adapters::{
     blob::BlobAdapter,
@@ -9,6 +10,7 @@ use mundi_adapters::{
     http::HttpAdapter,
     llm::LlmAdapter,
     process::ProcessAdapter,
+    room::Room,
     spawn::SpawnAdapter,
     worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
 };
@@ -74,17 +76,18 @@ impl<E: Engine> Roles<NodePlane<E>> {
         node: &Node<E>,
         plane: NodePlane<E>,
         name: &str,
-        universe: UniverseId,
+        quotas: Arc<UniverseQuotas>,
         calls: Calls,
     ) -> Result<Self, NodeError> {
+        let universe = quotas.id();
         let mut roles = Self { worlds: None, shells: Vec::new(), ended: Mutex::default() };
         if node.config().roles.contains(&Role::World) {
-            roles.run_worlds(node, plane, universe, calls).await?; // first: others tell it of what they bring
+            roles.run_worlds(node, plane, quotas.clone(), calls).await?; // first: others tell it of what they bring
         }
         for role in &node.config().roles {
             match role {
                 Role::World => {}
-                Role::Adapter => roles.run_adapters(node, name, universe)?,
+                Role::Adapter => roles.run_adapters(node, name, &quotas)?,
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
                     let config = OrchestratorConfig::new(universe);
@@ -105,11 +108,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
         &mut self,
         node: &Node<E>,
         plane: NodePlane<E>,
-        universe: UniverseId,
+        quotas: Arc<UniverseQuotas>,
         calls: Calls,
     ) -> Result<(), NodeError> {
+        let universe = quotas.id();
         let config = worker_config(node.config(), universe, node.worker());
         let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
+        worker.keep_pace(quotas);
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
         let shell = shell_config(node.config(), universe, node.worker());
         let report = node.0.reports.commands.clone();
@@ -118,8 +123,9 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(())
     }
 
-    fn run_adapters(&self, node: &Node<E>, name: &str, universe: UniverseId) -> Result<(), NodeError> {
-        let (config, plane) = (node.config(), node.plane());
+    fn run_adapters(&self, node: &Node<E>, name: &str, quotas: &Arc<UniverseQuotas>) -> Result<(), NodeError> {
+        let (config, plane, universe) = (node.config(), node.plane(), quotas.id());
+        let room: Arc<dyn Room> = Arc::new(node.room());
         let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
         let http = HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
         let keys = node.rules(name, universe).map(|rules| rules.adapter_keys.clone()).unwrap_or_default();
@@ -133,8 +139,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
             AdapterWorkerConfig { keys, ..config.adapters.clone() },
         );
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
-        worker = worker.with_attempts(node.0.attempts.clone());
-        worker = worker.serve(Arc::new(BlobAdapter::new(blobs)));
+        worker = worker.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone());
+        worker = worker.serve(Arc::new(BlobAdapter::new(blobs).with_room(room.clone())));
         let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
         if let Some(worlds) = &self.worlds {
@@ -143,8 +149,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }
         worker = worker.serve(Arc::new(fabric));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
-        worker = worker.serve(Arc::new(spawn));
-        worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone())));
+        worker = worker.serve(Arc::new(spawn.with_room(room.clone())));
+        worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }

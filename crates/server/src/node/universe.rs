@@ -1,9 +1,10 @@
 //! A universe that this node serves.
 
 use super::{Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, roles::Roles};
+use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};
 use mundi_engine::Engine;
-use mundi_kernel::manifest::Manifest;
+use mundi_kernel::{loader::UniverseShare, manifest::Manifest};
 use mundi_model::{
     Hash, UniverseId, Value, WorldId, cbor,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
@@ -19,7 +20,11 @@ use mundi_store::{
     keyspace::{kept_object::Kind, schema_version::SchemaVersion},
     protocol::{Enqueued, GuardSchema, KeepObject, ReadSchema},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 /// How long [`Universe::call`] waits for its reply.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,16 +38,18 @@ pub struct Universe<E: Engine> {
     manifests: BTreeMap<String, Hash>,
     roles: Roles<NodePlane<E>>,
     hand_on: Option<Arc<HandOn<E>>>,
+    quotas: Arc<UniverseQuotas>,
 }
 
 /// What the node has, with programs that share its processors as this universe does.
-fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId) -> NodePlane<E> {
+fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId, fuel: Arc<AtomicU64>) -> NodePlane<E> {
     let plane = node.plane().clone();
     let weight = node.config().weights.get(name).copied().unwrap_or(1);
     let (blobs, runtime) = (plane.blobs.clone(), tokio::runtime::Handle::current());
     // Called by threads that compile, which belong to no runtime.
     let read = move |program| runtime.block_on(Blobs::get(&blobs, id, program)).ok().map(|code| code[..].into());
-    let registry = Arc::new(plane.registry.for_universe(id, weight, Arc::new(read)));
+    let share = UniverseShare { universe: id, weight, source: Arc::new(read), fuel };
+    let registry = Arc::new(plane.registry.for_universe(share));
     NodePlane { registry, ..plane }
 }
 
@@ -54,7 +61,8 @@ async fn is_before_registration<E: Engine>(plane: &NodePlane<E>, universe: Unive
 
 impl<E: Engine> Universe<E> {
     pub(super) async fn open(node: &Node<E>, name: &str, id: UniverseId) -> Result<Self, NodeError> {
-        let plane = plane_of(node, name, id);
+        let quotas = node.quotas_of(name, id);
+        let plane = plane_of(node, name, id, quotas.fuel_meter());
         if is_before_registration(&plane, id).await? {
             let manifests = register_used(&plane, id).await?;
             tracing::info!(universe = name, manifests, "registered what worlds run on");
@@ -73,13 +81,14 @@ impl<E: Engine> Universe<E> {
         register_trusted(&plane, id, &built_in).await?;
         let manifests = node.programs().iter().map(|(name, program)| (name.clone(), program.manifest_hash())).collect();
         let calls = Calls::default();
-        let roles = Roles::start(node, plane.clone(), name, id, calls.clone()).await?;
+        quotas.follow(&plane).await?;
+        let roles = Roles::start(node, plane.clone(), name, quotas.clone(), calls.clone()).await?;
         let ops = Ops::new(plane.clone(), id, calls).with_dedupe_window_ns(node.config().dedupe_window_ns());
         let ops = match roles.worlds() {
             Some(worker) => ops.beside(worker.clone()),
             None => ops,
         };
-        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles, hand_on: node.0.hand_on.clone() })
+        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles, hand_on: node.0.hand_on.clone(), quotas })
     }
 
     pub fn name(&self) -> &str {
@@ -88,6 +97,10 @@ impl<E: Engine> Universe<E> {
 
     pub fn id(&self) -> UniverseId {
         self.id
+    }
+
+    pub(crate) fn quotas(&self) -> &Arc<UniverseQuotas> {
+        &self.quotas
     }
 
     pub fn ops(&self) -> &Ops<NodePlane<E>> {

@@ -162,6 +162,11 @@ impl Client {
         body.get_or_insert_with(|| bodies.hold(owner())).grow_to(bytes)
     }
 
+    /// Whose request is under way.
+    pub(super) fn owner(&self) -> Owner {
+        Owner { universe: self.request.lock().universe, token: *self.token.lock() }
+    }
+
     /// The body was thrown away.
     pub(crate) fn drop_body(&self) {
         self.request.lock().body = None;

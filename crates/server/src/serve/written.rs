@@ -3,6 +3,7 @@
 //! A client that reads nothing fills the buffers on the way; then a write waits. Whatever waits has to move on by a number of
 //! bytes in each window of time, or the connection ends. Meanwhile no more than a few answers are made for it.
 
+use crate::bodies::HeldBody;
 use parking_lot::Mutex;
 use std::{
     io,
@@ -38,6 +39,9 @@ pub(super) struct Written {
     is_waiting: AtomicBool,
     window: Mutex<Option<Window>>,
     all_written: Notify,
+    /// The memory of what was not written yet.
+    held: Mutex<Vec<HeldBody>>,
+    holds: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -50,6 +54,12 @@ impl Written {
     /// One more answer is about to be written.
     pub(super) fn answered(&self) {
         self.unwritten.fetch_add(1, Relaxed);
+    }
+
+    /// Something takes memory until everything is written.
+    pub(super) fn hold(&self, held: HeldBody) {
+        self.held.lock().push(held);
+        self.holds.store(true, Relaxed);
     }
 
     /// Completes when fewer than `max` answers wait to be written.
@@ -95,6 +105,9 @@ impl Written {
         }
         if self.is_waiting.swap(false, Relaxed) {
             *self.window.lock() = None;
+        }
+        if self.holds.swap(false, Relaxed) {
+            self.held.lock().clear();
         }
     }
 }

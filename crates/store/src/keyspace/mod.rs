@@ -52,6 +52,7 @@ pub mod notify;
 mod parts;
 pub mod queue;
 pub mod queue_notify;
+pub mod quotas;
 pub mod ready;
 pub mod ready_notify;
 pub mod registered;
@@ -68,6 +69,7 @@ pub mod sweep_state;
 pub mod timer_dedupe;
 pub mod timer_due;
 pub mod token;
+pub mod token_usage;
 pub mod universe_import;
 pub mod universe_meta;
 pub mod universe_name;
@@ -126,6 +128,7 @@ families! {
     SweepState = 0x08, "cas/sweep/state";
     SweepMark = 0x09, "cas/sweep/mark";
     KeptObject = 0x0a, "kept";
+    Quotas = 0x0b, "quotas";
     EffectPending = 0x10, "effects/pending";
     EffectInflight = 0x11, "effects/inflight";
     EffectAttempt = 0x12, "effects/attempts";
@@ -155,6 +158,7 @@ families! {
     UniverseName = 0x30, "directory/universes";
     Token = 0x31, "directory/tokens";
     UniverseImport = 0x32, "directory/imports";
+    TokenUsage = 0x33, "directory/token_usage";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";
 

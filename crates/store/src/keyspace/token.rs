@@ -2,7 +2,7 @@
 //!
 //! Only the hash of a token's secret is kept. Written by `write_token`; a revoked one is deleted.
 
-use super::{DIRECTORY, Family, Key, KeyBuilder, KeyReader, get, put};
+use super::{DIRECTORY, Family, Key, KeyBuilder, KeyReader, get, put, quotas::Quotas};
 use crate::StoreError;
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
@@ -27,6 +27,9 @@ pub struct TokenRecord {
     /// For people.
     #[n(4)]
     pub label: String,
+    /// What it may take; what is not said is as the configuration says.
+    #[n(5)]
+    pub quotas: Option<Quotas>,
 }
 
 pub fn key(id: TokenId) -> Key {
@@ -64,8 +67,9 @@ mod tests {
         }
 
         #[test]
-        fn the_value_survives(secret in laws::hashes(), verbs: u32, created_at_ns: u64, label: String, noise: Vec<u8>) {
-            let record = TokenRecord { secret, universe: Some(laws::universe()), verbs, created_at_ns, label };
+        fn the_value_survives(secret in laws::hashes(), verbs: u32, created_at_ns: u64, label: String, calls_max: Option<u64>, noise: Vec<u8>) {
+            let quotas = calls_max.map(|_| Quotas { calls_max, ..Quotas::default() });
+            let record = TokenRecord { secret, universe: Some(laws::universe()), verbs, created_at_ns, label, quotas };
             laws::value_survives(Family::Token, &record, &noise)?;
         }
     }

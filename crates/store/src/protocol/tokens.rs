@@ -8,6 +8,7 @@ use crate::{
     keyspace::{
         Family, decode_value,
         token::{self, TokenId, TokenRecord},
+        token_usage,
     },
 };
 use mundi_engine::Transaction;
@@ -32,7 +33,10 @@ impl Protocol for WriteToken {
         let before = token::read(tx, self.id).await?.is_some();
         match &self.record {
             Some(record) => token::write(tx, self.id, record)?,
-            None => tx.delete(token::key(self.id).as_bytes())?,
+            None => {
+                tx.delete(token::key(self.id).as_bytes())?;
+                tx.delete(token_usage::key(self.id).as_bytes())?;
+            }
         }
         Ok(before)
     }

@@ -7,7 +7,8 @@ use crate::{
     keyspace::{
         Family,
         cas_meta::{self, Body, CasMeta},
-        decode_value, kept_object,
+        decode_value,
+        kept_object::{self, Kept, Kind},
         segment::SegmentRecord,
         world_meta::WorldState,
     },
@@ -47,6 +48,21 @@ pub struct Usage {
     pub segments: Amount,
     /// Programs and manifests that stay whether a world runs them or not.
     pub kept_objects: u64,
+    /// Of these: programs.
+    pub kept_programs: u64,
+}
+
+impl Usage {
+    /// Objects of the content store.
+    pub fn objects(&self) -> u64 {
+        self.inline_objects.count.saturating_add(self.stored_objects.count)
+    }
+
+    /// Bytes of objects and segments. What the engine holds of journals and inboxes is not among them.
+    pub fn stored_bytes(&self) -> u64 {
+        let objects = self.inline_objects.bytes.saturating_add(self.stored_objects.bytes);
+        objects.saturating_add(self.segments.bytes)
+    }
 }
 
 /// Counts what a universe occupies. It reads one key per object, segment and world.
@@ -71,8 +87,10 @@ pub async fn usage<E: Engine>(cas: &Cas<E>, universe: UniverseId) -> Result<Usag
         Ok(())
     })
     .await?;
-    scan(engine, &pace, kept_object::span(universe), |_, _| {
+    scan(engine, &pace, kept_object::span(universe), |key, value| {
+        let kept: Kept = decode_value(Family::KeptObject, key, value)?;
         usage.kept_objects += 1;
+        usage.kept_programs += u64::from(kept.kind == Kind::Program);
         Ok(())
     })
     .await?;

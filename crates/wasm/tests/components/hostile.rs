@@ -5,7 +5,11 @@ use crate::{
     guest::{Guest, counter},
     rig::{Rig, components, components_with, failed, failure},
 };
-use mundi_kernel::{QueryError, loader::Loader, manifest::Manifest};
+use mundi_kernel::{
+    QueryError,
+    loader::{CodeSource, Loader, UniverseShare},
+    manifest::Manifest,
+};
 use mundi_model::{Code, Coded, UniverseId, limits};
 use mundi_wasm::ComponentsConfig;
 use std::{
@@ -200,7 +204,8 @@ fn a_neighbour_takes_its_turns_between_the_slices_of_a_loop() {
     let components = components_with(ComponentsConfig { slots: 1, ..ComponentsConfig::default() });
     let of = |number: u8| -> Arc<dyn Loader> {
         let universe = UniverseId::from_bytes([number; UniverseId::LEN]);
-        components.for_universe(universe, 1, Arc::new(|_| None)).unwrap()
+        let (source, fuel): (CodeSource, _) = (Arc::new(|_| None), Arc::default());
+        components.for_universe(UniverseShare { universe, weight: 1, source, fuel }).unwrap()
     };
     let endless = Guest::handling("(loop $again (br $again)) i32.const 0").component();
     let hungry = |manifest: &mut Manifest| manifest.wasm.as_mut().unwrap().limits.fuel_max = limits::WASM_FUEL_MAX;

@@ -1,0 +1,33 @@
+//! How many effects of a universe begin: they cannot be refused, so they wait.
+
+/// The quotas of a universe, as far as they are about effects.
+pub trait EffectPace: Send + Sync {
+    /// Whether there is a quota. Then all effects go through the queue, and wait there.
+    fn is_limited(&self) -> bool;
+
+    /// How many more may begin now, while so many run in this worker.
+    fn room(&self, running: usize) -> usize;
+
+    /// So many have begun.
+    fn began(&self, count: usize);
+
+    /// So many run in this worker now.
+    fn running(&self, count: usize);
+}
+
+/// No quota.
+pub struct Unpaced;
+
+impl EffectPace for Unpaced {
+    fn is_limited(&self) -> bool {
+        false
+    }
+
+    fn room(&self, _: usize) -> usize {
+        usize::MAX
+    }
+
+    fn began(&self, _: usize) {}
+
+    fn running(&self, _: usize) {}
+}

@@ -1,0 +1,346 @@
+//! Tenants beyond their quotas: they are refused with all that a client needs to know, and others are served meanwhile.
+
+use crate::{
+    guest::asker,
+    process::{Answer, Server},
+    scaled,
+};
+use mundi_model::Hash;
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const LOUD: &str = "/v1/u/loud";
+const QUIET: &str = "/v1/u/default";
+
+async fn start(folder: &std::path::Path, environment: &[(&str, &str)]) -> Server {
+    let server = Server::start_with(folder, environment);
+    server.post("/v1/universes", &json!({ "name": "loud" })).await.ok(201);
+    for universe in [LOUD, QUIET] {
+        server.post(&format!("{universe}/worlds"), &json!({ "world": "c", "program": "counter" })).await.ok(201);
+    }
+    server
+}
+
+async fn set(server: &Server, quotas: Value) {
+    server.send(Method::PUT, "/v1/universes/loud/quotas", &[], &quotas).await.ok(204);
+}
+
+/// A refusal with all its fields.
+#[track_caller]
+fn exceeded(answer: Answer, scope: &str, quota: &str, limit: u64) -> Value {
+    let header: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    let problem = answer.refused(429, "QUOTA_EXCEEDED");
+    assert_eq!(
+        (&problem["scope"], &problem["quota"], &problem["limit"]),
+        (&json!(scope), &json!(quota), &json!(limit))
+    );
+    // Of bytes, what was asked for may be more than what is left.
+    let current = problem["current"].as_u64().unwrap();
+    assert!(current >= limit || quota == "stored_bytes_max", "{problem}");
+    assert!(header >= 1 && problem["retry_after_s"] == header, "{problem}");
+    problem
+}
+
+#[tokio::test]
+async fn a_tenant_beyond_its_rate_is_refused_and_another_one_is_served_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    set(&server, json!({ "events_per_second_max": 5 })).await;
+    let (loud, quiet) = (format!("{LOUD}/worlds/c"), format!("{QUIET}/worlds/c"));
+    let (mut taken, mut refused) = (0, 0);
+    for number in 1..=scaled(200) {
+        let answer = server.post(&format!("{loud}/send/add"), &json!(1)).await;
+        if answer.status == 202 {
+            taken += 1;
+        } else {
+            exceeded(answer, "universe", "events_per_second_max", 5);
+            refused += 1;
+        }
+        assert_eq!(server.post(&format!("{quiet}/call/add"), &json!(1)).await.ok(200), json!(number));
+    }
+    assert!(taken >= 5 && refused > 0, "{taken} taken, {refused} refused");
+    // A batch is taken whole, and whatever follows waits for it.
+    set(&server, json!({ "events_per_second_max": 10 })).await;
+    let batch = vec![json!({ "event": "add", "value": 0 }); 1_024];
+    server.post(&format!("{loud}/events"), &json!(batch)).await.ok(202);
+    exceeded(server.post(&format!("{loud}/call/add"), &json!(0)).await, "universe", "events_per_second_max", 10);
+    // The address is written in another way, and another handler takes it.
+    exceeded(
+        server.post(&format!("{LOUD}/worlds/%63/call/add"), &json!(0)).await,
+        "universe",
+        "events_per_second_max",
+        10,
+    );
+    // What is refused is told in metrics, and what counts in the usage.
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("mundi_quota_limit{universe=\"loud\",quota=\"events_per_second_max\"} 10"), "{metrics}");
+    assert!(metrics.contains("mundi_quota_refused_total{scope=\"universe\",quota=\"events_per_second_max\"} "));
+    let usage = server.get(&format!("{LOUD}/usage")).await.ok(200);
+    assert_eq!(usage["quotas"]["events_per_second_max"]["limit"], 10);
+    assert_eq!(usage["quotas"]["worlds_max"], json!({ "limit": null, "current": 1 }));
+    // Without a quota all is taken again, at once.
+    set(&server, json!({})).await;
+    for _ in 0..20 {
+        server.post(&format!("{loud}/send/add"), &json!(0)).await.ok(202);
+    }
+}
+
+#[tokio::test]
+async fn a_universe_holds_no_more_than_its_quota_and_what_is_there_can_be_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    set(&server, json!({ "worlds_max": 3 })).await;
+    let make = async |name: &str| {
+        server.post(&format!("{LOUD}/worlds"), &json!({ "world": name, "program": "counter" })).await
+    };
+    make("d").await.ok(201);
+    let fork = server.post(&format!("{LOUD}/worlds/c/fork"), &json!({ "world": "f" })).await;
+    fork.ok(201);
+    let problem = exceeded(make("e").await, "universe", "worlds_max", 3);
+    assert_eq!(problem["current"], 3);
+    exceeded(server.post(&format!("{LOUD}/worlds/c/fork"), &json!({})).await, "universe", "worlds_max", 3);
+    make("d").await.ok(200);
+    server.post(&format!("{QUIET}/worlds"), &json!({ "program": "counter" })).await.ok(201);
+
+    let put = async |bytes: usize, fill: u8| {
+        let request = server.request(Method::POST, &format!("{LOUD}/blobs")).body(vec![fill; bytes]);
+        Answer::of(request.send().await.unwrap()).await
+    };
+    // Worlds write objects of their own meanwhile: the bounds leave some room for them.
+    let usage = server.get(&format!("{LOUD}/usage")).await.ok(200);
+    let of = |name: &str, what: &str| usage[name][what].as_u64().unwrap();
+    let sum = |what: &str| of("inline_objects", what) + of("stored_objects", what);
+    let bytes_max = sum("bytes") + of("segments", "bytes") + 200_000;
+    set(&server, json!({ "stored_bytes_max": bytes_max })).await;
+    put(100_000, 1).await.ok(201);
+    exceeded(put(150_000, 2).await, "universe", "stored_bytes_max", bytes_max);
+    // One that does not say how long it is: it is found out on the way.
+    let chunks = futures_util::stream::iter((0..15).map(|n| Ok::<_, std::io::Error>(vec![n; 10_000])));
+    let request = server.request(Method::POST, &format!("{LOUD}/blobs")).body(reqwest::Body::wrap_stream(chunks));
+    exceeded(Answer::of(request.send().await.unwrap()).await, "universe", "stored_bytes_max", bytes_max);
+    put(50_000, 3).await.ok(201);
+    let blobs_max = sum("count") + 20;
+    set(&server, json!({ "blobs_max": blobs_max })).await;
+    let mut taken = 0;
+    let refused = loop {
+        let answer = put(1 + taken, 4).await;
+        if answer.status != 201 {
+            break answer;
+        }
+        taken += 1;
+    };
+    exceeded(refused, "universe", "blobs_max", blobs_max);
+    assert!((1..=20).contains(&taken), "{taken}");
+
+    set(&server, json!({ "programs_max": 1 })).await;
+    let upload = async |code: &[u8]| {
+        let path = format!("{LOUD}/programs/{}", Hash::of(code));
+        Answer::of(server.request(Method::PUT, &path).body(code.to_vec()).send().await.unwrap()).await
+    };
+    let (one, other) = (asker(""), asker("(drop (i32.const 1))"));
+    upload(&one).await.ok(201);
+    exceeded(upload(&other).await, "universe", "programs_max", 1);
+    upload(&one).await.ok(201);
+}
+
+async fn tail(server: &Server, universe: &str, token: &str) -> Response {
+    let request = server.client.get(format!("{}{universe}/worlds/c/journal", server.url)).bearer_auth(token);
+    request.header("accept", "text/event-stream").send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_token_has_no_more_than_its_own_quota_and_the_next_one_has_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[("MUNDI_QUOTAS__PER_TOKEN__STREAMS_MAX", "1")]).await;
+    let make = async |quotas: Value| {
+        let form = json!({ "universe": "loud", "can": ["read", "send"], "quotas": quotas });
+        let made = server.post("/v1/tokens", &form).await.ok(201);
+        (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+    };
+    let (id, one) = make(json!({ "worlds_max": 1, "events_per_second_max": 2 })).await;
+    let (_, other) = make(json!({})).await;
+    let world = async |token: &str| {
+        let authorization = format!("Bearer {token}");
+        let headers = [("authorization", authorization.as_str())];
+        server.send(Method::POST, &format!("{LOUD}/worlds"), &headers, &json!({ "program": "counter" })).await
+    };
+    world(&one).await.ok(201);
+    exceeded(world(&one).await, "token", "worlds_max", 1);
+    world(&other).await.ok(201);
+    // What was brought in with it counts, whether it is still there or not, and also after a restart.
+    let streams = tail(&server, LOUD, &one).await;
+    assert_eq!(streams.status(), 200);
+    let second = Answer::of(tail(&server, LOUD, &one).await).await;
+    exceeded(second, "token", "streams_max", 1); // by the configuration
+    assert_eq!(tail(&server, LOUD, &other).await.status(), 200);
+    drop(streams);
+    let free = async { while tail(&server, LOUD, &one).await.status() != 200 {} };
+    tokio::time::timeout(Duration::from_secs(60), free).await.expect("a stream that ended makes room");
+    let send = async |token: &str| {
+        let request = server.request(Method::POST, &format!("{LOUD}/worlds/c/send/add")).bearer_auth(token).body("0");
+        Answer::of(request.send().await.unwrap()).await
+    };
+    let mut refused = None;
+    for _ in 0..scaled(100) {
+        let answer = send(&one).await;
+        if answer.status == 429 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    exceeded(refused.expect("a hundred events within a second"), "token", "events_per_second_max", 2);
+    send(&other).await.ok(202);
+    server.send(Method::PUT, &format!("/v1/tokens/{id}/quotas"), &[], &json!({ "worlds_max": 2 })).await.ok(204);
+    world(&one).await.ok(201);
+    exceeded(world(&one).await, "token", "worlds_max", 2);
+    for _ in 0..10 {
+        send(&one).await.ok(202);
+    }
+    server
+        .send(Method::PUT, "/v1/tokens/0000000000000000/quotas", &[], &json!({}))
+        .await
+        .refused(404, "TOKEN_NOT_FOUND");
+    server
+        .send(Method::PUT, "/v1/universes/loud/quotas", &[], &json!({ "words": 1 }))
+        .await
+        .refused(400, "REQUEST_INVALID");
+}
+
+#[tokio::test]
+async fn who_administers_one_universe_does_not_decide_how_much_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    set(&server, json!({ "calls_max": 7 })).await;
+    let made = server.post("/v1/tokens", &json!({ "universe": "loud", "can": ["read", "admin"] })).await.ok(201);
+    let authorization = format!("Bearer {}", made["token"].as_str().unwrap());
+    let headers = [("authorization", authorization.as_str())];
+    let raised = server.send(Method::PUT, "/v1/universes/loud/quotas", &headers, &json!({})).await;
+    raised.refused(403, "TOKEN_DENIED");
+    let quotas = server.send(Method::GET, &format!("{LOUD}/quotas"), &headers, &Value::Null).await.ok(200);
+    assert_eq!((&quotas["set"], &quotas["quotas"]["calls_max"]["limit"]), (&json!({ "calls_max": 7 }), &json!(7)));
+}
+
+/// By counts: a world that takes all the fuel of its universe takes fewer steps than one that has all the fuel that it wants.
+#[tokio::test]
+async fn a_universe_that_uses_up_its_fuel_waits_and_another_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    // About a million of fuel for each step, and as much for the universe in an hour.
+    let hungry = asker(
+        "(local.set $event (i32.const 300000))
+         (loop $again (local.set $event (i32.sub (local.get $event) (i32.const 1))) (br_if $again (local.get $event)))",
+    );
+    for universe in [LOUD, QUIET] {
+        let path = format!("{universe}/programs/{}", Hash::of(&hungry));
+        Answer::of(server.request(Method::PUT, &path).body(hungry.clone()).send().await.unwrap()).await.ok(201);
+        let manifest = loop {
+            let state = server.get(&path).await.ok(200);
+            if state["state"] == "ready" {
+                break state["manifest"].clone();
+            }
+            assert_ne!(state["state"], "refused", "{state}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        let manifest = server.post(&format!("{universe}/manifests"), &manifest).await.ok(201)["hash"].clone();
+        server.post(&format!("{universe}/worlds"), &json!({ "world": "h", "manifest": manifest })).await.ok(201);
+    }
+    set(&server, json!({ "fuel_per_second_max": 300 })).await;
+    let steps = scaled(20);
+    for universe in [LOUD, QUIET] {
+        for _ in 0..steps {
+            server.post(&format!("{universe}/worlds/h/send/go"), &Value::Null).await.ok(202);
+        }
+    }
+    let head = async |universe: &str| {
+        server.get(&format!("{universe}/worlds/h")).await.ok(200)["inbox_items"].as_u64().unwrap()
+    };
+    while head(QUIET).await > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // A cycle that has begun is not stopped; the next one waits for an hour.
+    let mut waits = false;
+    for _ in 0..20 {
+        server.post(&format!("{LOUD}/worlds/h/send/go"), &Value::Null).await.ok(202);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        waits = head(LOUD).await > 0;
+        if waits {
+            break;
+        }
+    }
+    assert!(waits, "what is sent after the fuel was used up waits");
+    let quotas = server.get(&format!("{LOUD}/quotas")).await.ok(200)["quotas"].clone();
+    assert!(quotas["fuel_per_second_max"]["current"].as_u64().unwrap() > 300, "{quotas}");
+    // With its fuel back it goes on.
+    set(&server, json!({})).await;
+    while head(LOUD).await > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!server.get("/metrics").await.text.contains("mundi_paced_cycles_total 0\n"));
+}
+
+/// A universe that may have no effect at all: what it asks for waits, and is done when it may.
+#[tokio::test]
+async fn effects_of_a_universe_wait_for_its_quota_and_those_of_another_one_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[("MUNDI_UNIVERSES__LOUD__QUOTAS__EFFECTS_MAX", "0")]).await;
+    let tell = async |universe: &str, value: usize| {
+        for name in ["from", "to"] {
+            let answer = server.post(&format!("{universe}/worlds"), &json!({ "world": name, "program": "kv" })).await;
+            assert!(answer.status.is_success(), "{}", answer.text);
+        }
+        let to = server.get(&format!("{universe}/worlds/to")).await.ok(200)["world"].clone();
+        let told = json!({ "world": to, "key": "k", "value": value });
+        server.post(&format!("{universe}/worlds/from/send/tell"), &told).await.ok(202);
+    };
+    let arrived =
+        async |universe: &str| server.post(&format!("{universe}/worlds/to/query/get"), &json!("k")).await.ok(200);
+    let until = async |universe: &str, value: usize| {
+        while arrived(universe).await != json!(value) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tell(LOUD, 1).await;
+    for value in 1..=scaled(5) {
+        tell(QUIET, value).await;
+        until(QUIET, value).await;
+    }
+    assert_eq!(arrived(LOUD).await, Value::Null);
+    let waiting = server.get(&format!("{LOUD}/effects")).await.ok(200);
+    assert_eq!(waiting["items"].as_array().unwrap().len(), 1, "{waiting}");
+    set(&server, json!({ "effects_max": 1 })).await;
+    until(LOUD, 1).await;
+}
+
+#[tokio::test]
+async fn external_workers_get_no_more_effects_than_the_rate_of_their_universe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]).await;
+    let code = asker("");
+    let path = format!("{LOUD}/programs/{}", Hash::of(&code));
+    Answer::of(server.request(Method::PUT, &path).body(code).send().await.unwrap()).await.ok(201);
+    let manifest = loop {
+        let state = server.get(&path).await.ok(200);
+        if state["state"] == "ready" {
+            break state["manifest"].clone();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let manifest = server.post(&format!("{LOUD}/manifests"), &manifest).await.ok(201)["hash"].clone();
+    server.post(&format!("{LOUD}/worlds"), &json!({ "world": "a", "manifest": manifest })).await.ok(201);
+    for _ in 0..5 {
+        server.post(&format!("{LOUD}/worlds/a/send/go"), &Value::Null).await.ok(202);
+    }
+    let asked = async || server.get(&format!("{LOUD}/effects")).await.ok(200)["items"].as_array().unwrap().len();
+    while asked().await < 5 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    set(&server, json!({ "effects_per_second_max": 1 })).await;
+    let claim = async || {
+        let form = json!({ "kinds": ["outside"], "limit": 10 });
+        server.post(&format!("{LOUD}/tasks/claim"), &form).await.ok(200).as_array().unwrap().len()
+    };
+    assert_eq!(claim().await, 1, "five wait, and one may begin");
+    set(&server, json!({})).await;
+    assert_eq!(claim().await, 4);
+}

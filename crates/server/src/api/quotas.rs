@@ -1,0 +1,101 @@
+//! Quotas: what a universe and a token may take.
+
+use super::{
+    Problem,
+    extract::{ADMIN, Everywhere, Form, In, Name, READ},
+    tokens,
+};
+use crate::quotas::{QuotaLimits, QuotaUse};
+use axum::{Json, http::StatusCode};
+use mundi_engine::Engine;
+use mundi_model::Code;
+use mundi_runtime::Plane;
+use mundi_store::{
+    keyspace::quotas::Quotas,
+    protocol::{ReadQuotas, SetTokenQuotas, WriteQuotas},
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// One quota, and what counts against it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct UsedQuota {
+    /// Null where nothing is limited.
+    limit: Option<u64>,
+    /// What counts against it: of this process, or of the universe as it was counted last. Null where it is not counted.
+    current: Option<u64>,
+}
+
+/// The quotas of a universe.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct UniverseQuotas {
+    /// What was set for it by the API.
+    set: QuotaLimits,
+    /// What is configured for it, for what was not set.
+    configured: QuotaLimits,
+    /// All quotas by their names, as they hold.
+    quotas: BTreeMap<&'static str, UsedQuota>,
+}
+
+pub(super) fn by_name(uses: Vec<QuotaUse>) -> BTreeMap<&'static str, UsedQuota> {
+    let one = |QuotaUse { quota, limit, current }| (quota.as_str(), UsedQuota { limit, current });
+    uses.into_iter().map(one).collect()
+}
+
+/// The quotas of a universe, and what counts against them in this process.
+#[utoipa::path(get, path = "/v1/u/{universe}/quotas", tag = "quotas", responses((status = 200, body = UniverseQuotas)))]
+pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<UniverseQuotas>, Problem> {
+    let set = universe.plane().run(&ReadQuotas { universe: universe.id() }).await?.output;
+    let quotas = universe.quotas();
+    quotas.set(set);
+    quotas.counted(universe.plane()).await?;
+    Ok(Json(UniverseQuotas {
+        set: set.unwrap_or_default().into(),
+        configured: quotas.configured().into(),
+        quotas: by_name(quotas.uses()),
+    }))
+}
+
+/// Sets the quotas of a universe, in place of all that were set before. What is left out is as the configuration says. Processes
+/// of a fleet go by it within a second.
+#[utoipa::path(
+    put, path = "/v1/universes/{name}/quotas", tag = "quotas", request_body = QuotaLimits,
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn set<E: Engine>(
+    // Who administers one universe does not decide how much of the whole it has.
+    Everywhere(api): Everywhere<E, ADMIN>,
+    Name(name): Name,
+    Form(limits): Form<QuotaLimits>,
+) -> Result<StatusCode, Problem> {
+    let missing = || Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
+    let universe = api.node.universe(&name).ok_or_else(missing)?;
+    let quotas = set_of(limits);
+    universe.plane().run(&WriteQuotas { universe: universe.id(), quotas }).await?;
+    universe.quotas().set(quotas);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sets the quotas of a token, in place of those that it had. What is left out is as the configuration says.
+#[utoipa::path(
+    put, path = "/v1/tokens/{token}/quotas", tag = "tokens", request_body = QuotaLimits,
+    responses((status = 204, description = "Done")),
+)]
+pub(super) async fn set_of_token<E: Engine>(
+    Everywhere(api): Everywhere<E, ADMIN>,
+    Name(name): Name,
+    Form(limits): Form<QuotaLimits>,
+) -> Result<StatusCode, Problem> {
+    let missing = || Problem::new(Code::TokenNotFound, format!("no token has the id `{name}`"));
+    let id = tokens::id(&name).ok_or_else(missing)?;
+    match api.node.plane().run(&SetTokenQuotas { id, quotas: set_of(limits) }).await?.output {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(missing()),
+    }
+}
+
+/// Nothing that was said is nothing that is kept.
+pub(super) fn set_of(limits: QuotaLimits) -> Option<Quotas> {
+    Some(Quotas::from(limits)).filter(|quotas| *quotas != Quotas::default())
+}

@@ -1,0 +1,176 @@
+//! Quotas of the universes and tokens that this process serves.
+
+use super::{Node, Shared, Universe};
+use crate::{
+    api::Problem,
+    quotas::{
+        Amounts, Held, NotCharged, Quota, QuotaExceeded, Refusals, Reservation, Scope, TokenCharge, UniverseQuotas,
+    },
+};
+use futures_util::future::BoxFuture;
+use mundi_adapters::{failed, room::Room};
+use mundi_engine::Engine;
+use mundi_model::{Coded, Hash, UniverseId};
+use mundi_store::{
+    keyspace::{quotas::Quotas, token::TokenId},
+    protocol::{Failure, Repeat},
+};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+};
+
+/// Who makes a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tenant {
+    /// The token that it shows, with its quotas.
+    pub(crate) token: Option<(TokenId, Quotas)>,
+}
+
+/// What is about to be made, as far as it is limited. Unless it is kept, it was not made.
+#[derive(Default)]
+pub(crate) struct Growth {
+    reservation: Option<Reservation>,
+    charge: Option<TokenCharge>,
+}
+
+impl<E: Engine> Node<E> {
+    /// The quotas of a universe, as they are configured.
+    pub(super) fn quotas_of(&self, name: &str, id: UniverseId) -> Arc<UniverseQuotas> {
+        let rules = self.rules(name, id).map(|rules| rules.quotas).unwrap_or_default();
+        let built_in: BTreeSet<Hash> = self.built_in().map(|program| Hash::of(&program.program)).collect();
+        UniverseQuotas::new(id, rules.or(&self.config().quotas.per_universe), built_in.len() as u64)
+    }
+
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.0.refusals
+    }
+
+    fn refused(&self, exceeded: QuotaExceeded) -> QuotaExceeded {
+        self.0.refusals.count(&exceeded);
+        exceeded
+    }
+
+    /// One event comes in.
+    pub(crate) fn admit_event(&self, universe: &Universe<E>, tenant: Tenant) -> Result<(), QuotaExceeded> {
+        let quotas = universe.quotas();
+        if let Some((token, limits)) = tenant.token.filter(|(_, limits)| limits.events_per_second_max.is_some()) {
+            let now_ns = quotas.now_ns();
+            let account = self.0.token_accounts.of(token, now_ns);
+            account.events(Scope::Token, &limits, now_ns, 1).map_err(|exceeded| self.refused(exceeded))?;
+        }
+        quotas.events(1).map_err(|exceeded| self.refused(exceeded))
+    }
+
+    /// Others came in with one that was admitted.
+    pub(crate) fn note_events(&self, universe: &Universe<E>, tenant: Tenant, count: u64) {
+        let quotas = universe.quotas();
+        if let Some((token, limits)) = tenant.token.filter(|(_, limits)| limits.events_per_second_max.is_some()) {
+            let now_ns = quotas.now_ns();
+            self.0.token_accounts.of(token, now_ns).more_events(&limits, now_ns, count);
+        }
+        quotas.more_events(count);
+    }
+
+    /// A call or a stream begins, and ends with what is given back.
+    pub(crate) fn begin(&self, universe: &Universe<E>, tenant: Tenant, quota: Quota) -> Result<Held, QuotaExceeded> {
+        let of_token =
+            tenant.token.and_then(|(token, limits)| Some((token, quota.of(&limits)?))).map(|(token, limit)| {
+                self.0.token_accounts.of(token, universe.quotas().now_ns()).begin(Scope::Token, quota, Some(limit))
+            });
+        let of_token = of_token.transpose().map_err(|exceeded| self.refused(exceeded))?;
+        let of_universe = universe.quotas().begin(quota).map_err(|exceeded| self.refused(exceeded))?;
+        Ok(Held::new(of_universe, of_token))
+    }
+
+    /// Room for what is about to be made.
+    pub(crate) async fn grow(&self, universe: &Universe<E>, tenant: Tenant, more: Amounts) -> Result<Growth, Problem> {
+        let plane = universe.plane();
+        let reserved = universe.quotas().reserve(plane, more).await?;
+        let reservation = reserved.map_err(|exceeded| self.refused(exceeded))?;
+        let charge = self.charge(universe, tenant, more).await?;
+        Ok(Growth { reservation, charge })
+    }
+
+    /// Charges the token with what is brought in with it, if that is limited.
+    pub(crate) async fn charge(
+        &self,
+        universe: &Universe<E>,
+        tenant: Tenant,
+        more: Amounts,
+    ) -> Result<Option<TokenCharge>, Problem> {
+        let Some((token, limits)) = tenant.token.filter(|_| more != Amounts::default()) else { return Ok(None) };
+        TokenCharge::make(universe.plane(), token, limits, more).await.map_err(|not| match not {
+            NotCharged::Exceeded(exceeded) => self.refused(exceeded).into(),
+            NotCharged::Failed(error) => error.into(),
+        })
+    }
+
+    /// For adapters, which the node itself keeps running: it does not keep the node.
+    pub(super) fn room(&self) -> NodeRoom<E> {
+        NodeRoom(Arc::downgrade(&self.0))
+    }
+}
+
+impl Growth {
+    /// What is made turned out to have so many bytes, of what the universe allows. The token is charged at the end.
+    pub(crate) fn grow_to<E: Engine>(
+        &mut self,
+        node: &Node<E>,
+        universe: &UniverseQuotas,
+        bytes: u64,
+    ) -> Result<(), QuotaExceeded> {
+        let Some(reservation) = &mut self.reservation else { return Ok(()) };
+        let more = bytes.saturating_sub(reservation.bytes());
+        if more == 0 {
+            return Ok(());
+        }
+        universe.grow(reservation, Amounts::bytes(more)).map_err(|exceeded| node.refused(exceeded))
+    }
+
+    /// It was made.
+    pub(crate) fn keep(self) {
+        if let Some(reservation) = self.reservation {
+            reservation.keep();
+        }
+    }
+
+    /// It was not made, or was there before.
+    pub(crate) async fn give_back<E: Engine>(self, universe: &Universe<E>) {
+        if let Some(charge) = self.charge {
+            charge.give_back(universe.plane()).await;
+        }
+    }
+}
+
+/// Whether universes have room for what their programs make.
+pub(super) struct NodeRoom<E: Engine>(Weak<Shared<E>>);
+
+impl<E: Engine> NodeRoom<E> {
+    async fn ask(&self, universe: UniverseId, more: Amounts) -> Result<(), Failure> {
+        let Some(node) = self.0.upgrade().map(Node) else { return Ok(()) };
+        let Some(universe) = node.universe(&universe.to_string()) else { return Ok(()) };
+        let reserved = universe.quotas().reserve(universe.plane(), more).await;
+        match reserved.map_err(|error| failed(error.to_string()))? {
+            Ok(reservation) => {
+                // If it comes to nothing, the next count finds that out.
+                reservation.map(Reservation::keep);
+                Ok(())
+            }
+            Err(exceeded) => {
+                let exceeded = node.refused(exceeded);
+                Err(Failure { code: exceeded.code(), reason: exceeded.to_string(), repeat: Repeat::Backoff })
+            }
+        }
+    }
+}
+
+impl<E: Engine> Room for NodeRoom<E> {
+    fn world(&self, universe: UniverseId) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(self.ask(universe, Amounts::WORLD))
+    }
+
+    fn blob(&self, universe: UniverseId, bytes: usize) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(self.ask(universe, Amounts::blob(bytes as u64)))
+    }
+}

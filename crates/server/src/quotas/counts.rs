@@ -1,0 +1,294 @@
+//! What a universe holds, as exactly as a process that does not make everything itself can know it.
+//!
+//! All keys of the universe are counted now and then. What this process adds for a request is added at once, before it is made, so
+//! requests of one process never pass the bound together. What programs add by themselves, what other processes add and what is
+//! deleted is seen with the next count.
+
+use super::{Quota, QuotaExceeded, Scope};
+use mundi_store::{
+    StoreError,
+    keyspace::{quotas::Quotas, token_usage::TokenUsage},
+    reachability::Usage,
+};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
+
+/// A count is as old as this before another one is made, at least.
+const COUNT_EVERY_NS: u64 = 5_000_000_000;
+
+/// Counting takes no more than a twentieth of the time.
+const COUNT_SHARE: u64 = 20;
+
+/// What something takes of a universe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Amounts {
+    pub(crate) worlds: u64,
+    pub(crate) bytes: u64,
+    pub(crate) blobs: u64,
+    pub(crate) programs: u64,
+}
+
+impl Amounts {
+    pub(crate) const WORLD: Self = Self { worlds: 1, bytes: 0, blobs: 0, programs: 0 };
+
+    pub(crate) fn blob(bytes: u64) -> Self {
+        Self { bytes, blobs: 1, ..Self::default() }
+    }
+
+    pub(crate) fn program(bytes: u64) -> Self {
+        Self { programs: 1, ..Self::blob(bytes) }
+    }
+
+    pub(crate) fn bytes(bytes: u64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
+    fn zip(self, other: Self, each: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            worlds: each(self.worlds, other.worlds),
+            bytes: each(self.bytes, other.bytes),
+            blobs: each(self.blobs, other.blobs),
+            programs: each(self.programs, other.programs),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    fn minus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_sub)
+    }
+
+    pub(crate) fn of(&self, quota: Quota) -> Option<u64> {
+        match quota {
+            Quota::Worlds => Some(self.worlds),
+            Quota::StoredBytes => Some(self.bytes),
+            Quota::Blobs => Some(self.blobs),
+            Quota::Programs => Some(self.programs),
+            _ => None,
+        }
+    }
+
+    /// What programs that are built in add to every universe is nobody's.
+    fn of_usage(usage: &Usage, built_in: u64) -> Self {
+        Self {
+            worlds: usage.worlds,
+            bytes: usage.stored_bytes(),
+            blobs: usage.objects(),
+            programs: usage.kept_programs.saturating_sub(built_in),
+        }
+    }
+
+    /// The first quota that this and so much more were beyond; what nothing is added to is not looked at.
+    pub(crate) fn beyond(&self, more: Self, quotas: &Quotas) -> Option<(Quota, u64)> {
+        Quota::ALL.iter().find_map(|quota| {
+            let (limit, current, added) = (quota.of(quotas)?, self.of(*quota)?, more.of(*quota)?);
+            (added > 0 && current.saturating_add(added) > limit).then_some((*quota, limit))
+        })
+    }
+}
+
+impl From<Amounts> for TokenUsage {
+    fn from(amounts: Amounts) -> Self {
+        let Amounts { worlds, bytes, blobs, programs } = amounts;
+        Self { worlds, bytes, blobs, programs }
+    }
+}
+
+impl From<TokenUsage> for Amounts {
+    fn from(usage: TokenUsage) -> Self {
+        let TokenUsage { worlds, bytes, blobs, programs } = usage;
+        Self { worlds, bytes, blobs, programs }
+    }
+}
+
+/// Whether something that a universe holds is limited.
+pub(crate) fn is_limited(quotas: &Quotas) -> bool {
+    let Quotas { worlds_max, stored_bytes_max, blobs_max, programs_max, .. } = quotas;
+    [worlds_max, stored_bytes_max, blobs_max, programs_max].into_iter().any(Option::is_some)
+}
+
+/// The counts of one universe.
+#[derive(Default)]
+pub(crate) struct Counts {
+    state: Mutex<State>,
+    /// Held by the one who counts.
+    counting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    counted: Option<Counted>,
+    /// Since the last count began.
+    added: Amounts,
+    /// Since the count that is under way began.
+    added_meanwhile: Amounts,
+}
+
+#[derive(Clone, Copy)]
+struct Counted {
+    amounts: Amounts,
+    at_ns: u64,
+    took_ns: u64,
+}
+
+impl Counted {
+    fn is_old(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.at_ns) >= COUNT_EVERY_NS.max(self.took_ns.saturating_mul(COUNT_SHARE))
+    }
+}
+
+impl Counts {
+    /// What the universe holds, as far as it is known: of a count that is old, only if another one is under way.
+    pub(crate) async fn current<F>(
+        &self,
+        now_ns: impl Fn() -> u64,
+        built_in: u64,
+        count: impl FnOnce() -> F,
+    ) -> Result<Amounts, StoreError>
+    where
+        F: Future<Output = Result<Usage, StoreError>>,
+    {
+        let known = self.known(now_ns());
+        let _turn = match known {
+            Some((amounts, false)) => return Ok(amounts),
+            Some((amounts, true)) => match self.counting.try_lock() {
+                Ok(turn) => turn,
+                Err(_) => return Ok(amounts),
+            },
+            None => self.counting.lock().await,
+        };
+        if let Some((amounts, false)) = self.known(now_ns()) {
+            return Ok(amounts);
+        }
+        self.state.lock().added_meanwhile = Amounts::default();
+        let begun_ns = now_ns();
+        let amounts = Amounts::of_usage(&count().await?, built_in);
+        let mut state = self.state.lock();
+        let at_ns = now_ns();
+        state.counted = Some(Counted { amounts, at_ns, took_ns: at_ns.saturating_sub(begun_ns) });
+        state.added = state.added_meanwhile;
+        Ok(amounts.plus(state.added))
+    }
+
+    /// What is known without a look, and whether that is old.
+    pub(crate) fn known(&self, now_ns: u64) -> Option<(Amounts, bool)> {
+        let state = self.state.lock();
+        state.counted.map(|counted| (counted.amounts.plus(state.added), counted.is_old(now_ns)))
+    }
+
+    /// Adds what is about to be made, unless that is too much. Says when it is worth to come again.
+    pub(crate) fn add(self: &Arc<Self>, more: Amounts, quotas: &Quotas) -> Result<Reservation, QuotaExceeded> {
+        let mut reservation = Reservation { counts: self.clone(), amounts: Amounts::default() };
+        reservation.grow(more, quotas)?;
+        Ok(reservation)
+    }
+}
+
+/// What is about to be made. Dropped before it is kept, it was not made.
+pub(crate) struct Reservation {
+    counts: Arc<Counts>,
+    amounts: Amounts,
+}
+
+impl Reservation {
+    /// It takes more than it was thought to.
+    pub(crate) fn grow(&mut self, more: Amounts, quotas: &Quotas) -> Result<(), QuotaExceeded> {
+        let mut state = self.counts.state.lock();
+        let counted = state.counted.map(|counted| counted.amounts).unwrap_or_default();
+        let current = counted.plus(state.added);
+        if let Some((quota, limit)) = current.beyond(more, quotas) {
+            let current = current.of(quota).unwrap_or_default();
+            let retry_after = Duration::from_nanos(COUNT_EVERY_NS);
+            return Err(QuotaExceeded { scope: Scope::Universe, quota, limit, current, retry_after });
+        }
+        state.added = state.added.plus(more);
+        state.added_meanwhile = state.added_meanwhile.plus(more);
+        self.amounts = self.amounts.plus(more);
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.amounts.bytes
+    }
+
+    /// It was made: the next count finds it.
+    pub(crate) fn keep(mut self) {
+        self.amounts = Amounts::default();
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.amounts != Amounts::default() {
+            let mut state = self.counts.state.lock();
+            state.added = state.added.minus(self.amounts);
+            state.added_meanwhile = state.added_meanwhile.minus(self.amounts);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    fn quotas(worlds_max: u64) -> Quotas {
+        Quotas { worlds_max: Some(worlds_max), ..Quotas::default() }
+    }
+
+    fn usage(worlds: u64) -> Usage {
+        Usage { worlds, ..Usage::default() }
+    }
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[tokio::test]
+    async fn what_is_added_counts_at_once_and_what_was_not_made_is_given_back() {
+        let counts = Arc::<Counts>::default();
+        counts.current(|| 0, 0, async || Ok(usage(3))).await.unwrap();
+        counts.add(Amounts::WORLD, &quotas(5)).unwrap().keep();
+        let dropped = counts.add(Amounts::WORLD, &quotas(5)).unwrap();
+        let refused = counts.add(Amounts::WORLD, &quotas(5)).err().unwrap();
+        assert_eq!((refused.quota, refused.limit, refused.current), (Quota::Worlds, 5, 5));
+        assert!(counts.add(Amounts::blob(1), &quotas(0)).is_ok(), "what is not added to is not looked at");
+        drop(dropped);
+        assert!(counts.add(Amounts::WORLD, &quotas(5)).is_ok());
+    }
+
+    #[tokio::test]
+    async fn it_is_counted_now_and_then_and_by_one_at_a_time() {
+        let (counts, looks, clock) = (Counts::default(), AtomicU64::new(0), AtomicU64::new(0));
+        let look = async || {
+            let count = || async {
+                looks.fetch_add(1, Ordering::Relaxed);
+                clock.fetch_add(SECOND, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                Ok(usage(looks.load(Ordering::Relaxed)))
+            };
+            counts.current(|| clock.load(Ordering::Relaxed), 0, count).await.unwrap().worlds
+        };
+        assert_eq!(tokio::join!(look(), look()), (1, 1), "the second waits for the first");
+        clock.fetch_add(19 * SECOND, Ordering::Relaxed);
+        assert_eq!(look().await, 1, "it took a second: it is not old for twenty");
+        clock.fetch_add(SECOND, Ordering::Relaxed);
+        assert_eq!(tokio::join!(look(), look()), (2, 1), "nobody waits who knows an old count");
+    }
+
+    #[tokio::test]
+    async fn what_is_added_while_it_is_counted_is_not_lost() {
+        let counts = Arc::<Counts>::default();
+        counts.current(|| 0, 0, async || Ok(usage(0))).await.unwrap();
+        counts.add(Amounts::WORLD, &quotas(9)).unwrap().keep();
+        let counted = counts.current(
+            || COUNT_EVERY_NS,
+            0,
+            async || {
+                counts.add(Amounts::WORLD, &quotas(9)).unwrap().keep(); // the count may have passed its place
+                Ok(usage(1))
+            },
+        );
+        assert_eq!(counted.await.unwrap().worlds, 2);
+    }
+}

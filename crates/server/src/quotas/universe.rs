@@ -1,0 +1,317 @@
+//! The quotas of one universe in this process.
+
+use super::{
+    Quota, QuotaExceeded, Scope,
+    account::{Account, Begun},
+    bucket::Bucket,
+    counts::{self, Amounts, Counts, Reservation},
+};
+use crate::node::NodePlane;
+use mundi_adapters::worker::EffectPace;
+use mundi_engine::{Engine, EngineError, Transaction};
+use mundi_model::UniverseId;
+use mundi_runtime::{Plane, worker::Pace};
+use mundi_store::{
+    StoreError,
+    keyspace::quotas::{self, Quotas},
+    reachability,
+};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// After a look that failed.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a quota allows, and what counts against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QuotaUse {
+    pub(crate) quota: Quota,
+    pub(crate) limit: Option<u64>,
+    /// `None` where it is not counted, because nothing limits it.
+    pub(crate) current: Option<u64>,
+}
+
+pub(crate) struct UniverseQuotas {
+    id: UniverseId,
+    /// Programs that every universe has.
+    built_in: u64,
+    configured: Quotas,
+    /// What holds: what was set, and what is configured where nothing was.
+    limits: RwLock<Quotas>,
+    /// A time that only goes forward.
+    clock: Box<dyn Fn() -> u64 + Send + Sync>,
+    account: Arc<Account>,
+    counts: Arc<Counts>,
+    /// Counted where programs run.
+    fuel_used: Arc<AtomicU64>,
+    fuel: Mutex<Fuel>,
+    effects: Mutex<Bucket>,
+    effects_running: AtomicU64,
+}
+
+#[derive(Default)]
+struct Fuel {
+    bucket: Bucket,
+    /// What of the fuel that was used is in the bucket.
+    charged: u64,
+}
+
+impl UniverseQuotas {
+    pub(crate) fn new(id: UniverseId, configured: Quotas, built_in: u64) -> Arc<Self> {
+        let begun = Instant::now();
+        let clock = move || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Self::by(Box::new(clock), id, configured, built_in)
+    }
+
+    fn by(clock: Box<dyn Fn() -> u64 + Send + Sync>, id: UniverseId, configured: Quotas, built_in: u64) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            built_in,
+            configured,
+            limits: RwLock::new(configured),
+            clock,
+            account: Arc::default(),
+            counts: Arc::default(),
+            fuel_used: Arc::default(),
+            fuel: Mutex::default(),
+            effects: Mutex::default(),
+            effects_running: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn id(&self) -> UniverseId {
+        self.id
+    }
+
+    pub(crate) fn limits(&self) -> Quotas {
+        *self.limits.read()
+    }
+
+    pub(crate) fn configured(&self) -> Quotas {
+        self.configured
+    }
+
+    /// Where the fuel of its programs is counted.
+    pub(crate) fn fuel_meter(&self) -> Arc<AtomicU64> {
+        self.fuel_used.clone()
+    }
+
+    /// A time that only goes forward.
+    pub(crate) fn now_ns(&self) -> u64 {
+        (self.clock)()
+    }
+
+    /// What was set, in place of what was before.
+    pub(crate) fn set(&self, set: Option<Quotas>) {
+        let mut limits = self.limits.write();
+        if limits.fuel_per_second_max.is_none() {
+            // What was used without a limit is not held against the universe.
+            self.fuel.lock().charged = self.fuel_used.load(Relaxed);
+        }
+        *limits = set.unwrap_or_default().or(&self.configured);
+    }
+
+    /// Reads what was set, and follows it as long as someone has these quotas.
+    pub(crate) async fn follow<E: Engine>(self: &Arc<Self>, plane: &NodePlane<E>) -> Result<(), StoreError> {
+        self.set(quotas::read(&mut plane.engine.begin().await?, self.id).await?);
+        let (engine, own) = (plane.engine.clone(), Arc::downgrade(self));
+        plane.spawner().spawn(Box::pin(async move {
+            while own.strong_count() > 0 {
+                if let Err(error) = changes(&engine, &own).await {
+                    tracing::debug!(%error, "the quotas of a universe could not be read");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }));
+        Ok(())
+    }
+
+    pub(crate) fn events(&self, count: u64) -> Result<(), QuotaExceeded> {
+        let limits = self.limits();
+        self.account.events(Scope::Universe, &limits, self.now_ns(), count)
+    }
+
+    pub(crate) fn more_events(&self, count: u64) {
+        self.account.more_events(&self.limits(), self.now_ns(), count);
+    }
+
+    pub(crate) fn begin(&self, quota: Quota) -> Result<Begun, QuotaExceeded> {
+        self.account.begin(Scope::Universe, quota, quota.of(&self.limits()))
+    }
+
+    /// Room for what is about to be made; `None` if nothing of it is limited.
+    pub(crate) async fn reserve<E: Engine>(
+        &self,
+        plane: &NodePlane<E>,
+        more: Amounts,
+    ) -> Result<Result<Option<Reservation>, QuotaExceeded>, StoreError> {
+        let limits = self.limits();
+        if !counts::is_limited(&limits) {
+            return Ok(Ok(None));
+        }
+        self.counted(plane).await?;
+        Ok(self.counts.add(more, &limits).map(Some))
+    }
+
+    /// The same for what turned out larger.
+    pub(crate) fn grow(&self, reservation: &mut Reservation, more: Amounts) -> Result<(), QuotaExceeded> {
+        reservation.grow(more, &self.limits())
+    }
+
+    pub(crate) async fn counted<E: Engine>(&self, plane: &NodePlane<E>) -> Result<Amounts, StoreError> {
+        self.counts.current(|| self.now_ns(), self.built_in, || reachability::usage(&plane.blobs, self.id)).await
+    }
+
+    /// All quotas, with what counts against them; what the universe holds as it was counted last.
+    pub(crate) fn uses(&self) -> Vec<QuotaUse> {
+        let (limits, now_ns) = (self.limits(), self.now_ns());
+        let counted = self.counts.known(now_ns).map(|(amounts, _)| amounts);
+        let of = |quota: Quota| match quota {
+            Quota::FuelPerSecond => Some(self.fuel_level(limits.fuel_per_second_max?, now_ns)),
+            Quota::EffectsPerSecond => Some(self.effects.lock().used(now_ns, limits.effects_per_second_max?)),
+            Quota::Effects => Some(self.effects_running.load(Relaxed)),
+            Quota::EventsPerSecond | Quota::Calls | Quota::Streams => self.account.used(quota, &limits, now_ns),
+            Quota::Worlds | Quota::StoredBytes | Quota::Blobs | Quota::Programs => counted?.of(quota),
+        };
+        let one = |quota: &Quota| QuotaUse { quota: *quota, limit: quota.of(&limits), current: of(*quota) };
+        Quota::ALL.iter().map(one).collect()
+    }
+
+    fn fuel_level(&self, limit: u64, now_ns: u64) -> u64 {
+        let mut fuel = self.fuel.lock();
+        fuel.charge(self.fuel_used.load(Relaxed), limit, now_ns);
+        fuel.bucket.used(now_ns, limit)
+    }
+}
+
+impl Fuel {
+    /// Puts into the bucket what was used since.
+    fn charge(&mut self, used: u64, limit: u64, now_ns: u64) {
+        let more = used.saturating_sub(std::mem::replace(&mut self.charged, used));
+        self.bucket.charge(now_ns, limit, more);
+    }
+}
+
+/// Steps cannot be refused: the worlds of a universe that has used more than its fuel wait until it has worn off.
+impl Pace for UniverseQuotas {
+    fn wait(&self) -> Option<Duration> {
+        let limit = self.limits.read().fuel_per_second_max?;
+        let (mut fuel, now_ns) = (self.fuel.lock(), self.now_ns());
+        fuel.charge(self.fuel_used.load(Relaxed), limit, now_ns);
+        fuel.bucket.wait(now_ns, limit)
+    }
+}
+
+impl EffectPace for UniverseQuotas {
+    fn is_limited(&self) -> bool {
+        let limits = self.limits.read();
+        limits.effects_max.is_some() || limits.effects_per_second_max.is_some()
+    }
+
+    fn room(&self, running: usize) -> usize {
+        let limits = self.limits();
+        let at_a_time = limits.effects_max.map_or(u64::MAX, |max| max.saturating_sub(running as u64));
+        let now_ns = self.now_ns();
+        let rate = limits.effects_per_second_max.map_or(u64::MAX, |max| self.effects.lock().room(now_ns, max));
+        usize::try_from(at_a_time.min(rate)).unwrap_or(usize::MAX)
+    }
+
+    fn began(&self, count: usize) {
+        if let Some(limit) = self.limits.read().effects_per_second_max {
+            self.effects.lock().charge(self.now_ns(), limit, count as u64);
+        }
+    }
+
+    fn running(&self, count: usize) {
+        self.effects_running.store(count as u64, Relaxed);
+    }
+}
+
+/// Takes over what is set, again and again, until the engine fails or nobody is left who goes by it.
+async fn changes<E: Engine>(engine: &E, own: &Weak<UniverseQuotas>) -> Result<(), StoreError> {
+    loop {
+        let Some(quotas) = own.upgrade() else { return Ok(()) };
+        let key = quotas::key(quotas.id);
+        let mut tx = engine.begin().await?;
+        let seen = tx.get_snapshot(key.as_bytes()).await?;
+        quotas.set(quotas::read(&mut tx, quotas.id).await?);
+        drop((tx, quotas));
+        match engine.watch(key.as_bytes(), seen).await {
+            Err(EngineError::Closed) => {
+                std::future::pending::<()>().await; // ended with the node
+            }
+            watched => watched?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn universe(limits: Quotas) -> Arc<UniverseQuotas> {
+        UniverseQuotas::new(UniverseId::from_bytes([1; 16]), limits, 0)
+    }
+
+    /// With a clock that is told how late it is.
+    fn clocked(limits: Quotas) -> (Arc<UniverseQuotas>, Arc<AtomicU64>) {
+        let now_ns = Arc::<AtomicU64>::default();
+        let clock = now_ns.clone();
+        let clock = Box::new(move || clock.load(Relaxed));
+        (UniverseQuotas::by(clock, UniverseId::from_bytes([1; 16]), limits, 0), now_ns)
+    }
+
+    #[test]
+    fn worlds_wait_until_the_fuel_that_was_used_has_worn_off() {
+        let (quotas, now_ns) = clocked(Quotas { fuel_per_second_max: Some(1_000), ..Quotas::default() });
+        assert_eq!(quotas.wait(), None);
+        quotas.fuel_meter().fetch_add(5_000, Relaxed);
+        let wait = quotas.wait().unwrap();
+        assert!((Duration::from_secs(4)..Duration::from_millis(4_010)).contains(&wait), "{wait:?}");
+        now_ns.fetch_add(u64::try_from(wait.as_nanos()).unwrap(), Relaxed);
+        assert_eq!(quotas.wait(), None);
+        quotas.set(Some(Quotas { fuel_per_second_max: Some(1), ..Quotas::default() }));
+        quotas.fuel_meter().fetch_add(1, Relaxed);
+        assert!(quotas.wait().is_some(), "what is set holds at once");
+        let quotas = universe(Quotas::default());
+        quotas.fuel_meter().fetch_add(1_000_000, Relaxed);
+        assert_eq!(quotas.wait(), None);
+        quotas.set(Some(Quotas { fuel_per_second_max: Some(10), ..Quotas::default() }));
+        assert_eq!(quotas.wait(), None, "what was used before there was a quota is not held against anyone");
+    }
+
+    #[test]
+    fn effects_begin_as_their_number_and_their_rate_allow() {
+        let limits = Quotas { effects_max: Some(4), effects_per_second_max: Some(3), ..Quotas::default() };
+        let (quotas, now_ns) = clocked(limits);
+        assert!(quotas.is_limited());
+        assert_eq!((quotas.room(0), quotas.room(2), quotas.room(9)), (3, 2, 0));
+        quotas.began(3);
+        assert_eq!(quotas.room(0), 0);
+        now_ns.fetch_add(400_000_000, Relaxed);
+        assert_eq!(quotas.room(0), 1);
+        quotas.set(Some(Quotas::default()));
+        assert_eq!(quotas.room(0), 1, "what is not set is as it was configured");
+        assert!(!universe(Quotas::default()).is_limited());
+        assert_eq!(universe(Quotas::default()).room(1_000), usize::MAX);
+    }
+
+    #[test]
+    fn what_is_not_limited_is_told_as_far_as_it_is_counted() {
+        let quotas = universe(Quotas { events_per_second_max: Some(2), ..Quotas::default() });
+        quotas.events(1).unwrap();
+        let held = quotas.begin(Quota::Calls).unwrap();
+        let uses = quotas.uses();
+        let of = |quota| uses.iter().find(|one| one.quota == quota).map(|one| (one.limit, one.current)).unwrap();
+        assert_eq!((of(Quota::EventsPerSecond), of(Quota::Calls)), ((Some(2), Some(1)), (None, Some(1))));
+        assert_eq!(of(Quota::Worlds), (None, None));
+        drop(held);
+    }
+}

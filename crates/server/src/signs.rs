@@ -1,0 +1,33 @@
+//! What a look at an installation finds: what `mundi doctor` tells.
+
+/// How serious something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Good,
+    Look,
+    Wrong,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sign {
+    pub check: &'static str,
+    pub verdict: Verdict,
+    pub found: String,
+    /// What to do about it.
+    pub advice: &'static str,
+}
+
+impl Sign {
+    pub(crate) fn good(check: &'static str, found: String) -> Self {
+        Self { check, verdict: Verdict::Good, found, advice: "" }
+    }
+
+    pub(crate) fn look(check: &'static str, found: String, advice: &'static str) -> Self {
+        Self { check, verdict: Verdict::Look, found, advice }
+    }
+
+    pub(crate) fn wrong(check: &'static str, found: String, advice: &'static str) -> Self {
+        Self { check, verdict: Verdict::Wrong, found, advice }
+    }
+}
