@@ -243,7 +243,7 @@ async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
         worker: WorkerId::new(1),
         lease_ttl: Duration::from_secs(2),
         snapshots: SnapshotPolicy { records: 6, ..SnapshotPolicy::default() },
-        content: CasConfig { inline_bytes_max: 0, ..CasConfig::default() },
+        content: CasConfig { inline_bytes_max: 4_096, ..CasConfig::default() }, // what programs are made of stays there
         ..NodeConfig::default()
     };
     let start = async || {
