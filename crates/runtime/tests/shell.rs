@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use mundi_engine::{Engine, RangeRead, Transaction};
-use mundi_model::{Code, Coded, WorkerId, cbor};
+use mundi_model::{Code, Coded, Hash, WorkerId, cbor, limits};
 use mundi_runtime::{
     Plane,
     calls::Calls,
@@ -27,7 +27,8 @@ use mundi_store::{
         schema_version::SchemaVersion,
     },
     protocol::{
-        ClaimMail, ClaimedMail, Finish, FinishMail, MailClaimed, MailFinished, NewMail, SchemaGuarded, SendMail,
+        ClaimMail, ClaimedMail, Finish, FinishMail, MailClaimed, MailFinished, MailName, NewMail, SchemaGuarded,
+        SendMail,
     },
     testing::world_id,
 };
@@ -81,7 +82,8 @@ fn send(rig: &Rig, messages: &[(u64, &str)]) {
 /// Says how many were sent.
 fn send_mail(rig: &Rig, mail: Vec<NewMail>) -> usize {
     let (plane, universe) = (rig.plane.clone(), rig.universe);
-    let send = SendMail { universe, worker: id(1), mail, now_ns: rig.executor.now_ns(), dedupe_window_ns: 1 };
+    let (now_ns, dedupe_window_ns) = (rig.executor.now_ns(), limits::DEDUPE_WINDOW_NS);
+    let send = SendMail { universe, worker: id(1), mail, now_ns, dedupe_window_ns };
     rig.executor.block_on(async move { plane.run(&send).await.unwrap().output })
 }
 
@@ -417,6 +419,32 @@ fn only(claimed: MailClaimed) -> ClaimedMail {
     let MailClaimed::Messages(mut messages) = claimed else { panic!("nothing to claim") };
     assert_eq!(messages.len(), 1);
     messages.remove(0)
+}
+
+/// Once it was forgotten an hour after the message was due, however often that was put off.
+#[test]
+fn the_name_of_a_message_stays_while_it_is_put_off() {
+    const WINDOW_NS: u64 = 1_000;
+    let rig = Rig::new(1);
+    let acting = rig.clone();
+    rig.executor.block_on(async move {
+        let (plane, universe, worker) = (&acting.plane, acting.universe, id(1));
+        let (name, began_ns) = (Hash::of(b"name"), plane.now_ns());
+        let send = async |after_ns: u64| {
+            let mail = NewMail { due_ns: began_ns + 1, urgent: false, name: Some(name), frame: Bytes::from("frame") };
+            let (mail, now_ns, dedupe_window_ns) = (vec![mail], began_ns + after_ns, WINDOW_NS);
+            plane.run(&SendMail { universe, worker, mail, now_ns, dedupe_window_ns }).await.unwrap().output
+        };
+        assert_eq!((send(0).await, send(WINDOW_NS / 2).await), (1, 0));
+        let claim = ClaimMail { universe, worker, token: [1; 16], now_ns: began_ns + 10, ttl_ns: 1_000, items_max: 1 };
+        let ClaimedMail { place, claim, .. } = only(plane.run(&claim).await.unwrap().output);
+        let not_before_ns = began_ns + 10 * WINDOW_NS;
+        let name = Some(MailName { name, expires_at_ns: not_before_ns + WINDOW_NS });
+        let how = Finish::Requeue { not_before_ns, name };
+        plane.run(&FinishMail { universe, worker, place, claim, how }).await.unwrap();
+        assert_eq!(send(5 * WINDOW_NS).await, 0, "it is still on its way");
+        assert_eq!(send(12 * WINDOW_NS).await, 1, "its window is over");
+    });
 }
 
 /// Once claim and acknowledge took a worker id and no attempt token, and removed before they checked.

@@ -243,7 +243,7 @@ async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
         worker: WorkerId::new(1),
         lease_ttl: Duration::from_secs(2),
         snapshots: SnapshotPolicy { records: 6, ..SnapshotPolicy::default() },
-        content: CasConfig { inline_bytes_max: 0, ..CasConfig::default() },
+        content: CasConfig { inline_bytes_max: 4_096, ..CasConfig::default() }, // what programs are made of stays there
         ..NodeConfig::default()
     };
     let start = async || {
@@ -260,7 +260,9 @@ async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
     std::fs::rename(&mounted, &elsewhere).unwrap();
     let bench = start().await;
     let (universe, calling) = (bench.universe.clone(), world.0);
-    let call = tokio::spawn(async move { universe.call(calling, "get", Value::Text("key-1".into())).await });
+    let fields = [("key", "key-1".to_owned()), ("value", value(1, 1))];
+    let fields = fields.map(|(name, text)| (name.to_owned(), Value::Text(text)));
+    let call = tokio::spawn(async move { universe.call(calling, "put", Value::Map(BTreeMap::from(fields))).await });
     while bench.node.metrics().get(Metric::ObjectsAbsent) == 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -3,7 +3,7 @@
 use crate::{
     archivist,
     client::{Client, Setting, create_world},
-    cluster::{Ground, LEASE_TTL_MS, Role, SimPlane, Slot, offset_ns},
+    cluster::{Ground, LEASE_TTL_MS, Life, Role, SimPlane, Slot, offset_ns},
     faults::Fault,
     link::Link,
     log::Author,
@@ -52,6 +52,8 @@ const SWEPT_FORKS: u64 = 1_000_000;
 const REST_SECONDS_MAX: u64 = 120;
 /// How long adapters are away at least, in simulated milliseconds: longer than any name is remembered that is not kept for a reason.
 const AWAY_MS: u64 = 2 * 60 * 60 * 1_000;
+/// How long everybody else works without adapters before and after that, once nothing goes wrong any more.
+const AWAKE_MS: u64 = 5_000;
 /// How long clients and faults go on, in simulated milliseconds.
 const TRAFFIC_MS: u64 = 12_000;
 
@@ -300,7 +302,8 @@ impl Director {
         });
     }
 
-    /// Hours pass, in which names expire, and the adapters come back to what is open still.
+    /// Hours pass, in which names expire, and the adapters come back to what is open still. The others work before and after, and stand
+    /// still in between: hours of looks into empty queues would show nothing, and cost more than all the rest of a run.
     async fn call_adapters_back(&self) {
         let is_away = |slot: &Slot| slot.is_away;
         let places: Vec<usize> =
@@ -308,13 +311,26 @@ impl Director {
         if places.is_empty() {
             return;
         }
+        self.stage.sleep_ms(AWAKE_MS).await;
+        self.each_life(|life| life.node.pause());
         self.stage.sleep_ms(self.stage.between(AWAY_MS, 3 * AWAY_MS)).await;
+        let plane = self.operator();
+        for Setting { universe, .. } in &self.settings {
+            let expired = expire_dedupe(&plane.engine, &*plane.clock, *universe).await;
+            self.stage.note(format_args!("{universe}: names expired while adapters were away: {expired:?}"));
+        }
+        self.each_life(|life| life.node.resume());
+        self.stage.sleep_ms(AWAKE_MS).await;
         self.stage.note(format_args!("the adapters come back"));
         self.stage.met(Fault::AdaptersAway, Protocol::EffectCall);
         for place in places {
             self.slots.lock()[place].is_away = false;
             self.start(place);
         }
+    }
+
+    fn each_life(&self, act: impl Fn(&Life)) {
+        self.slots.lock().iter().filter_map(|slot| slot.life.as_ref()).for_each(act);
     }
 
     /// Everybody starts, and from now on faults strike.
