@@ -15,4 +15,5 @@ mod process;
 mod program;
 mod programs;
 mod readme;
+mod repair;
 mod shapes;
