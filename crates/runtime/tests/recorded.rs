@@ -84,7 +84,9 @@ async fn receipts(rig: &Rig, world: WorldId) -> Vec<Receipt> {
 
 async fn branch(rig: &Rig, parent: WorldId, child: WorldId, at: ForkAt) {
     let policy = EffectPolicy::Recorded;
-    fork(&rig.plane, ForkWorld { universe: rig.universe, parent, child, at, policy, manifest: None, now_ns: 5 }).await.unwrap();
+    fork(&rig.plane, ForkWorld { universe: rig.universe, parent, child, at, policy, manifest: None, now_ns: 5 })
+        .await
+        .unwrap();
 }
 
 /// From genesis through the fork: every record gives what it recorded, and the journal is the same bytes.

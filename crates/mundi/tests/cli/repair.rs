@@ -1,10 +1,6 @@
 //! Failed steps on the command line: seen, retried, skipped, mended on a fork; and what programs log.
 
-use crate::{
-    guest::superstitious,
-    process::Server,
-    program::at,
-};
+use crate::{guest::superstitious, process::Server, program::at};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -57,7 +53,11 @@ async fn an_operator_sees_a_failure_and_mends_it() {
     assert!(ask(&["world", "journal", "alice"]).ok().contains("control skip"));
     assert_eq!(document(&["world", "list", "--failed"])["items"], serde_json::json!([]));
     let lines = ask(&["world", "logs", "alice"]).ok();
-    assert_eq!(lines.lines().filter(|line| line.contains("a number came")).count(), 3, "two attempts and one more: {lines}");
+    assert_eq!(
+        lines.lines().filter(|line| line.contains("a number came")).count(),
+        3,
+        "two attempts and one more: {lines}"
+    );
     follows(&server, &ask);
 }
 

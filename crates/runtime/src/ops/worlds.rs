@@ -15,8 +15,8 @@ use mundi_store::{
     journal::{History, StoredRecord},
     keyspace::world_meta::Hold,
     protocol::{
-        ArchiveWorld, DescribeWorld, ListWorlds, LogTail, Page, ReadLineage, ReadLogs, ReleaseHold, WorldCreated, WorldDescription,
-        WorldFilter, WorldLineage, WorldSummary,
+        ArchiveWorld, DescribeWorld, ListWorlds, LogTail, Page, ReadLineage, ReadLogs, ReleaseHold, WorldCreated,
+        WorldDescription, WorldFilter, WorldLineage, WorldSummary,
     },
     snapshot::SnapshotError,
 };

@@ -298,10 +298,13 @@ pub(super) async fn list<E: Engine>(
         Some(worker) => Some(HeldBy::Worker(worker.parse::<WorkerId>()?)),
     };
     let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
+    let filter =
+        WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
-    Ok(ListPage::of(page, |found: WorldSummary| World::new(found.world, &found.meta, found.lease, found.failure.as_ref())))
+    Ok(ListPage::of(page, |found: WorldSummary| {
+        World::new(found.world, &found.meta, found.lease, found.failure.as_ref())
+    }))
 }
 
 /// All that is known about a world.

@@ -69,7 +69,8 @@ impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { listing, state, parent, held_by, on_hold, failed } = self;
         let [on_hold, failed] = [on_hold, failed].map(|only| only.then(|| "true".to_owned()));
-        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
+        let filters =
+            [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
         let columns = [
             ("WORLD", "world"),
             ("STATE", "state"),
@@ -104,8 +105,7 @@ pub(crate) struct Fork {
 impl Fork {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, child, at, effects, program, manifest } = self;
-        let form =
-            json!({ "world": child, "at": at, "effects": effects, "program": program, "manifest": manifest });
+        let form = json!({ "world": child, "at": at, "effects": effects, "program": program, "manifest": manifest });
         out.made(&of.post("/fork", &form).await?, "world")
     }
 }

@@ -58,7 +58,12 @@ fn what(record: &Value) -> String {
         "ingress" if !input["timer"].is_null() => format!("timer {}", input["payload"]),
         "ingress" if !input["message"].is_null() => format!("message {} {}", text(&input["message"]), input["payload"]),
         "ingress" if !input["operator"].is_null() => {
-            format!("control {} {} by {}", text(&input["control"]), text(&input["input"]), text(&input["operator"]["name"]))
+            format!(
+                "control {} {} by {}",
+                text(&input["control"]),
+                text(&input["input"]),
+                text(&input["operator"]["name"])
+            )
         }
         "ingress" => format!("control {}", text(&input["control"])),
         "intent" => format!("{} {}", text(&record["kind"]), record["params"]),
