@@ -83,7 +83,8 @@ impl<P: Plane> ForkAdapter<P> {
             None if parent == call.world => ForkAt::Height(self.step_of(call).await.map_err(|error| refused(&error))?),
             None => ForkAt::Newest,
         };
-        let request = ForkWorld { universe: call.universe, parent, child, at, policy, manifest: None, now_ns: call.asked_at_ns };
+        let request =
+            ForkWorld { universe: call.universe, parent, child, at, policy, manifest: None, now_ns: call.asked_at_ns };
         let forked = fork(&self.plane, request).await.map_err(|error| refused(&error))?;
         Ok(answer(forked.created, child, forked.forked_at))
     }

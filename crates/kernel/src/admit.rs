@@ -181,9 +181,9 @@ fn understand(
     match command {
         "pause" => Ok(Control::Pause),
         RESUME => Ok(Control::Resume),
-        RETRY => cbor::decode::<Repair>(payload)
-            .map(|_| Control::Resume)
-            .map_err(|error| invalid(error.to_string()).into()),
+        RETRY => {
+            cbor::decode::<Repair>(payload).map(|_| Control::Resume).map_err(|error| invalid(error.to_string()).into())
+        }
         SKIP => {
             let Repair { seq, .. } = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
             let held = state.position.held.map(|held| held.seq);

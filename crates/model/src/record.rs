@@ -685,7 +685,8 @@ mod tests {
 
     /// A timer of a program that works for a call.
     fn for_a_call() -> Body {
-        let Body::Ingress(mut ingress) = ingress(Input::TimerFired { timer: IntentHash::of(b"t"), payload: inline(b"") })
+        let Body::Ingress(mut ingress) =
+            ingress(Input::TimerFired { timer: IntentHash::of(b"t"), payload: inline(b"") })
         else {
             unreachable!()
         };

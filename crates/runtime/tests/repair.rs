@@ -272,15 +272,18 @@ fn a_caller_hears_at_once_when_the_step_of_a_receipt_fails() {
     assert_eq!(stage.reply(0, seqs[0]).unwrap_err().code(), Code::CallTimeout);
     stage.ask(|ops| async move {
         for effect in ops.list_effects(Some(world_id(0)), None, None, 10).await.unwrap().items {
-            let answer = HandAnswer { status: ReceiptStatus::Ok, payload: cbor::encode(&Value::Null), operator: operator() };
+            let answer =
+                HandAnswer { status: ReceiptStatus::Ok, payload: cbor::encode(&Value::Null), operator: operator() };
             ops.answer_effect(EffectName::Intent(effect.item.intent), Some(world_id(0)), answer).await.unwrap();
         }
     });
     stage.rig.executor.run_for(SECOND);
     let (code, height) = failed(stage.reply(0, seqs[0]));
     let bodies = stage.journal(0);
-    let at = bodies.iter().position(|body| matches!(body, Body::Ingress(it) if matches!(&it.item.input,
-        Input::Receipt(Receipt { kind, .. }) if kind == "http") && it.item.origin.call == Some(seqs[0])));
+    let at = bodies.iter().position(|body| {
+        matches!(body, Body::Ingress(it) if matches!(&it.item.input,
+        Input::Receipt(Receipt { kind, .. }) if kind == "http") && it.item.origin.call == Some(seqs[0]))
+    });
     assert_eq!((code.as_str(), height.map(Height::get)), ("PROGRAM_FAILED", at.map(|at| at as u64)));
     assert!(matches!(stage.reply(0, seqs[1]), Ok(ReplyOutcome::Ok(_))), "a reply that was given stays");
     assert_eq!(running.worker.metrics().failures().len(), 1);
@@ -294,7 +297,9 @@ fn a_fork_runs_other_code_from_its_first_input_on() {
     let (_running, _) = stage.held();
     let mended = stage.mended;
     let forked = stage.ask(|ops| async move {
-        let fork = |child| ops.world_fork_on(Some(mended), world_id(0), world_id(child), ForkAt::Head, EffectPolicy::Suppress, 9);
+        let fork = |child| {
+            ops.world_fork_on(Some(mended), world_id(0), world_id(child), ForkAt::Head, EffectPolicy::Suppress, 9)
+        };
         let first = fork(7).await.unwrap();
         assert_eq!(fork(7).await.unwrap().forked_at, first.forked_at, "asked again, it answers the same");
         first
@@ -327,9 +332,14 @@ fn what_a_program_logs_is_kept_with_its_turn_and_within_bounds() {
         kept.lines().map(|(number, line)| (number, line.text.clone(), line.height)).collect::<Vec<_>>()
     });
     let texts: Vec<&str> = lines.iter().map(|(_, text, _)| text.as_str()).collect();
-    assert_eq!(texts, ["one", "two", "three", "four", "five"], "each once, the failed step's too; a replay logs nothing");
+    assert_eq!(
+        texts,
+        ["one", "two", "three", "four", "five"],
+        "each once, the failed step's too; a replay logs nothing"
+    );
     assert!(lines.iter().map(|(number, ..)| *number).eq(0..5));
     let bodies = stage.journal(0);
-    let logged_at = |at: Height| matches!(&bodies[usize::try_from(at.get()).unwrap()], Body::Ingress(_) | Body::Held(_));
+    let logged_at =
+        |at: Height| matches!(&bodies[usize::try_from(at.get()).unwrap()], Body::Ingress(_) | Body::Held(_));
     assert!(lines.iter().all(|(_, _, height)| logged_at(*height)));
 }

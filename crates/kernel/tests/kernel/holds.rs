@@ -26,7 +26,8 @@ fn repair(rig: &mut Rig, command: &str, seq: InboxSeq) -> Arrival {
 #[test]
 fn a_failed_input_is_not_taken_and_nothing_of_its_step_stays() {
     let mut rig = holding();
-    let items = ["add n", "put a 1\nemit http get\nlog hello\nfail x", "add n"].map(|script| rig.arrival(event(script)));
+    let items =
+        ["add n", "put a 1\nemit http get\nlog hello\nfail x", "add n"].map(|script| rig.arrival(event(script)));
     let output = rig.turn(&items);
     assert_eq!((output.consumed, output.publish.len()), (1, 0));
     assert_eq!(rig.kinds(), ["genesis", "ingress", "held", "digest"]);
@@ -104,7 +105,11 @@ fn an_upgrade_is_taken_ahead_and_a_retry_takes_the_input_again() {
     let retry = repair(&mut rig, "retry", fails.seq);
     rig.turn(&[fails.clone(), retry]);
     let output = rig.turn(&[fails]);
-    assert_eq!((refusal(&output).as_str(), output.consumed), ("PROGRAM_FAILED", 1), "under the new policy it is consumed");
+    assert_eq!(
+        (refusal(&output).as_str(), output.consumed),
+        ("PROGRAM_FAILED", 1),
+        "under the new policy it is consumed"
+    );
     let mut replayed = rig.replayed();
     assert_eq!(identity(&mut replayed, &rig.objects), identity(&mut rig.world, &rig.objects));
 }

@@ -20,5 +20,6 @@ mod process;
 mod program;
 mod programs;
 mod readme;
+mod repair;
 mod shapes;
 mod todo_agent;

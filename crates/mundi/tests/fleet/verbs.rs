@@ -141,6 +141,10 @@ async fn lives(operator: &Operator<'_>) {
     operator.of_world("upgrade", &["a"], &json!({ "program": "kv", "forced": true })).await.ok(202);
     operator.call("a", "put", &json!({ "key": "k", "value": 1 })).await;
     operator.get(&format!("{U}/worlds"), &[]).await.ok(200);
+    for verb in ["retry", "skip"] {
+        operator.of_world(verb, &["a"], &Value::Null).await.refused("WORLD_NOT_ON_HOLD");
+    }
+    assert_eq!(operator.get(&format!("{W}/logs"), &["a"]).await.ok(200)["items"], json!([]));
     // Deleted while it runs, and while nobody has ever run it.
     assert!(operator.describe("a").await["lease"]["holder"].is_string(), "it runs");
     for world in ["a", "b"] {

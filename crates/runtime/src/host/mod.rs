@@ -22,7 +22,10 @@ use crate::{
     recording::{Recording, decode},
 };
 use mundi_kernel::{HeldAt, World, manifest::CompiledManifest};
-use mundi_model::{Hash, Height, UniverseId, WorldId, record::{Body, Held}};
+use mundi_model::{
+    Hash, Height, UniverseId, WorldId,
+    record::{Body, Held},
+};
 use mundi_store::{
     Fence,
     journal::History,
@@ -108,7 +111,8 @@ impl<P: Plane> WorldHost<P> {
     pub(crate) async fn held(&mut self) -> Result<Option<(Held, Option<Seen>)>, RuntimeError> {
         let Some(HeldAt { height, .. }) = self.world.held() else { return Ok(None) };
         let Fence { universe, world, .. } = self.fence;
-        let history = History::open(self.plane.engine(), self.plane.segments().clone(), universe, world, height).await?;
+        let history =
+            History::open(self.plane.engine(), self.plane.segments().clone(), universe, world, height).await?;
         let page = history.until(height.next()).pages_of(1).next_page().await?.unwrap_or_default();
         match page.first().map(|record| decode(world, record)).transpose()? {
             Some(Body::Held(held)) => Ok(Some((held, self.idle_at.clone()))),

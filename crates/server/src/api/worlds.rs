@@ -391,7 +391,8 @@ pub(super) async fn list<E: Engine>(
         Some(worker) => Some(HeldBy::Worker(worker.parse::<WorkerId>()?)),
     };
     let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
+    let filter =
+        WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
     let mut items = Vec::with_capacity(page.items.len());

@@ -6,9 +6,7 @@ use bytes::Bytes;
 use mundi_engine::Transaction;
 use mundi_model::{
     Code, Hash, Height, IntentHash, UniverseId, WorldId, limits,
-    record::{
-        Body, Held, InboxItem, Ingress, Input, Record, Rejected, Reply, ReplyOutcome, Sealed, StepFailed,
-    },
+    record::{Body, Held, InboxItem, Ingress, Input, Record, Rejected, Reply, ReplyOutcome, Sealed, StepFailed},
 };
 use std::collections::BTreeSet;
 
@@ -134,7 +132,8 @@ impl Batch {
             Body::Reply(reply) => self.replies.push((height, reply)),
             // Whoever sent it can find out why it was refused, also if it did not wait.
             Body::Rejected(Rejected { seq, code, reason, .. }) => {
-                self.replies.push((height, Reply { to: seq, outcome: ReplyOutcome::Failed(code, reason, Some(height)) }));
+                self.replies
+                    .push((height, Reply { to: seq, outcome: ReplyOutcome::Failed(code, reason, Some(height)) }));
             }
             _ => {}
         }

@@ -147,7 +147,8 @@ async fn first_of<T: Transaction>(
     let world = world_meta::world_of_key(universe, key)?;
     let rest = Span { start: world_meta::world_prefix(universe, world).span().end, end: span.end.clone() };
     tx.announce(|| {
-        let keys = [world_meta::key, lease::key, lease_term::key, world_failure::key].map(|key| key(universe, world).announced());
+        let keys = [world_meta::key, lease::key, lease_term::key, world_failure::key]
+            .map(|key| key(universe, world).announced());
         keys.into_iter().chain([Read::Range(rest.read(1))])
     });
     let Some(meta) = world_meta::read(tx, universe, world).await? else { return Ok(Some((world, None))) };

@@ -32,9 +32,9 @@ impl LogTail {
 
     /// The lines, each with its number.
     pub fn lines(&self) -> impl DoubleEndedIterator<Item = (u64, &LoggedLine)> {
-        self.pages.iter().flat_map(|page| {
-            page.lines.iter().enumerate().map(move |(place, line)| (page.first + place as u64, line))
-        })
+        self.pages
+            .iter()
+            .flat_map(|page| page.lines.iter().enumerate().map(move |(place, line)| (page.first + place as u64, line)))
     }
 }
 

@@ -75,7 +75,8 @@ impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { listing, state, parent, held_by, on_hold, failed } = self;
         let [on_hold, failed] = [on_hold, failed].map(|only| only.then(|| "true".to_owned()));
-        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
+        let filters =
+            [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
         let columns = [
             ("NAME", "name"),
             ("WORLD", "world"),

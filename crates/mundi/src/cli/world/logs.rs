@@ -1,7 +1,10 @@
 //! What the program of a world logs.
 
 use super::{
-    super::{exit::Outcome, output::{Out, print}},
+    super::{
+        exit::Outcome,
+        output::{Out, print},
+    },
     World,
 };
 use clap::Args;
