@@ -41,20 +41,24 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if shared.lanes_busy.load(Ordering::Relaxed) > 0 {
             let_others_go_first().await; // who is alone waits for nobody
         }
+        // Before a world is taken: what is handed to one that waits is given back to its inbox after a moment.
+        let is_paced = shared.pace.get().is_some_and(|pace| pace.wait().is_some());
+        let paced_ns = if is_paced { Box::pin(keep_pace(&shared)).await } else { 0 };
         let seen = shared.work.version();
         if shared.phase() == Phase::Over {
             return;
         }
         let job = shared.table.lock().next();
+        if is_paced && job.is_some() {
+            shared.metrics.add(Metric::PacedCycles, 1);
+            shared.metrics.add(Metric::PacedNs, paced_ns);
+        }
         match job {
             Some(Job { world, host, release: true, .. }) => {
                 Box::pin(release(&shared, world, host)).await;
                 shared.signal.notify();
             }
             Some(job) => {
-                if shared.pace.get().is_some_and(|pace| pace.wait().is_some()) {
-                    Box::pin(keep_pace(&shared)).await;
-                }
                 let span = tracing::info_span!("cycle", world = %job.world);
                 shared.lanes_busy.fetch_add(1, Ordering::Relaxed);
                 pin!(cycle(&shared, job)).instrument(span).await; // pinned: to instrument it would move it otherwise
@@ -68,16 +72,15 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
 /// The longest nap of a world that waits for its universe's pace: what is used meanwhile, and a drain, change how long that is.
 const PACE_NAP_MAX: Duration = Duration::from_millis(100);
 
-/// Waits until the universe may go on. A worker that drains waits for nothing.
-async fn keep_pace<P: Plane>(shared: &Shared<P>) {
+/// Waits until the universe may go on; says how long that took. A worker that drains waits for nothing.
+async fn keep_pace<P: Plane>(shared: &Shared<P>) -> u64 {
     let begun_ns = shared.plane.now_ns();
     while shared.phase() == Phase::Running
         && let Some(wait) = shared.pace.get().and_then(|pace| pace.wait())
     {
         shared.plane.clock().sleep(wait.min(PACE_NAP_MAX)).await;
     }
-    shared.metrics.add(Metric::PacedCycles, 1);
-    shared.metrics.add(Metric::PacedNs, shared.plane.now_ns().saturating_sub(begun_ns));
+    shared.plane.now_ns().saturating_sub(begun_ns)
 }
 
 /// All that can go on does so first: what it brings for a world that waits comes into the same turn, instead of into one more.

@@ -65,8 +65,14 @@ async fn store<E: Engine>(
     stated: Option<Hash>,
 ) -> Result<Response, Problem> {
     let said = extract::content_length(&request);
-    // Refused before the body is read; what turns out longer than it was said to be is refused on the way.
-    let growth = Arc::new(Mutex::new(Some(api.node.grow(universe, tenant, Amounts::blob(said)).await?)));
+    // What turns out longer than it was said to be is refused on the way.
+    let growth = match api.node.grow(universe, tenant, Amounts::blob(said)).await {
+        Ok(growth) => Arc::new(Mutex::new(Some(growth))),
+        Err(problem) => {
+            extract::discard(request.into_body(), api.limits.body_timeout).await;
+            return Err(problem);
+        }
+    };
     let (parts, body) = request.into_parts();
     let (client, bodies, refused) = (extract::client(&parts).cloned(), api.bodies.clone(), Arc::new(Mutex::new(None)));
     let take = {
@@ -83,6 +89,11 @@ async fn store<E: Engine>(
                     }
                     Ok(piece)
                 });
+                if let Err(problem) = &piece
+                    && problem.quota.is_some()
+                {
+                    pieces.discard().await;
+                }
                 let piece = piece.map_err(|problem| {
                     let detail = problem.detail.clone();
                     *refused.lock() = Some(problem);

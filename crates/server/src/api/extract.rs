@@ -256,6 +256,17 @@ pub(crate) fn content_length(request: &Request) -> u64 {
     text_header(request.headers(), "content-length").and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// Reads what is left of a body that is refused, and throws it away.
+pub(crate) async fn discard<B>(body: B, timeout: Duration)
+where
+    B: hyper::body::Body<Data = Bytes, Error: Display> + Unpin,
+{
+    if body.size_hint().lower() <= DISCARDED_BYTES_MAX {
+        let nothing = collect(body, 0, |_| Ok(()));
+        let _whatever_came = tokio::time::timeout(timeout, nothing).await;
+    }
+}
+
 /// What is read of a body that is not taken, and thrown away: a client that is cut off while it sends never sees why.
 const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 
@@ -357,6 +368,13 @@ impl Pieces {
     /// How many bytes have come.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
+    }
+}
+
+impl Pieces {
+    /// Reads what is left of a body that is refused, and throws it away.
+    pub(crate) async fn discard(&mut self) {
+        while self.taken <= DISCARDED_BYTES_MAX && matches!(self.next().await, Some(Ok(_))) {}
     }
 }
 

@@ -163,7 +163,13 @@ async fn answer<E: Engine>(
     };
     let (universe, tenant) = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
     let (name, world) = (world, extract::world_of(&universe, world)?);
-    let _held = extract::admit(&api, &universe, tenant, verb == Verb::Call)?;
+    let _held = match extract::admit(&api, &universe, tenant, verb == Verb::Call) {
+        Ok(held) => held,
+        Err(problem) => {
+            Box::pin(extract::discard(body, api.limits.body_timeout)).await;
+            return Err(problem);
+        }
+    };
     let event = extract::name(event)?;
     let given = Given::of(headers, Some(client), body, &api).await?;
     let answered = match verb {
