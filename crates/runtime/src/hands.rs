@@ -75,6 +75,7 @@ impl Kind {
 }
 
 /// What worlds give to an adapter worker.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of the large kind, and a box for each would cost more")]
 pub enum Given {
     InHand(InHand),
     InDoubt(InDoubt),

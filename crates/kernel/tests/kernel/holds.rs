@@ -123,7 +123,9 @@ fn a_history_with_holds_can_be_rehearsed_and_forked() {
     rig.turn(&items);
     let taken = rig.snapshot();
     let parent = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
-    let branch = fork(&parent, ForkRequest { child: CHILD, policy: EffectPolicy::Suppress, answers: None, now_ns: 9_000 }).unwrap();
+    let branch =
+        fork(&parent, ForkRequest { child: CHILD, policy: EffectPolicy::Suppress, answers: None, now_ns: 9_000 })
+            .unwrap();
     rig.objects.put(branch.bytes.clone());
     let child = rig.restore(&branch.note);
     assert_eq!((child.held(), child.is_paused()), (None, false), "what its parent is held at is not in its inbox");
@@ -134,5 +136,5 @@ fn a_history_with_holds_can_be_rehearsed_and_forked() {
     let rehearsed =
         rehearse(&rig.objects, &rig.registry, &start, same, Compare::Outputs, &rig.journal[from..]).unwrap();
     assert_eq!(rehearsed.divergence, None);
-    assert_eq!(rehearsed.records as usize, rig.journal.len() - from);
+    assert_eq!(rehearsed.records, (rig.journal.len() - from) as u64);
 }

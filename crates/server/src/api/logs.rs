@@ -112,7 +112,13 @@ async fn lines_after<E: Engine>(
 }
 
 /// Ends after the longest time that a request is held open, or when the node leaves; a client comes back with the id of the last event.
-fn tail<E: Engine>(api: &Api<E>, universe: Arc<Universe<E>>, world: WorldId, after: Option<u64>, held: Held) -> Response {
+fn tail<E: Engine>(
+    api: &Api<E>,
+    universe: Arc<Universe<E>>,
+    world: WorldId,
+    after: Option<u64>,
+    held: Held,
+) -> Response {
     let pages = stream::unfold(after, move |after| {
         let universe = universe.clone();
         async move {

@@ -154,7 +154,9 @@ impl<E: Engine> NodeRoom<E> {
         match reserved.map_err(|error| failed(error.to_string()))? {
             Ok(reservation) => {
                 // If it comes to nothing, the next count finds that out.
-                reservation.map(Reservation::keep);
+                if let Some(reservation) = reservation {
+                    reservation.keep();
+                }
                 Ok(())
             }
             Err(exceeded) => {

@@ -180,17 +180,19 @@ mod tests {
         let policy = prop::option::of(prop::sample::select(EffectPolicy::OFFERED.to_vec()));
         let rest = (bounds, priority, prop::option::of(hold), policy, any::<Option<String>>());
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy, name))| WorldMeta {
-                created_at_ns,
-                state,
-                first_record,
-                first_height,
-                lineage,
-                inbox,
-                priority,
-                hold,
-                policy,
-                name,
+            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy, name))| {
+                WorldMeta {
+                    created_at_ns,
+                    state,
+                    first_record,
+                    first_height,
+                    lineage,
+                    inbox,
+                    priority,
+                    hold,
+                    policy,
+                    name,
+                }
             },
         )
     }
