@@ -306,7 +306,8 @@ impl<P: Plane> Ops<P> {
                     Body::Ingress(ingress) => match ingress.item.input {
                         Input::Receipt(receipt) if receipt.intent == intent => {
                             let now_ns = ingress.stamps.now_ns;
-                            ended = Some(EffectEnd::Receipt { receipt, height: record.height, now_ns });
+                            ended =
+                                Some(EffectEnd::Receipt { receipt: Box::new(receipt), height: record.height, now_ns });
                         }
                         _ => {}
                     },
@@ -360,7 +361,7 @@ pub enum EffectEnd {
         height: Height,
     },
     Receipt {
-        receipt: Receipt,
+        receipt: Box<Receipt>,
         height: Height,
         now_ns: u64,
     },

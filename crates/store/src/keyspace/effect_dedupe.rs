@@ -108,7 +108,7 @@ mod tests {
             };
             laws::value_survives(Family::EffectDedupe, &EffectDedupe::new(status, at_ns), &noise)?;
             let by_hand = Some(Hash::of(&noise));
-            laws::value_survives(Family::EffectDedupe, &EffectDedupe { status, at_ns, by_hand }, &noise)?;
+            laws::value_survives(Family::EffectDedupe, &EffectDedupe { status, at_ns, by_hand, failed: None }, &noise)?;
         }
 
         /// Two fields, as before there were answers by hand: what was remembered then can be read.
