@@ -290,11 +290,11 @@ fn scripted_answers_belong_to_sandboxes_and_are_part_of_their_snapshots() {
     let mut rig = parent();
     let taken = rig.snapshot();
     let snapshot = KernelSnapshot::from_bytes(&taken.bytes).unwrap();
-    let answers = Some(rig.objects.put(b"answers".to_vec()));
+    let answers = rig.objects.put(b"answers".to_vec());
     for policy in EffectPolicy::OFFERED {
-        let forked = fork(&snapshot, ForkRequest { answers, ..ForkRequest::new(CHILD, policy, 0) });
+        let forked = fork(&snapshot, ForkRequest { answers: Some(answers), ..ForkRequest::new(CHILD, policy, 0) });
         match forked {
-            Ok(fork) => assert!(policy == EffectPolicy::Sandbox && fork.snapshot.roots().contains(&answers.unwrap())),
+            Ok(fork) => assert!(policy == EffectPolicy::Sandbox && fork.snapshot.roots().contains(&answers)),
             Err(error) => assert_eq!((error, policy != EffectPolicy::Sandbox), (ForkError::AnswersUnused, true)),
         }
     }
