@@ -100,7 +100,8 @@ async fn each_policy_does_with_effects_messages_and_timers_what_the_table_says()
     }
     let mut done = work(&server, "1s", "own").await;
     let mut live = [id_of(&server, "live").await, id_of(&server, "suppress").await];
-    (done.sort_by_key(Value::to_string), live.sort_by_key(Value::to_string));
+    done.sort_by_key(Value::to_string);
+    live.sort_by_key(Value::to_string);
     assert_eq!(done, live);
     for policy in POLICIES {
         let answer = if ["suppress", "live"].contains(&policy) { "own" } else { "B" };
