@@ -3,6 +3,7 @@
 //! The journal is the truth and the memory a cache of it: whatever goes wrong between the two, the memory is
 //! dropped and restored. After any error but a refused query a host is not used again.
 
+mod announced;
 mod failures;
 mod logs;
 mod restore;

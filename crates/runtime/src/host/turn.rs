@@ -2,6 +2,7 @@
 
 use super::{
     WorldHost,
+    announced::Announced,
     failures::{self, FailedStep},
     logs,
 };
@@ -13,30 +14,29 @@ use crate::{
     metrics::{Metrics, Times, Timing},
     objects::{AtHand, Patience, fetch},
     recording::Answers,
-    terms::effect_terms,
-    trace::{TraceContext, child_of},
+    trace::TraceContext,
 };
 use mundi_kernel::{
     World,
-    turn::{Arrival, Arrived, Publish, PublishTimer, Turn, TurnBudget, TurnError, TurnOutput},
+    turn::{Arrival, Arrived, Turn, TurnBudget, TurnError, TurnOutput},
 };
 use mundi_model::{
-    Code, Hash, Height, InboxSeq, IntentHash, cbor, limits,
+    Code, Hash, Height, cbor, limits,
     mutants::{Mutant, planted},
-    record::{Body, InboxItem, Input, Payload, Reply, Sealed},
+    record::{InboxItem, Input, Payload, Reply, Sealed},
 };
 use mundi_store::{
     Fence, Refused, StoreError,
     blob::Blobs,
     journal::Batch,
-    keyspace::{effect_pending::EffectItem, journal_head::JournalHead, timer_due::TimerItem},
+    keyspace::journal_head::JournalHead,
     protocol::{
         Ahead, CommitCursor, CommitTurn, CommitUnread, Consumed, EffectError, InHands, InboxEnd, InboxError, PeekInbox,
         ReadAhead, ReadTurn, TurnInput, TurnItem,
     },
     run_or_tell,
 };
-use std::{collections::BTreeMap, pin::pin};
+use std::pin::pin;
 use tracing::{Instrument, field::Empty};
 
 /// What a world may do before another one gets its turn (seed 000, section 2).
@@ -557,87 +557,5 @@ fn note_traces(taken: &[TurnItem]) {
     tracing::Span::current().record("trace", traces().find(recorded).or_else(|| traces().next()));
     for item in taken {
         tracing::debug!(seq = %item.seq, trace = item.item.origin.trace, "taken in");
-    }
-}
-
-/// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
-struct Announced {
-    intents: BTreeMap<IntentHash, Announcement>,
-}
-
-#[derive(Clone)]
-struct Announcement {
-    height: Height,
-    trace: Option<String>,
-    correlation_id: Option<String>,
-    /// The call that the step worked for, if it did not answer it.
-    call: Option<InboxSeq>,
-}
-
-impl Announced {
-    fn of(records: &[Sealed]) -> Self {
-        let (mut intents, mut trace, mut correlation) = (BTreeMap::<_, Announcement>::new(), None, None);
-        let (mut call, mut of_step) = (None, Vec::new());
-        for record in records.iter().map(Sealed::record) {
-            match &record.body {
-                Body::Ingress(ingress) => {
-                    trace.clone_from(&ingress.item.origin.trace);
-                    correlation.clone_from(&ingress.item.origin.correlation_id);
-                    call = ingress.item.origin.call_at(ingress.seq);
-                    of_step.clear();
-                }
-                // What the step asks for is not on behalf of a call any more.
-                Body::Reply(reply) if call == Some(reply.to) => {
-                    call = None;
-                    for intent in of_step.drain(..) {
-                        intents.entry(intent).and_modify(|announced| announced.call = None);
-                    }
-                }
-                Body::Intent(intent) => {
-                    let child = child_of(trace.as_ref(), intent.hash.as_bytes());
-                    // A moment, not a while: it gives the hop its place between the item and the attempts.
-                    tracing::debug_span!("intent", trace, span = child, intent = %intent.hash, kind = intent.kind);
-                    let (height, correlation_id) = (record.height, correlation.clone());
-                    intents.insert(intent.hash, Announcement { height, trace: child, correlation_id, call });
-                    of_step.extend(call.map(|_| intent.hash));
-                }
-                _ => {}
-            }
-        }
-        Self { intents }
-    }
-
-    fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
-        let intent = &publish.intent;
-        let Announcement { height, trace, correlation_id, call } = self.intents.get(&intent.hash)?.clone();
-        Some(EffectItem {
-            world: fence.world,
-            intent: intent.hash,
-            height,
-            kind: intent.kind.clone(),
-            params: intent.params.clone(),
-            label: intent.label.clone(),
-            policy_context: Some(publish.manifest),
-            published_at_ns: now_ns,
-            trace,
-            terms: effect_terms(&publish.policies),
-            correlation_id,
-            call,
-        })
-    }
-
-    fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
-        let Announcement { height, trace, correlation_id, call } = self.intents.get(&timer.timer)?.clone();
-        Some(TimerItem {
-            world: fence.world,
-            intent: timer.timer,
-            height,
-            trace,
-            correlation_id,
-            call,
-            deliver_at_ns: timer.set.due_ns,
-            payload: timer.set.payload.clone(),
-            published_at_ns: now_ns,
-        })
     }
 }
