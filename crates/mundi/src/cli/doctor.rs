@@ -268,7 +268,7 @@ async fn server_checks(server: &Server, findings: &mut Findings) {
                 findings.warn(&format!("dead {queue}"), format!("{}{more}", letters.len()), what);
             }
             Err(error) => {
-                findings.bad(&format!("dead {queue}"), error.detail(), "`mundi explain CODE` says what to do")
+                findings.bad(&format!("dead {queue}"), error.detail(), "`mundi explain CODE` says what to do");
             }
         }
     }

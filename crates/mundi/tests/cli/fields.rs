@@ -1,5 +1,7 @@
 //! What commands say, as a user reads it.
 
+#![expect(clippy::disallowed_methods, reason = "a process of its own is waited for")]
+
 use crate::{
     process::Server,
     program::{at, mundi, run},

@@ -18,8 +18,7 @@ async fn an_operator_sees_a_failure_and_mends_it() {
     let upload = |name: &str, code: Vec<u8>| {
         let path = folder.path().join(name);
         fs::write(&path, code).unwrap();
-        let manifest = document(&["manifest", "show", ask(&["program", "upload", path.to_str().unwrap()]).ok().trim()]);
-        manifest
+        document(&["manifest", "show", ask(&["program", "upload", path.to_str().unwrap()]).ok().trim()])
     };
     let mut manifest = upload("superstitious.wasm", superstitious());
     manifest["on_failure"] = "hold".into();
