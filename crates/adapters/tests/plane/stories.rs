@@ -9,7 +9,7 @@ use mundi_kernel::{
 };
 use mundi_model::{
     Hash, Height, WorldId,
-    record::{Body, EffectPolicy, Ingress, Input},
+    record::{Body, EffectPolicy, InboxItem, Ingress, Input},
 };
 use mundi_runtime::{
     Services,
@@ -249,11 +249,16 @@ fn a_fork_boots_at_the_snapshot_and_its_parents_effects_stay_its_parents() {
         "what its parent had, and its own"
     );
     assert_eq!(count(&rig, parent, "n"), 1, "the parent has nothing of its child");
-    assert_eq!(ask(&rig, child, "receipt/e"), "", "the effect is its parent's");
+    assert_eq!(ask(&rig, child, "receipt/e"), "got", "the effect is its parent's, and the child hears so");
     assert_eq!(outside.calls().len(), 1, "and was asked for by one world");
     let own = bodies(&rig, child).split_off(below.len());
     assert!(matches!(own[0], Body::ForkGenesis(_)));
-    let is_receipt =
-        |body: &Body| matches!(body, Body::Ingress(Ingress { item, .. }) if matches!(item.input, Input::Receipt(_)));
-    assert!(!own.iter().any(|body| matches!(body, Body::Intent(_)) || is_receipt(body)), "{own:?}");
+    let adapter = |body: &Body| match body {
+        Body::Ingress(Ingress { item: InboxItem { input: Input::Receipt(receipt), .. }, .. }) => {
+            Some(receipt.adapter.clone())
+        }
+        _ => None,
+    };
+    assert_eq!(own.iter().filter_map(adapter).collect::<Vec<_>>(), ["fork"], "{own:?}");
+    assert!(!own.iter().any(|body| matches!(body, Body::Intent(_))), "{own:?}");
 }

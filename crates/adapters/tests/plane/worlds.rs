@@ -64,7 +64,7 @@ fn a_world_spawns_none_of_what_was_not_registered() {
 
 #[test]
 fn a_branch_is_the_world_before_the_step_that_asked_so_that_it_does_not_ask_again() {
-    for policy in ["suppress", "recorded", "live"] {
+    for policy in ["suppress", "sandbox", "recorded", "recorded-then-live", "live"] {
         let rig = rig_with_parent(1);
         let _node = start(&rig, 1);
         tell(&rig, world_id(1), "put a before");
