@@ -75,6 +75,7 @@ impl Kind {
 }
 
 /// What worlds give to an adapter worker.
+#[expect(clippy::large_enum_variant, reason = "nearly all are in a hand: a box would be an allocation for each")]
 pub enum Given {
     InHand(InHand),
     InDoubt(InDoubt),
