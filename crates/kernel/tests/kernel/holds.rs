@@ -134,5 +134,5 @@ fn a_history_with_holds_can_be_rehearsed_and_forked() {
     let rehearsed =
         rehearse(&rig.objects, &rig.registry, &start, same, Compare::Outputs, &rig.journal[from..]).unwrap();
     assert_eq!(rehearsed.divergence, None);
-    assert_eq!(rehearsed.records as usize, rig.journal.len() - from);
+    assert_eq!(rehearsed.records, (rig.journal.len() - from) as u64);
 }

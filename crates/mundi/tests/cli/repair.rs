@@ -18,14 +18,11 @@ async fn an_operator_sees_a_failure_and_mends_it() {
     let upload = |name: &str, code: Vec<u8>| {
         let path = folder.path().join(name);
         fs::write(&path, code).unwrap();
-        let manifest = document(&["manifest", "show", ask(&["program", "upload", path.to_str().unwrap()]).ok().trim()]);
-        manifest
+        document(&["manifest", "show", ask(&["program", "upload", path.to_str().unwrap()]).ok().trim()])
     };
     let mut manifest = upload("superstitious.wasm", superstitious());
     manifest["on_failure"] = "hold".into();
-    let path = format!("{}/v1/u/default/manifests", server.url);
-    let stored = server.client.post(path).json(&manifest).send().await.unwrap().text().await.unwrap();
-    let stored: serde_json::Value = serde_json::from_str(&stored).unwrap();
+    let stored = server.post("/v1/u/default/manifests", &manifest).await.ok(201);
     let hash = stored["hash"].as_str().unwrap();
     let other = ask(&["program", "upload", folder.path().join("superstitious.wasm").to_str().unwrap()]).ok();
     ask(&["world", "create", "alice", "--manifest", hash]).ok();
