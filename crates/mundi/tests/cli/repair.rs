@@ -22,9 +22,7 @@ async fn an_operator_sees_a_failure_and_mends_it() {
     };
     let mut manifest = upload("superstitious.wasm", superstitious());
     manifest["on_failure"] = "hold".into();
-    let path = format!("{}/v1/u/default/manifests", server.url);
-    let stored = server.client.post(path).body(manifest.to_string()).send().await.unwrap().text().await.unwrap();
-    let stored: serde_json::Value = serde_json::from_str(&stored).unwrap();
+    let stored = server.post("/v1/u/default/manifests", &manifest).await.ok(201);
     let hash = stored["hash"].as_str().unwrap();
     let other = ask(&["program", "upload", folder.path().join("superstitious.wasm").to_str().unwrap()]).ok();
     ask(&["world", "create", "alice", "--manifest", hash]).ok();
