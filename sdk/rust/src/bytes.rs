@@ -111,7 +111,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
         }))
     };
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     for (index, chunk) in text.as_bytes().chunks(4).enumerate() {
