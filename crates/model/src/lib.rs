@@ -12,6 +12,7 @@ pub mod json;
 pub mod limits;
 #[doc(hidden)]
 pub mod mutants;
+mod program_ref;
 pub mod record;
 pub mod schedule;
 mod text;
@@ -20,5 +21,6 @@ mod value;
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
+pub use program_ref::{ProgramNameInvalid, ProgramRef};
 pub use text::{ParseIdError, hex, parse_hex};
 pub use value::Value;

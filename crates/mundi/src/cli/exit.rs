@@ -91,7 +91,7 @@ impl Failed {
                 "`mundi world list` shows the worlds of this universe; --universe names another".into()
             }
             Code::UniverseNotFound => "`mundi universe list` shows the universes".into(),
-            Code::ProgramUnknown => "`mundi manifest list` shows the programs that have a name here".into(),
+            Code::ProgramUnknown => "`mundi program list` shows the programs that have a name here".into(),
             Code::TokenMissing => "give one with --token or MUNDI_TOKEN; `mundi token create` makes one".into(),
             Code::WorldExists => "choose another name; `mundi world import FILE --as NAME` takes one, too".into(),
             Code::CallTimeout => {

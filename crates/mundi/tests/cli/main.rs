@@ -9,6 +9,7 @@ mod demo;
 mod disk;
 #[path = "../api/guest.rs"]
 mod guest;
+mod named_programs;
 #[path = "../api/process.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use all of it")]
 mod process;

@@ -13,6 +13,7 @@ mod health;
 mod journal;
 mod json;
 mod problem;
+mod program_names;
 mod programs;
 mod requests;
 mod revocation;

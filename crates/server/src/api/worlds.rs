@@ -19,6 +19,7 @@ use mundi_store::{
     protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,6 +31,10 @@ pub(super) struct World {
     first_height: u64,
     parent: Option<Parent>,
     lease: Option<LeaseOf>,
+    /// The hash of the manifest that holds at its head.
+    manifest: Option<String>,
+    /// What people call it, if it has a name: `todo@2`, or the name alone of a program that comes with the server.
+    program: Option<String>,
     /// Why no worker runs it, until it is resumed or upgraded.
     hold: Option<HoldOf>,
 }
@@ -97,8 +102,18 @@ impl World {
             first_height: meta.first_height.get(),
             parent: meta.lineage.as_ref().map(Parent::from),
             lease: lease.map(LeaseOf::from),
+            manifest: None,
+            program: None,
             hold: meta.hold.as_ref().map(HoldOf::from),
         }
+    }
+}
+
+impl World {
+    fn running(mut self, manifest: Option<Hash>, names: &BTreeMap<Hash, String>) -> Self {
+        self.manifest = manifest.map(|manifest| manifest.to_string());
+        self.program = manifest.and_then(|manifest| names.get(&manifest).cloned());
+        self
     }
 }
 
@@ -121,9 +136,6 @@ pub(super) struct WorldDetails {
     head: Option<u64>,
     /// The hash of the last record.
     chain: Option<String>,
-    manifest: Option<String>,
-    /// The name of the program, if the manifest is one of those that have one.
-    program: Option<String>,
     baseline: serde_json::Value,
     /// Records below it lie in segments.
     exported_to: Option<u64>,
@@ -141,9 +153,9 @@ pub(super) struct WorldDetails {
 pub(super) struct NewWorld {
     /// Its id, or a name; drawn at random if it is not given.
     world: Option<String>,
-    /// The name of a program.
+    /// The name of a program, for its newest version, or `name@version`.
     program: Option<String>,
-    /// The hash of a manifest.
+    /// Or the hash of a manifest.
     manifest: Option<String>,
     /// Or a snapshot of another world, which it begins with; it has that one's manifest, and repeats none of its effects.
     seed: Option<Seed>,
@@ -186,7 +198,7 @@ pub(super) async fn create<E: Engine>(
         }
         return create_from_seed(&universe, world, seed).await;
     }
-    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
+    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     let before = match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
         Ok(_) => false,
         Err(error) if error.code() == Code::WorldExists => {
@@ -213,17 +225,15 @@ async fn create_from_seed<E: Engine>(universe: &Universe<E>, world: WorldId, see
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(created)).into_response())
 }
 
-pub(super) fn manifest_of<E: Engine>(
+/// The manifest that a request means. A hash and a name are taken in either place: scripts hand on what an upload printed.
+pub(super) async fn manifest_of<E: Engine>(
     universe: &Universe<E>,
     program: Option<&str>,
     manifest: Option<&str>,
 ) -> Result<Hash, Problem> {
     match (program, manifest) {
-        (Some(program), None) => {
-            let unknown = || Problem::new(Code::ProgramUnknown, format!("no program is called `{program}` here"));
-            universe.manifests().get(program).copied().ok_or_else(unknown)
-        }
-        (None, Some(manifest)) => Ok(manifest.parse()?),
+        (None, Some(hash)) if hash.starts_with("h_") => Ok(hash.parse()?),
+        (Some(named), None) | (None, Some(named)) => Ok(universe.find_program(named).await?.manifest),
         _ => Err(Problem::invalid("give either `program` or `manifest`")),
     }
 }
@@ -240,13 +250,15 @@ pub(super) struct WorldsParams {
     held_by: Option<String>,
     /// Only worlds that are on hold because their turns failed (`true`), or only those that are not.
     on_hold: Option<bool>,
+    /// Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
+    program: Option<String>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Lists worlds, in the order of their ids.
+/// Lists worlds, in the order of their ids. With a filter, a page may be short or empty and not be the last: only `next` says so.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds", tag = "worlds", params(WorldsParams),
     responses((status = 200, body = ListPage<World>)),
@@ -268,8 +280,18 @@ pub(super) async fn list<E: Engine>(
     let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
     let filter = WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold };
     let after = params.after.as_deref().map(str::parse).transpose()?;
-    let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
-    Ok(ListPage::of(page, |found: WorldSummary| World::new(found.world, &found.meta, found.lease)))
+    let program = match params.program.as_deref() {
+        Some(program) => Some(universe.manifests_called(program).await?),
+        None => None,
+    };
+    let mut page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
+    if let Some(wanted) = program {
+        page.items.retain(|found| found.manifest.is_some_and(|manifest| wanted.contains(&manifest)));
+    }
+    let names = universe.names_of(page.items.iter().filter_map(|found| found.manifest).collect()).await?;
+    Ok(ListPage::of(page, |found: WorldSummary| {
+        World::new(found.world, &found.meta, found.lease).running(found.manifest, &names)
+    }))
 }
 
 /// All that is known about a world.
@@ -281,13 +303,11 @@ pub(super) async fn describe<E: Engine>(
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
-    let named = |manifest: Hash| universe.manifests().iter().find(|(_, named)| **named == manifest);
+    let names = universe.names_of(found.manifest.into_iter().collect()).await?;
     let details = WorldDetails {
-        world: World::new(world, &found.meta, found.lease),
+        world: World::new(world, &found.meta, found.lease).running(found.manifest, &names),
         head: found.head.as_ref().map(|head| head.height.get()),
         chain: found.head.map(|head| head.chain.to_string()),
-        program: found.manifest.and_then(named).map(|(name, _)| name.clone()),
-        manifest: found.manifest.map(|manifest| manifest.to_string()),
         baseline: found.baseline.as_ref().map_or(serde_json::Value::Null, json::snapshot),
         exported_to: found.exported_to.map(Height::get),
         inbox_items: found.inbox.items,
@@ -376,7 +396,9 @@ fn commanded(seq: InboxSeq) -> Response {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewManifest {
+    /// The name of a program, for its newest version, or `name@version`.
     program: Option<String>,
+    /// Or the hash of a manifest.
     manifest: Option<String>,
     /// Insists although a rehearsal diverges.
     #[serde(default)]
@@ -392,7 +414,7 @@ pub(super) async fn upgrade<E: Engine>(
     Of { universe, world, .. }: Of<E, ADMIN>,
     Form(new): Form<NewManifest>,
 ) -> Result<Response, Problem> {
-    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
+    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     Ok(commanded(universe.ops().world_upgrade(world, manifest, new.forced).await?))
 }
 

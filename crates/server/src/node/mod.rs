@@ -24,6 +24,7 @@ mod edge;
 mod error;
 mod hand_on;
 mod open;
+mod program_names;
 mod replay_log;
 mod reports;
 mod roles;
@@ -41,6 +42,7 @@ pub(crate) use hand_on::{Answered, Asked, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
+pub use program_names::{FoundProgram, ListedProgram};
 pub use universe::Universe;
 
 use crate::programs::{NamedProgram, Programs};

@@ -55,23 +55,33 @@ impl Project {
         let path = folder.join("mundi.json");
         let offer_text = std::fs::read_to_string(&path).map_err(|error| at(&path, error))?;
         let offer = Offer::parse(&offer_text).map_err(|error| BuildError::Project(error.to_string()))?;
+        offer.named().map_err(|error| BuildError::Project(format!("mundi.json: {error}")))?;
         let language = detect(&folder)?;
         Ok(Self { folder, language, offer, offer_text })
     }
 
     /// Writes the types that the sources use.
     pub fn write_types(&self) -> Result<(), BuildError> {
-        let (path, text) = match self.language {
-            Language::Rust => ("src/types.rs", types::rust(&self.offer)),
-            Language::TypeScript => ("src/types.ts", types::typescript(&self.offer)),
-            Language::Python => ("vocabulary.py", types::python(&self.offer)),
+        let text = match self.language {
+            Language::Rust => types::rust(&self.offer),
+            Language::TypeScript => types::typescript(&self.offer),
+            Language::Python => types::python(&self.offer),
         };
-        let path = self.folder.join(path);
+        let path = self.types_path();
         // A file that is as it should be keeps its time, and nothing is built again.
         if std::fs::read_to_string(&path).is_ok_and(|present| present == text) {
             return Ok(());
         }
         tools::write(&path, text.as_bytes())
+    }
+
+    /// Where the types go.
+    pub fn types_path(&self) -> PathBuf {
+        self.folder.join(match self.language {
+            Language::Rust => "src/types.rs",
+            Language::TypeScript => "src/types.ts",
+            Language::Python => "vocabulary.py",
+        })
     }
 
     /// Where the component goes.

@@ -18,7 +18,7 @@ pub(crate) struct Create {
     server: Server,
     /// A name, or an id; drawn at random if it is not given.
     world: Option<String>,
-    /// The name of a program: `mundi manifest list`.
+    /// A program by name: `todo`, the newest version, or `todo@2` (`mundi program list`).
     #[arg(long, default_value = "counter", conflicts_with = "manifest")]
     program: String,
     /// Or the hash of a manifest.
@@ -60,14 +60,17 @@ pub(crate) struct List {
     /// Only those that are on hold because their turns failed again and again.
     #[arg(long)]
     on_hold: bool,
+    /// Only those that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
+    #[arg(long)]
+    program: Option<String>,
 }
 
 impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { listing, state, parent, held_by, on_hold } = self;
+        let Self { listing, state, parent, held_by, on_hold, program } = self;
         let on_hold = on_hold.then(|| "true".to_owned());
-        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold)];
-        let columns = [("WORLD", "world"), ("STATE", "state"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
+        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("program", program)];
+        let columns = [("WORLD", "world"), ("STATE", "state"), ("PROGRAM", "program"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
         listing.show(out, "worlds", &filters, &columns).await
     }
 }
@@ -97,8 +100,10 @@ impl Fork {
 pub(crate) struct Upgrade {
     #[command(flatten)]
     of: World,
+    /// A program by name: `todo`, the newest version, or `todo@2`.
     #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
     program: Option<String>,
+    /// Or the hash of a manifest.
     #[arg(long)]
     manifest: Option<String>,
     /// Insists although a rehearsal diverges.
