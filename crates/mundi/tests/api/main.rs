@@ -9,6 +9,7 @@ mod events;
 mod guest;
 mod hostile;
 mod lifecycle;
+mod named_programs;
 mod nouns;
 mod process;
 mod roles;

@@ -136,14 +136,14 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     ask(&["world", "describe", "nobody"]).failed(4, "`mundi world list`");
     ask(&["world", "describe", "nobody"]).failed(4, "there is no world `nobody`");
     ask(&["world", "describe", "a/b"]).failed(3, "NAME_INVALID");
-    ask(&["program", "describe", "nope"]).failed(4, "`nope` is neither a hash nor a name");
+    ask(&["program", "describe", "nope"]).failed(4, "no program is called `nope`");
     ask(&["world", "pause", "alice"]).ok();
     let late = ask(&["world", "call", "alice", "add", "1", "--timeout", "100ms"]);
     assert!(late.code == 6 && late.err.contains("`mundi world reply WORLD CALL`"), "{}", late.err);
     let call = late.err.split_whitespace().find(|word| word.starts_with("s_")).unwrap().to_owned();
     ask(&["world", "resume", "alice"]).ok();
     assert_eq!(ask(&["world", "reply", "alice", &call]).ok(), "6\n");
-    ask(&["world", "create", "--program", "nope"]).failed(4, "`mundi manifest list`");
+    ask(&["world", "create", "--program", "nope"]).failed(4, "`mundi program list`");
     ask(&["world", "create", "alice", "--program", "kv"]).failed(5, "WORLD_EXISTS");
     at("http://127.0.0.1:1", &["world", "list"]).failed(6, "`mundi dev` starts one");
     run(&["verify", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]).failed(7, "BUNDLE_INVALID");
