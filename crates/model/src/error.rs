@@ -185,6 +185,9 @@ codes! {
     ManifestInvalid = "MANIFEST_INVALID", Invalid, "A manifest is not canonical JSON of the expected shape, one of its schemas is not a JSON Schema, or a limit, a timeout or a retry term is beyond its bound.";
     ManifestNotRegistered = "MANIFEST_NOT_REGISTERED", Invalid, "A world may run only what an administrator registered, and this manifest or program is not.";
     ProgramUnknown = "PROGRAM_UNKNOWN", NotFound, "No program with the hash that a manifest names is registered here.";
+    ProgramVersionTaken = "PROGRAM_VERSION_TAKEN", Conflict, "A version of a named program stands for another manifest.";
+    ProgramNamesFull = "PROGRAM_NAMES_FULL", Full, "A universe has no room for another name of a program, or a name for another version.";
+    ProgramNamed = "PROGRAM_NAMED", Conflict, "A manifest cannot be deleted while a version of a named program stands for it.";
     EventInvalid = "EVENT_INVALID", Invalid, "An event is not declared in the manifest, or its value does not satisfy the declared schema.";
     SchemaWorkExceeded = "SCHEMA_WORK_EXCEEDED", Invalid, "To check a value against its schema takes more steps than one check may.";
     QueryInvalid = "QUERY_INVALID", Invalid, "A query is not declared in the manifest, or its parameters do not satisfy the declared schema.";

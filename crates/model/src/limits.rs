@@ -365,6 +365,18 @@ pub const COMPONENTS_QUEUED_MAX: usize = 1_024;
 /// A manifest with its inline schemas.
 pub const MANIFEST_BYTES_MAX: usize = 1 << 20;
 
+/// The name of a program: people type it.
+pub const PROGRAM_NAME_BYTES_MAX: usize = 64;
+
+/// Named programs of a universe: a team has dozens; all of them are listed in one answer.
+pub const PROGRAM_NAMES_MAX: usize = 256;
+
+/// Versions under one name: years of releases. One range read finds them all.
+pub const PROGRAM_VERSIONS_MAX: usize = 1_000;
+
+/// Versions that a list of programs shows of each name, the newest.
+pub const PROGRAM_VERSIONS_LISTED_MAX: usize = 16;
+
 /// The name of a universe: it stands in every address.
 pub const UNIVERSE_NAME_BYTES_MAX: usize = 64;
 

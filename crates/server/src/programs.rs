@@ -26,6 +26,8 @@ pub struct Programs {
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedProgram {
+    pub name: String,
+    pub version: u32,
     /// The canonical bytes of its manifest.
     pub manifest: Vec<u8>,
     /// The object that its hash is of.
@@ -99,7 +101,8 @@ impl Programs {
     ) -> NamedProgram {
         let mut manifest = Manifest::new(self.registry.register_native(name, version, program));
         declare(&mut manifest);
-        NamedProgram { manifest: manifest.to_bytes(), program: native_descriptor(name, version).into_bytes() }
+        let program = native_descriptor(name, version).into_bytes();
+        NamedProgram { name: name.to_owned(), version, manifest: manifest.to_bytes(), program }
     }
 }
 

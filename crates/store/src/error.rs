@@ -6,7 +6,9 @@ use crate::{
     blobs::BlobError,
     journal::JournalError,
     keyspace::Family,
-    protocol::{DeadLetterError, EffectError, InboxError, LeaseError, MailError, SchemaError, WorldError},
+    protocol::{
+        DeadLetterError, EffectError, InboxError, LeaseError, MailError, ProgramError, SchemaError, WorldError,
+    },
     reachability::SweepError,
     segments::SegmentError,
     snapshot::SnapshotError,
@@ -43,6 +45,8 @@ pub enum StoreError {
     #[error(transparent)]
     DeadLetter(#[from] DeadLetterError),
     #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     Blob(#[from] BlobError),
@@ -67,6 +71,7 @@ impl Coded for StoreError {
             Self::Inbox(error) => error.code(),
             Self::Effect(error) => error.code(),
             Self::DeadLetter(error) => error.code(),
+            Self::Program(error) => error.code(),
             Self::Snapshot(error) => error.code(),
             Self::Blob(error) => error.code(),
             Self::Segment(error) => error.code(),

@@ -41,12 +41,12 @@ use mundi_store::{
         ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse, DescribeWorld,
         DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers,
         ForgetAssignment, GuardSchema, Heartbeat, HoldWorld, ImportWorld, InHands, KeepObject, KindCap,
-        ListDeadLetters, ListEffects, ListTimers, MailClaimed, MailName, MessageId, NameUniverse, NewItem, NewMail,
-        NoteSnapshotDue, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
+        ListDeadLetters, ListEffects, ListTimers, MailClaimed, MailName, MessageId, NameProgram, NameUniverse, NewItem,
+        NewMail, NoteSnapshotDue, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
         ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail,
-        SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest,
-        WriteQuotas, WriteToken, compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe,
-        fabric_send, import_world,
+        SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver, UnnameProgram, UnpinBlob, WakeDueSnapshots,
+        WithdrawLeaseRequest, WriteQuotas, WriteToken, compact_inbox, complete_effect, delete_world, deliver_mail,
+        expire_dedupe, fabric_send, import_world,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask, ask_in_hands,
@@ -864,6 +864,37 @@ fn register_keep_and_let_go() {
             if stays { Ok(()) } else { store.run(&ReleaseObject { universe, hash, kind }).await.map(drop) }
         };
         survives(with_content_store, setup, act, everything);
+    }
+}
+
+/// The first version of a name, the next one, one with a number, and the end of one: each of them alone, because a manifest
+/// that is not the newest any more rightly gets another number.
+#[test]
+fn name_programs_and_delete_versions() {
+    let naming = |store: &Store, version, text: &[u8]| {
+        let (universe, manifest, program) = (store.universe, Hash::of(text), Hash::of(b"code"));
+        NameProgram { universe, name: "todo".into(), version, manifest, program, now_ns: 5 }
+    };
+    for before in [0, 1, 2] {
+        let setup = async |store: &Store| {
+            let entry = |text: &[u8]| {
+                (RegisteredKind::Manifest, Registered { hash: Hash::of(text), needs: Vec::new(), at_ns: 5 })
+            };
+            let entries = [&b"one"[..], b"two", b"three"].map(entry).into();
+            store.run(&Register { universe: store.universe, entries }).await.unwrap();
+            for text in [&b"one"[..], b"two"].into_iter().take(before) {
+                store.run(&naming(store, None, text)).await.unwrap();
+            }
+        };
+        let next = async |store: &Store, (): &()| store.run(&naming(store, None, b"three")).await.map(drop);
+        survives(on_the_heap, setup, next, everything);
+        let numbered = async |store: &Store, (): &()| store.run(&naming(store, Some(9), b"three")).await.map(drop);
+        survives(on_the_heap, setup, numbered, everything);
+        let delete = async |store: &Store, (): &()| {
+            let (universe, name) = (store.universe, "todo".to_owned());
+            store.run(&UnnameProgram { universe, name, version: 1 }).await.map(drop)
+        };
+        survives(on_the_heap, setup, delete, everything);
     }
 }
 

@@ -25,6 +25,7 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("archive_a_world_and_bring_it_back", &["ArchiveWorld"]),
             ("put_a_world_on_hold_and_release_it", &["HoldWorld", "ReleaseHold"]),
             ("register_keep_and_let_go", &["Register", "KeepObject", "ReleaseObject"]),
+            ("name_programs_and_delete_versions", &["NameProgram", "UnnameProgram"]),
             ("close_a_world_that_somebody_holds", &["CloseWorld"]),
             ("delete_world_in_chunks", &["DeleteWorld"]),
             ("acquire_lease", &["AcquireLease"]),

@@ -2,7 +2,7 @@
 
 use crate::engine::ENGINE;
 use mundi_kernel::manifest::{EffectRule, Limits, Manifest, ManifestError, OnFailure, Schema, Wasm, WasmLimits};
-use mundi_model::{Hash, json, limits};
+use mundi_model::{Hash, ProgramNameInvalid, ProgramRef, json, limits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -10,6 +10,11 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offer {
+    /// The name that an upload gives the program, and the version; for people, and no part of the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
     #[serde(default)]
     pub events: BTreeMap<String, Schema>,
     #[serde(default)]
@@ -43,9 +48,14 @@ impl Offer {
         serde_json::from_value(fields.into()).map_err(invalid)
     }
 
+    /// What the program shall be called, if it says so.
+    pub fn named(&self) -> Result<Option<ProgramRef>, ProgramNameInvalid> {
+        self.name.as_deref().map(|name| ProgramRef::new(name, self.version)).transpose()
+    }
+
     /// The manifest of a program that offers this. It is as good as one that someone wrote: all bounds are checked.
     pub fn manifest(self, program: Hash) -> Result<Manifest, ManifestError> {
-        let Self { events, effects, queries, limits, on_failure, wasm } = self;
+        let Self { name: _, version: _, events, effects, queries, limits, on_failure, wasm } = self;
         let wasm = Some(Wasm { engine: ENGINE.to_owned(), limits: wasm.limits });
         let manifest = Manifest { program, events, effects, queries, limits, on_failure, wasm };
         Manifest::from_bytes(&manifest.to_bytes())

@@ -177,6 +177,11 @@ impl Server {
         Ok(serde_json::from_slice(&self.send(request).await?.bytes().await?)?)
     }
 
+    /// An answer that goes on until the server ends it.
+    pub(crate) async fn stream(&self, path: &str, accept: &str) -> Outcome<Response> {
+        self.send(self.request(Method::GET, path)?.header("accept", accept)).await
+    }
+
     /// The same, for an answer in JSON; of no answer, null.
     pub(crate) async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Value> {
         json_of(self.ask(method, path, body).await?).await
@@ -188,17 +193,6 @@ impl Server {
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Outcome<Value> {
         self.json(Method::POST, path, Some(body)).await
-    }
-
-    /// The hash of a manifest or a program, which may be given by the name that it has here.
-    pub(crate) async fn hash_of(&self, given: &str, field: &str) -> Outcome<String> {
-        if given.starts_with("h_") {
-            return Ok(given.to_owned());
-        }
-        let named = self.get(&self.of("programs")).await?;
-        let found = named.as_array().into_iter().flatten().find(|named| named["name"] == given);
-        let hash = found.and_then(|named| named[field].as_str()).map(str::to_owned);
-        hash.ok_or_else(|| Failed::new(Code::ProgramUnknown, format!("`{given}` is neither a hash nor a name here")))
     }
 
     /// A list as far as it was asked for. `filters` are parameters of the address.
@@ -220,7 +214,8 @@ impl Server {
             };
             let page = self.get(&format!("{path}?limit={limit}{from}{filters}")).await?;
             let more = page["items"].as_array().cloned().unwrap_or_default();
-            let ended = page["next"].is_null() || more.is_empty();
+            // A page that a filter left empty is not the last one.
+            let ended = page["next"].is_null();
             items.extend(more);
             after = if ended { Value::Null } else { page["next"].clone() };
             if ended || items.len() >= paging.limit {

@@ -1,7 +1,7 @@
 //! `mundi manifest`: what runs in worlds, what it may take in and ask for.
 
 use super::{
-    client::Server,
+    client::{Server, escape},
     exit::{Failed, Outcome},
     output::{Out, print},
 };
@@ -36,7 +36,7 @@ pub(super) enum ManifestCommand {
     Show {
         #[command(flatten)]
         server: Server,
-        /// Its hash, or the name of its program.
+        /// Its hash, or the name of its program, `todo` or `todo@2`.
         #[arg(value_name = "HASH|NAME")]
         manifest: String,
     },
@@ -61,8 +61,7 @@ impl ManifestCommand {
                 server.json(Method::DELETE, &server.of(&format!("manifests/{hash}")), None).await.map(drop)
             }
             Self::Show { server, manifest } => {
-                let hash = server.hash_of(&manifest, "manifest").await?;
-                print(&format!("{:#}", server.get(&server.of(&format!("manifests/{hash}"))).await?))
+                print(&format!("{:#}", server.get(&server.of(&format!("manifests/{}", escape(&manifest)))).await?))
             }
         }
     }

@@ -14,6 +14,8 @@ mod lease;
 mod manifest;
 mod output;
 mod program;
+mod program_dev;
+mod program_upgrade;
 mod progress;
 mod quotas;
 mod serve;

@@ -1,17 +1,20 @@
 //! `mundi program`: from sources to something that worlds run.
 
 use super::{
-    client::Server,
+    client::{Server, escape},
     exit::{Failed, Outcome},
     output::{Out, print},
+    program_dev::Dev,
+    program_upgrade::Upgrade,
     progress::{Progress, bytes},
     upload::body_of,
 };
 use clap::{Args, Subcommand};
-use mundi_model::{Code, Hash, limits};
+use mundi_model::{Code, Hash, ProgramRef, limits};
 use mundi_wasm::{
     build::{Builder, Built, Language, scaffold},
     inspect::{Refusal, is_wasm},
+    offer::Offer,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -41,25 +44,34 @@ pub(super) enum ProgramCommand {
     },
     /// Builds the component of a project, checks it, and says what it offers.
     Build(Build),
-    /// Stores a component and, when it is compiled, the manifest that it offers; prints the manifest's hash.
+    /// Stores a component and, when it is compiled, the manifest that it offers, under the name and version of `mundi.json`;
+    /// prints `name@version`, or the manifest's hash if it has no name.
     Upload(Upload),
-    /// Lists the programs that have a name here.
+    /// Watches a project: with each change tests, builds and uploads it, points a world at it, and prints what that one does.
+    Dev(Dev),
+    /// Upgrades all worlds of a named program, each after a rehearsal; stops at the first one that diverges.
+    Upgrade(Upgrade),
+    /// Lists the programs that have a name here, or all versions of one.
     List {
         #[command(flatten)]
         server: Server,
+        /// All versions of this one.
+        name: Option<String>,
     },
-    /// Deletes a program that was uploaded. Its code goes once no world and no manifest needs it, and after the sweep's grace period.
+    /// Deletes a version of a named program, or code that was uploaded. Worlds that run it go on; code goes once no world and no
+    /// manifest needs it, and after the sweep's grace period.
     Delete {
         #[command(flatten)]
         server: Server,
-        /// The hash of the program: `h_…`.
-        hash: String,
+        /// `name@version`, or the hash of the code.
+        #[arg(value_name = "VERSION|HASH")]
+        program: String,
     },
     /// How far a program is and, when it is ready, what it offers.
     Describe {
         #[command(flatten)]
         server: Server,
-        /// Its hash, or its name.
+        /// The hash of its code, or its name: `todo`, the newest version, or `todo@2`.
         #[arg(value_name = "HASH|NAME")]
         program: String,
     },
@@ -73,6 +85,9 @@ pub(super) struct Build {
     /// Gets compilers that are missing from the package registries (not rustc).
     #[arg(long)]
     install: bool,
+    /// Compiles it to machine code here, too, as a server does with each upload: for interpreters that takes a while.
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(Args)]
@@ -82,6 +97,9 @@ pub(super) struct Upload {
     /// A component, or the folder of a project that was built.
     #[arg(default_value = ".")]
     file: PathBuf,
+    /// Its name, and its version if not the next one, in place of what `mundi.json` says.
+    #[arg(long = "as", value_name = "NAME[@VERSION]")]
+    named: Option<ProgramRef>,
 }
 
 impl ProgramCommand {
@@ -101,19 +119,34 @@ impl ProgramCommand {
             }
             Self::Build(build) => build.run(out),
             Self::Upload(upload) => upload.run(out).await,
-            Self::List { server } => {
-                let columns = [("NAME", "name"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
-                server.list_all(out, &server.of("programs"), &columns).await
-            }
-            Self::Delete { server, hash } => {
-                server.json(Method::DELETE, &server.of(&format!("programs/{hash}")), None).await.map(drop)
+            Self::Dev(dev) => dev.run(out).await,
+            Self::Upgrade(upgrade) => upgrade.run(out).await,
+            Self::List { server, name } => list(&server, out, name.as_deref()).await,
+            Self::Delete { server, program } => {
+                let at = server.of(&format!("programs/{}", escape(&program)));
+                server.json(Method::DELETE, &at, None).await.map(drop)
             }
             Self::Describe { server, program } => {
-                let hash = server.hash_of(&program, "program").await?;
-                print(&format!("{:#}", server.get(&server.of(&format!("programs/{hash}"))).await?))
+                print(&format!("{:#}", server.get(&server.of(&format!("programs/{}", escape(&program)))).await?))
             }
         }
     }
+}
+
+async fn list(server: &Server, out: Out, name: Option<&str>) -> Outcome {
+    if let Some(name) = name {
+        let columns = [("NAME", "name"), ("GIVEN", "at_ns"), ("MANIFEST", "manifest"), ("PROGRAM", "program")];
+        return server.list_all(out, &server.of(&format!("programs/{}/versions", escape(name))), &columns).await;
+    }
+    let columns = [
+        ("NAME", "name"),
+        ("VERSION", "version"),
+        ("VERSIONS", "versions_total"),
+        ("BUILT IN", "built_in"),
+        ("MANIFEST", "manifest"),
+        ("PROGRAM", "program"),
+    ];
+    server.list_all(out, &server.of("programs"), &columns).await
 }
 
 /// The command that runs a new project's test.
@@ -128,7 +161,7 @@ fn test_of(language: Language) -> &'static str {
 impl Build {
     fn run(self, out: Out) -> Outcome {
         let tell = |what: &str| eprintln!("{what} ...");
-        let builder = Builder { install: self.install, tell, ..Builder::default() };
+        let builder = Builder { install: self.install, check: self.check, tell, ..Builder::default() };
         let built =
             tokio::task::block_in_place(|| builder.build(&self.folder)).map_err(|error| Failed::coded(&error))?;
         let described = described(&built);
@@ -163,23 +196,50 @@ fn in_lines(mut described: Value) -> Value {
 
 impl Upload {
     async fn run(self, out: Out) -> Outcome {
-        let Self { server, file } = self;
-        let file = if file.is_dir() { file.join("program.wasm") } else { file };
-        let (hash, len) = look_at(&file)?;
-        let at = server.of(&format!("programs/{hash}"));
-        let (body, sent) = body_of(&file)?;
-        sent.during(out, "uploading", bytes, server.upload(Method::PUT, &at, body)).await?;
-        let ahead = Progress::default();
-        let what = format!("the server compiles {}, once", bytes(len));
-        let behind = |ahead: u64| if ahead == 0 { String::new() } else { format!("after {ahead} others") };
-        let manifest = ahead.during(out, &what, behind, offered(&server, &at, &ahead)).await?;
-        let stored = server.post(&server.of("manifests"), &manifest).await?;
-        out.made(&stored, "hash")?;
-        if let Some(hash) = stored["hash"].as_str() {
-            eprintln!("{}", out.dim(&format!("next: mundi world create NAME --manifest {hash}")));
+        let Self { server, file, named } = self;
+        let is_project = file.is_dir();
+        let file = if is_project { file.join("program.wasm") } else { file };
+        let named = match (named, file.parent()) {
+            (None, Some(folder)) if is_project => named_in(folder)?,
+            (named, _) => named,
+        };
+        let stored = upload(&server, out, &file, named.as_ref()).await?;
+        let printed = if stored["name"].is_null() { "hash" } else { "name" };
+        out.made(&stored, printed)?;
+        if let Some(program) = stored[printed].as_str() {
+            eprintln!("{}", out.dim(&format!("next: mundi world create NAME --program {program}")));
         }
         Ok(())
     }
+}
+
+/// The name that a project's `mundi.json` says, if there is one.
+fn named_in(folder: &Path) -> Outcome<Option<ProgramRef>> {
+    let Ok(text) = std::fs::read_to_string(folder.join("mundi.json")) else { return Ok(None) };
+    let offer = Offer::parse(&text).map_err(|error| Failed::coded(&error))?;
+    offer.named().map_err(|error| Failed::coded(&error))
+}
+
+/// Stores a component and the manifest that it offers; gives both hashes, and the version if it has a name.
+pub(super) async fn upload(server: &Server, out: Out, file: &Path, named: Option<&ProgramRef>) -> Outcome<Value> {
+    let (hash, len) = look_at(file)?;
+    let at = server.of(&format!("programs/{hash}"));
+    let (body, sent) = body_of(file)?;
+    sent.during(out, "uploading", bytes, server.upload(Method::PUT, &at, body)).await?;
+    let ahead = Progress::default();
+    let what = format!("the server compiles {}, once", bytes(len));
+    let behind = |ahead: u64| if ahead == 0 { String::new() } else { format!("after {ahead} others") };
+    let manifest = ahead.during(out, &what, behind, offered(server, &at, &ahead)).await?;
+    let mut stored = server.post(&server.of("manifests"), &manifest).await?;
+    stored["program"] = hash.to_string().into();
+    if let Some(named) = named {
+        let form = json!({ "manifest": stored["hash"], "version": named.version() });
+        let given = server.post(&server.of(&format!("programs/{}/versions", named.name())), &form).await?;
+        for field in ["name", "version", "before"] {
+            stored[field] = given[field].clone();
+        }
+    }
+    Ok(stored)
 }
 
 /// The manifest that the program offers, once it is compiled.

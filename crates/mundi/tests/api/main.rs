@@ -11,6 +11,7 @@ mod forks;
 mod guest;
 mod hostile;
 mod lifecycle;
+mod named_programs;
 mod nouns;
 mod process;
 mod repair;

@@ -12,6 +12,7 @@ mod forks;
 #[path = "../api/guest.rs"]
 mod guest;
 mod kinds;
+mod named_programs;
 mod names;
 mod outside;
 #[path = "../api/process.rs"]

@@ -145,7 +145,7 @@ async fn errors_have_codes_say_what_to_do_and_end_as_documented() {
     ask(&["world", "describe", "nobody"]).failed(4, "`mundi world list`");
     ask(&["world", "describe", "nobody"]).failed(4, "there is no world `nobody`");
     ask(&["world", "describe", "a/b"]).failed(3, "NAME_INVALID");
-    ask(&["program", "describe", "nope"]).failed(4, "`nope` is neither a hash nor a name");
+    ask(&["program", "describe", "nope"]).failed(4, "no program is called `nope`");
     ask(&["world", "pause", "alice"]).ok();
     let late = ask(&["world", "call", "alice", "add", "1", "--timeout", "100ms"]);
     assert!(late.code == 6 && late.err.contains("`mundi world reply WORLD CALL`"), "{}", late.err);

@@ -1,6 +1,5 @@
 //! The first real program, as its README says: tested, built, uploaded, run beside a real service, killed, forked, upgraded.
 
-#![expect(clippy::disallowed_methods, reason = "a process of its own is waited for")]
 
 use crate::{
     kinds::{deployed, languages, repository},

@@ -40,6 +40,14 @@ pub struct Rehearsed {
 }
 
 impl<P: Plane> Ops<P> {
+    /// What an upgrade finds out before it is sent: whether worlds may run the manifest, whether it can be run, and whether it
+    /// would treat what is open differently.
+    pub async fn rehearse_upgrade(&self, world: WorldId, candidate: Hash) -> Result<Rehearsed, RuntimeError> {
+        lifecycle::require_registered(&self.plane, self.universe, candidate).await?;
+        self.check_manifest(candidate).await?;
+        self.rehearse_open_work(world, candidate).await
+    }
+
     /// Whether another manifest would treat what is open differently: the history since the oldest intent or timer that
     /// is still open, compared by what it asked of the outside. Cells may take another form.
     pub async fn rehearse_open_work(&self, world: WorldId, candidate: Hash) -> Result<Rehearsed, RuntimeError> {

@@ -16,6 +16,7 @@ mod json;
 mod logs;
 mod moment;
 mod problem;
+mod program_names;
 mod programs;
 mod quotas;
 mod requests;

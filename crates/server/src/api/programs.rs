@@ -5,9 +5,10 @@
 use super::{
     Api, Problem,
     extract::{ADMIN, In, Name, Program as ProgramBody, READ, Whole, hash},
+    program_names::{Version, stored_manifest, unname},
 };
 use crate::{
-    node::{Growth, Tenant, Universe},
+    node::{Growth, ListedProgram, Tenant, Universe},
     quotas::Amounts,
 };
 use axum::{
@@ -28,24 +29,35 @@ use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
+/// A program that has a name, as its newest version.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Program {
     name: String,
+    version: u32,
     manifest: String,
     program: String,
+    /// It comes with the server, and its versions with it.
+    built_in: bool,
+    /// The newest 16 versions, the newest first.
+    versions: Vec<Version>,
+    /// How many there are: `/programs/{program}/versions` gives all.
+    versions_total: usize,
 }
 
-/// The programs that have a name here.
+/// The programs that have a name here: those that come with the server, and those that were given one.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/programs", tag = "programs", responses((status = 200, body = Vec<Program>)),
+    get, path = "/v1/u/{universe}/programs", tag = "programs",
+    responses((status = 200, description = "All of them", body = Vec<Program>)),
 )]
-pub(super) async fn list<E: Engine>(In { api, .. }: In<E, READ>) -> Json<Vec<Program>> {
-    let named = api.node.programs().iter().map(|(name, program)| Program {
-        name: name.clone(),
-        manifest: program.manifest_hash().to_string(),
-        program: Hash::of(&program.program).to_string(),
-    });
-    Json(named.collect())
+pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<Vec<Program>>, Problem> {
+    let listed = universe.list_programs().await?.into_iter();
+    let one = |ListedProgram { name, built_in, versions_total, versions }: ListedProgram| {
+        let newest = *versions.first()?;
+        let versions = versions.iter().map(|version| Version::new(&name, version)).collect();
+        let (manifest, program) = (newest.manifest.to_string(), newest.program.to_string());
+        Some(Program { name, version: newest.version, manifest, program, built_in, versions, versions_total })
+    };
+    Ok(Json(listed.filter_map(one).collect()))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,7 +68,7 @@ pub(super) struct Stored {
 /// Registers the code of a program under its hash, if it can be run here: a component that asks for more than a program is
 /// given is refused. It is compiled meanwhile.
 #[utoipa::path(
-    put, path = "/v1/u/{universe}/programs/{hash}", tag = "programs",
+    put, path = "/v1/u/{universe}/programs/{program}", tag = "programs",
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Stored)),
 )]
 pub(super) async fn put<E: Engine>(
@@ -126,7 +138,14 @@ async fn inspect(loader: Arc<dyn Loader>, code: Bytes) -> Result<(), Problem> {
 /// How far a program is.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ProgramState {
+    /// Of its code.
     hash: String,
+    /// Its name and version, if it was asked for by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The manifest that the name stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest_hash: Option<String>,
     /// `queued`, `compiling`, `ready`, `refused`; `stored` is code that nothing here can run.
     state: &'static str,
     /// Programs that are compiled before this one.
@@ -137,20 +156,38 @@ pub(super) struct ProgramState {
     bytes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// What the program says about itself, as a manifest that can be stored as it is, or changed first.
+    /// What the program says about itself, as a manifest that can be stored as it is, or changed first. Asked for by name: the
+    /// manifest that the name stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<serde_json::Value>,
 }
 
-/// How far a program is and, when it is ready, what it offers.
+/// How far a program is and, when it is ready, what it offers. By the hash of its code, by its name, or as `name@version`.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/programs/{hash}", tag = "programs", responses((status = 200, body = ProgramState)),
+    get, path = "/v1/u/{universe}/programs/{program}", tag = "programs", responses((status = 200, body = ProgramState)),
 )]
 pub(super) async fn describe<E: Engine>(
     In { api, universe, .. }: In<E, READ>,
     name: Name,
 ) -> Result<Json<ProgramState>, Problem> {
-    let program = hash(&name)?;
+    if !name.0.starts_with("h_") {
+        return describe_named(&api, &universe, &name.0).await.map(Json);
+    }
+    readiness(&api, &universe, hash(&name)?).await.map(Json)
+}
+
+async fn describe_named<E: Engine>(api: &Api<E>, universe: &Universe<E>, name: &str) -> Result<ProgramState, Problem> {
+    let found = universe.find_program(name).await?;
+    let unknown = || Problem::new(Code::ProgramUnknown, format!("no program is called `{name}` here"));
+    let (program, name) = found.named.ok_or_else(unknown)?;
+    let manifest = stored_manifest(universe, found.manifest).await?;
+    let state = readiness(api, universe, program).await?;
+    let (name, manifest_hash) = (Some(name), Some(found.manifest.to_string()));
+    Ok(ProgramState { name, manifest_hash, manifest: serde_json::to_value(manifest).ok(), ..state })
+}
+
+/// How far the code is, by its hash.
+async fn readiness<E: Engine>(api: &Api<E>, universe: &Universe<E>, program: Hash) -> Result<ProgramState, Problem> {
     let plane = universe.plane();
     // A loader serves all universes: what one has brought must not be seen by another.
     let mut tx = plane.engine.begin().await.map_err(RuntimeError::from)?;
@@ -182,13 +219,21 @@ pub(super) async fn describe<E: Engine>(
         },
         (None, None) => Readiness::Unknown,
     };
-    Ok(Json(ProgramState::of(program, readiness)))
+    Ok(ProgramState::of(program, readiness))
 }
 
 impl ProgramState {
     fn of(program: Hash, readiness: Readiness) -> Self {
-        let new =
-            |state| Self { hash: program.to_string(), state, ahead: None, bytes: None, why: None, manifest: None };
+        let new = |state| Self {
+            hash: program.to_string(),
+            name: None,
+            manifest_hash: None,
+            state,
+            ahead: None,
+            bytes: None,
+            why: None,
+            manifest: None,
+        };
         match readiness {
             Readiness::Unknown => new("stored"),
             Readiness::Queued { ahead } => Self { ahead: Some(ahead), ..new("queued") },
@@ -230,25 +275,30 @@ pub(super) async fn put_manifest<E: Engine>(
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
 }
 
-/// A manifest, in its canonical form.
+/// A manifest, in its canonical form: by its hash, or by the name of a program.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/manifests/{hash}", tag = "programs", responses((status = 200, body = serde_json::Value)),
+    get, path = "/v1/u/{universe}/manifests/{manifest}", tag = "programs", responses((status = 200, body = serde_json::Value)),
 )]
 pub(super) async fn manifest<E: Engine>(In { universe, .. }: In<E, READ>, name: Name) -> Result<Response, Problem> {
-    let bytes = Blobs::get(&universe.plane().blobs, universe.id(), hash(&name)?).await?;
+    let found = if name.0.starts_with("h_") { hash(&name)? } else { universe.find_program(&name.0).await?.manifest };
+    let bytes = Blobs::get(&universe.plane().blobs, universe.id(), found).await?;
     Manifest::from_bytes(&bytes).map_err(|error| Problem::new(error.code(), error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], bytes).into_response())
 }
 
-/// Deletes a program: a sweep removes its code once no world and no manifest that is kept needs it.
+/// Deletes a program, by the hash of its code: a sweep removes it once no world and no manifest that is kept needs it. Or deletes
+/// a version of a named one, as `name@version`: its manifest and code stay, and so do the worlds that run it.
 #[utoipa::path(
-    delete, path = "/v1/u/{universe}/programs/{hash}", tag = "programs",
+    delete, path = "/v1/u/{universe}/programs/{program}", tag = "programs",
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn delete<E: Engine>(
     In { api, universe, .. }: In<E, ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
+    if !name.0.starts_with("h_") {
+        return unname(&universe, &name.0).await;
+    }
     let program = hash(&name)?;
     let is_named = api.node.built_in().any(|named| Hash::of(&named.program) == program);
     release(&universe, program, Kind::Program, is_named).await
@@ -256,7 +306,7 @@ pub(super) async fn delete<E: Engine>(
 
 /// Deletes a manifest: a sweep removes it, and its program if that is not kept itself, once no world needs them.
 #[utoipa::path(
-    delete, path = "/v1/u/{universe}/manifests/{hash}", tag = "programs",
+    delete, path = "/v1/u/{universe}/manifests/{manifest}", tag = "programs",
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn delete_manifest<E: Engine>(

@@ -1,8 +1,9 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs, programs,
-    quotas, requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers, worlds,
+    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs, program_names,
+    programs, quotas, requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers,
+    worlds,
 };
 use axum::{
     Router,
@@ -39,6 +40,8 @@ use utoipa::OpenApi;
         quotas::describe,
         quotas::set,
         programs::list,
+        program_names::versions,
+        program_names::name,
         programs::put,
         programs::describe,
         programs::delete,
@@ -153,12 +156,13 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/quotas"), get(quotas::describe::<E>))
         .route(&at("/sweep"), get(space::describe::<E>).post(space::request::<E>))
         .route(&at("/programs"), get(programs::list::<E>))
+        .route(&at("/programs/{program}/versions"), get(program_names::versions::<E>).post(program_names::name::<E>))
         .route(
-            &at("/programs/{hash}"),
+            &at("/programs/{program}"),
             get(programs::describe::<E>).put(programs::put::<E>).delete(programs::delete::<E>),
         )
         .route(&at("/manifests"), post(programs::put_manifest::<E>))
-        .route(&at("/manifests/{hash}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
+        .route(&at("/manifests/{manifest}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))

@@ -29,7 +29,7 @@ pub(super) async fn verify<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewRehearsal {
-    /// The name of the program that would have run.
+    /// The name of the program that would have run, for its newest version, or `name@version`.
     program: Option<String>,
     /// Or the hash of its manifest.
     manifest: Option<String>,
@@ -40,6 +40,9 @@ pub(super) struct NewRehearsal {
     /// Whether only intents, cancels, replies and failures are compared, and not cells.
     #[serde(default)]
     outputs_only: bool,
+    /// Only what an upgrade compares before it is sent: outputs, since the oldest effect or timer that is still open.
+    #[serde(default)]
+    open_work: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -70,10 +73,16 @@ pub(super) async fn rehearse<E: Engine>(
     Of { universe, world, .. }: Of<E, READ>,
     Form(new): Form<NewRehearsal>,
 ) -> Result<Json<RehearsalOf>, Problem> {
-    let candidate = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
+    let candidate = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
+    if new.open_work && (new.from.is_some() || new.to.is_some()) {
+        return Err(Problem::invalid("`open_work` says itself from where on: give neither `from` nor `to`"));
+    }
     let compare = if new.outputs_only { Compare::Outputs } else { Compare::Everything };
     let (from, to) = (new.from.map(Height::new), new.to.map(Height::new));
-    let done = universe.ops().rehearse_world(RehearseRequest { world, candidate, from, to, compare }).await?;
+    let done = match new.open_work {
+        true => universe.ops().rehearse_upgrade(world, candidate).await?,
+        false => universe.ops().rehearse_world(RehearseRequest { world, candidate, from, to, compare }).await?,
+    };
     Ok(Json(RehearsalOf {
         world: world.to_string(),
         from: done.from.get(),

@@ -38,7 +38,7 @@ use mundi_store::{
     protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
 };
 use serde::{Deserialize, Serialize};
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -54,6 +54,10 @@ pub(super) struct World {
     first_height: u64,
     parent: Option<Parent>,
     lease: Option<LeaseOf>,
+    /// The hash of the manifest that holds at its head.
+    manifest: Option<String>,
+    /// What people call it, if it has a name: `todo@2`, or the name alone of a program that comes with the server.
+    program: Option<String>,
     /// Why no worker runs it, until it is retried, skipped, resumed or upgraded.
     hold: Option<HoldOf>,
     /// Steps that failed since it was last upgraded, resumed, retried or skipped.
@@ -152,11 +156,21 @@ impl World {
             first_height: meta.first_height.get(),
             parent: meta.lineage.as_ref().map(Parent::from),
             lease: lease.map(LeaseOf::from),
+            manifest: None,
+            program: None,
             hold: meta.hold.as_ref().map(HoldOf::from),
             failures: failure.map_or(0, |failure| failure.count),
             failed: failure.map(FailedOf::from),
             effects: meta.policy.map(|policy| policy.as_str().to_owned()),
         }
+    }
+}
+
+impl World {
+    fn running(mut self, manifest: Option<Hash>, names: &BTreeMap<Hash, String>) -> Self {
+        self.manifest = manifest.map(|manifest| manifest.to_string());
+        self.program = manifest.and_then(|manifest| names.get(&manifest).cloned());
+        self
     }
 }
 
@@ -189,9 +203,6 @@ pub(super) struct WorldDetails {
     head: Option<u64>,
     /// The hash of the last record.
     chain: Option<String>,
-    manifest: Option<String>,
-    /// The name of the program, if the manifest is one of those that have one.
-    program: Option<String>,
     baseline: Option<Snapshot>,
     /// Records below it lie in segments.
     exported_to: Option<u64>,
@@ -209,9 +220,9 @@ pub(super) struct WorldDetails {
 pub(super) struct NewWorld {
     /// Its id, or a name; drawn at random if it is not given.
     world: Option<String>,
-    /// The name of a program.
+    /// The name of a program, for its newest version, or `name@version`.
     program: Option<String>,
-    /// The hash of a manifest.
+    /// Or the hash of a manifest.
     manifest: Option<String>,
     /// Or a snapshot of another world, which it begins with; it has that one's manifest, and repeats none of its effects.
     seed: Option<Seed>,
@@ -256,7 +267,7 @@ pub(super) async fn create<E: Engine>(
         settle(growth, &universe, is_new).await;
         return created.map(|(response, _)| response);
     }
-    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
+    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     let growth = grow(&api, &universe, tenant, world).await?;
     let created = create_with(&universe, world, manifest).await;
     settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
@@ -336,17 +347,15 @@ async fn create_from_seed<E: Engine>(
     Ok(((status, Json(created)).into_response(), before))
 }
 
-pub(super) fn manifest_of<E: Engine>(
+/// The manifest that a request means. A hash and a name are taken in either place: scripts hand on what an upload printed.
+pub(super) async fn manifest_of<E: Engine>(
     universe: &Universe<E>,
     program: Option<&str>,
     manifest: Option<&str>,
 ) -> Result<Hash, Problem> {
     match (program, manifest) {
-        (Some(program), None) => {
-            let unknown = || Problem::new(Code::ProgramUnknown, format!("no program is called `{program}` here"));
-            universe.manifests().get(program).copied().ok_or_else(unknown)
-        }
-        (None, Some(manifest)) => Ok(manifest.parse()?),
+        (None, Some(hash)) if hash.starts_with("h_") => Ok(hash.parse()?),
+        (Some(named), None) | (None, Some(named)) => Ok(universe.find_program(named).await?.manifest),
         _ => Err(Problem::invalid("give either `program` or `manifest`")),
     }
 }
@@ -365,13 +374,15 @@ pub(super) struct WorldsParams {
     on_hold: Option<bool>,
     /// Only worlds of which a step failed since they were last upgraded, resumed, retried or skipped, or only the others.
     failed: Option<bool>,
+    /// Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
+    program: Option<String>,
     /// Where the page before ended: its `next`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// Lists worlds, in the order of their ids.
+/// Lists worlds, in the order of their ids. With a filter, a page may be short or empty and not be the last: only `next` says so.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds", tag = "worlds", params(WorldsParams),
     responses((status = 200, body = ListPage<World>)),
@@ -394,11 +405,20 @@ pub(super) async fn list<E: Engine>(
     let filter =
         WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
     let after = params.after.as_deref().map(str::parse).transpose()?;
-    let page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
+    let program = match params.program.as_deref() {
+        Some(program) => Some(universe.manifests_called(program).await?),
+        None => None,
+    };
+    let mut page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
+    if let Some(wanted) = program {
+        page.items.retain(|found| found.manifest.is_some_and(|manifest| wanted.contains(&manifest)));
+    }
+    let names = universe.names_of(page.items.iter().filter_map(|found| found.manifest).collect()).await?;
     let mut items = Vec::with_capacity(page.items.len());
-    for WorldSummary { world, meta, lease, failure } in page.items {
+    for WorldSummary { world, meta, lease, failure, manifest } in page.items {
         let state = state_of(&universe, world, &meta).await?;
-        items.push(World { state, ..World::new(world, &meta, lease, failure.as_ref()) });
+        let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
+        items.push(World { state, ..world });
     }
     Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
 }
@@ -412,16 +432,14 @@ pub(super) async fn describe<E: Engine>(
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
-    let named = |manifest: Hash| universe.manifests().iter().find(|(_, named)| **named == manifest);
+    let names = universe.names_of(found.manifest.into_iter().collect()).await?;
     let details = WorldDetails {
         world: World {
             state: state_of(&universe, world, &found.meta).await?,
-            ..World::new(world, &found.meta, found.lease, found.failure.as_ref())
+            ..World::new(world, &found.meta, found.lease, found.failure.as_ref()).running(found.manifest, &names)
         },
         head: found.head.as_ref().map(|head| head.height.get()),
         chain: found.head.map(|head| head.chain.to_string()),
-        program: found.manifest.and_then(named).map(|(name, _)| name.clone()),
-        manifest: found.manifest.map(|manifest| manifest.to_string()),
         baseline: found.baseline.as_ref().map(Snapshot::from),
         exported_to: found.exported_to.map(Height::get),
         inbox_items: found.inbox.items,
@@ -539,7 +557,7 @@ pub(super) async fn fork<E: Engine>(
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
     let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
         (None, None) => None,
-        (program, manifest) => Some(manifest_of(&universe, program, manifest)?),
+        (program, manifest) => Some(manifest_of(&universe, program, manifest).await?),
     };
     let growth = grow(&api, &universe, tenant, child).await?;
     let now_ns = universe.plane().now_ns();
@@ -627,7 +645,9 @@ fn commanded(seq: InboxSeq) -> Response {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewManifest {
+    /// The name of a program, for its newest version, or `name@version`.
     program: Option<String>,
+    /// Or the hash of a manifest.
     manifest: Option<String>,
     /// Insists although a rehearsal diverges.
     #[serde(default)]
@@ -643,7 +663,7 @@ pub(super) async fn upgrade<E: Engine>(
     Of { universe, world, .. }: Of<E, ADMIN>,
     Form(new): Form<NewManifest>,
 ) -> Result<Response, Problem> {
-    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref())?;
+    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     Ok(commanded(universe.ops().world_upgrade(world, manifest, new.forced).await?))
 }
 

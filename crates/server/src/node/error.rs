@@ -2,7 +2,7 @@
 
 use crate::config::ConfigError;
 use mundi_engine::EngineError;
-use mundi_model::{Code, Coded, limits};
+use mundi_model::{Code, Coded, ProgramNameInvalid, limits};
 use mundi_runtime::RuntimeError;
 use mundi_store::{StoreError, objects::OpenError, transfer::TransferError};
 use std::path::Path;
@@ -23,6 +23,10 @@ pub enum NodeError {
     NameInvalid(String),
     #[error("no program is called `{0}` here")]
     ProgramUnknown(String),
+    #[error(transparent)]
+    ProgramName(ProgramNameInvalid),
+    #[error("`{0}` comes with this server: its versions are neither given nor deleted; choose another name")]
+    ProgramBuiltIn(String),
     #[error("the HTTP client could not be made: {0}")]
     HttpClient(String),
     #[error("the world answered {code}: {reason}")]
@@ -51,6 +55,8 @@ impl Coded for NodeError {
             Self::Folder { code, .. } => *code,
             Self::NameInvalid(_) => Code::NameInvalid,
             Self::ProgramUnknown(_) => Code::ProgramUnknown,
+            Self::ProgramName(error) => error.code(),
+            Self::ProgramBuiltIn(_) => Code::NameInvalid,
             Self::HttpClient(_) => Code::ConfigInvalid,
             Self::CallFailed { code, .. } => Code::from_name(code).unwrap_or(Code::ProgramFailed),
             Self::ReplyUnreadable(_) => Code::CborMalformed,

@@ -24,6 +24,7 @@ mod edge;
 mod error;
 mod hand_on;
 mod open;
+mod program_names;
 mod quotas;
 mod replay_log;
 mod reports;
@@ -42,6 +43,7 @@ pub(crate) use hand_on::{Answered, Asked, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
+pub use program_names::{FoundProgram, ListedProgram};
 pub(crate) use quotas::{Growth, Tenant};
 pub use universe::Universe;
 

@@ -1,6 +1,8 @@
 //! A universe that this node serves.
 
-use super::{Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, roles::Roles};
+use super::{
+    Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, program_names::BuiltIn, roles::Roles,
+};
 use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};
 use mundi_engine::Engine;
@@ -18,7 +20,7 @@ use mundi_runtime::{
 use mundi_store::{
     blob::Blobs,
     keyspace::{kept_object::Kind, schema_version::SchemaVersion},
-    protocol::{Enqueued, GuardSchema, KeepObject, ReadSchema},
+    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion, ReadSchema},
 };
 use std::{
     collections::BTreeMap,
@@ -34,8 +36,10 @@ pub struct Universe<E: Engine> {
     id: UniverseId,
     plane: NodePlane<E>,
     ops: Ops<NodePlane<E>>,
-    /// The manifests that have a name.
+    /// The manifests of the programs that come with the node, by name.
     manifests: BTreeMap<String, Hash>,
+    /// The programs that come with the node, all versions of them.
+    pub(super) built_in: Vec<BuiltIn>,
     roles: Roles<NodePlane<E>>,
     hand_on: Option<Arc<HandOn<E>>>,
     quotas: Arc<UniverseQuotas>,
@@ -69,7 +73,7 @@ impl<E: Engine> Universe<E> {
         }
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
         plane.run(&guard).await?;
-        let mut built_in = Vec::new();
+        let (mut built_in, mut named) = (Vec::new(), Vec::new());
         for program in node.built_in() {
             let code = Blobs::put(&plane.blobs, id, program.program.clone().into(), &[]).await?;
             let manifest = Blobs::put(&plane.blobs, id, program.manifest.clone().into(), &[]).await?;
@@ -77,6 +81,9 @@ impl<E: Engine> Universe<E> {
                 plane.run(&KeepObject { universe: id, hash, kind, now_ns: plane.now_ns() }).await?;
             }
             built_in.push(manifest);
+            let version = NamedVersion { version: program.version, manifest, program: code, at_ns: 0 };
+            let is_newest = node.programs().get(&program.name).is_some_and(|newest| newest == program);
+            named.push(BuiltIn { name: program.name.clone(), version, is_newest });
         }
         register_trusted(&plane, id, &built_in).await?;
         let manifests = node.programs().iter().map(|(name, program)| (name.clone(), program.manifest_hash())).collect();
@@ -88,7 +95,8 @@ impl<E: Engine> Universe<E> {
             Some(worker) => ops.beside(worker.clone()),
             None => ops,
         };
-        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, roles, hand_on: node.0.hand_on.clone(), quotas })
+        let hand_on = node.0.hand_on.clone();
+        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, built_in: named, roles, hand_on, quotas })
     }
 
     pub fn name(&self) -> &str {
@@ -111,7 +119,8 @@ impl<E: Engine> Universe<E> {
         &self.plane
     }
 
-    /// The manifests that have a name here.
+    /// The manifests of the programs that come with the node, by name; [`find_program`](Self::find_program) finds those
+    /// that were given a name, too.
     pub fn manifests(&self) -> &BTreeMap<String, Hash> {
         &self.manifests
     }
@@ -175,11 +184,11 @@ impl<E: Engine> Universe<E> {
         Ok(hash)
     }
 
-    /// A new world that runs the program of this name.
+    /// A new world that runs a program: `todo`, the newest version, or `todo@2`.
     pub async fn create(&self, program: &str) -> Result<WorldId, NodeError> {
-        let manifest = self.manifests.get(program).ok_or_else(|| NodeError::ProgramUnknown(program.to_owned()))?;
+        let manifest = self.find_program(program).await?.manifest;
         let world = WorldId::from_bytes(self.plane.random());
-        self.ops.world_create(world, *manifest, self.plane.now_ns()).await?;
+        self.ops.world_create(world, manifest, self.plane.now_ns()).await?;
         Ok(world)
     }
 

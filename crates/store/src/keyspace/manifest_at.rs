@@ -8,7 +8,7 @@ use super::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, put};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use mundi_engine::Transaction;
+use mundi_engine::{RangeRead, Transaction};
 use mundi_model::{Hash, Height, UniverseId, WorldId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -36,6 +36,13 @@ pub(crate) fn write<T: Transaction>(
     put(tx, &key(universe, world, from), &ManifestAt { manifest })
 }
 
+/// The read that finds the manifest of a height, to be announced.
+pub(crate) fn read_at(universe: UniverseId, world: WorldId, height: Height) -> RangeRead {
+    let start = key(universe, world, Height::GENESIS);
+    let end = key(universe, world, height).successor();
+    Span { start, end }.read(1).reverse()
+}
+
 /// The manifest that holds at a height: the last one set at or below it.
 pub async fn read<T: Transaction>(
     tx: &mut T,
@@ -43,9 +50,7 @@ pub async fn read<T: Transaction>(
     world: WorldId,
     height: Height,
 ) -> Result<Option<Hash>, StoreError> {
-    let start = key(universe, world, Height::GENESIS);
-    let end = key(universe, world, height).successor();
-    let page = tx.range(Span { start, end }.read(1).reverse()).await?;
+    let page = tx.range(read_at(universe, world, height)).await?;
     let Some((key, bytes)) = page.items.first() else { return Ok(None) };
     let at: ManifestAt = decode_value(Family::ManifestAt, key, bytes)?;
     Ok(Some(at.manifest))

@@ -50,6 +50,9 @@ pub mod mailbox;
 pub mod manifest_at;
 pub mod notify;
 mod parts;
+pub mod program_name;
+pub mod program_of_manifest;
+pub mod program_version;
 pub mod queue;
 pub mod queue_notify;
 pub mod quotas;
@@ -154,6 +157,9 @@ families! {
     MailDedupe = 0x2a, "mailboxes/dedupe";
     SnapshotDue = 0x2b, "snapshots/due";
     Registered = 0x2c, "registered";
+    ProgramName = 0x2d, "programs/names";
+    ProgramVersion = 0x2e, "programs/versions";
+    ProgramOfManifest = 0x2f, "programs/by_manifest";
     // Of the directory.
     UniverseName = 0x30, "directory/universes";
     Token = 0x31, "directory/tokens";

@@ -1,9 +1,11 @@
 //! Keep a program or manifest for a universe, or let it go.
 //!
 //! Guarantees: a kept object exists when this commits, and no sweep removes it or what it refers to while it is kept. An object
-//! that was let go stays for as long as a world needs it; it is not registered any more, so that no new world runs it.
+//! that was let go stays for as long as a world needs it; it is not registered any more, so that no new world runs it. A manifest
+//! that a version of a named program stands for is not let go.
 //! Unknown commit: run again; what is kept, or is not, is left so.
 
+use super::name_program::require_unnamed;
 use crate::{
     OnUnknown, Protocol, StoreError,
     blobs::BlobError,
@@ -60,6 +62,9 @@ impl Protocol for ReleaseObject {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
         let Self { universe, hash, kind } = *self;
+        if kind == Kind::Manifest {
+            require_unnamed(tx, universe, hash).await?;
+        }
         let is_kept = kept_object::read(tx, universe, hash).await?.is_some_and(|kept| kept.kind == kind);
         if is_kept {
             tx.delete(kept_object::key(universe, hash).as_bytes())?;

@@ -10,13 +10,16 @@ use crate::{
     keyspace::{
         Span,
         lease::{self, Lease},
-        lease_term,
+        lease_term, manifest_at,
         world_failure::{self, WorldFailure},
         world_meta::{self, WorldMeta, WorldState},
     },
 };
 use mundi_engine::{EngineError, Read, Transaction};
-use mundi_model::{Epoch, UniverseId, WorkerId, WorldId};
+use mundi_model::{Epoch, Hash, Height, UniverseId, WorkerId, WorldId};
+
+/// Above every height: whatever holds last holds there.
+const HEAD: Height = Height::new(u64::MAX);
 
 #[derive(Debug, Clone, Copy)]
 pub struct ListWorlds {
@@ -55,6 +58,8 @@ pub struct WorldSummary {
     pub lease: Option<HeldLease>,
     /// The steps that failed since somebody dealt with failures.
     pub failure: Option<WorldFailure>,
+    /// The manifest that holds at its head; `None` of a deleted one.
+    pub manifest: Option<Hash>,
 }
 
 /// A lease that was given and not given back. Whether it has run out only the clock says.
@@ -149,10 +154,12 @@ async fn first_of<T: Transaction>(
     tx.announce(|| {
         let keys = [world_meta::key, lease::key, lease_term::key, world_failure::key]
             .map(|key| key(universe, world).announced());
-        keys.into_iter().chain([Read::Range(rest.read(1))])
+        let manifest = manifest_at::read_at(universe, world, HEAD);
+        keys.into_iter().chain([Read::Range(manifest), Read::Range(rest.read(1))])
     });
     let Some(meta) = world_meta::read(tx, universe, world).await? else { return Ok(Some((world, None))) };
     let lease = HeldLease::read(tx, universe, world).await?;
     let failure = world_failure::read(tx, universe, world).await?;
-    Ok(Some((world, Some(WorldSummary { world, meta, lease, failure }))))
+    let manifest = manifest_at::read(tx, universe, world, HEAD).await?;
+    Ok(Some((world, Some(WorldSummary { world, meta, lease, failure, manifest }))))
 }

@@ -13,6 +13,7 @@ use crate::{
         Family, Span, decode_value, gc_pin, journal_entry,
         kept_object::{self, Kept, Kind},
         manifest_at,
+        program_version::{self, ProgramVersion},
         segment::{self, SegmentRecord},
         world_meta::{self, WorldMeta, WorldState},
     },
@@ -185,7 +186,7 @@ impl<E: Engine> Roots<'_, E> {
         Ok(())
     }
 
-    /// What a universe itself refers to: the programs and manifests that it keeps, and its queues of effects, timers, messages and
+    /// What a universe itself refers to: the programs and manifests that it keeps or has names for, and its queues of effects, timers, messages and
     /// dead letters.
     pub(super) async fn of_universe(&self, found: &mut Found) -> Result<(), StoreError> {
         // Between the two lie the families of the content store, which name every object; above lie the worlds, which are
@@ -201,6 +202,16 @@ impl<E: Engine> Roots<'_, E> {
                 Ok(())
             })
             .await?;
+        }
+        let mut named = Vec::new();
+        self.scan(program_version::span(universe), |key, value| {
+            let ProgramVersion { manifest, .. } = decode_value(Family::ProgramVersion, key, value)?;
+            named.push(manifest);
+            Ok(())
+        })
+        .await?;
+        for manifest in named {
+            self.of_manifest(manifest, found).await?;
         }
         let mut kept = Vec::new();
         self.scan(kept_object::span(universe), |key, value| {

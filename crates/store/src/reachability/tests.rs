@@ -4,10 +4,17 @@ use super::{GRACE_MIN, SweepConfig, SweepReport, Swept, sweep, usage, walk::walk
 use crate::{
     blob::Blobs,
     blobs::{Cas, CasConfig, NO_REFS, Verify, body_path},
-    keyspace::{cas_doomed, cas_meta, cas_meta::Generation, kept_object::Kind, segment, sweep_mark},
+    keyspace::{
+        cas_doomed, cas_meta,
+        cas_meta::Generation,
+        kept_object::Kind,
+        registered::{self, Registered, RegisteredKind},
+        segment, sweep_mark,
+    },
     objects::Objects,
     protocol::{
-        BeginSweep, Begun, ExportPolicy, KeepObject, PinBlob, ReadSweep, ReleaseObject, RequestSweep, UnpinBlob,
+        BeginSweep, Begun, ExportPolicy, KeepObject, NameProgram, PinBlob, ReadSweep, Register, ReleaseObject,
+        RequestSweep, UnnameProgram, UnpinBlob,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
         delete_world,
         sweep_run::NoteSweep,
@@ -552,5 +559,39 @@ fn what_a_universe_keeps_stays_and_so_do_the_programs_of_its_manifests() {
         let lost = KeepObject { universe: UNIVERSE, hash: program, kind: Kind::Program, now_ns };
         let refused = run(&bench.memory, &bench.clock, &lost).await.unwrap_err();
         assert_eq!(refused.code(), Code::BlobNotFound);
+    });
+}
+
+/// Of a manifest that has a name, nothing but the name speaks here: it was put by hand, and is kept by nobody.
+#[test]
+fn the_manifest_of_a_named_version_stays_with_its_program_until_the_version_is_deleted() {
+    block_on(async {
+        let bench = bench().await;
+        let program = bench.put(3, &[]).await;
+        let text = Bytes::from(format!("{{\"program\":\"{program}\"}}"));
+        let manifest = bench.cas.put(UNIVERSE, text, NO_REFS).await.unwrap();
+        let entry = Registered { hash: manifest, needs: Vec::new(), at_ns: START_NS };
+        bench.tx(&Register { universe: UNIVERSE, entries: vec![(RegisteredKind::Manifest, entry)] }).await;
+        let (name, code) = ("todo".to_owned(), Hash::of(b"some other code"));
+        let naming = NameProgram {
+            universe: UNIVERSE,
+            name: name.clone(),
+            version: None,
+            manifest,
+            program: code,
+            now_ns: START_NS,
+        };
+        assert_eq!(bench.tx(&naming).await.version, 1);
+        let release = ReleaseObject { universe: UNIVERSE, hash: manifest, kind: Kind::Manifest };
+        let refused = run(&bench.memory, &bench.clock, &release).await.unwrap_err();
+        assert_eq!(refused.code(), Code::ProgramNamed);
+        // As a version before names left it: the registration went, the name is all that there is.
+        let mut tx = bench.memory.begin().await.unwrap();
+        tx.delete(registered::key(UNIVERSE, RegisteredKind::Manifest, manifest).as_bytes()).unwrap();
+        tx.commit().await.unwrap();
+        assert!(bench.sweep_for_good().await.removed.is_empty());
+        assert!(bench.tx(&UnnameProgram { universe: UNIVERSE, name, version: 1 }).await);
+        let removed = bench.sweep_for_good().await.removed;
+        assert_eq!(removed.iter().copied().collect::<BTreeSet<_>>(), [program, manifest].into());
     });
 }

@@ -9,6 +9,7 @@ mod project;
 mod python;
 mod rust;
 mod sdk;
+mod tests_of;
 mod tools;
 pub mod types;
 mod typescript;
@@ -16,6 +17,7 @@ mod typescript;
 pub use component::componentize;
 pub use project::{Language, Project};
 pub use sdk::scaffold;
+pub use tests_of::test;
 pub use tools::BuildError;
 
 use crate::{Components, inspect::inspect};
@@ -30,6 +32,10 @@ pub struct Builder {
     pub cache: PathBuf,
     /// Gets compilers from the package registries if they are not there, instead of saying that they are missing.
     pub install: bool,
+    /// Compiles the component to machine code here, too, as each server does that it is uploaded to.
+    pub check: bool,
+    /// A build that is sooner done, of a component that is larger and slower: for programs that are being written.
+    pub quick: bool,
     /// Hears what begins and will take a while.
     pub tell: fn(&str),
 }
@@ -48,7 +54,7 @@ pub struct Built {
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { cache: cache_folder(), install: false, tell: |_| {} }
+        Self { cache: cache_folder(), install: false, check: false, quick: false, tell: |_| {} }
     }
 }
 
@@ -76,6 +82,20 @@ impl Builder {
             Language::Python => python::build(self, &project)?,
         };
         inspect(&component).map_err(|refusal| BuildError::Refused(refusal.to_string()))?;
+        let hash = Hash::of(&component);
+        let refused = |error: &dyn std::fmt::Display| BuildError::Refused(error.to_string());
+        // The component says the text of `mundi.json`, so that nothing has to run to know it.
+        let manifest = match self.check {
+            true => self.compile(&component)?,
+            false => project.offer.clone().manifest(hash).map_err(|error| refused(&error))?,
+        };
+        let path = project.output();
+        tools::write(&path, &component)?;
+        Ok(Built { language: project.language, path, hash, component, manifest })
+    }
+
+    /// Compiles it, and asks it what it offers.
+    fn compile(&self, component: &[u8]) -> Result<Manifest, BuildError> {
         let refused = |error: &dyn std::fmt::Display| BuildError::Refused(error.to_string());
         let components = Components::open(crate::ComponentsConfig {
             cache: Some(self.cache.join("compiled")),
@@ -83,9 +103,6 @@ impl Builder {
         });
         let components = components.map_err(|error| refused(&error))?;
         (self.tell)(&format!("compiling {} kB to machine code, or finding it compiled", component.len() / 1_000));
-        let manifest = components.prepare_now(&component).map_err(|error| refused(&error))?;
-        let path = project.output();
-        tools::write(&path, &component)?;
-        Ok(Built { language: project.language, path, hash: Hash::of(&component), component, manifest })
+        components.prepare_now(component).map_err(|error| refused(&error))
     }
 }

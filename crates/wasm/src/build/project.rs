@@ -55,6 +55,7 @@ impl Project {
         let path = folder.join("mundi.json");
         let offer_text = std::fs::read_to_string(&path).map_err(|error| at(&path, error))?;
         let offer = Offer::parse(&offer_text).map_err(|error| BuildError::Project(error.to_string()))?;
+        offer.named().map_err(|error| BuildError::Project(format!("mundi.json: {error}")))?;
         let language = detect(&folder)?;
         Ok(Self { folder, language, offer, offer_text })
     }

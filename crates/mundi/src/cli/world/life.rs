@@ -24,7 +24,7 @@ pub(crate) struct Create {
     server: Server,
     /// A name, or an id; drawn at random if it is not given.
     world: Option<String>,
-    /// The name of a program: `mundi program list`.
+    /// A program by name: `todo`, the newest version, or `todo@2` (`mundi program list`).
     #[arg(long, required_unless_present_any = ["manifest", "seed"], conflicts_with_all = ["manifest", "seed"])]
     program: Option<String>,
     /// Or the hash of a manifest.
@@ -69,18 +69,28 @@ pub(crate) struct List {
     /// Only those of which a step failed since they were last upgraded, resumed, retried or skipped.
     #[arg(long)]
     failed: bool,
+    /// Only those that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
+    #[arg(long)]
+    program: Option<String>,
 }
 
 impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { listing, state, parent, held_by, on_hold, failed } = self;
+        let Self { listing, state, parent, held_by, on_hold, failed, program } = self;
         let [on_hold, failed] = [on_hold, failed].map(|only| only.then(|| "true".to_owned()));
-        let filters =
-            [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("failed", failed)];
+        let filters = [
+            ("state", state),
+            ("parent", parent),
+            ("held_by", held_by),
+            ("on_hold", on_hold),
+            ("failed", failed),
+            ("program", program),
+        ];
         let columns = [
             ("NAME", "name"),
             ("WORLD", "world"),
             ("STATE", "state"),
+            ("PROGRAM", "program"),
             ("CREATED", "created_at_ns"),
             ("FIRST", "first_height"),
             ("FAILED", "failures"),
@@ -137,7 +147,7 @@ fn read_answers(file: &Path) -> Outcome<Value> {
 pub(crate) struct Upgrade {
     #[command(flatten)]
     of: World,
-    /// The name of a program: `mundi program list`.
+    /// A program by name: `todo`, the newest version, or `todo@2`.
     #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
     program: Option<String>,
     /// Or the hash of a manifest.

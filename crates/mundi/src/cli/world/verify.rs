@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        client::Server,
+        client::{Paging, Server},
         exit::{Failed, Outcome},
         output::Out,
         progress::Progress,
@@ -134,7 +134,7 @@ pub(crate) struct Replay {
     server: Server,
     /// The id or the name of a world.
     world: Option<String>,
-    /// The program that would have run.
+    /// The program that would have run: `todo`, the newest version, or `todo@2`.
     #[arg(long, required_unless_present = "manifest", conflicts_with = "manifest")]
     program: Option<String>,
     /// Or the hash of its manifest.
@@ -217,14 +217,10 @@ impl Replay {
 
     /// Live worlds under a manifest, which is named by its program or its hash.
     async fn worlds_of(&self, of: &str, looked_at: &Progress) -> Outcome<Vec<String>> {
-        let mut found = Vec::new();
-        for world in worlds_in(&self.server, "live").await? {
-            let details = self.server.get(&self.server.of(&format!("worlds/{world}"))).await?;
-            if details["program"] == of || details["manifest"] == of {
-                found.push(world);
-            }
-            looked_at.add(1);
-        }
+        let filters = [("state", Some("live".to_owned())), ("program", Some(of.to_owned()))];
+        let (worlds, _) = self.server.pages(&self.server.of("worlds"), &filters, &Paging::all()).await?;
+        looked_at.add(worlds.len() as u64);
+        let found: Vec<_> = worlds.iter().filter_map(|world| world["world"].as_str()).map(str::to_owned).collect();
         match found.is_empty() {
             true => Err(Failed::new(Code::WorldNotFound, format!("no live world runs `{of}`; --of names another one"))),
             false => Ok(found),

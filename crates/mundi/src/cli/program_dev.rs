@@ -1,0 +1,319 @@
+//! `mundi program dev`: from a saved file to a running change.
+//!
+//! The folder is looked at a few times a second: its files, by time and size. With each change the types are made, the tests
+//! and the build run side by side, and if both went well the component is uploaded and a world is pointed at it. A world
+//! whose open work the new program would treat differently is left as it is, and another one takes its place.
+
+use super::{
+    client::{Server, escape},
+    exit::{Failed, Outcome},
+    output::{Out, print},
+    program::upload,
+    program_upgrade::runs,
+};
+use clap::Args;
+use mundi_model::Code;
+use mundi_wasm::build::{Builder, Project, test};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime},
+};
+use tokio::task::{AbortHandle, block_in_place};
+
+/// Between two looks at the folder: shorter than a person waits, longer than a walk takes.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Files that are watched at most. A folder with more of them is no project, or has something in it that should not be watched.
+const FILES_MAX: usize = 10_000;
+
+/// What tools make, and nobody edits. Folders that begin with a dot are not watched, either.
+const MADE: [&str; 6] = ["target", "node_modules", "__pycache__", "program.wasm", "Cargo.lock", "package-lock.json"];
+
+/// How long a world may take to take up an upgrade.
+const TAKEN_UP: Duration = Duration::from_secs(30);
+
+/// Worlds that are tried one after the other, each because the one before diverges.
+const WORLDS_MAX: usize = 100;
+
+#[derive(Args)]
+pub(super) struct Dev {
+    #[command(flatten)]
+    server: Server,
+    /// The project's folder.
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// The world that runs the program; made if it is not there. If an upgrade of it diverges, NAME-2 takes its place, and so on.
+    #[arg(long, value_name = "NAME")]
+    world: String,
+    /// Does not run the project's tests.
+    #[arg(long)]
+    no_test: bool,
+    /// Gets compilers that are missing from the package registries (not rustc).
+    #[arg(long)]
+    install: bool,
+}
+
+/// The world that runs the program, and who prints what it does.
+struct Running {
+    world: String,
+    tail: AbortHandle,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.tail.abort();
+    }
+}
+
+impl Dev {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        let project = Project::open(&self.folder).map_err(|error| Failed::coded(&error))?;
+        let (mut seen, mut running) = (BTreeMap::new(), None);
+        loop {
+            // What is saved while the tools run is found by the look after.
+            let now = block_in_place(|| look(&project))?;
+            if seen == now {
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            }
+            seen = now;
+            let Err(failed) = self.bring(out, &mut running).await else { continue };
+            tell(out, "failed", &json!({ "code": failed.code.map(Code::as_str), "detail": failed.detail() }))?;
+            // A project that does not build is what this is for; a server that was never there is not.
+            if failed.code.is_none() && running.is_none() {
+                return Err(failed);
+            }
+        }
+    }
+
+    /// Tests, builds, uploads, and points a world at the outcome.
+    #[expect(clippy::disallowed_methods, reason = "how long it took is told, and nothing depends on it")]
+    async fn bring(&self, out: Out, running: &mut Option<Running>) -> Outcome {
+        let since = Instant::now();
+        tell(out, "building", &json!({ "folder": self.folder.display().to_string() }))?;
+        let built = block_in_place(|| self.test_and_build())?;
+        let stored = upload(&self.server, out, &built, None).await?;
+        let manifest = stored["hash"].as_str().unwrap_or_default();
+        let from = running.as_ref().map(|running| running.world.clone());
+        let (world, how) = self.point(from, manifest).await?;
+        if running.as_ref().is_none_or(|running| running.world != world) {
+            let tail = tokio::spawn(tail(self.server.clone(), world.clone(), out)).abort_handle();
+            *running = Some(Running { world: world.clone(), tail });
+        }
+        let took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tell(out, "running", &json!({ "world": world, "how": how, "manifest": manifest, "took_ms": took_ms }))
+    }
+
+    /// The component, if the tests pass. They run beside the build: whoever waits for both waits for the longer one.
+    fn test_and_build(&self) -> Outcome<PathBuf> {
+        let builder = Builder { install: self.install, quick: true, ..Builder::default() };
+        let project = builder.types(&self.folder).map_err(|error| Failed::coded(&error))?;
+        let (tested, built) = std::thread::scope(|scope| {
+            let tests = (!self.no_test).then(|| scope.spawn(|| test(&project)));
+            let built = builder.build(&self.folder);
+            let panicked = || Err(mundi_wasm::build::BuildError::Project("the tests could not be run".to_owned()));
+            (tests.map_or(Ok(()), |tests| tests.join().unwrap_or_else(|_| panicked())), built)
+        });
+        let built = built.map_err(|error| Failed::coded(&error))?;
+        tested.map_err(|error| Failed::coded(&error))?;
+        Ok(built.path)
+    }
+
+    /// Lets a world run the manifest: the one that ran the last, else the one that was named, else the next that has no
+    /// history which the program would treat differently. Says which, and how it came to run it.
+    async fn point(&self, from: Option<String>, manifest: &str) -> Outcome<(String, &'static str)> {
+        let names = (1..=WORLDS_MAX).map(|n| if n == 1 { self.world.clone() } else { format!("{}-{n}", self.world) });
+        let names = names.skip_while(|name| from.as_ref().is_some_and(|from| name != from));
+        for name in names {
+            match self.try_world(&name, manifest).await? {
+                Some(how) => return Ok((name, how)),
+                None => eprintln!("{name} would treat its open work differently, and stays as it is"),
+            }
+        }
+        let detail = format!("{WORLDS_MAX} worlds from {} on diverge: delete some, or give another name", self.world);
+        Err(Failed::new(Code::UpgradeDiverges, detail))
+    }
+
+    /// How a world came to run the manifest; `None` if it diverges.
+    async fn try_world(&self, world: &str, manifest: &str) -> Outcome<Option<&'static str>> {
+        let at = self.server.of(&format!("worlds/{}", escape(world)));
+        match self.server.get(&at).await {
+            Err(failed) if failed.code == Some(Code::WorldNotFound) => {
+                self.server.post(&self.server.of("worlds"), &json!({ "world": world, "manifest": manifest })).await?;
+                return Ok(Some("created"));
+            }
+            // It was deleted, and its id is never used again.
+            Err(failed) if failed.code == Some(Code::WorldDeleted) => return Ok(None),
+            found => {
+                let found = found?;
+                if found["manifest"] == manifest {
+                    return Ok(Some("unchanged"));
+                }
+                if found["state"] != "live" {
+                    return Ok(None);
+                }
+            }
+        }
+        match self.server.post(&format!("{at}/upgrade"), &json!({ "manifest": manifest })).await {
+            Err(failed) if failed.code == Some(Code::UpgradeDiverges) => Ok(None),
+            sent => {
+                sent?;
+                let is_taken = runs(&self.server, world, manifest, TAKEN_UP).await;
+                Ok(Some(if is_taken {
+                    "upgraded"
+                } else {
+                    "upgrade sent: it is paused, on hold, or refuses to take over"
+                }))
+            }
+        }
+    }
+}
+
+/// What is known of a file without reading it.
+type Stamp = (Option<SystemTime>, u64);
+
+/// The files of a project that people edit.
+fn look(project: &Project) -> Outcome<BTreeMap<PathBuf, Stamp>> {
+    let (mut found, mut folders, types) = (BTreeMap::new(), vec![project.folder.clone()], project.types_path());
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            // Gone while it was looked at; that is a change, and the next look shows it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let (path, name) = (entry.path(), entry.file_name());
+            let Ok(about) = entry.metadata() else { continue };
+            let name = name.to_string_lossy();
+            if MADE.contains(&&*name) || name.starts_with('.') || path == types {
+                continue;
+            }
+            if about.is_dir() {
+                folders.push(path);
+            } else if about.is_file() {
+                found.insert(path, (about.modified().ok(), about.len()));
+            }
+            if found.len() + folders.len() > FILES_MAX {
+                let why = format!("{} has more than {FILES_MAX} files to watch", folder.display());
+                return Err(Failed::new(Code::ProgramRefused, why));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Tells what happened: a line for people, or a document in one line.
+fn tell(out: Out, what: &str, about: &Value) -> Outcome {
+    if out.is_json() {
+        let mut document = about.clone();
+        document["event"] = what.into();
+        return print(&document.to_string());
+    }
+    let text = |name: &str| about[name].as_str().unwrap_or_default();
+    print(&match what {
+        "building" => out.dim(&format!("{}: testing and building ...", text("folder"))),
+        "running" => {
+            let seconds = about["took_ms"].as_u64().unwrap_or(0);
+            let took = format!("after {}.{} s", seconds / 1_000, seconds % 1_000 / 100);
+            format!("{} {} {}", out.green(&format!("{} runs", text("world"))), text("how"), out.dim(&took))
+        }
+        "failed" => format!("{} {}", out.red("failed:"), text("detail")),
+        _ => format!("{} {}", out.dim(what), text("line")),
+    })
+}
+
+/// Prints what a world does from now on, for as long as it is followed. A server that ends the stream is asked again.
+async fn tail(server: Server, world: String, out: Out) {
+    let at = server.of(&format!("worlds/{}", escape(&world)));
+    let mut from = match server.get(&at).await {
+        Ok(found) => found["head"].as_u64().unwrap_or(0),
+        Err(_) => 0,
+    };
+    loop {
+        let stream = server.stream(&format!("{at}/journal?from={from}"), "text/event-stream").await;
+        if let Ok(mut stream) = stream {
+            let mut rest = Vec::new();
+            while let Ok(Some(piece)) = stream.chunk().await {
+                rest.extend_from_slice(&piece);
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = rest.drain(..=end).collect();
+                    let Some(record) = record_in(&line) else { continue };
+                    from = record["height"].as_u64().map_or(from, |height| height + 1);
+                    if show(out, &world, &record).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// The record in a line of a stream of events, if there is one.
+fn record_in(line: &[u8]) -> Option<Value> {
+    serde_json::from_slice(line.strip_prefix(b"data:")?).ok()
+}
+
+/// Shows one record: failures stand out, what comes in and goes out is in one line each. The one place where a world speaks.
+fn show(out: Out, world: &str, record: &Value) -> Outcome {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let input = &record["input"];
+    let (what, line) = match record["type"].as_str().unwrap_or_default() {
+        "step_failed" | "rejected" => ("failure", format!("{}: {}", text(&record["code"]), text(&record["reason"]))),
+        "ingress" if !input["event"].is_null() => ("event", format!("{} {}", text(&input["event"]), input["value"])),
+        "ingress" if !input["receipt"].is_null() => {
+            ("receipt", format!("{} {} {}", text(&input["status"]), text(&input["kind"]), input["payload"]))
+        }
+        "ingress" if !input["timer"].is_null() => ("timer", input["payload"].to_string()),
+        "ingress" if !input["message"].is_null() => {
+            ("message", format!("{} {}", text(&input["message"]), input["payload"]))
+        }
+        "intent" => ("effect", format!("{} {}", text(&record["kind"]), record["params"])),
+        "reply" => ("reply", record["outcome"].to_string()),
+        "manifest_change" => ("program", text(&record["to"])),
+        _ => return Ok(()),
+    };
+    let height = &record["height"];
+    if out.is_json() {
+        return tell(out, what, &json!({ "world": world, "height": height, "line": line, "record": record }));
+    }
+    let line = format!("{world} {height} {line}");
+    let line = if what == "failure" { out.red(&line) } else { line };
+    tell(out, what, &json!({ "line": line }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_wasm::build::{Language, scaffold};
+
+    #[test]
+    fn what_people_edit_is_watched_and_what_tools_make_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = scaffold(&folder.path().join("tea"), Language::Python).unwrap();
+        let at = |path: &str| project.folder.join(path);
+        let before = look(&project).unwrap();
+        assert!([at("program.py"), at("mundi.json")].iter().all(|path| before.contains_key(path)), "{before:?}");
+        for path in ["vocabulary.py", "program.wasm", "__pycache__/x.pyc", "target/debug/x", ".git/HEAD", "Cargo.lock"]
+        {
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), "made").unwrap();
+            assert_eq!(look(&project).unwrap(), before, "{path}");
+        }
+        for path in ["program.py", "more/of/it.py"] {
+            let before = look(&project).unwrap();
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), "edited").unwrap();
+            assert_ne!(look(&project).unwrap(), before, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_found_in_a_line_of_events() {
+        assert_eq!(record_in(b"data: {\"height\":3}\n").unwrap()["height"], 3);
+        assert_eq!((record_in(b"id: 3\n"), record_in(b":\n"), record_in(b"\n")), (None, None, None));
+    }
+}
