@@ -218,6 +218,7 @@ mod tests {
         };
         chmod(&file, 0o644);
         chmod(&data, 0o755);
+        chmod(folder.path(), 0o700);
         assert_eq!(looked(), [""; 0], "the folder around them is closed");
         chmod(folder.path(), 0o755);
         assert_eq!(looked(), ["secrets", "data folder"]);

@@ -52,7 +52,7 @@ impl Programs {
             .native("counter", 1, counter::Counter, counter::declare)
             .native("kv", 2, kv::Kv::Current, kv::declare)
             .kept("kv", 1, kv::Kv::First, kv::declare_first)
-            .native("steps", 1, steps::Steps, steps::declare)
+            .native("steps", 2, steps::Steps, steps::declare)
     }
 
     /// Keeps an older version of a native program, for the worlds that run it.

@@ -1,6 +1,5 @@
 //! The first real program, as its README says: tested, built, uploaded, run beside a real service, killed, forked, upgraded.
 
-
 use crate::{
     kinds::{deployed, languages, repository},
     outside::{Asked, Outside},

@@ -259,6 +259,9 @@ async fn stores(operator: &Operator<'_>) {
     let token = operator.post("/v1/tokens", &[], &json!({ "can": ["read"] })).await.ok(201);
     operator.get("/v1/tokens", &[]).await.ok(200);
     let id = text(&token["id"]);
+    operator.ask("PUT", "/v1/tokens/{token}/quotas", &[&id], r#"{"worlds_max": 9}"#).await.ok(204);
+    operator.ask("PUT", "/v1/universes/{name}/quotas", &["default"], r#"{"worlds_max": 90}"#).await.ok(204);
+    operator.get(&format!("{U}/quotas"), &[]).await.ok(200);
     let revoke = operator.http.delete(format!("{}/v1/tokens/{id}", operator.api.url)).send().await.unwrap();
     assert_eq!(revoke.status(), 204);
     operator.asked.borrow_mut().insert("DELETE /v1/tokens/{token}".to_owned());
@@ -268,7 +271,7 @@ async fn stores(operator: &Operator<'_>) {
     assert_eq!(operator.get(&format!("{U}/blobs/{{hash}}"), &[&hash]).await.bytes, b"some bytes");
     operator.get(&format!("{U}/programs"), &[]).await.ok(200);
     // A component that one process compiles for its check and another one for its worlds.
-    let (code, program) = (guest::adder(), format!("{U}/programs/{{hash}}"));
+    let (code, program) = (guest::adder(), format!("{U}/programs/{{program}}"));
     let hash = Hash::of(&code).to_string();
     operator.ask("PUT", &program, &[&hash], code).await.ok(201);
     let manifest = loop {
@@ -279,10 +282,13 @@ async fn stores(operator: &Operator<'_>) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     let stored = text(&operator.post(&format!("{U}/manifests"), &[], &manifest).await.ok(201)["hash"]);
-    operator.get(&format!("{U}/manifests/{{hash}}"), &[&stored]).await.ok(200);
-    operator.post(&format!("{U}/worlds"), &[], &json!({ "world": "w", "manifest": stored })).await.ok(201);
+    operator.get(&format!("{U}/manifests/{{manifest}}"), &[&stored]).await.ok(200);
+    let versions = format!("{U}/programs/{{program}}/versions");
+    operator.post(&versions, &["adder"], &json!({ "manifest": stored })).await.ok(201);
+    assert_eq!(operator.get(&versions, &["adder"]).await.ok(200)[0]["name"], "adder@1");
+    operator.post(&format!("{U}/worlds"), &[], &json!({ "world": "w", "program": "adder" })).await.ok(201);
     assert_eq!(operator.call("w", "add", &json!(3)).await, 3);
-    operator.ask("DELETE", &format!("{U}/manifests/{{hash}}"), &[&stored], "").await.ok(204);
+    operator.ask("DELETE", &format!("{U}/manifests/{{manifest}}"), &[&stored], "").await.ok(204);
     operator.ask("DELETE", &program, &[&hash], "").await.ok(204);
     assert_eq!(operator.call("w", "add", &json!(4)).await, 7);
     operator.get(&format!("{U}/usage"), &[]).await.ok(200);

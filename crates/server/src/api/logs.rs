@@ -5,6 +5,7 @@ use super::{
     extract::{Of, Params, READ, text_header},
     journal::until_held_long_enough,
     limit,
+    moment::Moment,
 };
 use crate::{
     node::Universe,
@@ -48,6 +49,7 @@ pub(super) struct Line {
     /// The height of the record whose step logged it.
     height: u64,
     at_ns: u64,
+    at: Moment,
     /// `debug`, `info`, `warn` or `error`.
     level: &'static str,
     text: String,
@@ -61,7 +63,14 @@ impl Line {
             LogLevel::Warn => "warn",
             LogLevel::Error => "error",
         };
-        Self { number, height: line.height.get(), at_ns: line.at_ns, level, text: line.text.clone() }
+        Self {
+            number,
+            height: line.height.get(),
+            at_ns: line.at_ns,
+            at: Moment::of(line.at_ns),
+            level,
+            text: line.text.clone(),
+        }
     }
 }
 

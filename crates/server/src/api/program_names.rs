@@ -3,6 +3,7 @@
 use super::{
     Problem,
     extract::{ADMIN, Form, In, Name, READ},
+    moment::Moment,
 };
 use crate::node::Universe;
 use axum::{
@@ -27,13 +28,14 @@ pub(super) struct Version {
     program: String,
     /// When it was given; 0 for what comes with the server.
     at_ns: u64,
+    at: Moment,
 }
 
 impl Version {
     pub(super) fn new(name: &str, found: &NamedVersion) -> Self {
         let NamedVersion { version, manifest, program, at_ns } = *found;
         let (manifest, program) = (manifest.to_string(), program.to_string());
-        Self { name: format!("{name}@{version}"), version, manifest, program, at_ns }
+        Self { name: format!("{name}@{version}"), version, manifest, program, at_ns, at: Moment::of(at_ns) }
     }
 }
 

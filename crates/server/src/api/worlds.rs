@@ -76,12 +76,13 @@ pub(super) struct FailedOf {
     code: String,
     reason: String,
     at_ns: u64,
+    at: Moment,
 }
 
 impl From<&WorldFailure> for FailedOf {
     fn from(failure: &WorldFailure) -> Self {
         let WorldFailure { height, code, reason, at_ns, .. } = failure;
-        Self { height: height.get(), code: code.clone(), reason: reason.clone(), at_ns: *at_ns }
+        Self { height: height.get(), code: code.clone(), reason: reason.clone(), at_ns: *at_ns, at: Moment::of(*at_ns) }
     }
 }
 

@@ -8,7 +8,7 @@ use mundi_kernel::{
     manifest::{EffectRule, Manifest, Retry},
     program::{Cause, Event, Failure, Host, Program, View},
 };
-use mundi_model::{Value, cbor, limits, record::ReceiptStatus};
+use mundi_model::{Code, Value, cbor, limits, record::ReceiptStatus};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -43,6 +43,12 @@ impl Program for Steps {
                 let step = integer(&field(&given, "step"));
                 host.cancel(&step.to_string())?;
                 settle(host, step, &text(&field(&given, "outcome")))
+            }
+            // A fork dropped it: what came of the step is decided by hand.
+            Cause::Receipt { status: ReceiptStatus::Error, payload, .. }
+                if text(&field(&value(payload)?, "code")) == Code::EffectCancelled.as_str() =>
+            {
+                Ok(())
             }
             Cause::Receipt { label, status, payload, .. } => {
                 let outcome = match status {
