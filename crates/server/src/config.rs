@@ -285,10 +285,10 @@ pub struct ApiConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
-    /// PEM, the server's own first.
+    /// The file with the certificates, PEM, the server's own first. Without it there is no TLS.
     #[schema(value_type = Option<String>)]
     pub certificates: Option<PathBuf>,
-    /// PEM.
+    /// The file with the private key of the first certificate, PEM.
     #[schema(value_type = Option<String>)]
     pub key: Option<PathBuf>,
 }

@@ -99,7 +99,9 @@ impl Client {
     /// As a client in the process of the worker that holds the world, if it happens to be there; or of one that may open it.
     fn ops_near(&self, world: WorldId) -> Ops<SimPlane> {
         let universe = self.setting.universe;
-        let near = || self.doors.of(universe, world).or_else(|| self.doors.any(universe));
+        // Seldom: a backlog in front of a world that nobody runs is a story, too.
+        let open = || (self.stage.below(8) == 0).then(|| self.doors.any(universe)).flatten();
+        let near = || self.doors.of(universe, world).or_else(open);
         let there = (self.stage.below(4) > 0).then(near).flatten();
         match there {
             Some(worker) => self.ops().beside(worker),

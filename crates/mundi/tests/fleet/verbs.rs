@@ -288,7 +288,10 @@ async fn stores(operator: &Operator<'_>) {
     assert_eq!(operator.get(&versions, &["adder"]).await.ok(200)[0]["name"], "adder@1");
     operator.post(&format!("{U}/worlds"), &[], &json!({ "world": "w", "program": "adder" })).await.ok(201);
     assert_eq!(operator.call("w", "add", &json!(3)).await, 3);
-    operator.ask("DELETE", &format!("{U}/manifests/{{manifest}}"), &[&stored], "").await.ok(204);
+    let manifest = format!("{U}/manifests/{{manifest}}");
+    operator.ask("DELETE", &manifest, &[&stored], "").await.refused("PROGRAM_NAMED");
+    operator.ask("DELETE", &program, &["adder@1"], "").await.ok(204);
+    operator.ask("DELETE", &manifest, &[&stored], "").await.ok(204);
     operator.ask("DELETE", &program, &[&hash], "").await.ok(204);
     assert_eq!(operator.call("w", "add", &json!(4)).await, 7);
     operator.get(&format!("{U}/usage"), &[]).await.ok(200);

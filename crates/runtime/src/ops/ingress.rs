@@ -90,7 +90,12 @@ impl<P: Plane> Ops<P> {
         };
         self.trace(&mut item);
         let item = Arc::new(item);
-        let taken = worker.hand_or_open(world, &item, from).await.map_err(StoreError::Commit)?;
+        // Who calls waits for the step anyway. Who only sends waits for no world that must be opened first: the inbox is durable sooner.
+        let taken = match from {
+            Sender::Call => worker.hand_or_open(world, &item, from).await,
+            Sender::Event | Sender::Receipt(_) => worker.hand(world, &item, from).await,
+        };
+        let taken = taken.map_err(StoreError::Commit)?;
         Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
     }
 
