@@ -91,7 +91,9 @@ mod tests {
     #[test]
     fn what_is_no_name_is_refused() {
         let long = "a".repeat(limits::PROGRAM_NAME_BYTES_MAX + 1);
-        for text in ["", "@1", "Todo", "to do", "2do", "-a", "h_00", "todo@", "todo@0", "todo@02", "todo@+2", "todo@1@2", &long] {
+        for text in
+            ["", "@1", "Todo", "to do", "2do", "-a", "h_00", "todo@", "todo@0", "todo@02", "todo@+2", "todo@1@2", &long]
+        {
             assert_eq!(text.parse::<ProgramRef>().unwrap_err().code(), Code::NameInvalid, "{text}");
         }
         assert!("todo@4294967296".parse::<ProgramRef>().is_err());

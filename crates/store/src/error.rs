@@ -6,7 +6,9 @@ use crate::{
     blobs::BlobError,
     journal::JournalError,
     keyspace::Family,
-    protocol::{DeadLetterError, EffectError, InboxError, LeaseError, MailError, ProgramError, SchemaError, WorldError},
+    protocol::{
+        DeadLetterError, EffectError, InboxError, LeaseError, MailError, ProgramError, SchemaError, WorldError,
+    },
     reachability::SweepError,
     segments::SegmentError,
     snapshot::SnapshotError,

@@ -43,8 +43,9 @@ use mundi_store::{
         ListDeadLetters, ListEffects, ListTimers, MailClaimed, MessageId, NameProgram, NameUniverse, NewItem, NewMail,
         NoteSnapshotDue, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
         ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail,
-        SettleWorld, TakeOverLease, TakenOver, UnnameProgram, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest, WriteToken,
-        compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
+        SettleWorld, TakeOverLease, TakenOver, UnnameProgram, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest,
+        WriteToken, compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send,
+        import_world,
     },
     testing::{
         CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask, ask_in_hands,

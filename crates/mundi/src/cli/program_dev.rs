@@ -161,7 +161,11 @@ impl Dev {
             sent => {
                 sent?;
                 let is_taken = runs(&self.server, world, manifest, TAKEN_UP).await;
-                Ok(Some(if is_taken { "upgraded" } else { "upgrade sent: it is paused, on hold, or refuses to take over" }))
+                Ok(Some(if is_taken {
+                    "upgraded"
+                } else {
+                    "upgrade sent: it is paused, on hold, or refuses to take over"
+                }))
             }
         }
     }
@@ -263,7 +267,9 @@ fn show(out: Out, world: &str, record: &Value) -> Outcome {
             ("receipt", format!("{} {} {}", text(&input["status"]), text(&input["kind"]), input["payload"]))
         }
         "ingress" if !input["timer"].is_null() => ("timer", input["payload"].to_string()),
-        "ingress" if !input["message"].is_null() => ("message", format!("{} {}", text(&input["message"]), input["payload"])),
+        "ingress" if !input["message"].is_null() => {
+            ("message", format!("{} {}", text(&input["message"]), input["payload"]))
+        }
         "intent" => ("effect", format!("{} {}", text(&record["kind"]), record["params"])),
         "reply" => ("reply", record["outcome"].to_string()),
         "manifest_change" => ("program", text(&record["to"])),
@@ -290,7 +296,8 @@ mod tests {
         let at = |path: &str| project.folder.join(path);
         let before = look(&project).unwrap();
         assert!([at("program.py"), at("mundi.json")].iter().all(|path| before.contains_key(path)), "{before:?}");
-        for path in ["vocabulary.py", "program.wasm", "__pycache__/x.pyc", "target/debug/x", ".git/HEAD", "Cargo.lock"] {
+        for path in ["vocabulary.py", "program.wasm", "__pycache__/x.pyc", "target/debug/x", ".git/HEAD", "Cargo.lock"]
+        {
             fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             fs::write(at(path), "made").unwrap();
             assert_eq!(look(&project).unwrap(), before, "{path}");

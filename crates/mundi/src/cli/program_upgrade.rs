@@ -74,7 +74,8 @@ impl Upgrade {
         let work = async {
             for world in &worlds {
                 let id = world["world"].as_str().unwrap_or_default();
-                let done = if self.dry_run { self.rehearse(id, name).await } else { self.upgrade(id, name, manifest).await };
+                let done =
+                    if self.dry_run { self.rehearse(id, name).await } else { self.upgrade(id, name, manifest).await };
                 rows.push(json!({
                     "world": id, "from": world["program"], "to": name,
                     "result": done.result, "height": done.height, "detail": done.detail,
@@ -94,15 +95,25 @@ impl Upgrade {
     }
 
     fn report(&self, out: Out, name: &str, total: usize, rows: &[Value]) -> Outcome {
-        let columns =
-            [("WORLD", "world"), ("FROM", "from"), ("TO", "to"), ("RESULT", "result"), ("HEIGHT", "height"), ("WHY", "detail")];
+        let columns = [
+            ("WORLD", "world"),
+            ("FROM", "from"),
+            ("TO", "to"),
+            ("RESULT", "result"),
+            ("HEIGHT", "height"),
+            ("WHY", "detail"),
+        ];
         out.rows(&columns, rows, &Value::Null)?;
-        let bad = rows.iter().filter(|row| ["DIVERGES", "FAILED"].contains(&row["result"].as_str().unwrap_or(""))).count();
+        let bad =
+            rows.iter().filter(|row| ["DIVERGES", "FAILED"].contains(&row["result"].as_str().unwrap_or(""))).count();
         let (well, left) = (rows.len() - bad, total - rows.len());
         let did = if self.dry_run { "would run" } else { "run or will run" };
         eprintln!("{well} worlds {did} {name}, {bad} do not, {left} were not tried");
         if left > 0 {
-            eprintln!("{}", out.dim("--continue goes on after a world that diverges or fails; what was done is not done again"));
+            eprintln!(
+                "{}",
+                out.dim("--continue goes on after a world that diverges or fails; what was done is not done again")
+            );
         }
         Ok(())
     }

@@ -24,7 +24,11 @@ async fn a_version_stands_for_one_manifest_and_is_found_wherever_a_program_is_me
     assert_eq!(server.post(&versions, &json!({ "manifest": one })).await.ok(200)["before"], true);
     server.post(&versions, &json!({ "manifest": two, "version": 1 })).await.refused(409, "PROGRAM_VERSION_TAKEN");
     assert_eq!(server.post(&versions, &json!({ "manifest": two })).await.ok(201)["version"], 2);
-    assert_eq!(server.post(&versions, &json!({ "manifest": one })).await.ok(201)["version"], 3, "it was not the newest");
+    assert_eq!(
+        server.post(&versions, &json!({ "manifest": one })).await.ok(201)["version"],
+        3,
+        "it was not the newest"
+    );
     let all = server.get(&versions).await.ok(200);
     let all: Vec<_> = all.as_array().unwrap().iter().map(|it| (&it["name"], &it["manifest"])).collect();
     assert_eq!(all, [(&json!("todo@3"), &one), (&json!("todo@2"), &two), (&json!("todo@1"), &one)]);
@@ -52,7 +56,11 @@ async fn a_version_stands_for_one_manifest_and_is_found_wherever_a_program_is_me
         form["world"] = name.into();
         server.post(&format!("{U}/worlds"), &form).await.ok(201);
     }
-    assert_eq!(server.get(&world("newest")).await.ok(200)["program"], "todo@3", "of two versions that it is, the higher");
+    assert_eq!(
+        server.get(&world("newest")).await.ok(200)["program"],
+        "todo@3",
+        "of two versions that it is, the higher"
+    );
     assert_eq!(server.get(&world("certain")).await.ok(200)["program"], "todo@2");
     server.post(&format!("{}/call/add", world("certain")), &json!(15)).await.ok(200);
     let rehearsed = server.post(&format!("{}/rehearse", world("certain")), &json!({ "program": "kv@2" })).await.ok(200);
@@ -69,7 +77,11 @@ async fn a_version_stands_for_one_manifest_and_is_found_wherever_a_program_is_me
     server.get(&format!("{U}/worlds?program=nobody")).await.refused(404, "PROGRAM_UNKNOWN");
 
     server.delete(&format!("{U}/programs/todo@2")).await.ok(204);
-    assert_eq!(server.post(&versions, &json!({ "manifest": two })).await.ok(201)["version"], 4, "no number is given twice");
+    assert_eq!(
+        server.post(&versions, &json!({ "manifest": two })).await.ok(201)["version"],
+        4,
+        "no number is given twice"
+    );
 }
 
 #[tokio::test]

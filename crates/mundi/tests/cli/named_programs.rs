@@ -48,13 +48,20 @@ async fn an_upload_gives_a_version_which_is_listed_described_run_shown_and_delet
 
     let listed = json(ask(&["--format", "json", "program", "list"]));
     let of = |name: &str| listed["items"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap().clone();
-    let versions = |name: &str| of(name)["versions"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect::<Vec<_>>();
-    assert_eq!((of("todo")["version"].clone(), versions("todo")), (json!(7), vec![json!("todo@7"), json!("todo@2"), json!("todo@1")]));
+    let versions =
+        |name: &str| of(name)["versions"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (of("todo")["version"].clone(), versions("todo")),
+        (json!(7), vec![json!("todo@7"), json!("todo@2"), json!("todo@1")])
+    );
     assert_eq!((of("kv")["built_in"].clone(), versions("kv")), (json!(true), vec![json!("kv@2"), json!("kv@1")]));
     assert!(ask(&["program", "list", "todo"]).ok().contains("todo@2 "));
     ask(&["program", "list", "nobody"]).failed(4, "PROGRAM_UNKNOWN");
     let described = json(ask(&["program", "describe", "todo@2"]));
-    assert_eq!((described["name"].clone(), described["manifest"]["events"].clone()), (json!("todo@2"), json!({ "go": true })));
+    assert_eq!(
+        (described["name"].clone(), described["manifest"]["events"].clone()),
+        (json!("todo@2"), json!({ "go": true }))
+    );
     assert!(ask(&["manifest", "show", "todo"]).ok().contains("\"add\""), "the newest");
 
     ask(&["world", "create", "newest", "--program", "todo"]).ok();
@@ -69,7 +76,12 @@ async fn an_upload_gives_a_version_which_is_listed_described_run_shown_and_delet
     assert!(["todo@7 ", "todo@2 ", "kv@1 "].iter().all(|name| table.contains(name)), "{table}");
     let lists = |program: &str| {
         let listed = json(ask(&["--format", "json", "world", "list", "--program", program]));
-        listed["items"].as_array().unwrap().iter().map(|it| it["program"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        listed["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["program"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(lists("todo").len(), 2, "all versions");
     assert_eq!(lists("todo@2"), ["todo@2"]);
@@ -128,7 +140,11 @@ async fn all_worlds_of_a_program_are_upgraded_until_one_diverges_and_the_rest_by
     assert_eq!(runs().1, ["ask@1", "ask@1", "ask@1"], "a rehearsal changes nothing");
     assert_eq!(upgrade(&["--to", "2"]), (9, vec![row(0, "upgraded"), row(1, "DIVERGES")]));
     assert_eq!(runs().1, ["ask@2", "ask@1", "ask@1"], "those after it are untouched");
-    assert_eq!(upgrade(&["--continue"]), (9, vec![row(1, "DIVERGES"), row(2, "upgraded")]), "what was done is not done again");
+    assert_eq!(
+        upgrade(&["--continue"]),
+        (9, vec![row(1, "DIVERGES"), row(2, "upgraded")]),
+        "what was done is not done again"
+    );
     assert_eq!(runs().1, ["ask@2", "ask@1", "ask@2"]);
     assert_eq!(upgrade(&["--to", "1"]), (0, vec![row(0, "upgraded"), row(2, "upgraded")]));
     assert_eq!(upgrade(&["--to", "1"]), (0, vec![]));

@@ -4,8 +4,8 @@
 
 use super::{
     Api, Problem,
-    program_names::{Version, stored_manifest, unname},
     extract::{ADMIN, In, Name, Program as ProgramBody, READ, Whole, hash},
+    program_names::{Version, stored_manifest, unname},
 };
 use crate::node::{ListedProgram, Universe};
 use axum::{
@@ -153,11 +153,7 @@ async fn describe_named<E: Engine>(api: &Api<E>, universe: &Universe<E>, name: &
 }
 
 /// How far the code is, by its hash.
-async fn readiness<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
-    program: Hash,
-) -> Result<ProgramState, Problem> {
+async fn readiness<E: Engine>(api: &Api<E>, universe: &Universe<E>, program: Hash) -> Result<ProgramState, Problem> {
     let plane = universe.plane();
     // A loader serves all universes: what one has brought must not be seen by another.
     let mut tx = plane.engine.begin().await.map_err(RuntimeError::from)?;

@@ -1,8 +1,8 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, program_names, programs,
-    requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers, worlds,
+    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, program_names,
+    programs, requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers, worlds,
 };
 use axum::{
     Router,

@@ -81,12 +81,7 @@ impl<E: Engine> Universe<E> {
         let mut listed = Vec::new();
         for name in self.manifests().keys() {
             let versions = self.program_versions(name).await?;
-            listed.push(ListedProgram {
-                name: name.clone(),
-                built_in: true,
-                versions_total: versions.len(),
-                versions,
-            });
+            listed.push(ListedProgram { name: name.clone(), built_in: true, versions_total: versions.len(), versions });
         }
         let list = ListPrograms { universe: self.id(), versions_max: limits::PROGRAM_VERSIONS_LISTED_MAX };
         let given = self.plane().run(&list).await?.output.into_iter();

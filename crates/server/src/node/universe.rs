@@ -1,6 +1,8 @@
 //! A universe that this node serves.
 
-use super::{Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, program_names::BuiltIn, roles::Roles};
+use super::{
+    Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, program_names::BuiltIn, roles::Roles,
+};
 use axum::http::{HeaderMap, HeaderValue, header};
 use mundi_engine::Engine;
 use mundi_kernel::manifest::Manifest;

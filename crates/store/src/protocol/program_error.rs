@@ -6,7 +6,9 @@ use mundi_model::{Code, Coded, Hash, limits};
 pub enum ProgramError {
     #[error("the manifest {0} is not registered")]
     NotRegistered(Hash),
-    #[error("{name}@{version} is another program, with the manifest {manifest}; give another version, or none for the next one")]
+    #[error(
+        "{name}@{version} is another program, with the manifest {manifest}; give another version, or none for the next one"
+    )]
     VersionTaken { name: String, version: u32, manifest: Hash },
     #[error(
         "there is no room for `{name}`: a universe has up to {names} names, a name up to {versions} versions, and these {what} are all taken",

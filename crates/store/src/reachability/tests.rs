@@ -4,11 +4,17 @@ use super::{GRACE_MIN, SweepConfig, SweepReport, Swept, sweep, usage, walk::walk
 use crate::{
     blob::Blobs,
     blobs::{Cas, CasConfig, NO_REFS, Verify, body_path},
-    keyspace::{cas_doomed, cas_meta, cas_meta::Generation, kept_object::Kind, registered::{self, Registered, RegisteredKind}, segment, sweep_mark},
+    keyspace::{
+        cas_doomed, cas_meta,
+        cas_meta::Generation,
+        kept_object::Kind,
+        registered::{self, Registered, RegisteredKind},
+        segment, sweep_mark,
+    },
     objects::Objects,
     protocol::{
-        BeginSweep, Begun, ExportPolicy, KeepObject, NameProgram, PinBlob, ReadSweep, Register, ReleaseObject, RequestSweep,
-        UnnameProgram, UnpinBlob,
+        BeginSweep, Begun, ExportPolicy, KeepObject, NameProgram, PinBlob, ReadSweep, Register, ReleaseObject,
+        RequestSweep, UnnameProgram, UnpinBlob,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
         delete_world,
         sweep_run::NoteSweep,

@@ -32,7 +32,13 @@ fn languages() -> Vec<Language> {
 /// What compilers keep stays between runs; what they lack they get, or the test says what it is.
 fn builder() -> Builder {
     let cache = std::env::var_os("MUNDI_GUESTS_CACHE").map(PathBuf::from);
-    Builder { install: true, check: true, cache: cache.unwrap_or_else(|| Builder::default().cache), tell, ..Builder::default() }
+    Builder {
+        install: true,
+        check: true,
+        cache: cache.unwrap_or_else(|| Builder::default().cache),
+        tell,
+        ..Builder::default()
+    }
 }
 
 /// What takes minutes on a small machine says that it goes on.

@@ -69,8 +69,15 @@ impl List {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { listing, state, parent, held_by, on_hold, program } = self;
         let on_hold = on_hold.then(|| "true".to_owned());
-        let filters = [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("program", program)];
-        let columns = [("WORLD", "world"), ("STATE", "state"), ("PROGRAM", "program"), ("CREATED", "created_at_ns"), ("FIRST", "first_height")];
+        let filters =
+            [("state", state), ("parent", parent), ("held_by", held_by), ("on_hold", on_hold), ("program", program)];
+        let columns = [
+            ("WORLD", "world"),
+            ("STATE", "state"),
+            ("PROGRAM", "program"),
+            ("CREATED", "created_at_ns"),
+            ("FIRST", "first_height"),
+        ];
         listing.show(out, "worlds", &filters, &columns).await
     }
 }
