@@ -29,7 +29,7 @@ _LIMITS = {
     "step_bytes_max": (16 << 20, 64 << 20),
     "step_outputs_max": (256, 256),
 }
-_FIELDS = {"events", "effects", "queries", "limits", "on_failure", "wasm"}
+_FIELDS = {"name", "version", "events", "effects", "queries", "limits", "on_failure", "wasm"}
 _RULE_FIELDS = {"params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"}
 
 

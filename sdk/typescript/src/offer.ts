@@ -16,6 +16,10 @@ export class Refused extends Error {
 
 /** The content of a mundi.json. */
 export interface Offer {
+  /** What it is called where it is uploaded to. */
+  name?: string;
+  /** Its number there; the next free one if it is left out. */
+  version?: number;
   events?: Record<string, unknown>;
   effects?: Record<string, { params?: unknown; receipt?: unknown; message_ids?: boolean; [more: string]: unknown }>;
   queries?: Record<string, unknown>;
@@ -46,7 +50,7 @@ const LIMITS: Record<string, [number, number]> = {
   step_bytes_max: [16 << 20, 64 << 20],
   step_outputs_max: [256, 256],
 };
-const FIELDS = ["events", "effects", "queries", "limits", "on_failure", "wasm"];
+const FIELDS = ["name", "version", "events", "effects", "queries", "limits", "on_failure", "wasm"];
 const RULE_FIELDS = ["params", "receipt", "timeout_ms", "retry", "rate", "message_ids", "signed"];
 
 const own = <T>(map: Record<string, T> | undefined, name: string): T | undefined =>

@@ -54,6 +54,10 @@ fn anything() -> Value {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Offer {
+    #[serde(rename = "name")]
+    _name: Value,
+    #[serde(rename = "version")]
+    _version: Value,
     events: BTreeMap<String, Value>,
     pub(crate) effects: BTreeMap<String, Rule>,
     queries: BTreeMap<String, Value>,
