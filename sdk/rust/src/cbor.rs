@@ -3,7 +3,7 @@
 //! One value has one form: the shortest heads, definite lengths, keys sorted by length and then by bytes, the shortest
 //! float that keeps the value. So two programs that keep the same values keep the same bytes.
 //!
-//! A [`Value`] has no bytes; in one they are an object with the one key [`BYTES`](crate::bytes::BYTES), which [`Bytes`](crate::Bytes)
+//! A [`Value`] has no bytes; in one they are an object with the one key [`BYTES`], which [`Bytes`](crate::Bytes)
 //! reads and writes.
 
 use crate::bytes::{self, BYTES};
