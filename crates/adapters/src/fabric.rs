@@ -1,4 +1,4 @@
-//! `fabric.send`: a message to another world (seed 000, section 6).
+//! `fabric.send`: a message to another world.
 //!
 //! Parameters: `dest_world` (an id, or a name in the destination's universe), `mode` (`typed_event` with `schema` and `value_cbor`, or `inbox` with `inbox` and
 //! `payload_cbor`), and optionally `headers`, `correlation_id`, `dest_universe` and `message_id`, which is there only if the

@@ -1,4 +1,4 @@
-//! Signed receipts (seed 001, `ReceiptIngress.signature`).
+//! Signed receipts.
 //!
 //! An adapter, or a worker outside, may sign its receipts with Ed25519. What is signed is a [`Statement`]: canonical CBOR of eight
 //! texts, so that any language can make it. A universe's configuration holds the public keys by the name of the adapter. A

@@ -1,4 +1,4 @@
-//! The policy context of an effect: the manifest that it was asked for under (seed 000, section 4).
+//! The policy context of an effect: the manifest that it was asked for under.
 //!
 //! An effect in the queue names the manifest that allowed it. Whoever takes it out of the queue reads that manifest and checks
 //! that it allows the kind; an effect whose context does not is not carried out. An effect that a turn gives to an adapter of its

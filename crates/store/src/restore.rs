@@ -1,4 +1,4 @@
-//! Restore a world: its baseline, and everything after it (seed 001, section 6).
+//! Restore a world: its baseline, and everything after it.
 //!
 //! Fails closed: a snapshot that is missing, is not what was promoted, lacks a root, or was taken under another
 //! manifest than the journal gives is an error, never a guess. What it costs does not depend on the history behind

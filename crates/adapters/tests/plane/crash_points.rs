@@ -1,4 +1,4 @@
-//! The six crash points of seed 000: a node dies at every await on the way from an input to all its answers.
+//! A node dies at every await on the way from an input to all its answers.
 //!
 //! Which point it was is told by what it left behind. Points 2 and 3 (after the drain and before the append, after the
 //! append and before the cursor) cannot be told apart from outside, because a turn is one transaction: head and cursor

@@ -1,4 +1,4 @@
-//! The five deterministic integration tests of seed 000, with whole nodes.
+//! Five stories, told with whole nodes: the same each time.
 
 use crate::rig::{
     Outside, ask, bodies, check, count, id, ops, start, start_around, start_measured, start_with, tell, with_worlds,

@@ -42,7 +42,7 @@ impl Bench {
             for (index, share) in ["p50", "p95", "p99"].into_iter().enumerate() {
                 let ms = runs.iter().map(|run| run[index]).collect();
                 let figure = self.report.add(format!("{name}, {share}"), "ms", ms);
-                // What seed 000 asks of a healthy cluster.
+                // What a healthy cluster is held to.
                 figure.goal = (share == "p95").then(|| "< 50".to_owned());
             }
         }

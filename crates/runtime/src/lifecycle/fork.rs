@@ -1,4 +1,4 @@
-//! Fork a world, from a snapshot or from any height, while it runs (seed 000, section 7).
+//! Fork a world, from a snapshot or from any height, while it runs.
 //!
 //! Without a snapshot at the height, the nearest one below it is restored and the records between are replayed. The
 //! parent is only read: no fence is needed, and its journal does not change.

@@ -1,4 +1,4 @@
-//! The internal control surface: every call of seed 000, section 9, and what operators need beside it. A file per noun.
+//! The internal control surface: what operators and other layers ask of worlds. A file per noun.
 //!
 //! All calls are idempotent and return typed errors; the server puts HTTP on it. What only reads takes no lease and stops
 //! no world; what must write to a world that a worker holds is asked of that worker, or done under a lease that is taken over from it.

@@ -1,4 +1,4 @@
-//! The orchestrator: writes where worlds should run; workers act (seed 000, role 1). It executes no world.
+//! The orchestrator: writes where worlds should run; workers act. It executes no world.
 //!
 //! A look reads what changed since the last one: the workers, the hints of shards in which a world became ready, the worlds of workers
 //! that are gone, and, after workers came or went, a page of the assignments at a time. What it remembers between two looks only saves

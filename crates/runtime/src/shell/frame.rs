@@ -1,4 +1,4 @@
-//! The wire frame of worker mailboxes (`LMSG`, seed 003): a header of 60 bytes, little-endian, then message id,
+//! The wire frame of worker mailboxes (`LMSG`): a header of 60 bytes, little-endian, then message id,
 //! trace id and payload.
 //!
 //! A frame has one encoding: what is reserved is zero, what is absent has its one mark, and nothing follows the

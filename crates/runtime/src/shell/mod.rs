@@ -1,4 +1,4 @@
-//! The worker shell: what every role runs in (seed 003).
+//! The worker shell: what every role runs in.
 //!
 //! It boots through the schema-version guard, then works on its mailbox: claim in a short transaction, run outside it,
 //! and acknowledge, requeue or dead-letter in another. Messages that are due later are timers and share the batch. It

@@ -23,7 +23,7 @@ impl StepSource {
     }
 }
 
-/// How it went so far (seed 003, reliability counters). Adapter and timer workers count the same.
+/// How it went so far (reliability counters). Adapter and timer workers count the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     pub inbox_attempts: u64,

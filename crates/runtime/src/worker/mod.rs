@@ -1,4 +1,4 @@
-//! The world worker: many worlds on a few lanes (seed 000, section 2).
+//! The world worker: many worlds on a few lanes.
 //!
 //! A scout watches the ready hints and puts worlds into the queue of a table; lanes take them out, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or

@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/inbox/dedupe/<id>/<seq>`: that something was enqueued under a name, and where.
 //!
-//! Written by `enqueue` for senders that name what they send: messages of other worlds (seed 000, section 6),
+//! Written by `enqueue` for senders that name what they send: messages of other worlds,
 //! receipts, timers, callers with an idempotency key. Removed after its window, through
 //! [`dedupe_bucket`](super::dedupe_bucket). Immutable meanwhile. The name of a message says which effect sends it, and stays
 //! for as long as that one is open, whatever its window.

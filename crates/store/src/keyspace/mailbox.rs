@@ -1,4 +1,4 @@
-//! `u/<u>/mailboxes/<worker>/<due_ns>/<seq>`: messages to a worker (seed 003).
+//! `u/<u>/mailboxes/<worker>/<due_ns>/<seq>`: messages to a worker.
 //!
 //! Written by `send_mail`; removed by `finish_mail`. Immutable: frames as they were sent. A message that is due at once
 //! has the due time 0 if it is urgent and 1 if it is not, so those come first, in the order in which they were sent; later

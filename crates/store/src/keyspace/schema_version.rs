@@ -1,4 +1,4 @@
-//! `u/<u>/schema`: the version of the keyspace that a universe is written in (seed 003, schema-version guard).
+//! `u/<u>/schema`: the version of the keyspace that a universe is written in.
 //!
 //! Written by the first worker that boots with leave to do so, and raised by the first of a later minor version, which reads
 //! what the earlier ones wrote. Eight bytes, in the layout that the seed fixes:

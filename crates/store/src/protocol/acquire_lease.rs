@@ -1,4 +1,4 @@
-//! Acquire a world's lease (seed 000, protocol A).
+//! Acquire a world's lease.
 //!
 //! Guarantees: at most one holder at a time; the epoch rises with every acquisition, for the life of the world and
 //! beyond it. An assignment to another worker is respected, and a lease that has not run out is never taken from

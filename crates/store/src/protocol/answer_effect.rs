@@ -1,4 +1,4 @@
-//! An operator answers an open intent by hand (seed 000, section 3, `receipt-inject`).
+//! An operator answers an open intent by hand.
 //!
 //! Guarantees: the receipt enters the world's inbox, names its operator and ends the effect, in one transaction, and only
 //! while the intent has no receipt. So an intent has exactly one terminal receipt, also against a worker that answers at the

@@ -1,4 +1,4 @@
-//! Append a batch to the journal (seed 001, protocol B).
+//! Append a batch to the journal.
 //!
 //! Guarantees: heights are contiguous and chained, a batch is visible whole or not at all, and only the holder
 //! of the lease appends. A head that moved is `HEAD_ADVANCED` with both heights.

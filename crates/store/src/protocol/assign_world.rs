@@ -1,4 +1,4 @@
-//! Assign a world to a worker, or to none (seed 000, section 9: `assign_world`, `unassign_world`).
+//! Assign a world to a worker, or to none.
 //!
 //! Guarantees: the assignment and the worker's own list of worlds agree. It is intent only: whoever holds the lease
 //! keeps it until it lets go. A ready hint moves to the priority that is assigned.

@@ -1,4 +1,4 @@
-//! Put an object into the content store (seed 001, protocol A).
+//! Put an object into the content store.
 //!
 //! Guarantees: an object's metadata never exists before its body; a second put of the same bytes changes nothing; what
 //! an object refers to is there, and stays at least as long as the object; a put that returns after a sweep has

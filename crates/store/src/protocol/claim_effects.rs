@@ -1,4 +1,4 @@
-//! Claim effects (seed 000, protocol D, step 1).
+//! Claim effects.
 //!
 //! Guarantees: an item has at most one holder at a time; the holder's token is new with each claim, so a claim that was
 //! lost is worth nothing. The item keeps its sequence. Nothing is claimed before its not-before time, nor beyond the rate

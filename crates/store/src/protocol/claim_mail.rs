@@ -1,4 +1,4 @@
-//! Claim the next messages of a mailbox (seed 003, inbox loop and due timers).
+//! Claim the next messages of a mailbox.
 //!
 //! Guarantees: a message is worked on under one claim at a time. A claim that has not run out is busy even to its own
 //! worker, because two threads of it may ask; one that has run out is taken over under a new token, so whoever held it

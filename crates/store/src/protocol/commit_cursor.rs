@@ -1,4 +1,4 @@
-//! Move an inbox cursor without journaling (seed 001, section 1; fenced, where the seed forgot it).
+//! Move an inbox cursor without journaling (under the fence).
 //!
 //! Guarantees: only the holder of the lease moves it, from where it was seen, forward. The counters of the inbox
 //! follow. It loses what it skips, so it is for an operator's "drop these", and for a turn that

@@ -1,4 +1,4 @@
-//! Commit a snapshot, and perhaps make it the baseline (seed 001, protocol E).
+//! Commit a snapshot, and perhaps make it the baseline.
 //!
 //! Guarantees: index and journal agree: a `Snapshot` record says what the index holds, a `BaselineSnapshot` record
 //! what the active baseline is. A snapshot at a height is immutable, and a baseline never goes back. Nothing is

@@ -1,4 +1,4 @@
-//! Commit a turn: the unit of progress (DESIGN, "The turn"; seed 000, protocols B and C; seed 001, protocol D).
+//! Commit a turn: the unit of progress.
 //!
 //! Guarantees: one fenced transaction checks head and cursor, appends the records, advances both, publishes the
 //! effects and timers that the records announce, withdraws those that they cancel, and stores the replies: all or

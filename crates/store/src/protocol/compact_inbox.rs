@@ -1,5 +1,4 @@
-//! Compact an inbox: remove items, and the replies to them, a grace period after they were consumed (seed 001,
-//! section 5).
+//! Compact an inbox: remove items, and the replies to them, a grace period after they were consumed.
 //!
 //! Guarantees: nothing after the cursor is ever touched, and nothing that had not been consumed for the whole grace
 //! period. It works in bounded chunks and remembers how far it got, so it can stop anywhere.

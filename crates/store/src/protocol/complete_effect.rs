@@ -1,4 +1,4 @@
-//! Complete an effect (seed 000, protocol D, steps 3 to 5).
+//! Complete an effect.
 //!
 //! Guarantees: one transaction puts the receipt into the world's inbox, marks the intent as complete and removes the
 //! item, and only if the claim is still held under the same token. So an intent has exactly one terminal receipt, and a

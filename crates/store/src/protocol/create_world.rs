@@ -1,4 +1,4 @@
-//! Create a world, or a fork of one (seed 000, section 7; seed 001, dependency: a world has an active baseline).
+//! Create a world, or a fork of one.
 //!
 //! Guarantees: a world appears whole, with its first record, its first snapshot as the active baseline, and its
 //! place in the lineage, or not at all. An id is never used twice, not even after a deletion. A fork costs the

@@ -1,4 +1,4 @@
-//! Drain inbox to journal (seed 001, protocol D).
+//! Drain inbox to journal.
 //!
 //! Guarantees: every item is appended at most once, in sequence order, and none is lost: items, head and cursor
 //! move in one transaction. It is the simple instance of a turn, for worlds whose program does nothing.

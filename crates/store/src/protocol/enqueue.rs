@@ -1,4 +1,4 @@
-//! Enqueue into a world's inbox (seed 001, protocol C; seed 000, protocol F).
+//! Enqueue into a world's inbox.
 //!
 //! Guarantees: items get a place in one total order, the order of commits; a batch keeps its own order and is
 //! enqueued whole or not at all. Anyone may enqueue; no fence is asked for, and writers do not conflict with each

@@ -1,4 +1,4 @@
-//! Send to another world (seed 000, protocol F).
+//! Send to another world.
 //!
 //! Guarantees: a message is enqueued at its destination at most once, however often and however late it is sent;
 //! who sends again learns where it stands. It gets its place in the one order of the destination's inbox, and says from

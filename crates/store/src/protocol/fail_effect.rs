@@ -1,4 +1,4 @@
-//! Fail an attempt at an effect (seed 000, section 4, retry semantics).
+//! Fail an attempt at an effect.
 //!
 //! Guarantees: a failure that may pass leads to another attempt of the same item, under its own sequence, not before a
 //! time that grows with each attempt; one that cannot pass, or that has used up the budget, leads to the terminal receipt

@@ -1,4 +1,4 @@
-//! Finish a claimed message: acknowledge, requeue or dead-letter it (seed 003).
+//! Finish a claimed message: acknowledge, requeue or dead-letter it.
 //!
 //! Guarantees: only who holds the claim, token and all, finishes a message; it is asked before anything is removed. A
 //! requeued message keeps its sequence and waits for its time. One that was due at a time moves to the later one: any number of

@@ -1,4 +1,4 @@
-//! Fire due timers (seed 000, protocol E).
+//! Fire due timers.
 //!
 //! Guarantees: one transaction puts the firings into the inboxes, marks the timers as delivered and removes them from the
 //! queue. So a timer fires exactly once, whoever fires it, and there is no moment between claim and delivery in which a

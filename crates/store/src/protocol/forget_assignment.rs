@@ -1,4 +1,4 @@
-//! Forget where a world should run: it rests, or its worker is gone or full (seed 000, orchestrator).
+//! Forget where a world should run: it rests, or its worker is gone or full.
 //!
 //! Guarantees: only the assignment that was seen goes, and never a pin. Whoever places worlds is told, so that a world that has
 //! something to do is placed anew. A world without an assignment is placed when it next has something to do.

@@ -1,4 +1,4 @@
-//! Guard the schema version at boot (seed 003).
+//! Guard the schema version at boot.
 //!
 //! Guarantees: a worker runs only on a universe that is written in its own version. The outcomes: the marker matches; it is of
 //! an earlier minor version, and is raised; it is another one, or none at all in its place; it is missing. Only a worker with

@@ -1,4 +1,4 @@
-//! A worker says that it lives and what it can carry, or that it leaves (seed 000, orchestrator).
+//! A worker says that it lives and what it can carry, or that it leaves.
 //!
 //! Guarantees: none but the record itself; nobody's safety rests on it. Who watches the workers is told when one comes,
 //! begins to drain or goes.

@@ -1,4 +1,4 @@
-//! List the worlds that a worker should run (seed 000, section 9: `list_worker_worlds`), in pages.
+//! List the worlds that a worker should run, in pages.
 //!
 //! Guarantees: each page is one consistent moment; worlds come in the order of their ids.
 //! Unknown commit: cannot be; it writes nothing.

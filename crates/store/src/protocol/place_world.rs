@@ -1,4 +1,4 @@
-//! Place a world: assign it, and tell the workers concerned, in one transaction (seed 000, orchestrator).
+//! Place a world: assign it, and tell the workers concerned, in one transaction.
 //!
 //! Guarantees: nothing is overwritten that the placer did not see, so a pin that an operator sets meanwhile stays, and
 //! of two orchestrators that decide at the same time one finds itself late. A revocation that was decided is never

@@ -1,4 +1,4 @@
-//! Read where some worlds should run, and whether they have something to do (seed 000, orchestrator).
+//! Read where some worlds should run, and whether they have something to do.
 //!
 //! Guarantees: one consistent moment. Adds no conflict: whoever acts on it compares what it saw.
 //! Unknown commit: cannot be; it writes nothing.

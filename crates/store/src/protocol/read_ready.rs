@@ -1,4 +1,4 @@
-//! Read the worlds of some shards that have something to do (seed 000, section 8).
+//! Read the worlds of some shards that have something to do.
 //!
 //! Guarantees: the counter is read before the hints, so a hint that is written afterwards changes it. Adds no
 //! conflict: hints are only hints.

@@ -1,4 +1,4 @@
-//! Reap effects whose claim ran out (seed 000, section 4, crash recovery).
+//! Reap effects whose claim ran out.
 //!
 //! Guarantees: a claim whose deadline has passed is an attempt that failed: the item is tried again under its own
 //! sequence while its budget lasts, and ends as a `timeout` receipt after that. The clock only decides when to try:

@@ -1,4 +1,4 @@
-//! Release a world's lease (seed 000, section 9).
+//! Release a world's lease.
 //!
 //! Guarantees: the holder is cleared and the epoch stays, so the next acquisition gets a higher one and the token that
 //! was released is dead for good. Releasing what was released under this epoch changes nothing.

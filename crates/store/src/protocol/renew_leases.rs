@@ -1,4 +1,4 @@
-//! Renew leases, many at once (seed 000, protocol B).
+//! Renew leases, many at once.
 //!
 //! Guarantees: only the holder under the current epoch renews. The lease itself is not written, only its term, so
 //! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others. Whoever holds a world

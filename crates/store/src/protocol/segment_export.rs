@@ -1,4 +1,4 @@
-//! Move a run of old records into a segment (seed 001, protocol F).
+//! Move a run of old records into a segment.
 //!
 //! Guarantees: only records below the active baseline, less a margin, leave the engine; a hot entry is deleted only after
 //! the index record of the segment that holds it is committed, and that only after the object is written; a reader finds

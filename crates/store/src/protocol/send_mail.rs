@@ -1,4 +1,4 @@
-//! Send messages to a worker's mailbox (seed 003).
+//! Send messages to a worker's mailbox.
 //!
 //! Guarantees: messages of one call are sent together or not at all, in their order, and wake the worker. Anyone may
 //! send; no two senders conflict, except over the same name, and over the mark that a message with a time must not lie

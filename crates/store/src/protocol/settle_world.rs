@@ -1,4 +1,4 @@
-//! Settle a world: take back its ready hint, because there is nothing left to do (seed 000, section 8).
+//! Settle a world: take back its ready hint, because there is nothing left to do.
 //!
 //! Guarantees: the hint goes only if nothing waits. The inbox after the cursor is read with a conflict, so an item
 //! that is enqueued meanwhile makes this commit conflict and keeps its hint.

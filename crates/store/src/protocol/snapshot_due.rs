@@ -1,4 +1,4 @@
-//! A snapshot that is due makes its world ready (seed 000, section 8).
+//! A snapshot that is due makes its world ready.
 //!
 //! Guarantees: a world that falls idle with records above its newest snapshot is on the list of those whose snapshot is due, once, before
 //! its ready hint goes; who finds it there when the time has come gives it a hint and takes it off the list, in one transaction. A hint
