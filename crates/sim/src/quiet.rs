@@ -1,12 +1,16 @@
 //! Whether everything that was begun has come to its end: the other half of correctness.
 
+use bytes::Bytes;
 use mundi_engine::{EngineError, Memory};
 use mundi_model::{InboxSeq, UniverseId, WorldId, cbor};
 use mundi_store::{
     keyspace::{
-        Family, Parts, journal_head,
+        Family, Parts,
+        assignment::{self, Assignment},
+        journal_head,
         lease::Lease,
         lease_term::LeaseTerm,
+        ready,
         world_meta::{WorldMeta, WorldState},
     },
     testing::engine_contents,
@@ -47,8 +51,22 @@ pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, 
     // A deleted world keeps its last epoch, and whoever deleted it.
     held.retain(|place, _| live.contains(place) && !run_out.contains(place));
     found.extend(held.iter().map(|((_, world), holder)| format!("the lease of {world} is held by {holder}")));
-    found.extend(live.iter().filter_map(|place| waiting(*place, &last, &cursors)));
+    let undrained = live.iter().filter_map(|place| Some((*place, waiting(*place, &last, &cursors)?)));
+    found.extend(undrained.map(|(place, waiting)| format!("{waiting} ({})", whose_turn(place, &contents))));
     Ok(found)
+}
+
+/// Who should run a world, and whether anybody is told to: for who looks for the reason that nobody does.
+fn whose_turn((universe, world): Place, contents: &BTreeMap<Bytes, Bytes>) -> String {
+    let assigned = contents.get(assignment::key(universe, world).as_bytes());
+    let assigned = match assigned.and_then(|value| cbor::decode::<Assignment>(value).ok()) {
+        Some(Assignment { desired: Some(worker), .. }) => format!("assigned to {worker}"),
+        Some(_) => "for any worker".to_owned(),
+        None => "not assigned".to_owned(),
+    };
+    let is_ready =
+        (0..=u8::MAX).any(|priority| contents.contains_key(ready::key(universe, priority, world).as_bytes()));
+    format!("{assigned}, {} a ready hint", if is_ready { "with" } else { "without" })
 }
 
 fn has_run_out(value: &[u8], now_ns: u64) -> bool {
