@@ -20,11 +20,9 @@
 pub mod attempts;
 pub mod bundle;
 pub mod calls;
-mod direct;
-mod dispatch;
+pub mod delivery;
+pub mod effects;
 mod error;
-pub mod hands;
-mod holder;
 pub mod host;
 pub mod lifecycle;
 pub mod manifests;
@@ -45,7 +43,7 @@ pub mod testing;
 pub mod trace;
 pub mod worker;
 
+pub use delivery::{Holder, Wake, tell};
 pub use error::RuntimeError;
-pub use holder::{Holder, Wake, tell};
 pub use plane::{Plane, Services, Spawn, Task};
 pub use snapshots::KernelSnapshots;

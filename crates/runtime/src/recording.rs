@@ -9,7 +9,7 @@
 //! with the same parameters is answered as the parent's second one was, whatever came between. What the parent has no receipt
 //! for is answered by the script, or with an error.
 
-use crate::{Plane, RuntimeError, dispatch::Verdict};
+use crate::{Plane, RuntimeError, effects::dispatch::Verdict};
 use mundi_kernel::{
     fork::Fork,
     intents::{OpenIntent, TIMER_SET},

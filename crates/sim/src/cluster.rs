@@ -13,7 +13,7 @@ use mundi_model::{IntentHash, UniverseId, WorkerId, WorldId, record::InboxItem};
 use mundi_runtime::{
     Holder, Plane, Services, Spawn, Wake,
     calls::Calls,
-    hands::Hands,
+    effects::slots::Hands,
     host::{CycleBudget, SnapshotPolicy},
     metrics::Metrics,
     orchestrator::{Orchestrator, OrchestratorConfig},

@@ -28,7 +28,7 @@ use mundi_model::{
 use mundi_runtime::{
     Holder,
     attempts::Attempts,
-    hands::{Given, Hand, Hands, InDoubt, InHand, Offer},
+    effects::slots::{Given, Hand, Hands, InDoubt, InHand, Offer},
     metrics::{Metric, Metrics, Timing},
     policy::{EffectGrant, PolicyContexts},
     shell::{Report, StepSource},

@@ -5,10 +5,10 @@
 
 mod crash_points;
 mod fabric;
-mod hands;
 mod kill;
 mod rig;
 mod signed;
+mod slots;
 mod stories;
 mod timers;
 mod trace;

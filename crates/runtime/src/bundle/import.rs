@@ -7,7 +7,7 @@
 use super::{Bundle, Proof, export::NodePlane, format::Packed, open::Item};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
-    dispatch::{self, Inherited},
+    effects::dispatch::{self, Inherited},
     lifecycle::register_trusted,
     snapshots::store_cells,
 };

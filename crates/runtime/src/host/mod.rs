@@ -15,8 +15,8 @@ pub use turn::{CycleBudget, Cycled, Progress, Waited};
 
 use crate::{
     Plane, RuntimeError,
-    direct::Direct,
-    hands::Employed,
+    delivery::local::Direct,
+    effects::slots::Employed,
     metrics::Metrics,
     objects::{AtHand, with_objects},
     recording::{Recording, decode},

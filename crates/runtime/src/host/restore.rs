@@ -3,7 +3,7 @@
 use super::{Tail, WorldHost};
 use crate::{
     Plane, RuntimeError,
-    hands::Employed,
+    effects::slots::Employed,
     objects::{AtHand, with_objects},
     snapshots::KernelSnapshots,
 };

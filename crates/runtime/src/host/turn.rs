@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     Plane, RuntimeError,
-    direct::{Direct, Taken, Ticket},
-    dispatch::{self, Announced, Decided},
+    delivery::local::{Direct, Taken, Ticket},
+    effects::dispatch::{self, Announced, Decided},
+    effects::slots::{Employed, Reserved},
     error::NamesMissing,
-    hands::{Employed, Reserved},
     metrics::{Metric, Metrics, Times, Timing},
     objects::{AtHand, Patience, fetch},
     trace::TraceContext,

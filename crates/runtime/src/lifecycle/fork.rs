@@ -6,7 +6,7 @@
 use super::{past, require_registered};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
-    dispatch::{self, Inherited},
+    effects::dispatch::{self, Inherited},
     objects::{AtHand, with_objects},
     snapshots::store_cells,
 };

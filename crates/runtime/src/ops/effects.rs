@@ -3,7 +3,7 @@
 use super::{At, Ops};
 use crate::{
     Plane, RuntimeError,
-    holder::{Holder, tell},
+    delivery::{Holder, tell},
     lifecycle::past,
 };
 use mundi_engine::Engine;

@@ -3,8 +3,11 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
-    direct::{Sender, Taken},
-    holder::{Holder, tell},
+    delivery::{
+        Holder,
+        local::{Sender, Taken},
+        tell,
+    },
     manifests::{load_manifest, newest_manifest},
     objects::{AtHand, with_objects},
     trace::TraceContext,

@@ -7,22 +7,22 @@
 
 mod compaction;
 mod config;
-mod keeper;
-mod lane;
+mod item_timeout;
+mod lease_keeper;
 mod pace;
-mod patience;
-mod scout;
-mod table;
+mod ready_watcher;
+mod runner;
+mod scheduler;
 
 pub use config::{SegmentPolicy, WorkerConfig};
 pub use pace::Pace;
-pub use table::Wish;
+pub use scheduler::Wish;
 
 use crate::{
     Plane,
     calls::Calls,
-    direct::{Sender, Taken, Wait},
-    hands::{Employed, Hands},
+    delivery::local::{Sender, Taken, Wait},
+    effects::slots::{Employed, Hands},
     host::WorldHost,
     metrics::{Metric, Metrics},
     signal::Signal,
@@ -32,6 +32,7 @@ use mundi_engine::CommitError;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use parking_lot::Mutex;
+use scheduler::{Handed, Table};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -39,7 +40,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use table::{Handed, Table};
 
 /// A running worker. Clones are handles to the same one; dropping them does not stop it.
 pub struct WorldWorker<P: Plane>(Arc<Shared<P>>);
@@ -115,15 +115,15 @@ impl<P: Plane> WorldWorker<P> {
             behind: Mutex::default(),
         });
         let spawner = shared.plane.spawner();
-        spawner.spawn(Box::pin(scout::run(shared.clone())));
+        spawner.spawn(Box::pin(ready_watcher::run(shared.clone())));
         for _ in 0..config.lanes.max(1) {
-            spawner.spawn(Box::pin(lane::run(shared.clone())));
+            spawner.spawn(Box::pin(runner::run(shared.clone())));
         }
         for _ in 0..compaction::COMPACTORS {
             spawner.spawn(Box::pin(compaction::run(shared.clone())));
         }
-        spawner.spawn(Box::pin(keeper::run(shared.clone())));
-        spawner.spawn(Box::pin(patience::run(shared.clone())));
+        spawner.spawn(Box::pin(lease_keeper::run(shared.clone())));
+        spawner.spawn(Box::pin(item_timeout::run(shared.clone())));
         Self(shared)
     }
 

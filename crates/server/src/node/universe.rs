@@ -1,7 +1,7 @@
 //! A universe that this node serves.
 
 use super::{
-    Answered, Asked, Delayed, Node, NodeError, NodePlane, hand_on::HandOn, program_names::BuiltIn, roles::Roles,
+    Answered, Asked, Delayed, Node, NodeError, NodePlane, forward::HandOn, program_names::BuiltIn, roles::Roles,
 };
 use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};

@@ -2,7 +2,7 @@
 
 use super::{
     Phase, Shared, WorkerConfig,
-    table::{After, Job},
+    scheduler::{After, Job},
 };
 use crate::{
     Plane, RuntimeError,

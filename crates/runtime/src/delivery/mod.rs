@@ -4,8 +4,11 @@
 //! way: the sender leaves the hint alone while there is one, and tells the holder itself. What a world asks for and what it
 //! is answered need no queue there at all.
 
-use crate::{Plane, direct::Sender, hands::Hands, worker::WorldWorker};
+pub(crate) mod local;
+
+use crate::{Plane, effects::slots::Hands, worker::WorldWorker};
 use futures_util::future::BoxFuture;
+use local::Sender;
 use mundi_model::{UniverseId, WorldId, record::InboxItem};
 use mundi_store::protocol::AnsweredEffect;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! for all others of its kind: round robin. The best priority goes first, but not always: so that no world waits forever,
 //! one pick in a few is for the priority that is served last.
 
-use crate::direct::{Direct, Sender, Wait};
+use crate::delivery::local::{Direct, Sender, Wait};
 use mundi_model::{Code, WorldId, limits::DIRECT_ITEMS_MAX, record::InboxItem};
 use mundi_store::{Fence, keyspace::ready::PRIORITY_NORMAL, protocol::ExportPolicy};
 use std::{
@@ -568,7 +568,7 @@ impl<H> Table<H> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct::Taken;
+    use crate::delivery::local::Taken;
     use futures_util::FutureExt;
     use mundi_model::{
         Epoch, InboxSeq, UniverseId,
