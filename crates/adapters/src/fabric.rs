@@ -15,10 +15,8 @@ use mundi_model::{
     Code, Hash, UniverseId, Value, WorldAddress, limits,
     record::{Input, Payload, Sender},
 };
-use mundi_runtime::{Holder, Plane, RuntimeError, manifests::check_event, tell};
-use mundi_store::protocol::{
-    FabricMessage, Failure, FindMessage, MessageId, Repeat, Sent, fabric_receipt, fabric_send,
-};
+use mundi_runtime::{Delivery, LocalWorlds, Plane, RuntimeError, manifests::check_event};
+use mundi_store::protocol::{FabricMessage, Failure, FindMessage, MessageId, Repeat, Sent, fabric_receipt};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Which universes accept messages of which others. Within a universe there is nothing to ask.
@@ -37,7 +35,7 @@ impl UniversePolicy for ClosedUniverses {
 
 pub struct FabricAdapter<P> {
     plane: P,
-    holder: Option<Arc<dyn Holder>>,
+    local: Option<Arc<dyn LocalWorlds>>,
     universes: Arc<dyn UniversePolicy>,
     dedupe_window_ns: u64,
 }
@@ -45,7 +43,7 @@ pub struct FabricAdapter<P> {
 impl<P: Plane> FabricAdapter<P> {
     pub fn new(plane: P) -> Self {
         let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-        Self { plane, holder: None, universes: Arc::new(ClosedUniverses), dedupe_window_ns }
+        Self { plane, local: None, universes: Arc::new(ClosedUniverses), dedupe_window_ns }
     }
 
     /// How long the name of a message stays once its effect is over. No message is delivered twice, whatever this is.
@@ -54,10 +52,10 @@ impl<P: Plane> FabricAdapter<P> {
         Self { dedupe_window_ns, ..self }
     }
 
-    /// Tells who holds worlds in this process of what is sent to them.
+    /// These worlds are woken directly by what is sent to them.
     #[must_use]
-    pub fn with_holder(self, holder: Arc<dyn Holder>) -> Self {
-        Self { holder: Some(holder), ..self }
+    pub fn with_local_worlds(self, local: Arc<dyn LocalWorlds>) -> Self {
+        Self { local: Some(local), ..self }
     }
 
     /// Messages to another universe go where this allows it; without it, nowhere.
@@ -78,8 +76,8 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
-            let (holder, window_ns) = (self.holder.as_deref(), self.dedupe_window_ns);
-            let sent = send(&self.plane, holder, &*self.universes, window_ns, call).await;
+            let (local, window_ns) = (self.local.as_deref(), self.dedupe_window_ns);
+            let sent = send(&self.plane, local, &*self.universes, window_ns, call).await;
             let sent = sent.map_err(|failure| with_name(failure, &call.params))?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
@@ -99,7 +97,7 @@ fn with_name(failure: Failure, params: &Value) -> Failure {
 /// Sends the message that the parameters of a call carry, once for all attempts.
 pub(crate) async fn send<P: Plane>(
     plane: &P,
-    holder: Option<&dyn Holder>,
+    local: Option<&dyn LocalWorlds>,
     universes: &dyn UniversePolicy,
     dedupe_window_ns: u64,
     call: &Call,
@@ -124,8 +122,8 @@ pub(crate) async fn send<P: Plane>(
         }
     }
     let (engine, clock, blobs) = (plane.engine(), &**plane.clock(), plane.blobs());
-    let send = async |told| fabric_send(engine, clock, blobs, universe, message, told).await;
-    tell(holder, (universe, to), send).await.map_err(|error| refused(&error))
+    let delivery = Delivery { engine, clock, blobs, local, dedupe_window_ns };
+    delivery.message(universe, message).await.map_err(|error| refused(&error))
 }
 
 fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {

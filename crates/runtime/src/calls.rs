@@ -44,13 +44,13 @@ struct Waiting {
     early: VecDeque<(WorldId, InboxSeq, ReplyOutcome)>,
 }
 
-/// Gives the place back when the caller goes away.
-struct Place {
+/// A caller that waits. Dropped, the caller is removed.
+struct CallerEntry {
     calls: Calls,
     key: Key,
 }
 
-impl Drop for Place {
+impl Drop for CallerEntry {
     fn drop(&mut self) {
         self.calls.0.lock().by_call.remove(&self.key);
     }
@@ -92,13 +92,13 @@ impl Calls {
         delivered
     }
 
-    fn place(&self, world: WorldId, call: InboxSeq) -> (Place, oneshot::Receiver<ReplyOutcome>) {
+    fn register(&self, world: WorldId, call: InboxSeq) -> (CallerEntry, oneshot::Receiver<ReplyOutcome>) {
         let (sender, receiver) = oneshot::channel();
         let mut waiting = self.0.lock();
         waiting.next += 1;
         let key = (world, call, waiting.next);
         waiting.by_call.insert(key, sender);
-        (Place { calls: self.clone(), key }, receiver)
+        (CallerEntry { calls: self.clone(), key }, receiver)
     }
 
     /// The reply to a call, once there is one. Whoever was interrupted may ask again. `is_taken_here` if the world has just taken the
@@ -134,7 +134,7 @@ impl Calls {
 
     /// What a turn of this process hands over, or has handed over a moment ago.
     async fn handed<P: Plane>(&self, plane: &P, world: WorldId, call: InboxSeq) -> Option<ReplyOutcome> {
-        let (_place, receiver) = self.place(world, call); // first: what comes after the look finds it
+        let (_entry, receiver) = self.register(world, call); // first: what comes after the look finds it
         let early = self.0.lock().take_early(world, call);
         if early.is_some() {
             return early;
@@ -153,8 +153,8 @@ impl Calls {
         call: InboxSeq,
     ) -> Result<ReplyOutcome, RuntimeError> {
         loop {
-            let (_place, receiver) = self.place(world, call);
-            // Looks after the place is taken, so a turn that ends in between finds it; and is over at once if there is a reply.
+            let (_entry, receiver) = self.register(world, call);
+            // Looks after the caller is registered, so a turn that ends in between finds it; and is over at once if there is a reply.
             let arrived = pin!(reply::arrived(plane.engine(), universe, world, call));
             match select(receiver, arrived).await {
                 Either::Left((Ok(outcome), _)) => return Ok(outcome),

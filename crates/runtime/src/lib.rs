@@ -43,7 +43,7 @@ pub mod testing;
 pub mod trace;
 pub mod worker;
 
-pub use delivery::{Holder, Wake, tell};
+pub use delivery::{Delivery, LocalWorlds, Wake};
 pub use error::RuntimeError;
 pub use plane::{Plane, Services, Spawn, Task};
 pub use snapshots::KernelSnapshots;

@@ -72,7 +72,7 @@ metrics! {
     EffectNsMax = "mundi_effect_ns_max", "nanoseconds", "The longest attempt at an effect.";
     EffectAgeNs = "mundi_effect_queue_age_ns_total", "nanoseconds", "How long effects had waited when they were first claimed, together.";
     EffectAgeNsMax = "mundi_effect_queue_age_ns_max", "nanoseconds", "The longest that an effect had waited when it was first claimed.";
-    EffectsInHands = "mundi_effects_in_hands", "effects", "Effects that this worker carries out now.";
+    EffectsRunning = "mundi_effects_in_hands", "effects", "Effects that this worker carries out now.";
     EffectsLimited = "mundi_effects_limited_total", "looks", "Looks for effects to carry out that began none because the process makes as many attempts as it may (`effects.attempts_at_a_time_max`, `effects.attempts_per_second_max`).";
     TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
     TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";

@@ -83,11 +83,11 @@ pub(crate) async fn fetch<P: Plane>(
 
 /// How long a program that is being prepared is waited for. Whoever is told to come again later does.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct PreparationWait {
     waits: u32,
 }
 
-impl Patience {
+impl PreparationWait {
     const WAIT: Duration = Duration::from_millis(20);
     /// Some twenty seconds: a large component takes about ten.
     const WAITS_MAX: u32 = 1_000;
@@ -110,14 +110,14 @@ pub(crate) async fn with_objects<P: Plane, V, F: NamesMissing + Into<RuntimeErro
     at_hand: &mut AtHand,
     mut ask: impl FnMut(&AtHand) -> Result<V, F>,
 ) -> Result<V, RuntimeError> {
-    let mut patience = Patience::default();
+    let mut preparing = PreparationWait::default();
     loop {
         let error = match ask(at_hand) {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
         let Some(hash) = error.missing() else {
-            patience.wait(plane, error.into()).await?;
+            preparing.wait(plane, error.into()).await?;
             continue;
         };
         if at_hand.load(&hash).is_ok() || !fetch(plane, universe, at_hand, hash).await? {

@@ -20,7 +20,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::Shard,
-    protocol::{Answer, ClaimEffects, KindCap, complete_effect},
+    protocol::{Answer, ClaimEffects, KindCap, WokenBy, complete_effect},
     testing::world_id,
 };
 use std::{sync::Arc, time::Duration};
@@ -68,7 +68,9 @@ async fn carry_out(rig: &Rig, kind: &str) -> Vec<WorldId> {
         worlds.push(claimed.item.world);
         let payload = Payload::Inline(cbor::encode(&Value::Integer((worlds.len() as u64).into())));
         let answer = Answer::new(ReceiptStatus::Ok, payload, "outside");
-        complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer, false).await.unwrap();
+        complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer, WokenBy::ReadyQueue)
+            .await
+            .unwrap();
     }
 }
 

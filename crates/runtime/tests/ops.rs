@@ -30,7 +30,7 @@ use mundi_store::{
     objects::open,
     protocol::{
         ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, NewItem, QueuedEffect,
-        ReadTurn, Repeat, WorldFilter,
+        ReadTurn, Repeat, WokenBy, WorldFilter,
     },
     segments::SegmentStore,
     testing::world_id,
@@ -209,7 +209,8 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         assert_eq!(code(ops.cancel_effect(all[2].place, "enough", operator()).await), Code::EffectNotFound);
         let payload = mundi_model::record::Payload::Inline(vec![0xf6]);
         let answer = mundi_store::protocol::Answer::new(ReceiptStatus::Ok, payload, "slow");
-        let late = CompleteEffect { claim: held.proof, answer, now_ns, dedupe_window_ns: 1, holder_is_told: false };
+        let late =
+            CompleteEffect { claim: held.proof, answer, now_ns, dedupe_window_ns: 1, woken_by: WokenBy::ReadyQueue };
         let refused = mundi_runtime::Plane::run(&rig.plane, &late).await.unwrap_err();
         assert_eq!(refused.code(), Code::EffectClaimLost, "an operator answered in its place");
         let read = ReadTurn { fence: host.fence(), cursor_seen: None, items_max: 10, bytes_max: 1 << 20 };

@@ -18,7 +18,7 @@ use mundi_runtime::{
 use mundi_store::{
     Fence,
     keyspace::Shard,
-    protocol::{Answer, ClaimEffects, KindCap, complete_effect},
+    protocol::{Answer, ClaimEffects, KindCap, WokenBy, complete_effect},
     testing::world_id,
 };
 
@@ -62,7 +62,9 @@ async fn carry_out(rig: &Rig, calls: &mut u64) -> Vec<WorldId> {
         worlds.push(claimed.item.world);
         let payload = Payload::Inline(cbor::encode(&Value::Integer((*calls).into())));
         let answer = Answer::new(ReceiptStatus::Ok, payload, "outside");
-        complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer, false).await.unwrap();
+        complete_effect(&rig.plane.engine, &*rig.plane.clock, &rig.plane.blobs, claimed, answer, WokenBy::ReadyQueue)
+            .await
+            .unwrap();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The nodes of a run, and the roles that they play. All of them run the code that production runs.
 
 use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, stage::Stage};
-use futures_util::future::{BoxFuture, pending};
+use futures_util::future::pending;
 use mundi_adapters::{
     Adapter,
     fabric::FabricAdapter,
@@ -11,9 +11,10 @@ use mundi_engine::Memory;
 use mundi_kernel::Registry;
 use mundi_model::{IntentHash, UniverseId, WorkerId, WorldId, record::InboxItem};
 use mundi_runtime::{
-    Holder, Plane, Services, Spawn, Wake,
+    LocalWorlds, Plane, Services, Spawn, Wake,
     calls::Calls,
-    effects::slots::Hands,
+    delivery::local::{Acknowledgement, Awaits},
+    effects::slots::EffectSlots,
     host::{CycleBudget, SnapshotPolicy},
     metrics::Metrics,
     orchestrator::{Orchestrator, OrchestratorConfig},
@@ -27,7 +28,7 @@ use mundi_store::{
     blobs::{Cas, CasConfig},
     keyspace::dedupe_bucket,
     objects::Objects,
-    protocol::{AnsweredEffect, ExpireDedupe},
+    protocol::ExpireDedupe,
     reachability::{GRACE_MIN, SweepConfig},
     segments::SegmentStore,
     testing::{self, CountingEntropy, FaultyObjects, Rates},
@@ -77,7 +78,7 @@ pub(crate) struct Doors {
     stage: Stage,
     workers: Arc<Mutex<BTreeMap<u32, Door>>>,
     /// Of the adapter worker that came last.
-    hands: Arc<Mutex<BTreeMap<UniverseId, Arc<Hands>>>>,
+    slots: Arc<Mutex<BTreeMap<UniverseId, Arc<EffectSlots>>>>,
     handed: Arc<Mutex<Handed>>,
 }
 
@@ -88,14 +89,14 @@ pub(crate) type Handed = BTreeMap<([u8; 16], IntentHash), usize>;
 
 impl Doors {
     fn open(&self, node: u32, universe: UniverseId, worker: WorldWorker<SimPlane>) {
-        if let Some(hands) = self.hands.lock().get(&universe) {
-            worker.employ(universe, hands.clone());
+        if let Some(slots) = self.slots.lock().get(&universe) {
+            worker.register_slots(universe, slots.clone());
         }
         self.workers.lock().insert(node, (universe, worker));
     }
 
     fn new(stage: Stage) -> Self {
-        Self { stage, workers: Arc::default(), hands: Arc::default(), handed: Arc::default() }
+        Self { stage, workers: Arc::default(), slots: Arc::default(), handed: Arc::default() }
     }
 
     pub(crate) fn handed(&self) -> Handed {
@@ -118,28 +119,30 @@ impl Doors {
     }
 }
 
-/// Adapters tell the worker that holds a world, as if they ran in its process.
-impl Holder for Doors {
-    fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake> {
+/// Adapters deliver to the worker that holds a world, as if they ran in its process.
+impl LocalWorlds for Doors {
+    fn offer(
+        &self,
+        to: (UniverseId, WorldId),
+        item: &Arc<InboxItem>,
+        awaits: Awaits,
+        may_activate: bool,
+    ) -> Option<Acknowledgement> {
+        if let Awaits::EffectEnd(answered) = awaits {
+            let answer = (answered.claim.token, answered.claim.intent);
+            self.handed.lock().entry(answer).or_insert(self.stage.commits_so_far());
+        }
+        LocalWorlds::offer(&self.of(to.0, to.1)?, to, item, awaits, may_activate)
+    }
+
+    fn resident(&self, (universe, world): (UniverseId, WorldId)) -> Option<Wake> {
         let worker = self.of(universe, world)?;
         Some(Box::new(move || worker.wake(world)))
     }
 
-    fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
-        let worker = self.of(answered.claim.universe, answered.claim.world);
-        let answer = (answered.claim.token, answered.claim.intent);
-        self.handed.lock().entry(answer).or_insert(self.stage.commits_so_far());
-        Box::pin(async move {
-            match worker {
-                Some(worker) => worker.answer(answered, receipt).await,
-                None => false,
-            }
-        })
-    }
-
-    fn employ(&self, universe: UniverseId, hands: Arc<Hands>) {
-        self.workers.lock().values().for_each(|(_, worker)| worker.employ(universe, hands.clone()));
-        self.hands.lock().insert(universe, hands);
+    fn register_slots(&self, universe: UniverseId, slots: Arc<EffectSlots>) {
+        self.workers.lock().values().for_each(|(_, worker)| worker.register_slots(universe, slots.clone()));
+        self.slots.lock().insert(universe, slots);
     }
 }
 
@@ -287,8 +290,8 @@ impl Slot {
                 let mut fabric = FabricAdapter::new(plane.clone()).with_dedupe_window_ns(0);
                 let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
                 if ground.stage.below(2) > 0 {
-                    let holder: Arc<dyn Holder> = Arc::new(ground.doors.clone());
-                    (serving, fabric) = (serving.with_holder(holder.clone()), fabric.with_holder(holder));
+                    let local: Arc<dyn LocalWorlds> = Arc::new(ground.doors.clone());
+                    (serving, fabric) = (serving.with_local_worlds(local.clone()), fabric.with_local_worlds(local));
                 }
                 let serving =
                     adapters.iter().fold(serving.serve(Arc::new(fabric)), |it, adapter| it.serve(adapter.clone()));

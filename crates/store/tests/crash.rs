@@ -39,19 +39,19 @@ use mundi_store::{
     objects::{self, Objects},
     protocol::{
         Answer, AnswerEffect, AppendBatch, ArchiveWorld, AssignWorld, CancelEffect, ChargeToken, ClaimEffects,
-        ClaimMail, ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, CommitUnread, Consumed, CreateUniverse,
-        DescribeWorld, DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail,
-        FireTimers, ForgetAssignment, GuardSchema, Heartbeat, HoldWorld, ImportWorld, InHands, KeepObject, KindCap,
+        ClaimMail, ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, Consumed, CreateUniverse, DescribeWorld,
+        DropDeadLetter, ExtendClaims, FabricMessage, FailEffect, Failure, Finish, FinishMail, FireTimers,
+        ForgetAssignment, GuardSchema, Heartbeat, HoldWorld, ImportWorld, InProcess, KeepObject, KindCap,
         ListDeadLetters, ListEffects, ListTimers, MailClaimed, MailName, MessageId, NameProgram, NameUniverse,
         NameWorld, NewItem, NewMail, NoteSnapshotDue, Over, PinBlob, PlaceWorld, Purpose, QueuedEffect, ReapEffects,
         Register, ReleaseHold, ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep,
         RetryEffect, SendMail, SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver, UnnameProgram, UnpinBlob,
-        WakeDueSnapshots, WithdrawLeaseRequest, WriteQuotas, WriteToken, compact_inbox, complete_effect, delete_world,
-        deliver_mail, expire_dedupe, fabric_send, import_world,
+        WakeDueSnapshots, WithdrawLeaseRequest, WokenBy, WriteQuotas, WriteToken, compact_inbox, complete_effect,
+        delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
     },
     testing::{
         CountingEntropy, Fixture, HandmadeWorld, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask,
-        ask_in_hands, engine_contents, named_event, note_body, set_timers, world_id,
+        ask_in_process, engine_contents, named_event, note_body, set_timers, world_id,
     },
     transfer::{self, TransferError},
 };
@@ -318,7 +318,8 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         effects: vec![effect],
         timers: vec![timer],
         receipts: Vec::new(),
-        in_hands: InHands::default(),
+        expects_end: None,
+        in_process: InProcess::default(),
         logs: Vec::new(),
         ready: true,
         now_ns: 3,
@@ -437,7 +438,7 @@ fn claim_effects() {
 async fn complete(store: &Store, claimed: &ClaimedEffect) -> Result<(), StoreError> {
     let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
     let answer = Answer::new(status, payload, "test");
-    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, answer, false).await.map(drop)
+    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, answer, WokenBy::ReadyQueue).await.map(drop)
 }
 
 /// A turn that withdraws an intent.
@@ -451,7 +452,8 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) -> CommitTurn {
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
-        in_hands: InHands::default(),
+        expects_end: None,
+        in_process: InProcess::default(),
         logs: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
@@ -710,7 +712,7 @@ fn answer_effects_by_hand() {
         ask(store, fence, &["a"], TERMS).await.unwrap();
         store.run(&claim_of(store, 1)).await.unwrap();
         let claim = Claim { token: [3; 16], worker: WorkerId::new(1).unwrap(), deadline_ns: 900, attempt: 1 };
-        ask_in_hands(store, fence, &["b"], TERMS, claim).await.unwrap();
+        ask_in_process(store, fence, &["b"], TERMS, claim).await.unwrap();
         ask(store, fence, &["a"], TERMS).await.unwrap();
         let list = ListEffects { universe: store.universe, world: None, kind: None, after: None, items_max: 10 };
         let mut asked: Vec<_> = store.run(&list).await.unwrap().output.items;
@@ -743,7 +745,7 @@ fn by_hand(store: &Store, effect: &QueuedEffect, at_its_place: bool) -> AnswerEf
         payload: Payload::Inline(vec![0xf6]),
         operator: operator(),
         now_ns: 9,
-        holder_is_told: false,
+        woken_by: WokenBy::ReadyQueue,
     }
 }
 
@@ -771,7 +773,7 @@ fn send_to_another_world() {
     let setup = async |store: &Store| {
         let (from, to) = (live(store).await, store.live(2).await.unwrap());
         let held = Claim { token: [1; 16], worker: worker(), deadline_ns: u64::MAX, attempt: 1 };
-        (ask_in_hands(store, from, &["fabric.send"], TERMS, held).await.unwrap().remove(0), to)
+        (ask_in_process(store, from, &["fabric.send"], TERMS, held).await.unwrap().remove(0), to)
     };
     let act = async |store: &Store, (from, to): &(ClaimedEffect, Fence)| {
         let message = FabricMessage {
@@ -785,7 +787,9 @@ fn send_to_another_world() {
             headers: [].into(),
             dedupe_window_ns: 1,
         };
-        fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await.map(drop)
+        fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, WokenBy::ReadyQueue)
+            .await
+            .map(drop)
     };
     survives(on_the_heap, setup, act, everything);
 }
@@ -904,8 +908,8 @@ fn name_programs_and_delete_versions() {
 fn commit_a_turn_without_a_look_into_the_inbox() {
     let act = async |store: &Store, fence: &Fence| {
         let input = store.read_turn(*fence).await?;
-        if let (Some(end), Some(turn)) = (&input.end, turn(store, *fence).await?) {
-            store.run(&CommitUnread { turn: &turn, end }).await?;
+        if let (Some(end), Some(turn)) = (input.end, turn(store, *fence).await?) {
+            store.run(&CommitTurn { expects_end: Some(end), ..turn }).await?;
         }
         Ok(())
     };

@@ -42,7 +42,7 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("drain_inbox", &["DrainInbox"]),
             ("commit_cursor", &["CommitCursor"]),
             ("commit_turn", &["CommitTurn"]),
-            ("commit_a_turn_without_a_look_into_the_inbox", &["CommitUnread"]),
+            ("commit_a_turn_without_a_look_into_the_inbox", &["CommitTurn"]),
             ("commit_and_promote_snapshot", &["Commit"]),
             ("settle_world", &["SettleWorld"]),
             ("compact_inbox_after_the_grace", &["CompactInbox"]),

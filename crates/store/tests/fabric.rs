@@ -11,10 +11,10 @@ use mundi_store::{
     Clock, Fence, StoreError,
     keyspace::{Shard, effect_pending::EffectTerms, queue::Claim},
     protocol::{
-        Answer, ClaimEffects, EffectClaim, FabricMessage, KindCap, MessageId, ReapEffects, Sent, complete_effect,
-        expire_dedupe, fabric_send,
+        Answer, ClaimEffects, EffectClaim, FabricMessage, KindCap, MessageId, ReapEffects, Sent, WokenBy,
+        complete_effect, expire_dedupe, fabric_send,
     },
-    testing::{Fixture, Probe, ask, ask_in_hands, engine_contents, receipts, world_id},
+    testing::{Fixture, Probe, ask, ask_in_process, engine_contents, receipts, world_id},
 };
 use pollster::block_on;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn two_worlds() -> (Store, Fence, Fence) {
 async fn claimed(store: &Store, from: Fence) -> EffectClaim {
     let deadline_ns = store.clock.now_ns() + 1;
     let held = Claim { token: [7; 16], worker: WorkerId::new(7).unwrap(), deadline_ns, attempt: 1 };
-    ask_in_hands(store, from, &["fabric.send"], EffectTerms::default(), held).await.unwrap().remove(0).proof
+    ask_in_process(store, from, &["fabric.send"], EffectTerms::default(), held).await.unwrap().remove(0).proof
 }
 
 async fn send(store: &Store, claim: EffectClaim, to: WorldId) -> Result<Sent, StoreError> {
@@ -50,7 +50,7 @@ async fn send(store: &Store, claim: EffectClaim, to: WorldId) -> Result<Sent, St
         headers: [].into(),
         dedupe_window_ns: 1,
     };
-    fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, false).await
+    fabric_send(&store.engine, &store.clock, &store.blobs, store.universe, message, WokenBy::ReadyQueue).await
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_name_of_a_message_stays_for_as_long_as_its_effect_is_open() {
         hours_later().await;
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
         let answer = Answer::new(status, payload, "fabric");
-        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, false).await.unwrap();
+        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, WokenBy::ReadyQueue).await.unwrap();
         assert!(knows(&store, to, claim).await, "it is looked at with the next bucket");
         hours_later().await;
         assert!(!knows(&store, to, claim).await, "nobody can send it any more");
@@ -154,7 +154,7 @@ fn an_attempt_whose_claim_is_lost_sends_nothing() {
         assert_eq!(send(&store, slow, to.world).await.unwrap_err().code(), Code::EffectClaimLost);
         send(&store, quick.proof, to.world).await.unwrap();
         let answer = Answer::new(ReceiptStatus::Ok, Payload::Inline(vec![0xf6]), "fabric");
-        complete_effect(&store.engine, &store.clock, &store.blobs, &quick, answer, false).await.unwrap();
+        complete_effect(&store.engine, &store.clock, &store.blobs, &quick, answer, WokenBy::ReadyQueue).await.unwrap();
         store.clock.advance(Duration::from_secs(3 * 3_600));
         expire_dedupe(&store.engine, &store.clock, store.universe).await.unwrap();
         assert_eq!(send(&store, slow, to.world).await.unwrap_err().code(), Code::EffectClaimLost);
@@ -186,7 +186,7 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
         assert!(send(&store, second.proof, to.world).await.unwrap().already_enqueued);
         let (status, payload) = (ReceiptStatus::Ok, Payload::Inline(vec![0xf6]));
         let answer = Answer::new(status, payload, "fabric");
-        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, false).await.unwrap();
+        complete_effect(&store.engine, &store.clock, &store.blobs, &second, answer, WokenBy::ReadyQueue).await.unwrap();
         assert_eq!(store.read_turn(to).await.unwrap().items.len(), 1);
         assert_eq!(receipts(&store, from).await.unwrap().len(), 1);
     });

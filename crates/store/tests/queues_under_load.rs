@@ -19,7 +19,7 @@ use mundi_store::{
         effect_pending::{EffectTerms, RateTerms},
     },
     protocol::{
-        Answer, ClaimEffects, FailEffect, Failure, FireTimers, KindCap, NextTimers, ReapEffects, Repeat,
+        Answer, ClaimEffects, FailEffect, Failure, FireTimers, KindCap, NextTimers, ReapEffects, Repeat, WokenBy,
         complete_effect,
     },
     testing::{Fixture, Probe, Rng, ask, set_timers},
@@ -72,7 +72,9 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
                 let payload = Payload::Inline(vec![0xf6]);
                 let answer = Answer::new(ReceiptStatus::Ok, payload, "");
                 // A claim may have been reaped meanwhile; then someone else answers.
-                let _ = complete_effect(&store.engine, &store.clock, &store.blobs, &claimed, answer, false).await;
+                let _ =
+                    complete_effect(&store.engine, &store.clock, &store.blobs, &claimed, answer, WokenBy::ReadyQueue)
+                        .await;
             }
         }
     }

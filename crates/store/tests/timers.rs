@@ -12,7 +12,7 @@ use mundi_store::{
     journal::Batch,
     keyspace::{Shard, queue::Queue, timer_due, world_meta},
     protocol::{
-        CommitTurn, FireTimers, Fired, InHands, ListDeadLetters, NextTimers, ReplayDeadLetter, delete_world,
+        CommitTurn, FireTimers, Fired, InProcess, ListDeadLetters, NextTimers, ReplayDeadLetter, delete_world,
         expire_dedupe,
     },
     testing::{Fixture, Probe, set_timers},
@@ -69,7 +69,8 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
-        in_hands: InHands::default(),
+        expects_end: None,
+        in_process: InProcess::default(),
         logs: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),

@@ -17,8 +17,8 @@ use mundi_store::{
         ready, reply, timer_due, world_meta,
     },
     protocol::{
-        AcquireLease, AppendBatch, AssignWorld, CommitTurn, CommitUnread, Consumed, Drained, InHands, InboxEnd,
-        ReadTurn, ReleaseLease, RenewLeases, SettleWorld, Settled, TurnItem, WorldCreated, compact_inbox, delete_world,
+        AcquireLease, AppendBatch, AssignWorld, CommitTurn, Consumed, Drained, InProcess, InboxEnd, ReadTurn,
+        ReleaseLease, RenewLeases, SettleWorld, Settled, TurnItem, WorldCreated, compact_inbox, delete_world,
         expire_dedupe,
     },
     testing::{Fixture, Probe, engine_contents, event, named_event, note_body, world_id},
@@ -328,7 +328,8 @@ fn a_turn_whose_cursor_would_pass_unread_items_is_refused() {
             effects: vec![],
             timers: vec![],
             receipts: Vec::new(),
-            in_hands: InHands::default(),
+            expects_end: None,
+            in_process: InProcess::default(),
             logs: Vec::new(),
             ready: false,
             now_ns: 1,
@@ -342,7 +343,7 @@ fn a_turn_whose_cursor_would_pass_unread_items_is_refused() {
         for refused in [without_proof, older_proof, items_left_out, nothing_read] {
             assert_eq!(code(store.run(&refused).await), Code::TurnInvalid, "{:?}", refused.consumed);
             // Nor by the way that does not read the inbox.
-            let unread = CommitUnread { turn: &refused, end };
+            let unread = CommitTurn { expects_end: Some(end.clone()), ..refused.clone() };
             assert_eq!(code(store.run(&unread).await), Code::TurnInvalid, "{:?}", refused.consumed);
         }
         assert_eq!(engine_contents(&store.engine).await.unwrap(), before, "nothing was changed");
@@ -390,7 +391,8 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             effects: vec![effect],
             timers: vec![],
             receipts: Vec::new(),
-            in_hands: InHands::default(),
+            expects_end: None,
+            in_process: InProcess::default(),
             logs: Vec::new(),
             ready: false,
             now_ns: 1,

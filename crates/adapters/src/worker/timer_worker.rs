@@ -5,6 +5,7 @@ use futures_util::{FutureExt, future::FusedFuture};
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, limits};
 use mundi_runtime::{
+    delivery::fire_timers,
     metrics::{Metric, Metrics},
     shell::{Report, StepSource},
 };
@@ -113,7 +114,7 @@ impl<E: Engine> TimerWorker<E> {
         let TimerWorkerConfig { batch: items_max, dedupe_window_ns } = self.config;
         let (universe, now_ns) = (self.universe, self.clock.now_ns());
         let fire = FireTimers { universe, shard, items_max, now_ns, dedupe_window_ns };
-        let fired = run(&self.engine, &*self.clock, &fire).await?.output;
+        let fired = fire_timers(&self.engine, &*self.clock, &fire).await?;
         let tried = (fired.fired + fired.retrying + fired.buried) as u64;
         if tried > 0 {
             self.metrics.add(Metric::TimersFired, fired.fired as u64);

@@ -126,7 +126,7 @@ pub(crate) fn start_around(
     let config = AdapterWorkerConfig { claim_ttl: Duration::from_secs(10), ..AdapterWorkerConfig::default() };
     let adapters = adapter_worker(&plane, rig.universe, id(100 + n), config, plane.entropy.clone())
         .serve(Arc::new(outside.clone()))
-        .with_holder(Arc::new(worlds));
+        .with_local_worlds(Arc::new(worlds));
     let adapters = adapters.with_report(reports[0].clone()).with_metrics(metrics.clone());
     node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
     let (engine, clock) = (plane.engine.clone(), plane.clock.clone());

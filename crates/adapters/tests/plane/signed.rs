@@ -74,7 +74,7 @@ fn receipt(asks: bool, key: Option<u8>, signs: Option<u8>, fails: bool) -> (Rig,
     let config = AdapterWorkerConfig { keys, ..AdapterWorkerConfig::default() };
     let adapters = adapter_worker(&plane, rig.universe, id(101), config, plane.entropy.clone())
         .serve(Arc::new(Signer { pair: signs.map(pair), fails }))
-        .with_holder(Arc::new(worlds));
+        .with_local_worlds(Arc::new(worlds));
     node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
     tell(&rig, world_id(2), "emit e");
     rig.executor.run_for(Duration::from_secs(2));

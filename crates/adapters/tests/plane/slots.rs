@@ -100,7 +100,7 @@ fn beside_as(rig: Rig, gate: Gate, worker: u64, config: AdapterWorkerConfig, att
     let adapters = adapter_worker(&plane, rig.universe, id(worker), config, plane.entropy.clone())
         .with_attempts(attempts)
         .serve(Arc::new(gate.clone()))
-        .with_holder(Arc::new(worlds));
+        .with_local_worlds(Arc::new(worlds));
     node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
     let beside = Beside { rig, node, near, gate };
     beside.tell("add n");

@@ -24,7 +24,7 @@ pub struct Bundle<R> {
     source: Mutex<Source<R>>,
     header: Header,
     notes: Vec<SnapshotNote>,
-    objects: BTreeMap<Hash, Place>,
+    objects: BTreeMap<Hash, ObjectPosition>,
     object_bytes: u64,
     /// An object to which neither a record nor a snapshot nor another object refers.
     unreferred: Option<Hash>,
@@ -43,7 +43,7 @@ struct Source<R> {
 
 /// Where an object stands.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ObjectPosition {
     frame: Mark,
     /// Its place in the frame; `None` for a large one, whose parts follow.
     index: Option<u32>,
@@ -185,8 +185,12 @@ impl<R: Read + Seek> Bundle<R> {
     /// What an object says that it refers to; nothing for one that is not here.
     pub(super) fn refs(&self, hash: &Hash) -> Result<Vec<Hash>, BundleError> {
         match self.objects.get(hash) {
-            Some(Place { frame, index: Some(index) }) => self.small(*frame, *index, |object| object.refs.clone()),
-            Some(Place { frame, index: None }) => Ok(decode::<Large>(&self.frame_at(*frame)?.0, Kind::Large)?.refs),
+            Some(ObjectPosition { frame, index: Some(index) }) => {
+                self.small(*frame, *index, |object| object.refs.clone())
+            }
+            Some(ObjectPosition { frame, index: None }) => {
+                Ok(decode::<Large>(&self.frame_at(*frame)?.0, Kind::Large)?.refs)
+            }
             None => Ok(Vec::new()),
         }
     }
@@ -269,7 +273,7 @@ fn many<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
 /// All objects of a bundle.
 #[derive(Default)]
 struct Found {
-    places: BTreeMap<Hash, Place>,
+    places: BTreeMap<Hash, ObjectPosition>,
     bytes: u64,
     /// Those to which nothing refers that was read so far.
     unreferred: BTreeSet<Hash>,
@@ -277,7 +281,7 @@ struct Found {
 
 impl Found {
     /// An object stands once in a bundle, and behind what it refers to.
-    fn add(&mut self, frame: &Frame, hash: Hash, place: Place, refs: &[Hash]) -> Result<(), BundleError> {
+    fn add(&mut self, frame: &Frame, hash: Hash, place: ObjectPosition, refs: &[Hash]) -> Result<(), BundleError> {
         if let Some(missing) = refs.iter().find(|hash| !self.places.contains_key(hash)) {
             return Err(frame.wrong(format!("an object refers to {missing}, which does not stand before it")));
         }
@@ -304,7 +308,7 @@ fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(Found, Frame), 
             Kind::Objects => {
                 for (index, object) in (0u32..).zip(many::<Packed>(&frame, Kind::Objects)?) {
                     found.bytes += object.bytes.len() as u64;
-                    let place = Place { frame: mark, index: Some(index) };
+                    let place = ObjectPosition { frame: mark, index: Some(index) };
                     found.add(&frame, Hash::of(&object.bytes), place, &object.refs)?;
                 }
             }
@@ -324,7 +328,7 @@ fn read_objects<R: Read>(reader: &mut FrameReader<R>) -> Result<(Found, Frame), 
                     return Err(frame.wrong(format!("the bytes of {} are others", large.hash)));
                 }
                 found.bytes += large.size;
-                found.add(&frame, large.hash, Place { frame: mark, index: None }, &large.refs)?;
+                found.add(&frame, large.hash, ObjectPosition { frame: mark, index: None }, &large.refs)?;
             }
             _ => return Ok((found, frame)),
         }

@@ -1,9 +1,9 @@
-//! Items that reach a resident world without standing in its inbox first.
+//! Items that reach a world of this process without an entry in its inbox.
 //!
-//! An inbox entry is there so that an acknowledged item survives its sender and finds its world. Who sends to a world
-//! that runs in the same process can wait instead until the turn that takes the item is durable: one commit, not two.
-//! Nothing is acknowledged before that commit. An item that no turn took goes the ordinary way, through the inbox; one that no
-//! turn has begun to take for too long is given back to its sender for that.
+//! An inbox entry exists so that an acknowledged item survives its sender and finds its world. A sender in the process of the
+//! world can wait instead until the turn that takes the item is durable: one commit, not two. Nothing is acknowledged before
+//! that commit. An item that no turn takes, or that no turn has begun to take in time, goes back to its sender, which puts it
+//! into the inbox.
 
 use futures_channel::oneshot;
 use mundi_engine::{CommitError, EngineError};
@@ -14,13 +14,13 @@ use mundi_model::{
 use mundi_store::protocol::AnsweredEffect;
 use std::sync::Arc;
 
-/// An item on its way, and who waits for it.
-pub(crate) struct Direct {
+/// An item, and the ticket that answers its sender.
+pub(crate) struct LocalItem {
     pub(crate) item: Arc<InboxItem>,
     pub(crate) ticket: Ticket,
 }
 
-/// What came of an item.
+/// An item that is on record.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) seq: InboxSeq,
@@ -28,32 +28,32 @@ pub(crate) struct Taken {
     pub(crate) reply: Option<(Height, ReplyOutcome)>,
 }
 
-/// Who waits for an item, and for what.
+/// What the sender of an item waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sender {
-    /// That it is on record is all.
-    Event,
-    /// A reply that the same turn gives is taken from it, and so stored nowhere but in the journal.
-    Call,
-    /// The item is the receipt of this effect.
-    Receipt(AnsweredEffect),
+pub enum Awaits {
+    /// The item is on record.
+    Record,
+    /// The same, and the reply if the same turn gives it: such a reply is stored nowhere but in the journal.
+    Reply,
+    /// The item is the receipt of this effect, and on record it ends the effect.
+    EffectEnd(AnsweredEffect),
 }
 
-/// The other end of a sender's wait. Dropped, it says that no turn took the item; or, once a turn has tried to commit
-/// it, that nobody knows.
+/// Answers the sender of an item. Dropped, it says that no turn took the item; or, once a turn has tried to commit the item, that
+/// its fate is unknown.
 pub(crate) struct Ticket {
     sender: Option<oneshot::Sender<Result<Taken, CommitError>>>,
     tried: bool,
-    from: Sender,
+    awaits: Awaits,
 }
 
-/// A sender's wait.
-pub(crate) struct Wait(oneshot::Receiver<Result<Taken, CommitError>>);
+/// What a sender waits on.
+pub struct Acknowledgement(oneshot::Receiver<Result<Taken, CommitError>>);
 
-impl Direct {
-    pub(crate) fn new(item: Arc<InboxItem>, from: Sender) -> (Self, Wait) {
+impl LocalItem {
+    pub(crate) fn new(item: Arc<InboxItem>, awaits: Awaits) -> (Self, Acknowledgement) {
         let (sender, receiver) = oneshot::channel();
-        (Self { item, ticket: Ticket { sender: Some(sender), tried: false, from } }, Wait(receiver))
+        (Self { item, ticket: Ticket { sender: Some(sender), tried: false, awaits } }, Acknowledgement(receiver))
     }
 }
 
@@ -64,14 +64,14 @@ impl Ticket {
     }
 
     pub(crate) fn answers(&self) -> Option<AnsweredEffect> {
-        match self.from {
-            Sender::Receipt(answered) => Some(answered),
-            Sender::Event | Sender::Call => None,
+        match self.awaits {
+            Awaits::EffectEnd(answered) => Some(answered),
+            Awaits::Record | Awaits::Reply => None,
         }
     }
 
     pub(crate) fn is_call(&self) -> bool {
-        self.from == Sender::Call
+        self.awaits == Awaits::Reply
     }
 
     pub(crate) fn taken(mut self, taken: Taken) {
@@ -89,7 +89,7 @@ impl Drop for Ticket {
     }
 }
 
-impl Wait {
+impl Acknowledgement {
     /// What came of the item; `None` if surely no turn took it, or will.
     pub(crate) async fn taken(self) -> Result<Option<Taken>, CommitError> {
         self.0.await.ok().transpose()
@@ -110,30 +110,30 @@ mod tests {
     };
     use mundi_store::testing::world_id;
 
-    fn direct() -> (Direct, Wait) {
+    fn local_item() -> (LocalItem, Acknowledgement) {
         let input = Input::Event { schema: "add".to_owned(), value: Payload::Inline(vec![]), key: None };
         let origin = Origin::new(0);
-        Direct::new(Arc::new(InboxItem { input, origin }), Sender::Event)
+        LocalItem::new(Arc::new(InboxItem { input, origin }), Awaits::Record)
     }
 
     #[test]
     fn a_dropped_ticket_says_what_is_known() {
-        let (untouched, wait) = direct();
+        let (untouched, wait) = local_item();
         drop(untouched);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
-        let (mut tried, wait) = direct();
+        let (mut tried, wait) = local_item();
         tried.ticket.set_tried(true);
         drop(tried);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Err(CommitError::Unknown(_))));
-        let (mut refused, wait) = direct();
+        let (mut refused, wait) = local_item();
         refused.ticket.set_tried(true);
         refused.ticket.set_tried(false);
         drop(refused);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
     }
 
-    fn scripted() -> (Direct, Wait) {
-        Direct::new(Arc::new(InboxItem { input: script_event("add n"), origin: Origin::new(0) }), Sender::Event)
+    fn scripted() -> (LocalItem, Acknowledgement) {
+        LocalItem::new(Arc::new(InboxItem { input: script_event("add n"), origin: Origin::new(0) }), Awaits::Record)
     }
 
     /// Found by the simulator: a page that already held a command was taken for the whole inbox, and the cursor moved to a
@@ -151,7 +151,7 @@ mod tests {
             let waiting = rig.send(world_id(0), wait).await.unwrap();
             host.turn(&few).await.unwrap();
             let (direct, wait) = scripted();
-            host.hand(vec![direct]);
+            host.admit(vec![direct]);
             host.cycle(&few, drop).await.unwrap();
             assert_eq!(taken(&mut host).await.unwrap(), 6, "five from the inbox, and the direct one");
             let place = wait.taken().now_or_never().unwrap().unwrap().unwrap().seq;
@@ -173,7 +173,7 @@ mod tests {
             }
             host.cycle(&page, drop).await.unwrap();
             let (direct, wait) = scripted();
-            host.hand(vec![direct]);
+            host.admit(vec![direct]);
             assert_eq!(host.turn(&page).await.unwrap(), Progress::Idle);
             assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)), "it goes through the inbox");
         });
@@ -185,8 +185,8 @@ mod tests {
             rig.create(world_id(0)).await.unwrap();
             let mut host = rig.host(world_id(0), WorkerId::new(1).unwrap()).await.unwrap();
             rig.send(world_id(0), (0..3).map(|_| script_event("add n")).collect()).await.unwrap();
-            let (direct, wait) = direct();
-            host.hand(vec![direct]);
+            let (direct, wait) = local_item();
+            host.admit(vec![direct]);
             let budget = CycleBudget { items_max: 1, wall_ms_max: 0, ..CycleBudget::default() };
             let cycled = host.cycle(&budget, drop).await.unwrap();
             assert!(cycled.turns == 1 && cycled.more, "the inbox comes first, and there was no time for more");

@@ -1,77 +1,265 @@
-//! Who in this process holds worlds.
+//! Delivery: how an item reaches its world. It is decided here and nowhere else; a sender only says what goes to which world.
 //!
-//! A world learns what arrived for it from hints that workers watch. Where sender and holder are in one process that is a long
-//! way: the sender leaves the hint alone while there is one, and tells the holder itself. What a world asks for and what it
-//! is answered need no queue there at all.
+//! | item | world resident in this process | not resident, may run here | held by another process | otherwise |
+//! |---|---|---|---|---|
+//! | call | next turn | activated, first turn | forwarded | inbox |
+//! | event, receipt | next turn | inbox, and activated | inbox | inbox |
+//! | message, batch, command, answer of an operator | inbox, and woken | inbox, and activated | inbox | inbox |
+//! | timer, delayed event | inbox | inbox | inbox | inbox |
+//!
+//! - "Next turn" bypasses the inbox: the item waits in memory ([`local`]) and is acknowledged once the turn that takes it is durable.
+//!   That is one commit, where the inbox takes two. An item that no turn takes comes back and goes through the inbox.
+//! - Only a call waits for a world that must be activated first: its sender waits for the step anyway. An event is durable sooner in the
+//!   inbox.
+//! - A call or an event with an idempotency key goes through the inbox, where others find the key; so does one whose payload belongs into
+//!   the content store, and so does a command, which has a way of its own past a pause.
+//! - A timer fires in a transaction with many others, and a delayed event in the one that takes it from its mailbox: neither can wait for a
+//!   turn.
+//! - An item in the inbox wakes its world: a worker of this process directly, all others through the ready queue.
+//!
+//! Without [`LocalWorlds`] everything goes through the inbox: that is the simple way, which tests and the simulator compare the others with.
 
-pub(crate) mod local;
+pub mod local;
 
-use crate::{Plane, effects::slots::Hands, worker::WorldWorker};
-use futures_util::future::BoxFuture;
-use local::Sender;
-use mundi_model::{UniverseId, WorldId, record::InboxItem};
-use mundi_store::protocol::AnsweredEffect;
-use std::sync::Arc;
+use crate::effects::slots::EffectSlots;
+use local::{Acknowledgement, Awaits, Taken};
+use mundi_engine::Engine;
+use mundi_model::{
+    CallId, UniverseId, WorldId, limits,
+    record::{InboxItem, Input, Payload, ReplyOutcome},
+};
+use mundi_store::{
+    Clock, StoreError,
+    blob::Blobs,
+    keyspace::inbox_dedupe::DedupeId,
+    protocol::{
+        Answer, AnswerEffect, AnsweredByHand, AnsweredEffect, ClaimedEffect, CompleteEffect, EffectClaim, Enqueued,
+        FabricMessage, FireTimers, Fired, InboxError, NewItem, Sent, WokenBy, answer_effect, complete_effect,
+        enqueue_woken_by, fabric_send, receipt_of,
+    },
+    run,
+};
+use std::{future::Future, sync::Arc};
 
-/// Tells a holder that the world may have something to do.
+/// Wakes a world that is held in this process.
 pub type Wake = Box<dyn FnOnce() + Send>;
 
-pub trait Holder: Send + Sync {
+/// The worlds that run, or may run, in this process.
+pub trait LocalWorlds: Send + Sync {
+    /// Puts an item before a world that is resident; with `may_activate` also before one that can be activated now. `None` if it cannot be.
+    fn offer(
+        &self,
+        to: (UniverseId, WorldId),
+        item: &Arc<InboxItem>,
+        awaits: Awaits,
+        may_activate: bool,
+    ) -> Option<Acknowledgement>;
+
     /// How to wake the world, if it is held here as far as anyone knows.
-    fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake>;
+    fn resident(&self, to: (UniverseId, WorldId)) -> Option<Wake>;
 
-    /// Something was sent to a world that is not held here: if it may be, it is looked at now.
-    fn nudge(&self, _universe: UniverseId, _world: WorldId) {}
+    /// Something is in the inbox of a world that is not held here: if it may run here, it is activated now.
+    fn activate(&self, _to: (UniverseId, WorldId)) {}
 
-    /// Hands a receipt to its world, if it is held here. Says whether it is on record; if not, nobody knows what came of it.
-    fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool>;
-
-    /// Lets worlds put their effects into these hands.
-    fn employ(&self, universe: UniverseId, hands: Arc<Hands>);
+    /// Lets effects of the worlds start in these slots.
+    fn register_slots(&self, universe: UniverseId, slots: Arc<EffectSlots>);
 }
 
-impl<P: Plane> Holder for WorldWorker<P> {
-    fn holding(&self, universe: UniverseId, world: WorldId) -> Option<Wake> {
-        let worker = (self.universe() == universe && self.holds(world)).then(|| self.clone())?;
-        Some(Box::new(move || worker.wake(world)))
-    }
+/// Sends a call to the process that holds its world.
+pub trait Forward: Sync {
+    type Answer: Send;
 
-    fn nudge(&self, universe: UniverseId, world: WorldId) {
-        if self.universe() == universe {
-            WorldWorker::nudge(self, world);
+    /// The answer of that process; `None` if surely no process has taken the call.
+    fn forward(
+        &self,
+        to: (UniverseId, WorldId),
+        call: &InboxItem,
+    ) -> impl Future<Output = Result<Option<Self::Answer>, StoreError>> + Send;
+}
+
+/// A call that was delivered.
+#[derive(Debug)]
+pub struct BegunCall {
+    /// Under this the reply is found.
+    pub call: CallId,
+    /// If it is there already.
+    pub reply: Option<ReplyOutcome>,
+    /// A world of this process took it.
+    pub(crate) is_taken_here: bool,
+}
+
+/// Delivers items to worlds. A view of what it needs; cheap to make.
+#[derive(Clone, Copy)]
+pub struct Delivery<'a, E, B> {
+    pub engine: &'a E,
+    pub clock: &'a dyn Clock,
+    pub blobs: &'a B,
+    pub local: Option<&'a dyn LocalWorlds>,
+    /// How long an idempotency key is remembered.
+    pub dedupe_window_ns: u64,
+}
+
+impl<E: Engine, B: Blobs> Delivery<'_, E, B> {
+    /// Delivers an event or a command; it is durable when this returns. Under the same key it is delivered at most once.
+    pub async fn event(
+        &self,
+        to: (UniverseId, WorldId),
+        item: InboxItem,
+        key: Option<&str>,
+    ) -> Result<Enqueued, StoreError> {
+        match self.bypass_inbox(to, item, key, Awaits::Record).await? {
+            Ok(Taken { seq, .. }) => Ok(Enqueued { seq, before: false }),
+            Err(item) => Box::pin(self.enqueue_one(to, item, key)).await,
         }
     }
 
-    fn answer(&self, answered: AnsweredEffect, receipt: InboxItem) -> BoxFuture<'_, bool> {
-        Box::pin(async move {
-            self.universe() == answered.claim.universe
-                && matches!(
-                    self.hand(answered.claim.world, &Arc::new(receipt), Sender::Receipt(answered)).await,
-                    Ok(Some(_))
-                )
+    /// Delivers a call. Its reply comes with it, or is waited for under its id.
+    pub async fn call(
+        &self,
+        to: (UniverseId, WorldId),
+        item: InboxItem,
+        key: Option<&str>,
+    ) -> Result<BegunCall, StoreError> {
+        match self.bypass_inbox(to, item, key, Awaits::Reply).await? {
+            Ok(Taken { seq, reply }) => {
+                let (replied_at, reply) = reply.unzip();
+                Ok(BegunCall { call: CallId { seq, replied_at }, reply, is_taken_here: true })
+            }
+            Err(item) => {
+                let call = Box::pin(self.enqueue_one(to, item, key)).await?.seq.into();
+                Ok(BegunCall { call, reply: None, is_taken_here: false })
+            }
+        }
+    }
+
+    /// Lets another process answer a call, if that holds the world and this one does not.
+    pub async fn forward<F: Forward>(
+        &self,
+        to: (UniverseId, WorldId),
+        item: &InboxItem,
+        key: Option<&str>,
+        forward: &F,
+    ) -> Result<Option<F::Answer>, StoreError> {
+        let is_resident = self.local.is_some_and(|local| local.resident(to).is_some());
+        if is_resident || !may_bypass_inbox(item, key) {
+            return Ok(None);
+        }
+        forward.forward(to, item).await
+    }
+
+    /// Delivers several items, together and in their order.
+    #[tracing::instrument(name = "enqueue_batch", skip_all, fields(world = %to.1, items = items.len()))]
+    pub async fn batch(&self, to: (UniverseId, WorldId), items: Vec<NewItem>) -> Result<Vec<Enqueued>, StoreError> {
+        let Self { engine, clock, blobs, dedupe_window_ns: window_ns, .. } = *self;
+        let (universe, world) = to;
+        let enqueue =
+            async |woken_by| enqueue_woken_by(woken_by, engine, clock, blobs, universe, world, items, window_ns).await;
+        self.through_inbox(to, enqueue).await
+    }
+
+    /// Delivers the receipt of an effect, which ends the effect.
+    pub async fn receipt(&self, claimed: &ClaimedEffect, answer: Answer) -> Result<(), StoreError> {
+        let to = (claimed.proof.universe, claimed.proof.world);
+        if let Some(local) = self.local.filter(|_| is_inline(&answer.payload)) {
+            let receipt = Arc::new(receipt_of(&claimed.item, answer.clone(), self.clock.now_ns()));
+            let answered = AnsweredEffect { claim: claimed.proof, status: answer.status };
+            let offered = local.offer(to, &receipt, Awaits::EffectEnd(answered), false);
+            // Of unknown fate, it goes through the inbox as well: there it is recognized.
+            if let Some(acknowledgement) = offered
+                && matches!(acknowledgement.taken().await, Ok(Some(_)))
+            {
+                return Ok(());
+            }
+        }
+        let Self { engine, clock, blobs, .. } = *self;
+        let complete = async |woken_by| complete_effect(engine, clock, blobs, claimed, answer, woken_by).await;
+        let completed = self.through_inbox(to, complete).await?;
+        tracing::debug!(intent = %claimed.proof.intent, ?completed, "effect");
+        Ok(())
+    }
+
+    /// Delivers the receipt that a worker outside of this process gives for an effect that it has claimed.
+    pub async fn receipt_of_external(&self, claim: EffectClaim, answer: Answer) -> Result<(), StoreError> {
+        let Self { engine, clock, .. } = *self;
+        let (now_ns, dedupe_window_ns) = (clock.now_ns(), limits::DEDUPE_WINDOW_NS);
+        let complete = async |woken_by| {
+            run(engine, clock, &CompleteEffect { claim, answer, now_ns, dedupe_window_ns, woken_by }).await
+        };
+        self.through_inbox((claim.universe, claim.world), complete).await.map(drop)
+    }
+
+    /// Delivers the receipt that an operator gives in place of an adapter. How its world is woken is decided here, whatever it says.
+    pub async fn answer_of_operator(&self, answer: AnswerEffect) -> Result<AnsweredByHand, StoreError> {
+        let Self { engine, clock, blobs, .. } = *self;
+        let to = (answer.universe, answer.world);
+        let give = async |woken_by| answer_effect(engine, clock, blobs, AnswerEffect { woken_by, ..answer }).await;
+        self.through_inbox(to, give).await
+    }
+
+    /// Delivers a message of another world, once for all attempts of its effect.
+    pub async fn message(&self, universe: UniverseId, message: FabricMessage) -> Result<Sent, StoreError> {
+        let Self { engine, clock, blobs, .. } = *self;
+        let to = (universe, message.to);
+        let send = async |woken_by| fabric_send(engine, clock, blobs, universe, message, woken_by).await;
+        self.through_inbox(to, send).await
+    }
+
+    /// Hands an item to a world of this process, and waits until it is on record. Gives the item back if it must go through the inbox.
+    async fn bypass_inbox(
+        &self,
+        to: (UniverseId, WorldId),
+        item: InboxItem,
+        key: Option<&str>,
+        awaits: Awaits,
+    ) -> Result<Result<Taken, InboxItem>, StoreError> {
+        let Some(local) = self.local.filter(|_| may_bypass_inbox(&item, key)) else { return Ok(Err(item)) };
+        let item = Arc::new(item);
+        let taken = match local.offer(to, &item, awaits, awaits == Awaits::Reply) {
+            Some(acknowledgement) => acknowledgement.taken().await?,
+            None => None,
+        };
+        Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
+    }
+
+    async fn enqueue_one(
+        &self,
+        to: (UniverseId, WorldId),
+        item: InboxItem,
+        key: Option<&str>,
+    ) -> Result<Enqueued, StoreError> {
+        let new = NewItem { item, dedupe: key.map(DedupeId::idempotency_key) };
+        self.batch(to, vec![new]).await?.into_iter().next().ok_or_else(|| {
+            let (items, max) = (0, limits::INBOX_BATCH_ITEMS_MAX);
+            InboxError::BatchInvalid { items, max }.into()
         })
     }
 
-    fn employ(&self, universe: UniverseId, hands: Arc<Hands>) {
-        if self.universe() == universe {
-            self.set_hands(hands);
+    /// Commits something into the inbox of a world, and wakes the world, whatever came of the commit: its fate may be unknown.
+    async fn through_inbox<O>(&self, to: (UniverseId, WorldId), commit: impl AsyncFnOnce(WokenBy) -> O) -> O {
+        let wake = self.local.and_then(|local| local.resident(to));
+        let outcome = commit(if wake.is_some() { WokenBy::Sender } else { WokenBy::ReadyQueue }).await;
+        match (wake, self.local) {
+            (Some(wake), _) => wake(),
+            (None, Some(local)) => local.activate(to),
+            (None, None) => {}
         }
+        outcome
     }
 }
 
-/// Sends something to a world. `send` hears whether the holder will be told; it is, whatever comes of it.
-pub async fn tell<O>(
-    holder: Option<&dyn Holder>,
-    (universe, world): (UniverseId, WorldId),
-    send: impl AsyncFnOnce(bool) -> O,
-) -> O {
-    let wake = holder.and_then(|holder| holder.holding(universe, world));
-    let outcome = send(wake.is_some()).await;
-    // Also if nobody knows whether it was sent.
-    match (wake, holder) {
-        (Some(wake), _) => wake(),
-        (None, Some(holder)) => holder.nudge(universe, world),
-        (None, None) => {}
-    }
-    outcome
+/// Fires timers that are due: they go through the inboxes of their worlds, many in one commit.
+pub async fn fire_timers<E: Engine>(engine: &E, clock: &dyn Clock, fire: &FireTimers) -> Result<Fired, StoreError> {
+    Ok(run(engine, clock, fire).await?.output)
+}
+
+/// Whether an item may reach its world without an entry in the inbox: an event that nobody else has to find, and that a turn can take as
+/// it is.
+fn may_bypass_inbox(item: &InboxItem, key: Option<&str>) -> bool {
+    let fits = |value: &Payload| matches!(value, Payload::Blob(..)) || is_inline(value);
+    key.is_none() && matches!(&item.input, Input::Event { value, .. } if fits(value))
+}
+
+/// Whether a payload is small enough to stay with its item.
+fn is_inline(payload: &Payload) -> bool {
+    matches!(payload, Payload::Inline(bytes) if bytes.len() <= limits::PAYLOAD_INLINE_BYTES_MAX)
 }

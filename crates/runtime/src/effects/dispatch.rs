@@ -2,8 +2,10 @@
 //!
 //! A turn hands its intents over, a fork and a world that arrives hand over those that they inherit. What the world's policy
 //! keeps inside is answered, in the transaction that makes the intent known; only the rest becomes [`EffectItem`]s, which are
-//! made in this module alone. Hands and queues come after it and never see the others.
+//! made in this module alone. Of these, one that finds a free slot of this process starts as soon as it is durable ([`Starts`]); the
+//! others go into the queue.
 
+use super::slots::{RegisteredSlots, ReservedSlot};
 use crate::{
     Plane, RuntimeError,
     objects::{AtHand, with_objects},
@@ -18,13 +20,13 @@ use mundi_kernel::{
     turn::{Publish, PublishTimer, TurnOutput},
 };
 use mundi_model::{
-    Code, Height, InboxSeq, IntentHash, UniverseId,
+    Code, Height, InboxSeq, IntentHash, Stamp, UniverseId,
     mutants::{Mutant, planted},
     record::{Body, EffectPolicy, Receipt, Sealed},
 };
 use mundi_store::{
     Fence,
-    keyspace::{effect_pending::EffectItem, timer_due::TimerItem},
+    keyspace::{effect_pending::EffectItem, queue::Claim, timer_due::TimerItem},
     protocol::{Failure, Repeat},
 };
 use std::collections::BTreeMap;
@@ -111,6 +113,45 @@ impl Decided {
             }
         }
         (effects, receipts)
+    }
+}
+
+/// The effects of a turn that start in slots of this process, as far as any are free: for each effect its slot.
+pub(crate) struct Starts(Vec<Option<ReservedSlot>>);
+
+impl Starts {
+    pub(crate) fn reserve(
+        slots: &RegisteredSlots,
+        effects: &[EffectItem],
+        now_ns: u64,
+        token: impl Fn() -> [u8; 16],
+    ) -> Self {
+        if effects.is_empty() {
+            return Self(Vec::new());
+        }
+        let Some(slots) = slots.lock().clone() else { return Self(Vec::new()) };
+        Self(effects.iter().map(|item| slots.reserve(item, now_ns, &token)).collect())
+    }
+
+    /// For each effect the claim under which it is published.
+    pub(crate) fn claims(&self) -> Vec<Option<Claim>> {
+        self.0.iter().map(|slot| slot.as_ref().map(ReservedSlot::claim)).collect()
+    }
+
+    /// The turn is durable with this stamp, and published these effects as claimed, by their index.
+    pub(crate) fn start(&mut self, universe: UniverseId, stamp: Stamp, effects: Vec<EffectItem>, claimed: &[u16]) {
+        for (index, (item, slot)) in (0u16..).zip(effects.into_iter().zip(self.0.drain(..))) {
+            if let Some(slot) = slot.filter(|_| claimed.binary_search(&index).is_ok()) {
+                slot.start(universe, (stamp, index), item);
+            }
+        }
+    }
+
+    /// The turn was perhaps applied, or was applied without an answer: its effects are perhaps claimed for these slots.
+    pub(crate) fn leave_in_doubt(&mut self, effects: &[EffectItem]) {
+        for (item, slot) in effects.iter().zip(self.0.drain(..)) {
+            slot.into_iter().for_each(|slot| slot.leave_in_doubt(item));
+        }
     }
 }
 

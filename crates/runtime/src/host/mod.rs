@@ -3,8 +3,11 @@
 //! The journal is the truth and the memory a cache of it: whatever goes wrong between the two, the memory is
 //! dropped and restored. After any error but a refused query a host is not used again.
 
+mod commit;
+mod execute;
 mod failures;
 mod logs;
+mod pending;
 mod restore;
 mod snapshot;
 mod turn;
@@ -15,8 +18,8 @@ pub use turn::{CycleBudget, Cycled, Progress, Waited};
 
 use crate::{
     Plane, RuntimeError,
-    delivery::local::Direct,
-    effects::slots::Employed,
+    delivery::local::LocalItem,
+    effects::slots::RegisteredSlots,
     metrics::Metrics,
     objects::{AtHand, with_objects},
     recording::{Recording, decode},
@@ -47,11 +50,11 @@ pub struct WorldHost<P: Plane> {
     recording: Option<Recording<P>>,
     tail: Tail,
     /// Items that wait in memory for the next turn.
-    direct: VecDeque<Direct>,
+    local: VecDeque<LocalItem>,
     /// That the last turn has left nothing in the inbox.
     drained: Option<InboxEnd>,
-    /// Who of this process carries its effects out.
-    hands: Employed,
+    /// Where its effects may start in this process.
+    slots: RegisteredSlots,
     /// Where the times of items are counted, if anywhere.
     metrics: Option<Arc<Metrics>>,
     /// When its next snapshot is due, as it was last put on record; `None` if this host has not done so.
@@ -120,14 +123,14 @@ impl<P: Plane> WorldHost<P> {
         }
     }
 
-    /// Hands it items that its next turn takes, behind all that waits in the inbox then.
-    pub(crate) fn hand(&mut self, direct: Vec<Direct>) {
-        self.direct.extend(direct);
+    /// Its next turn takes these items, behind all that waits in the inbox then.
+    pub(crate) fn admit(&mut self, items: Vec<LocalItem>) {
+        self.local.extend(items);
     }
 
-    /// Its effects go into these hands if they are free.
-    pub(crate) fn employ(&mut self, hands: Employed) {
-        self.hands = hands;
+    /// Its effects go to these slots while one is free.
+    pub(crate) fn register_slots(&mut self, slots: RegisteredSlots) {
+        self.slots = slots;
     }
 
     /// Counts how long items take from the inbox to the journal.
@@ -167,19 +170,19 @@ impl<P: Plane> WorldHost<P> {
     /// Asks the program, which cannot change anything. A refusal leaves the host as it was.
     pub async fn query(&mut self, name: &str, params: &[u8]) -> Result<Vec<u8>, RuntimeError> {
         // A mutable borrow, because a world may be sent to another thread and not shared with one.
-        let (place, world) = (self.place(), &mut self.world);
+        let (address, world) = (self.address(), &mut self.world);
         let ask = move |objects: &AtHand| world.query(objects, name, params);
-        with_objects(&self.plane, place, &mut self.at_hand, ask).await
+        with_objects(&self.plane, address, &mut self.at_hand, ask).await
     }
 
     /// What a cell holds, past the program: for tools and tests.
     pub async fn cell(&mut self, key: &str) -> Result<Option<Vec<u8>>, RuntimeError> {
-        let (place, world) = (self.place(), &mut self.world);
+        let (address, world) = (self.address(), &mut self.world);
         let ask = move |objects: &AtHand| world.cell(objects, key);
-        with_objects(&self.plane, place, &mut self.at_hand, ask).await
+        with_objects(&self.plane, address, &mut self.at_hand, ask).await
     }
 
-    fn place(&self) -> (UniverseId, WorldId) {
+    fn address(&self) -> (UniverseId, WorldId) {
         (self.fence.universe, self.fence.world)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Tail, WorldHost};
 use crate::{
     Plane, RuntimeError,
-    effects::slots::Employed,
+    effects::slots::RegisteredSlots,
     objects::{AtHand, with_objects},
     snapshots::KernelSnapshots,
 };
@@ -49,9 +49,9 @@ impl<P: Plane> WorldHost<P> {
             at_hand,
             recording: None,
             tail,
-            direct: VecDeque::new(),
+            local: VecDeque::new(),
             drained: None,
-            hands: Employed::default(),
+            slots: RegisteredSlots::default(),
             metrics: None,
             due_on_record: None,
             failed: None,

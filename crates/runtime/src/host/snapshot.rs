@@ -81,18 +81,18 @@ impl<P: Plane> WorldHost<P> {
     }
 
     async fn take(&mut self) -> Result<TakenSnapshot, RuntimeError> {
-        let (world, place) = (&mut self.world, (self.fence.universe, self.fence.world));
+        let (world, address) = (&mut self.world, (self.fence.universe, self.fence.world));
         let take = |objects: &AtHand| -> Result<TakenSnapshot, LoadError> { world.snapshot(objects) };
-        with_objects(&self.plane, place, &mut self.at_hand, take).await
+        with_objects(&self.plane, address, &mut self.at_hand, take).await
     }
 
     /// The store has appended these notes; the memory follows.
     async fn put_on_record(&mut self, note: &SnapshotNote) -> Result<(), RuntimeError> {
-        let place = self.place();
+        let address = self.address();
         for note in [Note::Snapshot(note.clone()), Note::Baseline(note.clone())] {
             let world = &mut self.world;
             let follow = |objects: &AtHand| world.note(objects, note.clone()).map(|turn| drop(turn.keep()));
-            with_objects(&self.plane, place, &mut self.at_hand, follow).await?;
+            with_objects(&self.plane, address, &mut self.at_hand, follow).await?;
         }
         Ok(())
     }

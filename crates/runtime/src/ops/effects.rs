@@ -1,11 +1,7 @@
 //! Effects on their way.
 
 use super::{At, Ops};
-use crate::{
-    Plane, RuntimeError,
-    delivery::{Holder, tell},
-    lifecycle::past,
-};
+use crate::{Plane, RuntimeError, lifecycle::past};
 use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Height, IntentHash, ParseIdError, WorldId, cbor, limits,
@@ -22,8 +18,8 @@ use mundi_store::{
         queue::{Queue, QueueSeq},
     },
     protocol::{
-        AnswerEffect, AnsweredByHand, CancelEffect, EffectError, Failure, ListEffects, Page, QueuedEffect, ReadEffect,
-        Repeat, RetryEffect, StoredLetter, answer_effect, describe_failure,
+        Answer, AnswerEffect, AnsweredByHand, CancelEffect, EffectClaim, EffectError, Failure, ListEffects, Page,
+        QueuedEffect, ReadEffect, Repeat, RetryEffect, StoredLetter, WokenBy, describe_failure,
     },
 };
 use std::str::FromStr;
@@ -123,25 +119,14 @@ impl<P: Plane> Ops<P> {
         let Open { world, intent, kind, place } = open;
         let HandAnswer { status, payload, operator } = answer.clone();
         let (universe, now_ns) = (self.universe, self.plane.now_ns());
-        let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        let payload = Payload::Inline(payload);
-        let give = async |holder_is_told| {
-            let by_hand = AnswerEffect {
-                universe,
-                world,
-                intent,
-                kind,
-                place,
-                status,
-                payload,
-                operator,
-                now_ns,
-                holder_is_told,
-            };
-            answer_effect(engine, clock, blobs, by_hand).await
-        };
-        let holder = self.worker.as_ref().map(|worker| worker as &dyn Holder);
-        Ok(tell(holder, (universe, world), give).await?)
+        let (payload, woken_by) = (Payload::Inline(payload), WokenBy::ReadyQueue);
+        let answer = AnswerEffect { universe, world, intent, kind, place, status, payload, operator, now_ns, woken_by };
+        Ok(self.delivery().answer_of_operator(answer).await?)
+    }
+
+    /// Answers an effect that a worker outside of this process has claimed.
+    pub async fn complete_effect(&self, claim: EffectClaim, answer: Answer) -> Result<(), RuntimeError> {
+        Ok(self.delivery().receipt_of_external(claim, answer).await?)
     }
 
     /// Looks for an effect: at its place, in all queues, then among the open intents of its world.

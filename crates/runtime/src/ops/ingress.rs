@@ -3,11 +3,7 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
-    delivery::{
-        Holder,
-        local::{Sender, Taken},
-        tell,
-    },
+    delivery::{BegunCall, Forward},
     manifests::{load_manifest, newest_manifest},
     objects::{AtHand, with_objects},
     trace::TraceContext,
@@ -15,25 +11,47 @@ use crate::{
 use futures_util::future::BoxFuture;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{
-    CallId, Hash, WorldId, limits,
+    CallId, Hash, UniverseId, WorldId,
     record::{InboxItem, Input, Payload, ReplyOutcome},
 };
 use mundi_store::{
     StoreError,
-    keyspace::inbox_dedupe::DedupeId,
-    protocol::{Enqueued, InboxError, NewItem, UpgradeWaits, enqueue_told},
+    protocol::{Enqueued, NewItem, UpgradeWaits},
 };
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
-/// A call that was made.
+/// A call, and how it may be answered.
+pub struct CallRequest<'a, F> {
+    pub item: InboxItem,
+    pub idempotency_key: Option<&'a str>,
+    /// For all that it takes.
+    pub timeout: Duration,
+    /// Refuse an event that the world's manifest does not take before it is delivered. The world checks again.
+    pub is_checked: bool,
+    /// The way to the process that holds the world, if there may be another one.
+    pub forward: Option<&'a F>,
+}
+
+/// The answer to a call.
 #[derive(Debug)]
-pub struct BegunCall {
-    /// Under this the reply is found.
-    pub call: CallId,
-    /// If it is there already.
-    pub reply: Option<ReplyOutcome>,
-    /// The world took it in this process.
-    is_taken_here: bool,
+pub enum CallAnswer<A> {
+    Replied {
+        call: CallId,
+        outcome: ReplyOutcome,
+    },
+    /// Of the process that holds the world.
+    Forwarded(A),
+}
+
+/// For calls that no other process answers.
+pub enum NoForward {}
+
+impl Forward for NoForward {
+    type Answer = Infallible;
+
+    async fn forward(&self, _: (UniverseId, WorldId), _: &InboxItem) -> Result<Option<Infallible>, StoreError> {
+        Ok(None)
+    }
 }
 
 impl<P: Plane> Ops<P> {
@@ -65,55 +83,24 @@ impl<P: Plane> Ops<P> {
         with_objects(&self.plane, (self.universe, nobody), &mut AtHand::default(), load).await.map(drop)
     }
 
-    /// Puts an item into a world's inbox, or before the world itself; under the same key at most once.
+    /// Delivers an event or a command; under the same key at most once. It is durable when this returns.
     pub async fn enqueue_ingress(
-        &self,
-        world: WorldId,
-        item: InboxItem,
-        idempotency_key: Option<&str>,
-    ) -> Result<Enqueued, RuntimeError> {
-        let Taken { seq, .. } = match self.hand(world, item, idempotency_key, Sender::Event).await? {
-            Ok(taken) => taken,
-            Err(item) => return Box::pin(self.enqueue_one(world, item, idempotency_key)).await,
-        };
-        Ok(Enqueued { seq, before: false })
-    }
-
-    /// Hands an item to the world itself, if it runs here or may, and waits until it is on record. Gives the item back if it
-    /// must go through the inbox: because others must find it there (a key), or because no turn took it.
-    async fn hand(
         &self,
         world: WorldId,
         mut item: InboxItem,
         idempotency_key: Option<&str>,
-        from: Sender,
-    ) -> Result<Result<Taken, InboxItem>, RuntimeError> {
-        let Some(worker) = self.worker.as_ref().filter(|_| idempotency_key.is_none() && is_small_event(&item)) else {
-            return Ok(Err(item));
-        };
+    ) -> Result<Enqueued, RuntimeError> {
         self.trace(&mut item);
-        let item = Arc::new(item);
-        // Who calls waits for the step anyway. Who only sends waits for no world that must be opened first: the inbox is durable sooner.
-        let taken = match from {
-            Sender::Call => worker.hand_or_open(world, &item, from).await,
-            Sender::Event | Sender::Receipt(_) => worker.hand(world, &item, from).await,
-        };
-        let taken = taken.map_err(StoreError::Commit)?;
-        Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
+        Ok(self.delivery().event((self.universe, world), item, idempotency_key).await?)
     }
 
-    async fn enqueue_one(
-        &self,
-        world: WorldId,
-        item: InboxItem,
-        idempotency_key: Option<&str>,
-    ) -> Result<Enqueued, RuntimeError> {
-        let new = NewItem { item, dedupe: idempotency_key.map(DedupeId::idempotency_key) };
-        let placed = self.enqueue_batch(world, vec![new]).await?;
-        placed.into_iter().next().ok_or_else(|| {
-            let (items, max) = (0, limits::INBOX_BATCH_ITEMS_MAX);
-            InboxError::BatchInvalid { items, max }.into()
-        })
+    /// Delivers items together and in their order.
+    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
+        items.iter_mut().for_each(|new| self.trace(&mut new.item));
+        let delivery = self.delivery();
+        // Boxed: those who call this have futures within futures enough.
+        let placed: BoxFuture<'_, _> = Box::pin(delivery.batch((self.universe, world), items));
+        Ok(placed.await?)
     }
 
     /// If anyone listens, an item that belongs to no trace begins one.
@@ -123,19 +110,6 @@ impl<P: Plane> Ops<P> {
             let trace = item.origin.trace.get_or_insert_with(root);
             tracing::debug!(trace, "ingress");
         }
-    }
-
-    /// Puts items into a world's inbox, together and in their order.
-    #[tracing::instrument(skip_all, fields(%world, items = items.len()))]
-    pub async fn enqueue_batch(&self, world: WorldId, mut items: Vec<NewItem>) -> Result<Vec<Enqueued>, RuntimeError> {
-        items.iter_mut().for_each(|new| self.trace(&mut new.item));
-        let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        let (universe, window_ns) = (self.universe, self.dedupe_window_ns);
-        let holder = self.worker.as_ref().map(|worker| worker as &dyn Holder);
-        let send = async |told| enqueue_told(told, engine, clock, blobs, universe, world, items, window_ns).await;
-        // As an object: who calls this has futures within futures enough.
-        let placed: BoxFuture<'_, _> = Box::pin(tell(holder, (universe, world), send));
-        Ok(placed.await?)
     }
 
     /// Sends an event and waits for the reply. On a timeout, [`Self::reply`] finds it under the place in the error.
@@ -149,6 +123,29 @@ impl<P: Plane> Ops<P> {
         item.origin.wants_reply = true;
         let begun = self.begin_call(world, item, idempotency_key).await?;
         self.finish_call(world, begun, timeout).await
+    }
+
+    /// The answer to a call, of whichever process holds the world.
+    pub async fn answer_call<F: Forward>(
+        &self,
+        world: WorldId,
+        CallRequest { mut item, idempotency_key, timeout, is_checked, forward }: CallRequest<'_, F>,
+    ) -> Result<CallAnswer<F::Answer>, RuntimeError> {
+        let (began_ns, to) = (self.plane.now_ns(), (self.universe, world));
+        if let Some(forward) = forward
+            && let Some(answer) = Box::pin(self.delivery().forward(to, &item, idempotency_key, forward)).await?
+        {
+            return Ok(CallAnswer::Forwarded(answer));
+        }
+        if is_checked && let Input::Event { schema, value: Payload::Inline(value), .. } = &item.input {
+            self.check_events(world, [(schema.as_str(), value.as_slice())]).await?;
+        }
+        item.origin.wants_reply = true;
+        self.trace(&mut item);
+        let begun = self.delivery().call(to, item, idempotency_key).await?;
+        let (call, spent) = (begun.call, Duration::from_nanos(self.plane.now_ns().saturating_sub(began_ns)));
+        let outcome = self.finish_call(world, begun, timeout.saturating_sub(spent)).await?;
+        Ok(CallAnswer::Replied { call, outcome })
     }
 
     /// The reply to a call that was just made.
@@ -165,37 +162,19 @@ impl<P: Plane> Ops<P> {
         }
     }
 
-    /// Makes a call.
+    /// Delivers a call.
     pub async fn begin_call(
         &self,
         world: WorldId,
-        item: InboxItem,
+        mut item: InboxItem,
         idempotency_key: Option<&str>,
     ) -> Result<BegunCall, RuntimeError> {
-        match self.hand(world, item, idempotency_key, Sender::Call).await? {
-            Ok(Taken { seq, reply }) => {
-                let (replied_at, reply) = reply.unzip();
-                Ok(BegunCall { call: CallId { seq, replied_at }, reply, is_taken_here: true })
-            }
-            Err(item) => {
-                let call = Box::pin(self.enqueue_one(world, item, idempotency_key)).await?.seq.into();
-                Ok(BegunCall { call, reply: None, is_taken_here: false })
-            }
-        }
+        self.trace(&mut item);
+        Ok(self.delivery().call((self.universe, world), item, idempotency_key).await?)
     }
 
     /// The reply to a call that was made before.
     pub async fn reply(&self, world: WorldId, call: CallId, timeout: Duration) -> Result<ReplyOutcome, RuntimeError> {
         Box::pin(self.calls.reply(&self.plane, self.universe, (world, call), false, timeout)).await
     }
-}
-
-/// Whether it is an event that a turn can take as it is: commands have a way of their own past a pause, and what is large
-/// goes to the content store first.
-fn is_small_event(item: &InboxItem) -> bool {
-    let fits = |value: &Payload| match value {
-        Payload::Inline(bytes) => bytes.len() <= limits::PAYLOAD_INLINE_BYTES_MAX,
-        Payload::Blob(..) => true,
-    };
-    matches!(&item.input, Input::Event { value, .. } if fits(value))
 }

@@ -19,14 +19,21 @@ mod worlds;
 
 pub use cells::{At, CellDifference};
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
-pub use ingress::BegunCall;
+pub use ingress::{CallAnswer, CallRequest, NoForward};
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
 pub use workers::Waits;
 pub use worlds::Repaired;
 
-use crate::{Plane, calls::Calls, worker::WorldWorker};
+pub use crate::delivery::{BegunCall, Forward};
+
+use crate::{
+    Plane,
+    calls::Calls,
+    delivery::{Delivery, LocalWorlds},
+    worker::WorldWorker,
+};
 use mundi_model::{UniverseId, limits};
 
 /// Control over one universe. Cheap to clone if the plane is.
@@ -55,9 +62,19 @@ impl<P: Plane> Ops<P> {
         self.dedupe_window_ns
     }
 
-    /// What goes into a world that this worker holds is told to it at once, and to no other.
+    /// Items for worlds that this worker holds, or may take, are delivered in this process.
     pub fn beside(self, worker: WorldWorker<P>) -> Self {
         Self { worker: Some(worker), ..self }
+    }
+
+    fn delivery(&self) -> Delivery<'_, P::Engine, P::Blobs> {
+        Delivery {
+            engine: self.plane.engine(),
+            clock: &**self.plane.clock(),
+            blobs: self.plane.blobs(),
+            local: self.worker.as_ref().map(|worker| worker as &dyn LocalWorlds),
+            dedupe_window_ns: self.dedupe_window_ns,
+        }
     }
 
     pub fn universe(&self) -> UniverseId {

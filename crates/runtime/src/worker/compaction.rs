@@ -1,6 +1,6 @@
 //! Compaction beside the turns of a world: consumed inbox items are removed, and old records move into segments.
 //!
-//! A lane only says that a world is due, and goes on with its turns. A few tasks do the work, one world at a time each. All
+//! A runner only says that a world is due, and goes on with its turns. A few tasks do the work, one world at a time each. All
 //! transactions are under the world's fence: a world that was given back meanwhile is left to its next holder, which goes on
 //! from the checkpoint.
 

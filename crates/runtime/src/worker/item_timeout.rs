@@ -1,6 +1,6 @@
-//! Patience: items that were handed to a world and that no turn takes go back to their senders after a while.
+//! The timeout of items that wait in memory for a turn: after it they go back to their senders.
 //!
-//! One task looks after all of them: a timer for each would cost as much as handing it over. It sleeps for good while none waits.
+//! One task looks after all items: a timer for each would cost as much as the item. It sleeps for good while none waits.
 
 use super::{Phase, Shared};
 use crate::Plane;
@@ -12,14 +12,14 @@ const ROUNDS: u64 = 2;
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
-        let seen = shared.handed.version();
+        let seen = shared.item_waits.version();
         if shared.phase() == Phase::Over {
             return;
         }
-        let waiting = shared.table.lock().end_round(ROUNDS);
+        let waiting = shared.scheduler.lock().end_round(ROUNDS);
         match waiting {
             true => shared.plane.clock().sleep(Duration::from_millis(DIRECT_PATIENCE_MS / ROUNDS)).await,
-            false => shared.handed.changed(seen).await,
+            false => shared.item_waits.changed(seen).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The keeper: renews leases in batches, drops worlds whose lease is lost, and gives back what is idle.
+//! The lease keeper: renews leases in batches, drops worlds whose lease is lost, and gives back what is idle.
 
 use super::{Phase, Shared, WorkerConfig};
 use crate::{
@@ -65,15 +65,15 @@ fn next_ns<P: Plane>(shared: &Shared<P>, now_ns: u64) -> Option<u64> {
     if shared.phase() != Phase::Running {
         return None;
     }
-    let table = shared.table.lock();
-    let settle_ns = table.has_unsettled().then(|| now_ns.saturating_add(shared.config.settle_after_ns));
-    table.next_later_ns().into_iter().chain(settle_ns).min()
+    let scheduler = shared.scheduler.lock();
+    let settle_ns = scheduler.has_unsettled().then(|| now_ns.saturating_add(shared.config.settle_after_ns));
+    scheduler.next_later_ns().into_iter().chain(settle_ns).min()
 }
 
 /// Says that the worker lives, and whether it takes more; or that it is gone.
 async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
     let WorkerConfig { universe, worker, worlds_max, lease_ttl_ns, .. } = shared.config;
-    let worlds = u32::try_from(shared.table.lock().busy()).unwrap_or(u32::MAX);
+    let worlds = u32::try_from(shared.scheduler.lock().busy()).unwrap_or(u32::MAX);
     let record = WorkerRecord {
         started_at_ns,
         expires_at_ns: shared.plane.now_ns().saturating_add(lease_ttl_ns),
@@ -101,18 +101,18 @@ async fn wake_due<P: Plane>(shared: &Shared<P>) {
 }
 
 fn tidy<P: Plane>(shared: &Shared<P>, now_ns: u64) -> bool {
-    let mut table = shared.table.lock();
+    let mut scheduler = shared.scheduler.lock();
     let config = &shared.config;
     let running = shared.phase() == Phase::Running;
-    let woken = running && (table.wake_later(now_ns) | table.settle(now_ns, config.settle_after_ns));
+    let woken = running && (scheduler.wake_later(now_ns) | scheduler.settle(now_ns, config.settle_after_ns));
     let idle_ns = if planted(Mutant::IdleKept) { u64::MAX } else { config.idle_release_ns };
     let worlds_max = config.worlds_max as usize;
-    woken | (table.release_surplus(now_ns, idle_ns, config.resident_bytes_max, worlds_max) > 0)
+    woken | (scheduler.release_surplus(now_ns, idle_ns, config.resident_bytes_max, worlds_max) > 0)
 }
 
 /// A renewal that fails for one world stops that world; one that fails for all is tried again until leases run out.
 async fn renew<P: Plane>(shared: &Shared<P>) {
-    let fences = shared.table.lock().fences();
+    let fences = shared.scheduler.lock().fences();
     for chunk in fences.chunks(limits::RENEWALS_MAX) {
         let now_ns = shared.plane.now_ns();
         let held: Vec<Fence> = chunk.iter().map(|(fence, _)| *fence).collect();
@@ -122,10 +122,10 @@ async fn renew<P: Plane>(shared: &Shared<P>) {
         match renewed {
             Ok(done) => {
                 shared.metrics.add(Metric::LeasesRenewed, done.output.renewed.len() as u64);
-                let mut table = shared.table.lock();
-                done.output.renewed.iter().for_each(|fence| table.renewed(*fence, now_ns));
-                done.output.elsewhere.iter().for_each(|fence| table.release(fence.world, now_ns));
-                drop(table);
+                let mut scheduler = shared.scheduler.lock();
+                done.output.renewed.iter().for_each(|fence| scheduler.renewed(*fence, now_ns));
+                done.output.elsewhere.iter().for_each(|fence| scheduler.release(fence.world, now_ns));
+                drop(scheduler);
                 if !done.output.elsewhere.is_empty() {
                     shared.work.notify();
                 }
@@ -141,7 +141,7 @@ async fn renew<P: Plane>(shared: &Shared<P>) {
 }
 
 fn lose<P: Plane>(shared: &Shared<P>, fence: Fence) {
-    let lost = shared.table.lock().lose(fence);
+    let lost = shared.scheduler.lock().lose(fence);
     if lost {
         tracing::info!(world = %fence.world, "the lease was lost");
         shared.metrics.add(Metric::LeasesLost, 1);

@@ -1,14 +1,15 @@
-//! The world worker: many worlds on a few lanes.
+//! The world worker: many worlds on a few runners.
 //!
-//! A scout watches the ready hints and puts worlds into the queue of a table; lanes take them out, acquire what they do
-//! not hold, restore what is not in memory, and run a cycle; the keeper renews leases, and gives back what is idle or
-//! too much; compactors move what is old out of the engine beside all that; patience gives back what was handed to a world that has no time for it. Nothing polls: each of them waits for a
-//! watch, a signal or its next deadline.
+//! The ready watcher finds worlds that have something to do and tells the scheduler; runners take worlds from it, acquire what they do
+//! not hold, restore what is not in memory, and run a cycle. The lease keeper renews leases, and releases what is idle or too much.
+//! Compactors move old records and items out of the engine. One task returns items that no turn takes in time. Nothing polls: each of
+//! them waits for a watch, a signal or its next deadline.
 
 mod compaction;
 mod config;
 mod item_timeout;
 mod lease_keeper;
+mod local;
 mod pace;
 mod ready_watcher;
 mod runner;
@@ -21,18 +22,16 @@ pub use scheduler::Wish;
 use crate::{
     Plane,
     calls::Calls,
-    delivery::local::{Sender, Taken, Wait},
-    effects::slots::{Employed, Hands},
+    effects::slots::RegisteredSlots,
     host::WorldHost,
     metrics::{Metric, Metrics},
     signal::Signal,
 };
 use compaction::Compactions;
-use mundi_engine::CommitError;
 use mundi_kernel::manifest::CompiledManifest;
-use mundi_model::{UniverseId, WorldId, record::InboxItem};
+use mundi_model::{UniverseId, WorldId};
 use parking_lot::Mutex;
-use scheduler::{Handed, Table};
+use scheduler::Scheduler;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -48,24 +47,24 @@ struct Shared<P: Plane> {
     plane: P,
     config: WorkerConfig,
     /// Never locked across an await.
-    table: Mutex<Table<Box<WorldHost<P>>>>,
+    scheduler: Mutex<Scheduler<Box<WorldHost<P>>>>,
     phase: Mutex<Phase>,
     /// The last heartbeat was written: nobody counts on this worker any more.
     said_goodbye: AtomicBool,
     /// Where other processes reach this one, if they do.
     address: Mutex<Option<String>>,
-    /// A world waits for a lane.
+    /// A world waits for a runner.
     work: Signal,
-    /// Something was handed to a world, after a while in which nothing was.
-    handed: Signal,
+    /// An item waits for a turn, after a while in which none did.
+    item_waits: Signal,
     /// The phase changed, or what is due later, or a world is gone.
     signal: Signal,
     calls: Calls,
-    hands: Employed,
+    slots: RegisteredSlots,
     /// Worlds whose old items and records are to leave the engine.
     compactions: Compactions,
-    /// How many lanes have a world.
-    lanes_busy: AtomicUsize,
+    /// How many runners have a world.
+    runners_busy: AtomicUsize,
     /// A world was refused because too many have something to do: the next heartbeat says so at once.
     has_refused: AtomicBool,
     /// Until when the object store is taken for one that does not have what it should.
@@ -97,17 +96,17 @@ impl<P: Plane> WorldWorker<P> {
         let shared = Arc::new(Shared {
             plane,
             config,
-            table: Mutex::default(),
+            scheduler: Mutex::default(),
             phase: Mutex::new(Phase::Running),
             said_goodbye: AtomicBool::new(false),
             address: Mutex::default(),
             work: Signal::default(),
-            handed: Signal::default(),
+            item_waits: Signal::default(),
             signal: Signal::default(),
             calls,
-            hands: Employed::default(),
+            slots: RegisteredSlots::default(),
             compactions: Compactions::default(),
-            lanes_busy: AtomicUsize::new(0),
+            runners_busy: AtomicUsize::new(0),
             has_refused: AtomicBool::new(false),
             objects_absent_until_ns: AtomicU64::new(0),
             pace: OnceLock::new(),
@@ -135,77 +134,15 @@ impl<P: Plane> WorldWorker<P> {
     /// The world was assigned to this worker, or has something to do.
     pub fn wake(&self, world: WorldId) {
         let now_ns = self.0.plane.now_ns();
-        if self.0.phase() == Phase::Running && self.0.table.lock().insist(world, now_ns) {
+        if self.0.phase() == Phase::Running && self.0.scheduler.lock().insist(world, now_ns) {
             self.0.work.notify_one();
         }
-    }
-
-    /// Something is on its way to a world that is not held here: if it may be, it need not wait for the look at the ready queue.
-    pub(crate) fn nudge(&self, world: WorldId) {
-        let (now_ns, may_open) = (self.0.plane.now_ns(), self.0.config.takes_unassigned);
-        if may_open && self.0.phase() == Phase::Running && self.0.table.lock().wake(world, now_ns) {
-            self.0.work.notify_one();
-        }
-    }
-
-    /// Hands an item to a world that it holds, and waits until it is on record; `None` if no turn takes it. A receipt ends its
-    /// effect.
-    pub(crate) async fn hand(
-        &self,
-        world: WorldId,
-        item: &Arc<InboxItem>,
-        from: Sender,
-    ) -> Result<Option<Taken>, CommitError> {
-        match self.put_before(|table| table.hand(world, item, from)) {
-            Some(wait) => wait.taken().await,
-            None => Ok(None),
-        }
-    }
-
-    /// As [`Self::hand`], also to a world that is not held and may be: it is acquired and restored, and takes the item in its first
-    /// turn. One commit for the lease and one for the turn; through the inbox it would be three, and a look at the ready queue.
-    pub(crate) async fn hand_or_open(
-        &self,
-        world: WorldId,
-        item: &Arc<InboxItem>,
-        from: Sender,
-    ) -> Result<Option<Taken>, CommitError> {
-        let (now_ns, may_open) = (self.0.plane.now_ns(), self.0.config.takes_unassigned);
-        let wait = self.put_before(|table| match may_open {
-            true => table.hand_or_open(world, item, from, now_ns),
-            false => table.hand(world, item, from),
-        });
-        match wait {
-            Some(wait) => wait.taken().await,
-            None => Ok(None),
-        }
-    }
-
-    /// `None` if the world cannot be had, or cannot take more.
-    fn put_before(&self, hand: impl FnOnce(&mut Table<Box<WorldHost<P>>>) -> Option<Handed>) -> Option<Wait> {
-        let mut table = self.0.table.lock(); // first of all: who ends the worker clears the table afterwards
-        if self.0.phase() != Phase::Running {
-            return None;
-        }
-        let Handed { wait, woken, is_first } = hand(&mut table)?;
-        drop(table);
-        if woken {
-            self.0.work.notify_one();
-        }
-        if is_first {
-            self.0.handed.notify();
-        }
-        Some(wait)
     }
 
     /// What a world that it has in memory goes by, unless that may be changing right now.
     pub(crate) fn manifest(&self, world: WorldId) -> Option<Arc<CompiledManifest>> {
-        let table = (self.0.phase() == Phase::Running).then(|| self.0.table.lock())?;
-        table.at_rest(world).map(|host| host.manifest().clone())
-    }
-
-    pub(crate) fn set_hands(&self, hands: Arc<Hands>) {
-        *self.0.hands.lock() = Some(hands);
+        let scheduler = (self.0.phase() == Phase::Running).then(|| self.0.scheduler.lock())?;
+        scheduler.at_rest(world).map(|host| host.manifest().clone())
     }
 
     pub(crate) fn universe(&self) -> UniverseId {
@@ -214,7 +151,7 @@ impl<P: Plane> WorldWorker<P> {
 
     /// Whether it holds the world's lease, as far as it knows.
     pub fn holds(&self, world: WorldId) -> bool {
-        self.0.phase() == Phase::Running && self.0.table.lock().holds(world)
+        self.0.phase() == Phase::Running && self.0.scheduler.lock().holds(world)
     }
 
     /// How long items of a world that it holds had waited when its last cycle took them, if that left some behind; else nothing.
@@ -231,20 +168,20 @@ impl<P: Plane> WorldWorker<P> {
     /// The world's next cycle takes a snapshot or exports segments.
     pub fn keep_up(&self, world: WorldId, wish: Wish) {
         let now_ns = self.0.plane.now_ns();
-        if self.0.phase() == Phase::Running && self.0.table.lock().keep_up(world, wish, now_ns) {
+        if self.0.phase() == Phase::Running && self.0.scheduler.lock().keep_up(world, wish, now_ns) {
             self.0.work.notify_one();
         }
     }
 
     /// Gives a world back: it was revoked. Its state is in the journal already.
     pub fn revoke(&self, world: WorldId) {
-        self.0.table.lock().release(world, self.0.plane.now_ns());
+        self.0.scheduler.lock().release(world, self.0.plane.now_ns());
         self.0.work.notify_one();
     }
 
     /// The worlds whose leases it holds.
     pub fn worlds(&self) -> Vec<WorldId> {
-        self.0.table.lock().worlds()
+        self.0.scheduler.lock().worlds()
     }
 
     pub fn metrics(&self) -> &Metrics {
@@ -257,13 +194,13 @@ impl<P: Plane> WorldWorker<P> {
         let shared = &self.0;
         *shared.phase.lock() = Phase::Draining;
         {
-            let mut table = shared.table.lock();
-            table.forget_later();
-            table.release_all(shared.plane.now_ns());
+            let mut scheduler = shared.scheduler.lock();
+            scheduler.forget_later();
+            scheduler.release_all(shared.plane.now_ns());
         }
         shared.signal.notify();
         shared.work.notify();
-        shared.wait_until(|shared| shared.table.lock().is_empty()).await;
+        shared.wait_until(|shared| shared.scheduler.lock().is_empty()).await;
         shared.end();
         shared.wait_until(|shared| shared.said_goodbye.load(Ordering::Acquire)).await;
     }
@@ -291,10 +228,10 @@ impl<P: Plane> Shared<P> {
 
     fn end(&self) {
         *self.phase.lock() = Phase::Over;
-        self.table.lock().refuse_direct();
+        self.scheduler.lock().return_items();
         self.signal.notify();
         self.work.notify();
-        self.handed.notify();
+        self.item_waits.notify();
         self.compactions.wake();
     }
 
@@ -308,7 +245,7 @@ impl<P: Plane> Shared<P> {
     }
 
     fn note_residents(&self) {
-        let residents = self.table.lock().residents();
+        let residents = self.scheduler.lock().residents();
         self.metrics.set(Metric::ResidentWorlds, residents as u64);
         self.metrics.raise(Metric::ResidentWorldsMax, residents as u64);
     }

@@ -1,4 +1,4 @@
-//! The scout: watches the ready queue, and wakes the worlds that it finds there.
+//! The ready watcher: watches the ready queue, and wakes the worlds that it finds there.
 //!
 //! One for all shards: what changed in several of them meanwhile is read at once, and between two looks there is a pause, so that the
 //! busier the queue is, the more one look finds.
@@ -68,9 +68,9 @@ async fn scan<P: Plane>(
         shared.metrics.add(Metric::ReadyScans, 1);
         let now_ns = shared.plane.now_ns();
         let woken = {
-            let mut table = shared.table.lock();
+            let mut scheduler = shared.scheduler.lock();
             let hints = pages.iter().flat_map(|page| &page.worlds);
-            hints.filter(|(priority, world)| table.hint(*world, *priority, now_ns)).count()
+            hints.filter(|(priority, world)| scheduler.hint(*world, *priority, now_ns)).count()
         };
         (0..woken).for_each(|_| shared.work.notify_one());
         let after = |page: &ReadyPage| Some((page.shard, Some(*page.worlds.last()?)));

@@ -1,4 +1,4 @@
-//! A lane: takes the world that has waited longest, and runs one cycle of it.
+//! A runner: takes the world that has waited longest, and runs one cycle of it.
 
 use super::{
     Phase, Shared, WorkerConfig,
@@ -38,7 +38,7 @@ type Host<P> = Box<WorldHost<P>>;
 
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
-        if shared.lanes_busy.load(Ordering::Relaxed) > 0 {
+        if shared.runners_busy.load(Ordering::Relaxed) > 0 {
             let_others_go_first().await; // who is alone waits for nobody
         }
         // Before a world is taken: what is handed to one that waits is given back to its inbox after a moment.
@@ -48,7 +48,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if shared.phase() == Phase::Over {
             return;
         }
-        let job = shared.table.lock().next();
+        let job = shared.scheduler.lock().next();
         if is_paced && job.is_some() {
             shared.metrics.add(Metric::PacedCycles, 1);
             shared.metrics.add(Metric::PacedNs, paced_ns);
@@ -60,9 +60,9 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
             }
             Some(job) => {
                 let span = tracing::info_span!("cycle", world = %job.world);
-                shared.lanes_busy.fetch_add(1, Ordering::Relaxed);
+                shared.runners_busy.fetch_add(1, Ordering::Relaxed);
                 pin!(cycle(&shared, job)).instrument(span).await; // pinned: to instrument it would move it otherwise
-                shared.lanes_busy.fetch_sub(1, Ordering::Relaxed);
+                shared.runners_busy.fetch_sub(1, Ordering::Relaxed);
             }
             None => shared.work.changed(seen).await,
         }
@@ -104,17 +104,17 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     shared.metrics.raise(Metric::CycleNsMax, now_ns.saturating_sub(started_ns));
     match result {
         Ok(None) => {
-            shared.table.lock().forget(world, None);
+            shared.scheduler.lock().forget(world, None);
             shared.signal.notify();
         }
         Ok(Some((host, after))) => {
             let bytes = host.resident_bytes();
-            let mut table = shared.table.lock();
-            let first_to_settle = matches!(after, After::More | After::Active) && !table.has_unsettled();
-            let lost = table.put_back(world, host, bytes, after, now_ns).is_err();
-            let too_much = table.resident_bytes() > shared.config.resident_bytes_max
-                || table.residents() > shared.config.worlds_max as usize;
-            drop(table);
+            let mut scheduler = shared.scheduler.lock();
+            let first_to_settle = matches!(after, After::More | After::Active) && !scheduler.has_unsettled();
+            let lost = scheduler.put_back(world, host, bytes, after, now_ns).is_err();
+            let too_much = scheduler.resident_bytes() > shared.config.resident_bytes_max
+                || scheduler.residents() > shared.config.worlds_max as usize;
+            drop(scheduler);
             if lost {
                 shared.metrics.add(Metric::LeasesLost, 1);
             }
@@ -144,7 +144,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
         budget.items_max = 1;
         host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned(), failed: None });
     }
-    host.hand(shared.table.lock().take_direct(world, shared.config.cycle.items_max));
+    host.admit(shared.scheduler.lock().take_items(world, shared.config.cycle.items_max));
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&budget, deliver).await?;
     shared.metrics.add(Metric::Turns, cycled.turns);
@@ -197,7 +197,7 @@ async fn depth<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<Depth, Runt
 
 async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
     let config = &shared.config;
-    if !shared.table.lock().admit(world, config.worlds_max as usize) {
+    if !shared.scheduler.lock().admit(world, config.worlds_max as usize) {
         return Err(RuntimeError::WorkerFull { world, worker: config.worker, worlds_max: config.worlds_max });
     }
     // An assignment to nobody in particular lets every worker: only one that is missing is waited for.
@@ -209,10 +209,10 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
     let acquire = AcquireLease { universe, world, worker, now_ns, ttl_ns };
     let fence = shared.plane.run(&acquire).await?.output;
     shared.metrics.add(Metric::LeasesAcquired, 1);
-    shared.table.lock().leased(fence, now_ns);
+    shared.scheduler.lock().leased(fence, now_ns);
     shared.note_residents();
     let mut host = WorldHost::restore(shared.plane.clone(), fence).await?;
-    host.employ(shared.hands.clone());
+    host.register_slots(shared.slots.clone());
     host.measure(shared.metrics.clone());
     shared.metrics.add(Metric::Restores, 1);
     shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
@@ -224,7 +224,7 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
     let now_ns = shared.plane.now_ns();
     shared.note_behind(world, 0);
     let retry_at_ns = retry_at_ns(shared, world, error, now_ns);
-    let fence = shared.table.lock().forget(world, retry_at_ns);
+    let fence = shared.scheduler.lock().forget(world, retry_at_ns);
     match error.code() {
         Code::LeaseHeld
         | Code::LeaseAssignedElsewhere
@@ -253,7 +253,7 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
     if !error.is_of_the_world() {
         return false;
     }
-    let failures = shared.table.lock().fail(world, code);
+    let failures = shared.scheduler.lock().fail(world, code);
     if failures < error.attempts_max() || planted(Mutant::HoldSkipped) {
         return false;
     }
@@ -268,7 +268,7 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
             tracing::error!(%error, %code, %world, failures, "a world was put on hold");
             shared.metrics.add(Metric::WorldsHeld, 1);
             shared.metrics.add(Metric::LeasesReleased, 1);
-            shared.table.lock().forgive(world);
+            shared.scheduler.lock().forgive(world);
             true
         }
         Err(error) => {
@@ -327,7 +327,7 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),
         _ => {
-            let doublings = shared.table.lock().failures(world).min(16);
+            let doublings = shared.scheduler.lock().failures(world).min(16);
             let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(config.lease_ttl_ns);
             Some(now_ns.saturating_add(wait_ns))
         }
@@ -371,7 +371,7 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
             tracing::debug!(%error, %world, "when its next snapshot is due is not on record");
         }
     }
-    let fence = shared.table.lock().fence(world);
+    let fence = shared.scheduler.lock().fence(world);
     if let Some(fence) = fence {
         match shared.plane.run(&SettleWorld { fence }).await.map(|done| done.output) {
             // Where it runs next is decided when it has something to do.
@@ -386,7 +386,7 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
         give_back(shared, fence).await;
         pass_on(shared, world).await;
     }
-    shared.table.lock().forget(world, None);
+    shared.scheduler.lock().forget(world, None);
 }
 
 async fn assignment_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Option<Assignment>, RuntimeError> {

@@ -6,7 +6,7 @@ use super::{
     json,
 };
 use crate::{
-    node::{Answered, Asked, Delayed, HANDED_ON, Universe},
+    node::{Answered, CALL_TIMEOUT, Delayed, HANDED_ON, Universe},
     quotas::Quota,
 };
 use axum::{
@@ -19,7 +19,7 @@ use mundi_model::{
     CallId, Code, Hash, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
-use mundi_runtime::Plane;
+use mundi_runtime::{Plane, ops::CallAnswer};
 use mundi_store::{
     blob::Blobs,
     keyspace::inbox_dedupe::DedupeId,
@@ -28,9 +28,6 @@ use mundi_store::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
-
-/// How long a call waits for its reply unless it says so itself.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How much later than asked for a request ends that does not end by itself.
 pub(super) const DEADLINE_GRACE: Duration = Duration::from_millis(100);
@@ -253,7 +250,17 @@ pub(super) async fn make_call<E: Engine>(
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let timeout = params.timeout(api)?;
-    in_time(timeout, call_within(timeout, universe, api, world, event, Given { cbor, headers })).await
+    let answered = async {
+        let incoming = Incoming::new(&headers, event, cbor, None)?;
+        incoming.check()?;
+        check_meant(api, universe, world, &headers)?;
+        let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
+        match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await? {
+            CallAnswer::Replied { call, outcome } => answer(universe, call, outcome, &headers).await,
+            CallAnswer::Forwarded(answered) => Ok(forwarded(answered)),
+        }
+    };
+    in_time(timeout, answered).await
 }
 
 /// Bounds all that a request waits for by its own deadline: a database that is away, a world that does not get on. A little later
@@ -276,51 +283,29 @@ fn late(timeout: Duration) -> Problem {
     Problem::new(Code::CallTimeout, detail)
 }
 
-async fn call_within<E: Engine>(
-    timeout: Duration,
-    universe: &Universe<E>,
+/// A call that was forwarded to this process is for it, or for nobody here.
+fn check_meant<E: Engine>(
     api: &Api<E>,
+    universe: &Universe<E>,
     world: WorldId,
-    event: String,
-    Given { cbor, headers }: Given,
-) -> Result<Response, Problem> {
-    let began_ns = universe.plane().now_ns();
-    let incoming = Incoming::new(&headers, event, cbor, None)?;
-    incoming.check()?;
-    let asked = Asked { event: &incoming.event, cbor: &incoming.value, headers: &headers, timeout };
-    if let Some(answer) = hand_on(api, universe, world, &asked).await? {
-        return Ok(answer);
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    let Some(meant) = headers.get(HANDED_ON) else { return Ok(()) };
+    if meant.as_bytes() == api.node.worker().to_string().as_bytes() && universe.holds(world) {
+        return Ok(());
     }
-    universe.ops().check_events(world, [incoming.checked()]).await?;
-    let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
-    let begun = universe.ops().begin_call(world, item, key.as_deref()).await?;
-    let call = begun.call;
-    let spent = Duration::from_nanos(universe.plane().now_ns().saturating_sub(began_ns));
-    let outcome = universe.ops().finish_call(world, begun, timeout.saturating_sub(spent)).await?;
-    answer(universe, call, outcome, &headers).await
+    Err(Problem::new(Code::WorldElsewhere, format!("{world} is not held here")))
 }
 
-/// The answer of the process that holds the world, if it is another one and can be asked. What was handed on to this one is for it, or for
-/// nobody here.
-async fn hand_on<E: Engine>(
-    api: &Api<E>,
-    universe: &Universe<E>,
-    world: WorldId,
-    asked: &Asked<'_>,
-) -> Result<Option<Response>, Problem> {
-    if let Some(meant) = asked.headers.get(HANDED_ON) {
-        let is_meant = meant.as_bytes() == api.node.worker().to_string().as_bytes() && universe.holds(world);
-        let elsewhere = || Problem::new(Code::WorldElsewhere, format!("{world} is not held here"));
-        return if is_meant { Ok(None) } else { Err(elsewhere()) };
-    }
-    let Some(Answered { status, headers, body }) = universe.hand_on(world, asked).await? else { return Ok(None) };
+/// The answer of the process that holds the world.
+fn forwarded(Answered { status, headers, body }: Answered) -> Response {
     let mut answer = (status, body).into_response();
     for name in [header::CONTENT_TYPE, header::RETRY_AFTER, CALL] {
         if let Some(value) = headers.get(&name) {
             answer.headers_mut().insert(name, value.clone());
         }
     }
-    Ok(Some(answer))
+    answer
 }
 
 /// The reply to a call that was made before.

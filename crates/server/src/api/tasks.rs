@@ -30,8 +30,8 @@ use mundi_store::{
         queue_notify::{self, Seen},
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, CompleteEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure,
-        ReapEffects, Repeat, claim_effects,
+        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, ReapEffects,
+        Repeat, claim_effects,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -381,8 +381,7 @@ pub(super) async fn complete<E: Engine>(
     let said = (ReceiptStatus::Ok, payload_hash(&payload));
     check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let answer = Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter) };
-    let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
-    plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told: false }).await?;
+    universe.ops().complete_effect(claim, answer).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -1,8 +1,8 @@
-//! A call to a world that another process holds is handed on to that process (ADR 0008).
+//! A call to a world that another process holds is forwarded to that process (ADR 0008).
 //!
-//! Whatever is in doubt before it is sent goes through the inbox, as if there were nobody to hand it to. Once it was sent, its fate is
-//! what the other one answers; if that answers nothing, nobody knows, and it is not sent again. What was handed on is never handed on
-//! again: who does not hold the world refuses it before anything is done.
+//! Whatever is in doubt before it is sent goes through the inbox, as if there were no other process. Once it was sent, its fate is
+//! what the other process answers; if that answers nothing, the fate is unknown, and the call is not sent again. A forwarded call is
+//! never forwarded again: a process that does not hold the world refuses it before anything is done.
 
 use super::NodePlane;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
@@ -10,9 +10,13 @@ use bytes::Bytes;
 use http_body_util::Full;
 use mundi_adapters::http::client::{Client, ClientConfig, ClientError};
 use mundi_engine::{CommitError, Engine, EngineError};
-use mundi_model::{UniverseId, WorkerId, WorldId, limits};
+use mundi_model::{
+    UniverseId, WorkerId, WorldId, limits,
+    record::{InboxItem, Input, Payload},
+};
 use mundi_runtime::{
     Plane,
+    delivery::Forward,
     metrics::{Metric, Metrics},
 };
 use mundi_store::{StoreError, protocol::FindHolder};
@@ -56,7 +60,7 @@ const ANSWER_BYTES_MAX: usize = 16 * limits::PAYLOAD_BYTES_MAX;
 /// How much longer than the other one this side waits.
 const MARGIN: Duration = Duration::from_secs(5);
 
-pub(crate) struct HandOn<E: Engine> {
+pub(crate) struct Forwarder<E: Engine> {
     plane: NodePlane<E>,
     worker: WorkerId,
     metrics: Arc<Metrics>,
@@ -68,22 +72,36 @@ pub(crate) struct HandOn<E: Engine> {
 
 #[derive(Clone)]
 struct Known {
-    holder: Option<Arc<Holder>>,
+    holder: Option<Arc<OtherProcess>>,
     until_ns: u64,
 }
 
-struct Holder {
+/// The process that holds a world.
+struct OtherProcess {
     worker: WorkerId,
     url: Url,
 }
 
-/// A call.
-pub(crate) struct Asked<'a> {
-    pub(crate) event: &'a str,
-    pub(crate) cbor: &'a [u8],
+/// The way of one call to another process.
+pub(crate) struct ForwardedCall<'a, E: Engine> {
+    pub(crate) forwarder: &'a Forwarder<E>,
+    /// Of the request: some of them go along.
     pub(crate) headers: &'a HeaderMap,
     /// How long its reply may take.
     pub(crate) timeout: Duration,
+}
+
+impl<E: Engine> Forward for ForwardedCall<'_, E> {
+    type Answer = Answered;
+
+    async fn forward(
+        &self,
+        (universe, world): (UniverseId, WorldId),
+        call: &InboxItem,
+    ) -> Result<Option<Answered>, StoreError> {
+        let Input::Event { schema, value: Payload::Inline(value), .. } = &call.input else { return Ok(None) };
+        self.forwarder.ask(universe, world, (schema, value), self).await
+    }
 }
 
 /// What another process answered.
@@ -93,39 +111,36 @@ pub(crate) struct Answered {
     pub(crate) body: Bytes,
 }
 
-impl<E: Engine> HandOn<E> {
+impl<E: Engine> Forwarder<E> {
     pub(crate) fn new(plane: NodePlane<E>, worker: WorkerId, metrics: Arc<Metrics>) -> Self {
         let room = Semaphore::new(UNDER_WAY_MAX);
         Self { plane, worker, metrics, client: OnceLock::new(), known: Mutex::default(), room }
     }
 
     /// The answer of the process that holds the world; `None` if surely nobody has taken the request.
-    pub(crate) async fn ask(
+    async fn ask(
         &self,
         universe: UniverseId,
         world: WorldId,
-        asked: &Asked<'_>,
+        (event, value): (&str, &[u8]),
+        call: &ForwardedCall<'_, E>,
     ) -> Result<Option<Answered>, StoreError> {
-        let is_marked = asked.headers.contains_key(HANDED_ON) || asked.headers.contains_key("idempotency-key");
-        if is_marked || asked.cbor.len() > limits::PAYLOAD_INLINE_BYTES_MAX {
-            return Ok(None); // others must find it in the inbox, or it goes there anyway
-        }
         let (Ok(_room), Some(client)) = (self.room.try_acquire(), self.client()) else { return Ok(None) };
         let Some(holder) = self.holder(universe, world).await else { return Ok(None) };
         let mut url = holder.url.clone();
         match url.path_segments_mut() {
             Ok(mut path) => {
-                let names = [&universe.to_string(), "worlds", &world.to_string(), "call", asked.event];
+                let names = [&universe.to_string(), "worlds", &world.to_string(), "call", event];
                 path.pop_if_empty().extend(["v1", "u"]).extend(names);
             }
             Err(()) => return Ok(None),
         }
-        url.set_query(Some(&format!("timeout={}ms", asked.timeout.as_millis())));
-        let mut request = Request::new(Full::new(Bytes::copy_from_slice(asked.cbor)));
+        url.set_query(Some(&format!("timeout={}ms", call.timeout.as_millis())));
+        let mut request = Request::new(Full::new(Bytes::copy_from_slice(value)));
         *request.method_mut() = Method::POST;
         let headers = request.headers_mut();
         for name in HEADERS {
-            for value in asked.headers.get_all(&name) {
+            for value in call.headers.get_all(&name) {
                 headers.append(&name, value.clone());
             }
         }
@@ -133,10 +148,10 @@ impl<E: Engine> HandOn<E> {
         let worker = holder.worker.to_string();
         let Ok(named) = HeaderValue::from_str(&worker) else { return Ok(None) };
         headers.insert(HANDED_ON, named);
-        let patience = asked.timeout.saturating_add(MARGIN);
-        let until = Instant::now() + patience;
+        let answer_within = call.timeout.saturating_add(MARGIN);
+        let until = Instant::now() + answer_within;
         let sent = timeout_at(until, client.send(&url, request)).await;
-        let mut answer = match sent.unwrap_or(Err(ClientError::Silent(patience))) {
+        let mut answer = match sent.unwrap_or(Err(ClientError::Silent(answer_within))) {
             Ok(answer) => answer,
             Err(error) => {
                 self.forget(universe, world);
@@ -161,7 +176,7 @@ impl<E: Engine> HandOn<E> {
             return Ok(None);
         }
         let body = timeout_at(until, answer.body(ANSWER_BYTES_MAX)).await;
-        let body = body.unwrap_or(Err(ClientError::Silent(patience))).map_err(unknown)?;
+        let body = body.unwrap_or(Err(ClientError::Silent(answer_within))).map_err(unknown)?;
         self.metrics.add(Metric::HandedOn, 1);
         Ok(Some(Answered { status, headers, body: body.into() }))
     }
@@ -177,7 +192,7 @@ impl<E: Engine> HandOn<E> {
     }
 
     /// Who holds the world, as far as this process knows; never this one.
-    async fn holder(&self, universe: UniverseId, world: WorldId) -> Option<Arc<Holder>> {
+    async fn holder(&self, universe: UniverseId, world: WorldId) -> Option<Arc<OtherProcess>> {
         let now_ns = self.plane.now_ns();
         let known = self.known.lock().get(&(universe, world)).filter(|known| known.until_ns > now_ns).cloned();
         if let Some(known) = known {
@@ -187,7 +202,7 @@ impl<E: Engine> HandOn<E> {
         let found = found.inspect_err(|error| tracing::debug!(%error, "a world's holder was not found")).ok()?.output;
         let holder = found
             .filter(|(worker, _)| *worker != self.worker)
-            .and_then(|(worker, address)| Some(Arc::new(Holder { worker, url: Url::parse(&address).ok()? })));
+            .and_then(|(worker, address)| Some(Arc::new(OtherProcess { worker, url: Url::parse(&address).ok()? })));
         let believed_ns = if holder.is_some() { BELIEVED_NS } else { NOBODY_NS };
         let mut known = self.known.lock();
         if known.len() >= KNOWN_MAX {

@@ -39,12 +39,13 @@ pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules};
 pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
-pub(crate) use forward::{Answered, Asked, HANDED_ON};
+pub(crate) use forward::{Answered, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
 pub use program_names::{FoundProgram, ListedProgram};
 pub(crate) use quotas::{Growth, Tenant};
+pub(crate) use universe::CALL_TIMEOUT;
 pub use universe::Universe;
 
 use crate::{
@@ -53,7 +54,7 @@ use crate::{
 };
 use admission::Admission;
 use edge::StopTasks;
-use forward::HandOn;
+use forward::Forwarder;
 use mundi_adapters::worker::AdapterWorkerConfig;
 use mundi_engine::{Embedded, Engine};
 use mundi_model::{UniverseId, WorkerId, limits};
@@ -103,7 +104,7 @@ struct Shared<E: Engine> {
     /// The failure of a worker shell that ends the process.
     escalated: tokio::sync::watch::Sender<Option<Failed>>,
     /// There if others may hold worlds.
-    hand_on: Option<Arc<HandOn<E>>>,
+    forwarder: Option<Arc<Forwarder<E>>>,
     /// Where others reach this process.
     address: RwLock<Option<String>>,
     /// Held while a universe is opened, so that each is opened once; taken out when the node stops.
@@ -165,7 +166,7 @@ impl<E: Engine> Node<E> {
             spawner: Arc::new(tasks),
         };
         let (worker, metrics) = (config.worker.unwrap_or_else(random_worker), Arc::<Metrics>::default());
-        let hand_on = config.hands_on.then(|| Arc::new(HandOn::new(plane.clone(), worker, metrics.clone())));
+        let forwarder = config.hands_on.then(|| Arc::new(Forwarder::new(plane.clone(), worker, metrics.clone())));
         let reports = Reports::new(&config, &plane.clock, &metrics)?;
         let attempts = Arc::new(Attempts::new(config.attempts).with_metrics(metrics.clone()));
         let shared = Shared {
@@ -181,7 +182,7 @@ impl<E: Engine> Node<E> {
             token_accounts: TokenAccounts::default(),
             refusals: Refusals::default(),
             escalated: tokio::sync::watch::Sender::new(None),
-            hand_on,
+            forwarder,
             address: RwLock::default(),
             stop: tokio::sync::Mutex::new(Some(stop)),
             leaving: tokio::sync::watch::Sender::new(false),

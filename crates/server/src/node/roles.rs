@@ -17,7 +17,7 @@ use mundi_adapters::{
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
-    Holder, Plane,
+    LocalWorlds, Plane,
     calls::Calls,
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Ended, Policy, Shell, ShellConfig, Stop, WorkerCommands},
@@ -144,8 +144,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
         if let Some(worlds) = &self.worlds {
-            let holder: Arc<dyn Holder> = Arc::new(worlds.clone());
-            (worker, fabric) = (worker.with_holder(holder.clone()), fabric.with_holder(holder));
+            let local: Arc<dyn LocalWorlds> = Arc::new(worlds.clone());
+            (worker, fabric) = (worker.with_local_worlds(local.clone()), fabric.with_local_worlds(local));
         }
         worker = worker.serve(Arc::new(fabric));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());

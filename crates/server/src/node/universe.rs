@@ -1,7 +1,10 @@
 //! A universe that this node serves.
 
 use super::{
-    Answered, Asked, Delayed, Node, NodeError, NodePlane, forward::HandOn, program_names::BuiltIn, roles::Roles,
+    Answered, Delayed, HANDED_ON, Node, NodeError, NodePlane,
+    forward::{ForwardedCall, Forwarder},
+    program_names::BuiltIn,
+    roles::Roles,
 };
 use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -12,10 +15,10 @@ use mundi_model::{
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
-    Plane,
+    Plane, RuntimeError,
     calls::Calls,
     lifecycle::{register_trusted, register_used},
-    ops::Ops,
+    ops::{CallAnswer, CallRequest, Ops},
 };
 use mundi_store::{
     blob::Blobs,
@@ -24,12 +27,16 @@ use mundi_store::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, LazyLock, atomic::AtomicU64},
     time::Duration,
 };
 
-/// How long [`Universe::call`] waits for its reply.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a call waits for its reply unless it says so itself.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What [`Universe::call`] asks of another process.
+static ACCEPT_CBOR: LazyLock<HeaderMap> =
+    LazyLock::new(|| HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/cbor"))]));
 
 pub struct Universe<E: Engine> {
     name: String,
@@ -41,7 +48,7 @@ pub struct Universe<E: Engine> {
     /// The programs that come with the node, all versions of them.
     pub(super) built_in: Vec<BuiltIn>,
     roles: Roles<NodePlane<E>>,
-    hand_on: Option<Arc<HandOn<E>>>,
+    forwarder: Option<Arc<Forwarder<E>>>,
     quotas: Arc<UniverseQuotas>,
 }
 
@@ -95,8 +102,8 @@ impl<E: Engine> Universe<E> {
             Some(worker) => ops.beside(worker.clone()),
             None => ops,
         };
-        let hand_on = node.0.hand_on.clone();
-        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, built_in: named, roles, hand_on, quotas })
+        let forwarder = node.0.forwarder.clone();
+        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, built_in: named, roles, forwarder, quotas })
     }
 
     pub fn name(&self) -> &str {
@@ -146,28 +153,20 @@ impl<E: Engine> Universe<E> {
         Some(worlds.inbox_age_ns(world))
     }
 
-    /// The answer of another process, if that holds the world and can be asked; else the request is this one's.
-    pub(crate) async fn hand_on(&self, world: WorldId, asked: &Asked<'_>) -> Result<Option<Answered>, NodeError> {
-        match &self.hand_on {
-            Some(hand_on) if !self.holds(world) => Ok(Box::pin(hand_on.ask(self.id, world, asked)).await?),
-            _ => Ok(None),
-        }
-    }
-
-    /// The same for who has no request of its own.
-    async fn ask(&self, world: WorldId, event: &str, value: &Value) -> Result<Option<Value>, NodeError> {
-        if self.hand_on.is_none() || self.holds(world) {
-            return Ok(None);
-        }
-        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/cbor"))]);
-        let asked = Asked { event, cbor: &cbor::encode(value), headers: &headers, timeout: CALL_TIMEOUT };
-        let Some(answered) = self.hand_on(world, &asked).await? else { return Ok(None) };
-        if answered.status.is_success() {
-            return self.value(Payload::Inline(answered.body.to_vec())).await.map(Some);
-        }
-        let told = serde_json::from_slice(&answered.body).unwrap_or(serde_json::Value::Null);
-        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
-        Err(NodeError::CallFailed { code: text("code"), reason: text("detail") })
+    /// Answers a call, in this process or by the one that holds the world. A call that was forwarded to this process is not forwarded
+    /// again.
+    pub(crate) async fn answer_call(
+        &self,
+        world: WorldId,
+        (item, idempotency_key): (InboxItem, Option<&str>),
+        headers: &HeaderMap,
+        timeout: Duration,
+        is_checked: bool,
+    ) -> Result<CallAnswer<Answered>, RuntimeError> {
+        let forwarder = self.forwarder.as_deref().filter(|_| !headers.contains_key(HANDED_ON));
+        let forward = forwarder.map(|forwarder| ForwardedCall { forwarder, headers, timeout });
+        let request = CallRequest { item, idempotency_key, timeout, is_checked, forward: forward.as_ref() };
+        self.ops.answer_call(world, request).await
     }
 
     /// Keeps a program or manifest until it is deleted, whether a world runs it or not.
@@ -213,12 +212,20 @@ impl<E: Engine> Universe<E> {
 
     /// Sends an event and waits for the reply.
     pub async fn call(&self, world: WorldId, event: &str, value: Value) -> Result<Value, NodeError> {
-        if let Some(reply) = self.ask(world, event, &value).await? {
-            return Ok(reply);
-        }
-        match self.ops.call(world, self.event(event, &value), None, CALL_TIMEOUT).await? {
-            ReplyOutcome::Ok(payload) => self.value(payload).await,
-            ReplyOutcome::Failed(code, reason, _) => Err(NodeError::CallFailed { code, reason }),
+        let item = self.event(event, &value);
+        match self.answer_call(world, (item, None), &ACCEPT_CBOR, CALL_TIMEOUT, false).await? {
+            CallAnswer::Replied { outcome: ReplyOutcome::Ok(payload), .. } => self.value(payload).await,
+            CallAnswer::Replied { outcome: ReplyOutcome::Failed(code, reason, _), .. } => {
+                Err(NodeError::CallFailed { code, reason })
+            }
+            CallAnswer::Forwarded(Answered { status, body, .. }) if status.is_success() => {
+                self.value(Payload::Inline(body.to_vec())).await
+            }
+            CallAnswer::Forwarded(Answered { body, .. }) => {
+                let problem = serde_json::from_slice(&body).unwrap_or(serde_json::Value::Null);
+                let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+                Err(NodeError::CallFailed { code: text("code"), reason: text("detail") })
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //! Unknown commit: run again; an intent that has this very answer is reported as answered.
 
 use super::{
-    Answer, EffectClaim, EffectError, ReadEffect,
+    Answer, EffectClaim, EffectError, ReadEffect, WokenBy,
     enqueue::spill_payload,
     settle_effect::{Terminal, answer, is_awaited},
 };
@@ -56,8 +56,7 @@ pub struct AnswerEffect {
     pub payload: Payload,
     pub operator: Operator,
     pub now_ns: u64,
-    /// See [`enqueue_told`](super::enqueue_told).
-    pub holder_is_told: bool,
+    pub woken_by: WokenBy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,10 +103,10 @@ impl Protocol for AnswerEffect {
             None if known.is_some() && !self.kind.is_empty() => (self.claim_of(self.nowhere()), self.item()),
             None => return Err(EffectError::IntentNotFound { intent }.into()),
         };
-        let (now_ns, holder_is_told, dedupe_window_ns) = (self.now_ns, self.holder_is_told, limits::DEDUPE_WINDOW_NS);
+        let (now_ns, woken_by, dedupe_window_ns) = (self.now_ns, self.woken_by, limits::DEDUPE_WINDOW_NS);
         let (receipts_before, was_tried, failed) = (0, true, None);
         let terminal =
-            Terminal { answer: given, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, holder_is_told };
+            Terminal { answer: given, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, woken_by };
         let delivered = answer(tx, &claim, &item, terminal).await?;
         Ok(if delivered { AnsweredByHand::Delivered } else { AnsweredByHand::Dropped })
     }

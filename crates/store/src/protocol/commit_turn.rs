@@ -5,13 +5,16 @@
 //! nothing. So "appended, but its effects were not published" cannot be seen by anyone, crash or not. An intent that
 //! was published before, in whatever state it is now, is not published again: the hash of one that the records announce covers the world and
 //! a height that nobody has written yet, so only what was inherited is asked for. An effect for which an adapter of the same
-//! process has a hand free is published as claimed, by one key; a receipt that comes from such a hand is taken only while its claim
+//! process has a slot free is published as claimed, by one key; a receipt that comes from such a slot is taken only while its claim
 //! is held, and ends the effect in the same transaction: the key is gone, and the journal knows of both. That the world waits
 //! for it nobody but the world's own turns could change, and their head is compared.
+//! A turn that has not read the inbox, because its process remembers it as drained, says so (`expects_end`): it is committed only if nothing
+//! was enqueued between the version that was remembered and this commit. So what was acknowledged before an item was handed to the
+//! world stands before the item, whoever acknowledged it. If something was enqueued, nothing is written, and the turn is made again.
 //! The cursor never passes an item that the turn has not read: it moves from where the turn saw it, over items that were read
 //! without a gap, and to the place of a direct item only with the proof that nothing else is before it (`inbox_end`).
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
-//! that the first run was applied, and with it everything else.
+//! that the first run was applied, and with it everything else; also if the inbox has grown since.
 
 use super::{
     EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem, require_world,
@@ -34,6 +37,7 @@ use crate::{
         journal_head::{self, JournalHead, Position},
         lease,
         low_water::{self, LowWater},
+        notify,
         queue::{Claim, Queue},
         queue_notify::{self, TIMERS},
         ready::{self, ReadyHint},
@@ -59,6 +63,8 @@ pub struct CommitTurn {
     pub fence: Fence,
     /// Where the cursor was when the turn was read.
     pub cursor: Option<InboxSeq>,
+    /// For a turn that has not read the inbox: nothing was enqueued since the inbox ended here.
+    pub expects_end: Option<InboxEnd>,
     /// What the turn took in, if anything.
     pub consumed: Option<Consumed>,
     /// Its records, from the head that the turn was read at. Replies and cancellations are taken from here.
@@ -68,7 +74,7 @@ pub struct CommitTurn {
     pub timers: Vec<TimerItem>,
     /// Receipts that the world gets with this very turn: a fork that is answered from its parent's.
     pub receipts: Vec<Receipt>,
-    pub in_hands: InHands,
+    pub in_process: InProcess,
     /// Pages of the world's log that its steps added to.
     pub logs: Vec<LogPage>,
     /// The world has more to do even if nothing else comes in.
@@ -78,16 +84,16 @@ pub struct CommitTurn {
 
 /// What others in the same process have to do with a turn.
 #[derive(Debug, Clone, Default)]
-pub struct InHands {
-    /// For each effect the claim under which it is published, if somebody has a hand free for it; the others go into the queue.
+pub struct InProcess {
+    /// For each effect the claim under which it is published, if an adapter has a slot free for it; the others go into the queue.
     pub claims: Vec<Option<Claim>>,
-    /// Effects whose receipts the turn took from the hand, and not from the inbox.
+    /// Effects whose receipts bypassed the inbox.
     pub answered: Vec<AnsweredEffect>,
     /// Calls whose makers wait for the turn itself, in order: a reply that it gives them is on record, and stored nowhere else.
     pub calls: Vec<InboxSeq>,
 }
 
-/// An effect whose receipt a turn takes in without that it stood in the inbox.
+/// An effect whose receipt is delivered directly and bypasses the inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnsweredEffect {
     pub claim: EffectClaim,
@@ -108,11 +114,15 @@ pub struct Consumed {
 impl Consumed {
     /// The first items after the cursor, as they were read, and direct items behind them if the inbox was read to its
     /// end; `None` for no items.
-    pub fn of(items: &[TurnItem], end: Option<&InboxEnd>) -> Option<Self> {
-        let through = items.last()?.seq;
-        let last_read = items.iter().rfind(|item| !item.seq.is_direct()).map(|item| item.seq);
+    pub fn of<'a, I>(items: I, end: Option<&InboxEnd>) -> Option<Self>
+    where
+        I: IntoIterator<Item = &'a TurnItem, IntoIter: DoubleEndedIterator + Clone>,
+    {
+        let items = items.into_iter();
+        let through = items.clone().next_back()?.seq;
+        let last_read = items.clone().rfind(|item| !item.seq.is_direct()).map(|item| item.seq);
         let end = end.filter(|_| through.is_direct()).cloned();
-        Some(Self { through, last_read, depth: items.iter().map(|item| item.depth).sum(), end })
+        Some(Self { through, last_read, depth: items.map(|item| item.depth).sum(), end })
     }
 
     pub fn through(&self) -> InboxSeq {
@@ -135,7 +145,7 @@ impl Consumed {
 pub struct TurnCommitted {
     pub head: JournalHead,
     pub cursor: Option<InboxSeq>,
-    /// Which of the effects are in the hands that were free for them, by their index, in order.
+    /// Which of the effects were published as claimed, by their index, in order.
     pub claimed: Vec<u16>,
 }
 
@@ -155,6 +165,7 @@ impl Protocol for CommitTurn {
         let Fence { universe, world, .. } = self.fence;
         self.check_published()?;
         tx.announce(|| self.reads());
+        self.check_end(tx).await?;
         self.fence.check(tx).await?;
         let after = self.consumed.as_ref().map(Consumed::through).or(self.cursor);
         let mut committed = TurnCommitted { head: self.records.end(), cursor: after, claimed: Vec::new() };
@@ -168,7 +179,7 @@ impl Protocol for CommitTurn {
                 inbox_depth::subtract(tx, universe, world, consumed.depth)?;
             }
         }
-        for answered in &self.in_hands.answered {
+        for answered in &self.in_process.answered {
             answered.settle(tx, self.now_ns).await?;
         }
         let cursor = self.consumed.as_ref().map(Consumed::through).or(before.cursor);
@@ -179,7 +190,7 @@ impl Protocol for CommitTurn {
         self.withdraw(tx).await?;
         self.answer(tx).await?;
         for (height, answer) in self.records.replies() {
-            if self.in_hands.calls.binary_search(&answer.to).is_ok() {
+            if self.in_process.calls.binary_search(&answer.to).is_ok() {
                 continue;
             }
             let outcome = match self.records.replies().first() {
@@ -211,6 +222,9 @@ impl CommitTurn {
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;
         let mut reads = vec![lease::key(universe, world).announced(), journal_head::key(universe, world).announced()];
+        if self.expects_end.is_some() {
+            reads.push(notify::key(universe, world).announced());
+        }
         if self.cursor.is_none() {
             reads.push(inbox_cursor::key(universe, world).announced());
         }
@@ -221,7 +235,7 @@ impl CommitTurn {
             let lane = timer_due::lane(timer_due::shard(item.intent));
             reads.push(low_water::key(universe, Queue::Timers, lane).announced());
         }
-        let claims = self.in_hands.answered.iter().map(|answered| answered.claim);
+        let claims = self.in_process.answered.iter().map(|answered| answered.claim);
         reads.extend(claims.map(|claim| effect_inflight::key(universe, claim.lane, claim.seq).announced()));
         if self.records.failures().count > 0 {
             reads.push(world_failure::key(universe, world).announced());
@@ -233,6 +247,17 @@ impl CommitTurn {
             reads.push(effect_dedupe::key(universe, world, intent).announced());
         }
         reads
+    }
+
+    /// Refuses if something was enqueued that a turn without a look into the inbox cannot know of; unless the turn was applied already.
+    async fn check_end<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let Some(end) = &self.expects_end else { return Ok(()) };
+        let is_grown = notify::depend(tx, universe, world).await? != *end.notify();
+        if is_grown && append::position(tx, universe, world).await?.head != self.records.end() {
+            return Err(InboxError::Grown { world }.into());
+        }
+        Ok(())
     }
 
     /// Keeps the index of failed steps in step with the records.
@@ -282,7 +307,7 @@ impl CommitTurn {
             if !self.is_new(item.height) && effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
-            match self.in_hands.claims.get(usize::from(index)).copied().flatten() {
+            match self.in_process.claims.get(usize::from(index)).copied().flatten() {
                 Some(claim) if self.is_new(item.height) => {
                     effect_inflight::publish(tx, universe, index, &claim, item, Some(EffectStatus::Pending))?;
                     claimed.push(index);
@@ -353,7 +378,7 @@ impl CommitTurn {
                 timer_dedupe::write(tx, universe, world, intent, &dedupe)?;
                 self.end_dedupe(tx, DedupeKind::Timer, intent)?;
             }
-            if timer.is_some() || self.in_hands.answered.iter().any(|answered| answered.claim.intent == intent) {
+            if timer.is_some() || self.in_process.answered.iter().any(|answered| answered.claim.intent == intent) {
                 continue;
             }
             match effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status) {

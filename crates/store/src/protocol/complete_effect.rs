@@ -8,7 +8,7 @@
 //! it, or a turn of unknown fate took the receipt before this was tried. A claim is lost only if another attempt follows.
 
 use super::{
-    ClaimedEffect, EffectClaim, EffectError,
+    ClaimedEffect, EffectClaim, EffectError, WokenBy,
     enqueue::{reads_of, spill_payload},
     settle_effect::{Held, Terminal, answer, remove_withdrawn},
 };
@@ -54,20 +54,19 @@ impl Answer {
     }
 }
 
-/// Moves a large payload to the content store, then completes. Who says that it tells the holder does so afterwards,
-/// whatever came of it: while there is a hint, workers are not called to look at it.
+/// Moves a large payload to the content store, then completes.
 pub async fn complete_effect<E: Engine, B: Blobs>(
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
     claimed: &ClaimedEffect,
     mut answer: Answer,
-    holder_is_told: bool,
+    woken_by: WokenBy,
 ) -> Result<Completed, StoreError> {
     spill_payload(blobs, claimed.proof.universe, &mut answer.payload).await?;
     let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
     let (claim, now_ns) = (claimed.proof, clock.now_ns());
-    let complete = CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told };
+    let complete = CompleteEffect { claim, answer, now_ns, dedupe_window_ns, woken_by };
     Ok(run(engine, clock, &complete).await?.output)
 }
 
@@ -77,7 +76,7 @@ pub struct CompleteEffect {
     pub answer: Answer,
     pub now_ns: u64,
     pub dedupe_window_ns: u64,
-    pub holder_is_told: bool,
+    pub woken_by: WokenBy,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +95,7 @@ impl CompleteEffect {
         let EffectClaim { universe, world, intent, .. } = self.claim;
         let mut reads: Vec<_> = reads_of(universe, world, [DedupeId::receipt(intent)]).collect();
         reads.extend(Held::reads(&self.claim));
-        if self.holder_is_told {
+        if self.woken_by == WokenBy::Sender {
             reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).announced());
         }
         reads
@@ -119,7 +118,7 @@ impl Protocol for CompleteEffect {
         tx.announce(|| self.reads());
         match self.claim.held(tx).await? {
             Held::Mine(held) => {
-                let Self { now_ns, dedupe_window_ns, holder_is_told, .. } = *self;
+                let Self { now_ns, dedupe_window_ns, woken_by, .. } = *self;
                 let terminal = Terminal {
                     answer: self.answer.clone(),
                     now_ns,
@@ -127,7 +126,7 @@ impl Protocol for CompleteEffect {
                     receipts_before: 0,
                     was_tried: held.claim.attempt > 1,
                     failed: None,
-                    holder_is_told,
+                    woken_by,
                 };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })

@@ -6,7 +6,7 @@
 //! fails, it is unreachable and is swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use super::{CommitTurn, Enqueue, InHands, NewItem, WorldError, require_live};
+use super::{CommitTurn, Enqueue, InProcess, NewItem, WorldError, require_live};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -215,7 +215,8 @@ impl<B: Blobs> Create<'_, B> {
             effects: effects.clone(),
             timers: timers.clone(),
             receipts: receipts.clone(),
-            in_hands: InHands::default(),
+            expects_end: None,
+            in_process: InProcess::default(),
             logs: Vec::new(),
             ready: false,
             now_ns: *now_ns,

@@ -5,7 +5,7 @@
 //! Unknown commit: run again; the cursor that moved keeps the second run from repeating items. So the second run
 //! drains what came since, or finds nothing to do.
 
-use super::{CommitTurn, Consumed, InHands, TurnItem, read_turn::items_after};
+use super::{CommitTurn, Consumed, InProcess, TurnItem, read_turn::items_after};
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::{Batch, append},
@@ -61,7 +61,8 @@ impl Protocol for DrainInbox {
             effects: Vec::new(),
             timers: Vec::new(),
             receipts: Vec::new(),
-            in_hands: InHands::default(),
+            expects_end: None,
+            in_process: InProcess::default(),
             logs: Vec::new(),
             ready: false,
             now_ns: self.now_ns,

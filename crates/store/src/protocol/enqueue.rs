@@ -2,7 +2,7 @@
 //!
 //! Guarantees: items get a place in one total order, the order of commits; a batch keeps its own order and is
 //! enqueued whole or not at all. Anyone may enqueue; no fence is asked for, and writers do not conflict with each
-//! other. (Those who tell the holder themselves look at the world's hint, and so conflict with who settles it.) An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
+//! other. (A sender that wakes the worker itself reads the world's hint, and so conflicts with a turn that settles it.) An item that carries a dedupe id is enqueued at most once within the window, and the place of the first
 //! one is returned.
 //!
 //! A world on hold takes items in, and no calls: nobody would answer them.
@@ -56,7 +56,7 @@ pub struct Enqueue {
     now_ns: u64,
     dedupe_window_ns: u64,
     bounded: bool,
-    holder_is_told: bool,
+    woken_by: WokenBy,
     /// Nothing but commands.
     commands: bool,
     /// Somebody waits for a reply.
@@ -72,6 +72,16 @@ struct Encoded {
     bytes: Vec<u8>,
     depth: Depth,
     dedupe: Option<DedupeId>,
+}
+
+/// How the worker of a world learns that something was enqueued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WokenBy {
+    /// From the ready queue, which all workers watch.
+    ReadyQueue,
+    /// From the sender, which wakes the worker that holds the world after the commit, whatever came of it. The ready queue changes only if
+    /// the world is not in it yet.
+    Sender,
 }
 
 /// Where an item came to stand.
@@ -92,14 +102,13 @@ pub async fn enqueue<E: Engine, B: Blobs>(
     items: Vec<NewItem>,
     dedupe_window_ns: u64,
 ) -> Result<Vec<Enqueued>, StoreError> {
-    enqueue_told(false, engine, clock, blobs, universe, world, items, dedupe_window_ns).await
+    enqueue_woken_by(WokenBy::ReadyQueue, engine, clock, blobs, universe, world, items, dedupe_window_ns).await
 }
 
-/// As [`enqueue`], by who may tell the world's holder afterwards: then, while there is a hint, workers are not called to look at
-/// it.
+/// As [`enqueue`], and says how the world's worker learns of it.
 #[expect(clippy::too_many_arguments, reason = "those of `enqueue`, and one")]
-pub async fn enqueue_told<E: Engine, B: Blobs>(
-    holder_is_told: bool,
+pub async fn enqueue_woken_by<E: Engine, B: Blobs>(
+    woken_by: WokenBy,
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
@@ -110,7 +119,7 @@ pub async fn enqueue_told<E: Engine, B: Blobs>(
 ) -> Result<Vec<Enqueued>, StoreError> {
     spill_all(blobs, universe, &mut items).await?;
     let enqueue = Enqueue::new(universe, world, &items, clock.now_ns(), dedupe_window_ns)?;
-    enqueue.telling(holder_is_told).commit(engine, clock).await
+    enqueue.woken_by(woken_by).commit(engine, clock).await
 }
 
 pub(super) async fn spill_all<B: Blobs>(
@@ -205,7 +214,7 @@ impl Enqueue {
             now_ns,
             dedupe_window_ns,
             bounded: true,
-            holder_is_told: false,
+            woken_by: WokenBy::ReadyQueue,
             commands,
             calls,
             first_index: 0,
@@ -224,9 +233,8 @@ impl Enqueue {
         Self { bounded: false, ..self }
     }
 
-    /// As [`enqueue_told`], if the holder is.
-    pub(super) fn telling(self, holder_is_told: bool) -> Self {
-        Self { holder_is_told, ..self }
+    pub(super) fn woken_by(self, woken_by: WokenBy) -> Self {
+        Self { woken_by, ..self }
     }
 
     /// For a transaction that enqueues more than once: so many items come before these. Two items of one commit with the
@@ -247,7 +255,7 @@ impl Enqueue {
         if self.bounded {
             reads.extend(inbox_depth::keys(universe, world).map(|key| key.announced()));
         }
-        if self.holder_is_told {
+        if self.woken_by == WokenBy::Sender {
             reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).announced());
         }
         reads
@@ -327,7 +335,7 @@ impl Protocol for Enqueue {
             return Ok(plan.places); // it is looked at when it is released
         }
         let (priority, hint) = (meta.ready_priority(), ReadyHint { at_ns: now_ns });
-        if !self.holder_is_told {
+        if self.woken_by == WokenBy::ReadyQueue {
             ready::write(tx, universe, world, priority, &hint)?;
         } else if ready::ensure(tx, universe, world, priority, &hint).await? {
             return Ok(plan.places);

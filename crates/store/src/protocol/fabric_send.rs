@@ -17,7 +17,7 @@
 //! Unknown commit: run again; the message is there, under its name. A claim that was lost meanwhile ends the attempt.
 
 use super::{
-    EffectClaim, EffectError, Enqueue, NewItem,
+    EffectClaim, EffectError, Enqueue, NewItem, WokenBy,
     enqueue::{Place, placed, spill_all},
     settle_effect::Held,
 };
@@ -87,14 +87,14 @@ pub struct Sent {
     pub already_enqueued: bool,
 }
 
-/// Delivers a message to a world of `universe`. Who says that it tells the holder does so afterwards, whatever came of it.
+/// Delivers a message to a world of `universe`.
 pub async fn fabric_send<E: Engine, B: Blobs>(
     engine: &E,
     clock: &dyn Clock,
     blobs: &B,
     universe: UniverseId,
     message: FabricMessage,
-    holder_is_told: bool,
+    woken_by: WokenBy,
 ) -> Result<Sent, StoreError> {
     let FabricMessage { id, claim, from, to, input, correlation_id, trace, headers, dedupe_window_ns } = message;
     let origin = Origin { correlation_id, trace, sender: Some(from), headers, ..Origin::new(clock.now_ns()) };
@@ -102,7 +102,7 @@ pub async fn fabric_send<E: Engine, B: Blobs>(
     spill_all(blobs, universe, &mut new).await?;
     let sent_by = SendingEffect::new(claim.universe, claim.lane, claim.seq, claim.world, claim.intent);
     let enqueue = Enqueue::new(universe, to, &new, clock.now_ns(), dedupe_window_ns)?;
-    let enqueue = enqueue.telling(holder_is_told).sent_by(sent_by);
+    let enqueue = enqueue.woken_by(woken_by).sent_by(sent_by);
     let done = run(engine, clock, &SendMessage { claim, enqueue }).await?;
     let placed = placed(&done.output, done.stamp);
     #[expect(clippy::expect_used, reason = "one item in, one place out")]

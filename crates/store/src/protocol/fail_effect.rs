@@ -7,7 +7,7 @@
 //! reaper, which comes to the same.
 
 use super::{
-    Answer, EffectClaim, fabric_receipt,
+    Answer, EffectClaim, WokenBy, fabric_receipt,
     settle_effect::{Held, Terminal, answer, defer, leave_hand, remove_withdrawn},
 };
 use crate::{
@@ -124,7 +124,7 @@ impl FailEffect {
                     receipts_before,
                     was_tried,
                     failed: Some(self.failed_attempt(held, 0)),
-                    holder_is_told: false,
+                    woken_by: WokenBy::ReadyQueue,
                 };
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Failed::Answered(status) } else { Failed::Dropped })

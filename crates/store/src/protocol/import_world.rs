@@ -5,7 +5,7 @@
 //! before; if the rest fails, they are found again by the next import or are unreachable and swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use super::{CommitTurn, InHands, WorldCreated, WorldError};
+use super::{CommitTurn, InProcess, WorldCreated, WorldError};
 use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     blob::Blobs,
@@ -175,7 +175,8 @@ impl<B: Blobs> Import<'_, B> {
             effects: effects.clone(),
             timers: timers.clone(),
             receipts: receipts.clone(),
-            in_hands: InHands::default(),
+            expects_end: None,
+            in_process: InProcess::default(),
             logs: Vec::new(),
             ready: false,
             now_ns: *now_ns,

@@ -7,7 +7,7 @@
 //! went on: by the first run, or by a worker.
 
 use super::{
-    Answer, EffectClaim, Failure, ReadEffect, Repeat, fail_effect,
+    Answer, EffectClaim, Failure, ReadEffect, Repeat, WokenBy, fail_effect,
     settle_effect::{Terminal, answer, defer, is_awaited, remove_withdrawn},
 };
 use crate::{
@@ -58,9 +58,9 @@ impl Protocol for CancelEffect {
         let payload = fail_effect::describe_of(&found.item, None, &failure, found.attempts.attempts);
         let error = Answer::by_operator(ReceiptStatus::Error, payload, operator.clone());
         let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-        let (receipts_before, was_tried, failed, holder_is_told) = (0, true, None, false);
+        let (receipts_before, was_tried, failed, woken_by) = (0, true, None, WokenBy::ReadyQueue);
         let terminal =
-            Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, holder_is_told };
+            Terminal { answer: error, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, woken_by };
         answer(tx, &claim, &found.item, terminal).await
     }
 }

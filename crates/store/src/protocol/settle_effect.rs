@@ -3,7 +3,7 @@
 //! All of it happens in the transaction that found the claim to be held: the receipt enters the inbox, the intent is
 //! marked as complete, and the item is gone, together or not at all.
 
-use super::{Answer, EffectClaim, Enqueue, NewItem, WorldError};
+use super::{Answer, EffectClaim, Enqueue, NewItem, WokenBy, WorldError};
 use crate::{
     StoreError,
     keyspace::{
@@ -148,8 +148,7 @@ pub(super) struct Terminal {
     pub(super) was_tried: bool,
     /// The attempt that ends with this answer, if it failed.
     pub(super) failed: Option<FailedAttempt>,
-    /// Who answers then tells the world's holder: see [`enqueue_told`](super::enqueue_told).
-    pub(super) holder_is_told: bool,
+    pub(super) woken_by: WokenBy,
 }
 
 /// The receipt of an effect, as its world takes it.
@@ -169,11 +168,11 @@ pub(super) async fn answer<T: Transaction>(
     item: &EffectItem,
     terminal: Terminal,
 ) -> Result<bool, StoreError> {
-    let Terminal { answer, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, holder_is_told } = terminal;
+    let Terminal { answer, now_ns, dedupe_window_ns, receipts_before, was_tried, failed, woken_by } = terminal;
     let (status, by_hand) = (answer.status, answer.by_hand());
     let new = NewItem { item: receipt_of(item, answer, now_ns), dedupe: Some(DedupeId::receipt(item.intent)) };
     let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
-    let enqueue = enqueue.beyond_bounds().after(receipts_before).telling(holder_is_told);
+    let enqueue = enqueue.beyond_bounds().after(receipts_before).woken_by(woken_by);
     match crate::Protocol::run(&enqueue, tx).await {
         Ok(_) => {}
         Err(StoreError::World(WorldError::Deleted(_) | WorldError::NotFound { .. })) => {

@@ -20,7 +20,7 @@ pub use environment::{CountingEntropy, ManualClock};
 pub use faulty_objects::{Fault, FaultyObjects, Rates};
 pub use fixture::{Fixture, event, named_event, note_body, world_id};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble, others_first};
-pub use queues::{ask, ask_in_hands, held_effect, receipts, set_timers, unheld};
+pub use queues::{ask, ask_in_process, held_effect, receipts, set_timers, unheld};
 pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
 pub use workload::Workload;

@@ -13,7 +13,7 @@ use crate::{
         queue::{Claim, QueueSeq},
         timer_due::TimerItem,
     },
-    protocol::{ClaimedEffect, CommitTurn, EffectClaim, InHands},
+    protocol::{ClaimedEffect, CommitTurn, EffectClaim, InProcess},
 };
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
@@ -34,7 +34,7 @@ pub async fn ask<E: Engine, B: Blobs>(
 }
 
 /// As [`ask`], of somebody who has a hand free for each.
-pub async fn ask_in_hands<E: Engine, B: Blobs>(
+pub async fn ask_in_process<E: Engine, B: Blobs>(
     store: &Fixture<E, B>,
     fence: Fence,
     kinds: &[&str],
@@ -199,7 +199,8 @@ impl Turn {
             effects: self.effects,
             timers: self.timers,
             receipts: Vec::new(),
-            in_hands: InHands { claims: self.claims, ..InHands::default() },
+            expects_end: None,
+            in_process: InProcess { claims: self.claims, ..InProcess::default() },
             logs: Vec::new(),
             ready: false,
             now_ns: store.clock.now_ns(),

@@ -14,8 +14,10 @@ use mundi_store::{
         effect_pending::EffectTerms,
         queue::Claim,
     },
-    protocol::{AnsweredEffect, ClaimedEffect, Completed, ExtendClaims, InHands, Repeat, delete_world, expire_dedupe},
-    testing::{ask_in_hands, engine_contents, note_body, receipts},
+    protocol::{
+        AnsweredEffect, ClaimedEffect, Completed, ExtendClaims, InProcess, Repeat, delete_world, expire_dedupe,
+    },
+    testing::{ask_in_process, engine_contents, note_body, receipts},
 };
 use pollster::block_on;
 use std::time::Duration;
@@ -26,14 +28,14 @@ async fn in_hand(terms: EffectTerms) -> (Store, Fence, ClaimedEffect) {
     let fence = store.live(1).await.unwrap();
     let (worker, deadline_ns) = (WorkerId::new(1).unwrap(), store.clock.now_ns() + TTL_NS);
     let claim = Claim { token: [1; 16], worker, deadline_ns, attempt: 1 };
-    let claimed = ask_in_hands(&store, fence, &["a"], terms, claim).await.unwrap().remove(0);
+    let claimed = ask_in_process(&store, fence, &["a"], terms, claim).await.unwrap().remove(0);
     (store, fence, claimed)
 }
 
 /// The turn that takes the receipt from the hand.
 async fn take(store: &Store, fence: Fence, claimed: &ClaimedEffect, bodies: Vec<Body>) -> Result<(), StoreError> {
     let answered = AnsweredEffect { claim: claimed.proof, status: ReceiptStatus::Ok };
-    turn_with(store, fence, bodies, InHands { answered: vec![answered], ..InHands::default() }).await
+    turn_with(store, fence, bodies, InProcess { answered: vec![answered], ..InProcess::default() }).await
 }
 
 /// How many keys speak of effects.

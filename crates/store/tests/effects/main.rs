@@ -20,8 +20,8 @@ use mundi_store::{
         effect_pending::EffectTerms,
     },
     protocol::{
-        Answer, ClaimEffects, ClaimedEffect, CommitTurn, Completed, FailEffect, Failed, Failure, InHands, KindCap,
-        LanesToReap, ReapEffects, Reaped, Repeat, complete_effect,
+        Answer, ClaimEffects, ClaimedEffect, CommitTurn, Completed, FailEffect, Failed, Failure, InProcess, KindCap,
+        LanesToReap, ReapEffects, Reaped, Repeat, WokenBy, complete_effect,
     },
     testing::{Fixture, Probe, ask},
 };
@@ -58,7 +58,7 @@ fn ok() -> Answer {
 }
 
 async fn complete(store: &Store, claimed: &ClaimedEffect) -> Result<Completed, StoreError> {
-    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, ok(), false).await
+    complete_effect(&store.engine, &store.clock, &store.blobs, claimed, ok(), WokenBy::ReadyQueue).await
 }
 
 async fn fail(store: &Store, claimed: &ClaimedEffect, repeat: Repeat) -> Failed {
@@ -105,10 +105,10 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
 }
 
 async fn turn(store: &Store, fence: Fence, bodies: Vec<Body>) {
-    turn_with(store, fence, bodies, InHands::default()).await.unwrap();
+    turn_with(store, fence, bodies, InProcess::default()).await.unwrap();
 }
 
-async fn turn_with(store: &Store, fence: Fence, bodies: Vec<Body>, in_hands: InHands) -> Result<(), StoreError> {
+async fn turn_with(store: &Store, fence: Fence, bodies: Vec<Body>, in_process: InProcess) -> Result<(), StoreError> {
     let input = store.read_turn(fence).await.unwrap();
     let turn = CommitTurn {
         fence,
@@ -118,7 +118,8 @@ async fn turn_with(store: &Store, fence: Fence, bodies: Vec<Body>, in_hands: InH
         effects: vec![],
         timers: vec![],
         receipts: Vec::new(),
-        in_hands,
+        expects_end: None,
+        in_process,
         logs: Vec::new(),
         ready: false,
         now_ns: store.clock.now_ns(),
