@@ -77,8 +77,9 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
             let (local, window_ns) = (self.local.as_deref(), self.dedupe_window_ns);
-            let sent = send(&self.plane, local, &*self.universes, window_ns, call).await;
-            let sent = sent.map_err(|failure| with_name(failure, &call.params))?;
+            let to = destination(call)?;
+            let sent = send(&self.plane, local, &*self.universes, window_ns, call, &to).await;
+            let sent = sent.map_err(|failure| with_name(failure, &to))?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
         })
@@ -86,12 +87,15 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
 }
 
 /// A program that sent to a name reads the name in the reason, too, and not only the id that follows from it.
-fn with_name(failure: Failure, params: &Value) -> Failure {
-    let to = Params::of(params).ok().and_then(|params| params.text("dest_world").ok());
-    match to.map(str::parse) {
-        Some(Ok(WorldAddress::Name(name))) => Failure { reason: format!("to `{name}`: {}", failure.reason), ..failure },
-        _ => failure,
+fn with_name(failure: Failure, to: &WorldAddress) -> Failure {
+    match to {
+        WorldAddress::Name(name) => Failure { reason: format!("to `{name}`: {}", failure.reason), ..failure },
+        WorldAddress::Id(_) => failure,
     }
+}
+
+fn destination(call: &Call) -> Result<WorldAddress, Failure> {
+    Params::of(&call.params)?.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))
 }
 
 /// Sends the message that the parameters of a call carry, once for all attempts.
@@ -101,8 +105,9 @@ pub(crate) async fn send<P: Plane>(
     universes: &dyn UniversePolicy,
     dedupe_window_ns: u64,
     call: &Call,
+    to: &WorldAddress,
 ) -> Result<Sent, Failure> {
-    let (universe, message) = read(call, dedupe_window_ns)?;
+    let (universe, message) = read(call, to, dedupe_window_ns)?;
     if universe != call.universe && !universes.accepts(universe, call.universe) {
         let reason = format!("{universe} does not accept messages from {}", call.universe);
         return Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never });
@@ -126,9 +131,8 @@ pub(crate) async fn send<P: Plane>(
     delivery.message(universe, message).await.map_err(|error| refused(&error))
 }
 
-fn read(call: &Call, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {
+fn read(call: &Call, to: &WorldAddress, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {
     let params = Params::of(&call.params)?;
-    let to: WorldAddress = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
     let universe = match params.text_or_none("dest_universe")? {
         Some(universe) => universe.parse().map_err(|_| invalid("`dest_universe` is not a universe"))?,
         None => call.universe,

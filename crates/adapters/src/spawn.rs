@@ -14,7 +14,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::WORLD_SPAWN;
-use mundi_model::{Hash, UniverseId, Value, WorldId, limits};
+use mundi_model::{Hash, UniverseId, Value, WorldAddress, WorldId, limits};
 use mundi_runtime::{
     Plane,
     lifecycle::{NewWorld, create},
@@ -61,7 +61,8 @@ impl<P: Plane> SpawnAdapter<P> {
         }
         let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
         if params.get("mode").is_some() {
-            fabric::send(&self.plane, None, &ClosedUniverses, self.dedupe_window_ns, call).await?;
+            let to = WorldAddress::Id(world);
+            fabric::send(&self.plane, None, &ClosedUniverses, self.dedupe_window_ns, call, &to).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
     }

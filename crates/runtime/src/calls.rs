@@ -1,11 +1,11 @@
-//! Calls: who waits for the reply to which inbox item.
+//! Calls: which callers wait for the reply to which inbox item.
 //!
 //! A reply is durable before anyone hears of it. A caller in the process that ran the turn gets it from there; every
 //! other one, and one that comes back later, finds it under the reply's key, or in the journal at the height that its
 //! call names.
 //!
-//! Who has just had its call taken by a world of this process need not look for the reply first: it is handed to him, also if it
-//! came before he waited for it. Only if that takes long does he look, because the world may have moved.
+//! A caller whose call was just taken by a world of this process need not look for the reply: the turn hands the reply over, also if it
+//! comes before the caller waits for it. Only if that takes long does the caller look, because the world may have moved.
 
 use crate::{Plane, RuntimeError, recording::decode};
 use futures_channel::oneshot;
@@ -72,7 +72,7 @@ impl Waiting {
 }
 
 impl Calls {
-    /// Hands the replies of a committed turn to those who wait; says to how many.
+    /// Hands the replies of a committed turn to the callers that wait; says to how many.
     pub fn deliver(&self, world: WorldId, replies: Vec<Reply>) -> u64 {
         let mut delivered = 0;
         for Reply { to, outcome } in replies {
@@ -101,7 +101,7 @@ impl Calls {
         (CallerEntry { calls: self.clone(), key }, receiver)
     }
 
-    /// The reply to a call, once there is one. Whoever was interrupted may ask again. `is_taken_here` if the world has just taken the
+    /// The reply to a call, once there is one. A caller that was interrupted may ask again. `is_taken_here` if the world has just taken the
     /// call, in this process.
     pub async fn reply<P: Plane>(
         &self,

@@ -2,14 +2,15 @@
 //!
 //! - [`bundle`]: a world as one file that proves itself.
 //! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
-//! - [`worker`]: many worlds on a few lanes: leases, fairness, residents, drain.
+//! - [`worker`]: many worlds on a few runners: leases, fairness, residents, drain.
 //! - [`orchestrator`]: where worlds should run.
 //! - [`sweeper`]: gets back the space of what nothing refers to.
 //! - [`lifecycle`]: create, fork, pause, resume, archive, delete.
-//! - [`manifests`]: what a world takes in, for whoever sends to it; [`policy`]: what an effect was allowed by.
+//! - [`delivery`]: how an item reaches its world; [`effects`]: which intents become effects, and where these start.
+//! - [`manifests`]: what a world takes in, for its senders; [`policy`]: what an effect was allowed by.
 //! - [`ops`]: the internal control surface.
 //! - [`shell`]: what every role runs in: boot guard, mailbox, retries, counters, stop.
-//! - [`calls`]: who waits for which reply.
+//! - [`calls`]: callers that wait for replies.
 //! - [`metrics`]: every metric, with its name and unit.
 //! - [`trace`]: one trace from an input to the receipts of all that followed from it.
 //! - [`testing`]: an executor with its own time, in which a crash drops tasks at an await.

@@ -1,4 +1,4 @@
-//! What the newest manifest of a world takes in, for whoever sends to it.
+//! What the newest manifest of a world takes in, for its senders.
 
 use crate::{
     Plane, RuntimeError,

@@ -81,7 +81,7 @@ pub(crate) async fn fetch<P: Plane>(
     Ok(true)
 }
 
-/// How long a program that is being prepared is waited for. Whoever is told to come again later does.
+/// How long a program that is being prepared is waited for. The kernel says that it is being prepared, and is asked again.
 #[derive(Debug, Default)]
 pub(crate) struct PreparationWait {
     waits: u32,

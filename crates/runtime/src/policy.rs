@@ -1,6 +1,6 @@
 //! The policy context of an effect: the manifest that it was asked for under.
 //!
-//! An effect in the queue names the manifest that allowed it. Whoever takes it out of the queue reads that manifest and checks
+//! An effect in the queue names the manifest that allowed it. The worker that takes it out of the queue reads that manifest and checks
 //! that it allows the kind; an effect whose context does not is not carried out. An effect that a turn gives to an adapter of its
 //! own process was checked by the kernel, under the same manifest, in the step that asked for it.
 

@@ -25,7 +25,7 @@ use mundi_store::{
 };
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
-/// Workers that find the lease held try again after it, and whoever dies is succeeded then.
+/// Workers that find the lease held try again after it; the successor of a process that died gets the lease then.
 const TTL: Duration = Duration::from_secs(5);
 const RENEW_EVERY: Duration = Duration::from_millis(1_250);
 /// It is repeated with each look.
@@ -37,7 +37,7 @@ const LOOK_LONGEST: Duration = Duration::from_millis(250);
 /// An operation under a lease.
 pub(crate) type Work<P, T> = Box<dyn FnOnce(P, Fence) -> BoxFuture<'static, Result<T, RuntimeError>> + Send>;
 
-/// Takes a world's lease over, works, and gives it back to whoever had it. Refuses with `LEASE_HELD` if its holder keeps it for longer
+/// Takes a world's lease over, works, and gives it back to its holder. Refuses with `LEASE_HELD` if its holder keeps it for longer
 /// than [`TAKE_OVER_MS_MAX`](limits::TAKE_OVER_MS_MAX).
 pub(crate) async fn take_over<P: Plane, T: Send + 'static>(
     plane: &P,
@@ -171,7 +171,7 @@ impl<P: Plane> Operation<P> {
         }
     }
 
-    /// Tells those who may run the world that it is free: they found it held, and would try again only when the lease had run out.
+    /// Notifies the workers that may run the world that it is free: they found it held, and would try again only when the lease had run out.
     async fn hand_back(&self) -> Result<(), RuntimeError> {
         let Self { universe, world, .. } = *self;
         let is_ready = self.plane.run(&IsReady { universe, world }).await?.output;

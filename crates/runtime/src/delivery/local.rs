@@ -39,12 +39,23 @@ pub enum Awaits {
     EffectEnd(AnsweredEffect),
 }
 
+impl Awaits {
+    /// The effect that the item answers.
+    pub(crate) fn answers(self) -> Option<AnsweredEffect> {
+        match self {
+            Self::EffectEnd(answered) => Some(answered),
+            Self::Record | Self::Reply => None,
+        }
+    }
+}
+
 /// Answers the sender of an item. Dropped, it says that no turn took the item; or, once a turn has tried to commit the item, that
 /// its fate is unknown.
 pub(crate) struct Ticket {
     sender: Option<oneshot::Sender<Result<Taken, CommitError>>>,
-    tried: bool,
-    awaits: Awaits,
+    /// Whether the item may be on record: a turn has tried to commit it.
+    pub(crate) tried: bool,
+    pub(crate) awaits: Awaits,
 }
 
 /// What a sender waits on.
@@ -58,22 +69,6 @@ impl LocalItem {
 }
 
 impl Ticket {
-    /// Whether the item may be on record from now on.
-    pub(crate) fn set_tried(&mut self, tried: bool) {
-        self.tried = tried;
-    }
-
-    pub(crate) fn answers(&self) -> Option<AnsweredEffect> {
-        match self.awaits {
-            Awaits::EffectEnd(answered) => Some(answered),
-            Awaits::Record | Awaits::Reply => None,
-        }
-    }
-
-    pub(crate) fn is_call(&self) -> bool {
-        self.awaits == Awaits::Reply
-    }
-
     pub(crate) fn taken(mut self, taken: Taken) {
         if let Some(sender) = self.sender.take() {
             let _gone = sender.send(Ok(taken));
@@ -122,12 +117,12 @@ mod tests {
         drop(untouched);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
         let (mut tried, wait) = local_item();
-        tried.ticket.set_tried(true);
+        tried.ticket.tried = true;
         drop(tried);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Err(CommitError::Unknown(_))));
         let (mut refused, wait) = local_item();
-        refused.ticket.set_tried(true);
-        refused.ticket.set_tried(false);
+        refused.ticket.tried = true;
+        refused.ticket.tried = false;
         drop(refused);
         assert!(matches!(wait.taken().now_or_never().unwrap(), Ok(None)));
     }

@@ -25,7 +25,7 @@ use crate::effects::slots::EffectSlots;
 use local::{Acknowledgement, Awaits, Taken};
 use mundi_engine::Engine;
 use mundi_model::{
-    CallId, UniverseId, WorldId, limits,
+    Height, InboxSeq, UniverseId, WorldId, limits,
     record::{InboxItem, Input, Payload, ReplyOutcome},
 };
 use mundi_store::{
@@ -77,15 +77,16 @@ pub trait Forward: Sync {
     ) -> impl Future<Output = Result<Option<Self::Answer>, StoreError>> + Send;
 }
 
-/// A call that was delivered.
+/// An item that is durable.
 #[derive(Debug)]
-pub struct BegunCall {
-    /// Under this the reply is found.
-    pub call: CallId,
-    /// If it is there already.
-    pub reply: Option<ReplyOutcome>,
+pub struct Delivered {
+    pub seq: InboxSeq,
+    /// It was delivered before, under the same key.
+    pub before: bool,
+    /// The reply, if the turn that took the item gave one and its sender waits for it; and the height of its record.
+    pub reply: Option<(Height, ReplyOutcome)>,
     /// A world of this process took it.
-    pub(crate) is_taken_here: bool,
+    pub is_taken_here: bool,
 }
 
 /// Delivers items to worlds. A view of what it needs; cheap to make.
@@ -100,36 +101,27 @@ pub struct Delivery<'a, E, B> {
 }
 
 impl<E: Engine, B: Blobs> Delivery<'_, E, B> {
-    /// Delivers an event or a command; it is durable when this returns. Under the same key it is delivered at most once.
-    pub async fn event(
+    /// Delivers an event, a command or a call; it is durable when this returns. Under the same key it is delivered at most once.
+    pub async fn deliver(
         &self,
         to: (UniverseId, WorldId),
         item: InboxItem,
         key: Option<&str>,
-    ) -> Result<Enqueued, StoreError> {
-        match self.bypass_inbox(to, item, key, Awaits::Record).await? {
-            Ok(Taken { seq, .. }) => Ok(Enqueued { seq, before: false }),
-            Err(item) => Box::pin(self.enqueue_one(to, item, key)).await,
+        awaits: Awaits,
+    ) -> Result<Delivered, StoreError> {
+        let item = Arc::new(item);
+        if let Some(local) = self.local.filter(|_| may_bypass_inbox(&item, key))
+            && let Some(acknowledgement) = local.offer(to, &item, awaits, awaits == Awaits::Reply)
+            && let Some(Taken { seq, reply }) = acknowledgement.taken().await?
+        {
+            return Ok(Delivered { seq, before: false, reply, is_taken_here: true });
         }
-    }
-
-    /// Delivers a call. Its reply comes with it, or is waited for under its id.
-    pub async fn call(
-        &self,
-        to: (UniverseId, WorldId),
-        item: InboxItem,
-        key: Option<&str>,
-    ) -> Result<BegunCall, StoreError> {
-        match self.bypass_inbox(to, item, key, Awaits::Reply).await? {
-            Ok(Taken { seq, reply }) => {
-                let (replied_at, reply) = reply.unzip();
-                Ok(BegunCall { call: CallId { seq, replied_at }, reply, is_taken_here: true })
-            }
-            Err(item) => {
-                let call = Box::pin(self.enqueue_one(to, item, key)).await?.seq.into();
-                Ok(BegunCall { call, reply: None, is_taken_here: false })
-            }
-        }
+        let dedupe = key.map(DedupeId::idempotency_key);
+        let new = NewItem { item: Arc::unwrap_or_clone(item), dedupe };
+        let placed = Box::pin(self.batch(to, vec![new])).await?;
+        let (items, max) = (0, limits::INBOX_BATCH_ITEMS_MAX);
+        let Enqueued { seq, before } = placed.first().copied().ok_or(InboxError::BatchInvalid { items, max })?;
+        Ok(Delivered { seq, before, reply: None, is_taken_here: false })
     }
 
     /// Lets another process answer a call, if that holds the world and this one does not.
@@ -202,36 +194,6 @@ impl<E: Engine, B: Blobs> Delivery<'_, E, B> {
         let to = (universe, message.to);
         let send = async |woken_by| fabric_send(engine, clock, blobs, universe, message, woken_by).await;
         self.through_inbox(to, send).await
-    }
-
-    /// Hands an item to a world of this process, and waits until it is on record. Gives the item back if it must go through the inbox.
-    async fn bypass_inbox(
-        &self,
-        to: (UniverseId, WorldId),
-        item: InboxItem,
-        key: Option<&str>,
-        awaits: Awaits,
-    ) -> Result<Result<Taken, InboxItem>, StoreError> {
-        let Some(local) = self.local.filter(|_| may_bypass_inbox(&item, key)) else { return Ok(Err(item)) };
-        let item = Arc::new(item);
-        let taken = match local.offer(to, &item, awaits, awaits == Awaits::Reply) {
-            Some(acknowledgement) => acknowledgement.taken().await?,
-            None => None,
-        };
-        Ok(taken.ok_or_else(|| Arc::unwrap_or_clone(item)))
-    }
-
-    async fn enqueue_one(
-        &self,
-        to: (UniverseId, WorldId),
-        item: InboxItem,
-        key: Option<&str>,
-    ) -> Result<Enqueued, StoreError> {
-        let new = NewItem { item, dedupe: key.map(DedupeId::idempotency_key) };
-        self.batch(to, vec![new]).await?.into_iter().next().ok_or_else(|| {
-            let (items, max) = (0, limits::INBOX_BATCH_ITEMS_MAX);
-            InboxError::BatchInvalid { items, max }.into()
-        })
     }
 
     /// Commits something into the inbox of a world, and wakes the world, whatever came of the commit: its fate may be unknown.

@@ -94,7 +94,7 @@ impl Decided {
     }
 
     /// What is to be carried out, and the receipts of the rest.
-    pub(crate) fn split(
+    fn split(
         self,
         fence: Fence,
         publish: &[Publish],
@@ -116,16 +116,38 @@ impl Decided {
     }
 }
 
+/// What a turn publishes.
+#[derive(Default)]
+pub(crate) struct Dispatched {
+    pub(crate) effects: Vec<EffectItem>,
+    pub(crate) timers: Vec<TimerItem>,
+    /// Of the intents that a policy keeps inside.
+    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) starts: Starts,
+}
+
+/// Turns the intents and timers of a turn into what is published, and reserves slots of this process for the effects.
+pub(crate) fn dispatch<P: Plane>(
+    (plane, fence): (&P, Fence),
+    slots: &RegisteredSlots,
+    decided: Decided,
+    records: &[Sealed],
+    output: &TurnOutput,
+    now_ns: u64,
+) -> Dispatched {
+    let announced = Announced::of(records);
+    let (effects, receipts) = decided.split(fence, &output.publish, &announced, now_ns);
+    let timers = output.timers.iter().filter_map(|timer| announced.timer(fence, timer, now_ns)).collect();
+    let starts = Starts::reserve(slots, &effects, now_ns, || plane.random());
+    Dispatched { effects, timers, receipts, starts }
+}
+
 /// The effects of a turn that start in slots of this process, as far as any are free: for each effect its slot.
+#[derive(Default)]
 pub(crate) struct Starts(Vec<Option<ReservedSlot>>);
 
 impl Starts {
-    pub(crate) fn reserve(
-        slots: &RegisteredSlots,
-        effects: &[EffectItem],
-        now_ns: u64,
-        token: impl Fn() -> [u8; 16],
-    ) -> Self {
+    fn reserve(slots: &RegisteredSlots, effects: &[EffectItem], now_ns: u64, token: impl Fn() -> [u8; 16]) -> Self {
         if effects.is_empty() {
             return Self(Vec::new());
         }
@@ -278,7 +300,7 @@ fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
 }
 
 /// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
-pub(crate) struct Announced {
+struct Announced {
     intents: BTreeMap<IntentHash, Announcement>,
 }
 
@@ -292,7 +314,7 @@ struct Announcement {
 }
 
 impl Announced {
-    pub(crate) fn of(records: &[Sealed]) -> Self {
+    fn of(records: &[Sealed]) -> Self {
         let (mut intents, mut trace, mut correlation) = (BTreeMap::<_, Announcement>::new(), None, None);
         let (mut call, mut of_step) = (None, Vec::new());
         for record in records.iter().map(Sealed::record) {
@@ -343,7 +365,7 @@ impl Announced {
         })
     }
 
-    pub(crate) fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
+    fn timer(&self, fence: Fence, timer: &PublishTimer, now_ns: u64) -> Option<TimerItem> {
         let Announcement { height, trace, correlation_id, call } = self.intents.get(&timer.timer)?.clone();
         Some(TimerItem {
             world: fence.world,

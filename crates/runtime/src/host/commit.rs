@@ -4,7 +4,7 @@ use super::{failures::FailedStep, logs, pending::Pending, turn::Input};
 use crate::{
     Plane, RuntimeError,
     effects::{
-        dispatch::{self, Announced, Decided},
+        dispatch::{self, Decided, Dispatched},
         slots::RegisteredSlots,
     },
     recording::Recording,
@@ -60,9 +60,12 @@ pub(super) async fn prepare<P: Plane>(
     let records = turn.take_records();
     let failed = FailedStep::all(&records);
     let (count, bytes) = (records.len(), records.iter().map(|record| record.len() as u64).sum());
-    let (announced, now_ns, output) = (Announced::of(&records), plane.now_ns(), turn.output());
-    let (effects, receipts) = decided.split(fence, &output.publish, &announced, now_ns);
-    let starts = dispatch::Starts::reserve(slots, &effects, now_ns, || plane.random());
+    let (now_ns, output) = (plane.now_ns(), turn.output());
+    let dispatched = match output.publish.is_empty() && output.timers.is_empty() {
+        true => Dispatched::default(),
+        false => dispatch::dispatch((plane, fence), slots, decided, &records, output, now_ns),
+    };
+    let Dispatched { effects, timers, receipts, starts } = dispatched;
     let records = Batch::from_sealed(records)?;
     debug_assert_eq!((records.end().height, records.end().chain), (turn.head(), turn.chain()));
     let taken = &input.pending[..output.consumed];
@@ -73,7 +76,7 @@ pub(super) async fn prepare<P: Plane>(
         expects_end: input.end.as_ref().filter(|_| !input.is_read).cloned(),
         consumed: Consumed::of(passed.iter().map(|pending| &pending.item), input.end.as_ref()),
         records,
-        timers: output.timers.iter().filter_map(|timer| announced.timer(fence, timer, now_ns)).collect(),
+        timers,
         in_process: InProcess {
             claims: starts.claims(),
             answered: taken.iter().filter_map(Pending::answers).collect(),

@@ -108,6 +108,11 @@ impl<P: Plane> WorldHost<P> {
         self.world.is_paused()
     }
 
+    /// Whether it stopped because a step failed.
+    pub(crate) fn is_held(&self) -> bool {
+        self.world.held().is_some()
+    }
+
     /// Where it stopped because a step failed: the failure, and the inbox in which nothing was found that would let it go on.
     ///
     /// A mutable borrow, because a world may be sent to another thread and not shared with one.

@@ -1,6 +1,6 @@
 //! An item of a turn, with the ticket of the sender that waits for it.
 
-use crate::delivery::local::{LocalItem, Ticket};
+use crate::delivery::local::{Awaits, LocalItem, Ticket};
 use mundi_model::InboxSeq;
 use mundi_store::protocol::{AnsweredEffect, InboxEnd, TurnItem};
 
@@ -32,18 +32,18 @@ impl Pending {
 
     /// The effect that it answers, if it is a receipt that bypasses the inbox.
     pub(super) fn answers(&self) -> Option<AnsweredEffect> {
-        self.ticket.as_ref()?.answers()
+        self.ticket.as_ref()?.awaits.answers()
     }
 
     /// Whether its sender waits for the reply of this very turn.
     pub(super) fn is_call(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::is_call)
+        self.ticket.as_ref().is_some_and(|ticket| ticket.awaits == Awaits::Reply)
     }
 
     /// Whether the item may be on record from now on.
     pub(super) fn set_tried(&mut self, tried: bool) {
         if let Some(ticket) = &mut self.ticket {
-            ticket.set_tried(tried);
+            ticket.tried = tried;
         }
     }
 }

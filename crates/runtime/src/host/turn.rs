@@ -71,7 +71,7 @@ pub enum Progress {
         /// How many inbox items are behind the cursor now.
         items: usize,
         records: usize,
-        /// Answers that the turn made durable, for those who wait in this process.
+        /// Replies that the turn made durable, for callers that wait in this process.
         replies: Vec<Reply>,
         /// There is more to do.
         more: bool,
@@ -227,7 +227,7 @@ impl<P: Plane> WorldHost<P> {
     fn append_local(&mut self, pending: &mut Vec<Pending>, end: &InboxEnd, items_max: usize) {
         // A receipt that the world does not wait for any more: its sender hears that no turn takes it.
         let Self { local, world, .. } = self;
-        local.retain(|item| item.ticket.answers().is_none_or(|answered| world.waits_for(answered.claim.intent)));
+        local.retain(|item| item.ticket.awaits.answers().is_none_or(|answered| world.waits_for(answered.claim.intent)));
         let room = items_max.saturating_sub(pending.len()).min(local.len());
         pending.extend((0u16..).zip(local.drain(..room)).map(|(index, item)| Pending::behind(end, index, item)));
     }
@@ -255,7 +255,7 @@ impl<P: Plane> WorldHost<P> {
         Ok(Progress::Moved { items, records: 0, replies: Vec::new(), more, waited: Waited::default() })
     }
 
-    /// The turn is durable: memory follows, and those who wait for its items hear of it.
+    /// The turn is durable: memory follows, and the senders of its items are told.
     fn answer(
         &mut self,
         Input { mut pending, end, .. }: Input,
@@ -278,7 +278,9 @@ impl<P: Plane> WorldHost<P> {
         if let Some(metrics) = self.metrics.as_ref().filter(|_| !commit.receipts.is_empty()) {
             metrics.add(Metric::EffectsKeptInside, commit.receipts.len() as u64);
         }
-        self.keep_waiting(pending.split_off(output.consumed));
+        if output.consumed < pending.len() {
+            self.keep_waiting(pending.split_off(output.consumed));
+        }
         note_traces(&pending);
         let waited = Waited::of(&pending, now_ns, self.metrics.as_deref());
         acknowledge(pending, commit.records.replies(), &mut output.replies);
@@ -394,7 +396,7 @@ pub struct Cycled {
     pub waited: Waited,
 }
 
-/// Tells those who wait for an item that it is on record, with the reply if the turn gave one; `replies` keeps those that are for others.
+/// Tells the senders that wait for an item that it is on record, with the reply if the turn gave one. `replies` keeps those for others.
 fn acknowledge(mut taken: Vec<Pending>, given: &[(Height, Reply)], replies: &mut Vec<Reply>) {
     if taken.iter().all(|pending| pending.ticket.is_none()) {
         return;

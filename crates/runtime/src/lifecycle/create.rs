@@ -25,7 +25,7 @@ pub struct NewWorld {
     pub manifest: Hash,
     /// `None` takes the defaults.
     pub inbox: Option<InboxBounds>,
-    /// When it was asked for. Whoever asks again says the same, and gets the same world.
+    /// When it was asked for. A request that is repeated says the same, and gets the same world.
     pub now_ns: u64,
 }
 

@@ -3,7 +3,7 @@
 use super::Ops;
 use crate::{
     Plane, RuntimeError,
-    delivery::{BegunCall, Forward},
+    delivery::{Delivered, Forward, local::Awaits},
     manifests::{load_manifest, newest_manifest},
     objects::{AtHand, with_objects},
     trace::TraceContext,
@@ -19,6 +19,24 @@ use mundi_store::{
     protocol::{Enqueued, NewItem, UpgradeWaits},
 };
 use std::{convert::Infallible, time::Duration};
+
+/// A call that was delivered.
+#[derive(Debug)]
+pub struct BegunCall {
+    /// Under this the reply is found.
+    pub call: CallId,
+    /// If it is there already.
+    pub reply: Option<ReplyOutcome>,
+    /// A world of this process took it.
+    is_taken_here: bool,
+}
+
+impl From<Delivered> for BegunCall {
+    fn from(Delivered { seq, reply, is_taken_here, .. }: Delivered) -> Self {
+        let (replied_at, reply) = reply.unzip();
+        Self { call: CallId { seq, replied_at }, reply, is_taken_here }
+    }
+}
 
 /// A call, and how it may be answered.
 pub struct CallRequest<'a, F> {
@@ -91,7 +109,9 @@ impl<P: Plane> Ops<P> {
         idempotency_key: Option<&str>,
     ) -> Result<Enqueued, RuntimeError> {
         self.trace(&mut item);
-        Ok(self.delivery().event((self.universe, world), item, idempotency_key).await?)
+        let to = (self.universe, world);
+        let Delivered { seq, before, .. } = self.delivery().deliver(to, item, idempotency_key, Awaits::Record).await?;
+        Ok(Enqueued { seq, before })
     }
 
     /// Delivers items together and in their order.
@@ -116,13 +136,16 @@ impl<P: Plane> Ops<P> {
     pub async fn call(
         &self,
         world: WorldId,
-        mut item: InboxItem,
+        item: InboxItem,
         idempotency_key: Option<&str>,
         timeout: Duration,
     ) -> Result<ReplyOutcome, RuntimeError> {
-        item.origin.wants_reply = true;
-        let begun = self.begin_call(world, item, idempotency_key).await?;
-        self.finish_call(world, begun, timeout).await
+        let forward: Option<&NoForward> = None;
+        let request = CallRequest { item, idempotency_key, timeout, is_checked: false, forward };
+        match self.answer_call(world, request).await? {
+            CallAnswer::Replied { outcome, .. } => Ok(outcome),
+            CallAnswer::Forwarded(never) => match never {},
+        }
     }
 
     /// The answer to a call, of whichever process holds the world.
@@ -142,9 +165,15 @@ impl<P: Plane> Ops<P> {
         }
         item.origin.wants_reply = true;
         self.trace(&mut item);
-        let begun = self.delivery().call(to, item, idempotency_key).await?;
-        let (call, spent) = (begun.call, Duration::from_nanos(self.plane.now_ns().saturating_sub(began_ns)));
-        let outcome = self.finish_call(world, begun, timeout.saturating_sub(spent)).await?;
+        let begun = BegunCall::from(self.delivery().deliver(to, item, idempotency_key, Awaits::Reply).await?);
+        let call = begun.call;
+        let outcome = match begun {
+            BegunCall { reply: Some(outcome), .. } => outcome,
+            begun => {
+                let spent = Duration::from_nanos(self.plane.now_ns().saturating_sub(began_ns));
+                self.finish_call(world, begun, timeout.saturating_sub(spent)).await?
+            }
+        };
         Ok(CallAnswer::Replied { call, outcome })
     }
 
@@ -170,7 +199,8 @@ impl<P: Plane> Ops<P> {
         idempotency_key: Option<&str>,
     ) -> Result<BegunCall, RuntimeError> {
         self.trace(&mut item);
-        Ok(self.delivery().call((self.universe, world), item, idempotency_key).await?)
+        let to = (self.universe, world);
+        Ok(self.delivery().deliver(to, item, idempotency_key, Awaits::Reply).await?.into())
     }
 
     /// The reply to a call that was made before.

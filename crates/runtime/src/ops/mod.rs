@@ -19,14 +19,14 @@ mod worlds;
 
 pub use cells::{At, CellDifference};
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
-pub use ingress::{CallAnswer, CallRequest, NoForward};
+pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
 pub use workers::Waits;
 pub use worlds::Repaired;
 
-pub use crate::delivery::{BegunCall, Forward};
+pub use crate::delivery::Forward;
 
 use crate::{
     Plane,

@@ -1,6 +1,6 @@
 //! What a shell reports about itself: counters, log events, and a record of every step for a postmortem.
 //!
-//! Log events go to tracing in any case, under the target `mundi_runtime::shell`; sinks are for whoever wants more.
+//! Log events go to tracing in any case, under the target `mundi_runtime::shell`; sinks are for those that want more.
 
 use crate::metrics::{Metric, Metrics};
 use mundi_model::{Code, Kind, WorkerId};

@@ -43,7 +43,7 @@ pub struct WorkerConfig {
     pub segments: SegmentPolicy,
     pub lease_ttl_ns: u64,
     pub renew_every_ns: u64,
-    /// A world that did nothing for so long is taken from the ready queue. Until then, who enqueues need not put it there.
+    /// A world that did nothing for so long is taken from the ready queue. Until then, senders need not put it there.
     pub settle_after_ns: u64,
     /// A world that did nothing for so long is released.
     pub idle_release_ns: u64,

@@ -60,7 +60,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     }
 }
 
-/// When something is due. Who drains tries nothing later: what is due then must not keep it awake.
+/// When something is due. A worker that drains retries nothing: what is due then must not keep it awake.
 fn next_ns<P: Plane>(shared: &Shared<P>, now_ns: u64) -> Option<u64> {
     if shared.phase() != Phase::Running {
         return None;

@@ -32,7 +32,7 @@ impl<P: Plane> LocalWorlds for WorldWorker<P> {
             true => Activation::AtOnce { now_ns: self.0.plane.now_ns() },
             false => Activation::ResidentOnly,
         };
-        let mut scheduler = self.0.scheduler.lock(); // first of all: whoever ends the worker clears the scheduler afterwards
+        let mut scheduler = self.0.scheduler.lock(); // before the phase is read: the end of the worker clears the scheduler afterwards
         if self.0.phase() != Phase::Running {
             return None;
         }

@@ -39,7 +39,7 @@ type Host<P> = Box<WorldHost<P>>;
 pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
     loop {
         if shared.runners_busy.load(Ordering::Relaxed) > 0 {
-            let_others_go_first().await; // who is alone waits for nobody
+            let_others_go_first().await; // a runner that is alone waits for nobody
         }
         // Before a world is taken: what is handed to one that waits is given back to its inbox after a moment.
         let is_paced = shared.pace.get().is_some_and(|pace| pace.wait().is_some());
@@ -164,7 +164,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     if wish.export.is_some() || snapshot.is_some() {
         shared.compactions.submit(host.fence(), wish.export.or(usual));
     }
-    if !cycled.more && Box::pin(hold_at_failure(shared, &mut host)).await? {
+    if !cycled.more && host.is_held() && Box::pin(hold_at_failure(shared, &mut host)).await? {
         return Ok(None);
     }
     if cycled.more {

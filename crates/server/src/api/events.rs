@@ -11,7 +11,7 @@ use crate::{
 };
 use axum::{
     Json,
-    http::{HeaderMap, HeaderName, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
@@ -253,7 +253,9 @@ pub(super) async fn make_call<E: Engine>(
     let answered = async {
         let incoming = Incoming::new(&headers, event, cbor, None)?;
         incoming.check()?;
-        check_meant(api, universe, world, &headers)?;
+        if let Some(meant) = headers.get(HANDED_ON) {
+            check_meant(api, universe, world, meant)?;
+        }
         let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
         match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await? {
             CallAnswer::Replied { call, outcome } => answer(universe, call, outcome, &headers).await,
@@ -288,9 +290,8 @@ fn check_meant<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
     world: WorldId,
-    headers: &HeaderMap,
+    meant: &HeaderValue,
 ) -> Result<(), Problem> {
-    let Some(meant) = headers.get(HANDED_ON) else { return Ok(()) };
     if meant.as_bytes() == api.node.worker().to_string().as_bytes() && universe.holds(world) {
         return Ok(());
     }

@@ -18,14 +18,14 @@ use std::{collections::BTreeMap, fmt};
 
 /// Who may do something with a claim.
 #[derive(Clone, Copy)]
-enum Holder {
+enum ClaimHolder {
     Life(Author),
-    /// Its world has put the effect into the hands of a worker, in whichever life.
-    Hands(WorkerId),
+    /// A turn of its world started the effect in a slot of this worker, in whichever life.
+    StartedFor(WorkerId),
 }
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let mut held: BTreeMap<&Bytes, (Holder, EffectInflight)> = BTreeMap::new();
+    let mut held: BTreeMap<&Bytes, (ClaimHolder, EffectInflight)> = BTreeMap::new();
     for (number, commit) in evidence.commits.iter().enumerate() {
         for write in &commit.writes {
             let key = write.key();
@@ -43,8 +43,8 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
                 Write::Put(_, value) => {
                     let inflight: EffectInflight = cbor::decode(value).map_err(|error| error.to_string())?;
                     let holder = match commit.protocol {
-                        Protocol::CommitTurn => Holder::Hands(inflight.claim.worker),
-                        _ => Holder::Life(commit.author),
+                        Protocol::CommitTurn => ClaimHolder::StartedFor(inflight.claim.worker),
+                        _ => ClaimHolder::Life(commit.author),
                     };
                     held.insert(key, (holder, inflight));
                 }
@@ -71,20 +71,20 @@ fn is_by_hand(universe: UniverseId, commit: &Commit, inflight: &EffectInflight) 
     })
 }
 
-impl Holder {
+impl ClaimHolder {
     fn is(self, author: Author) -> bool {
         match self {
             Self::Life(life) => life.node == author.node && life.life <= author.life,
-            Self::Hands(worker) => worker == author.worker(),
+            Self::StartedFor(worker) => worker == author.worker(),
         }
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ClaimHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Life(author) => author.fmt(f),
-            Self::Hands(worker) => worker.fmt(f),
+            Self::StartedFor(worker) => worker.fmt(f),
         }
     }
 }
