@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const DOCUMENTS: [&str; 2] = ["docs/guarantees.md", "docs/fault-model.md"];
+const DOCUMENTS: [&str; 3] = ["docs/guarantees.md", "docs/fault-model.md", "ARCHITECTURE.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
