@@ -1,5 +1,6 @@
 //! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
 
+mod documents;
 mod fuzz;
 mod guests;
 mod instructions;
@@ -22,6 +23,11 @@ const COMMANDS: &[Entry] = &[
         "services",
         "installs what tests need besides Rust, where it is missing: PostgreSQL, moto, API generators",
         services::install,
+    ),
+    (
+        "docs",
+        "writes the pages that are made from the sources: limits, metrics, the list of error codes",
+        documents::write,
     ),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),

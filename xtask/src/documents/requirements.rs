@@ -1,0 +1,1 @@
+//! Every file and test that `docs/internals/requirements.md` names exists.
