@@ -60,7 +60,7 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Nightly, "soak-server", "the server under load and random kills", crate::soak_server),
     suite(Tier::Nightly, "fleets", "a fleet of processes, 300 worlds, ten minutes of kills and cuts", crate::failover),
     suite(Tier::Nightly, "guests", "programs in Rust, TypeScript and Python", guests::all),
-    suite(Tier::Nightly, "fuzz", "decoders under libFuzzer, a minute each", fuzz::all),
+    suite(Tier::Nightly, "fuzz", "decoders under libFuzzer, those of components too, a minute each", fuzz::nightly),
     suite(Tier::Nightly, "fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
     suite(Tier::Nightly, "s3-garage", "the object store against Garage, which is built first", crate::s3_garage),
 ];

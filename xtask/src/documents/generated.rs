@@ -78,6 +78,18 @@ fn metrics(source: &str) -> String {
             let _ = writeln!(page, "| `{name}` | {labels} | {unit} | {} |", cell(meaning));
         }
     }
+    page.push_str("\nHistograms of times, in seconds:\n\n| metric | meaning |\n|---|---|\n");
+    let timings = source.split_once("impl Timing {").map_or("", |(_, rest)| rest);
+    let arm = |arm: &str| {
+        let (variant, rest) = arm.split_once(" => ")?;
+        let text = rest.split('"').nth(1)?;
+        Some((variant.to_owned(), text.split_whitespace().filter(|word| *word != "\\").collect::<Vec<_>>().join(" ")))
+    };
+    let arms: Vec<_> = timings.split("Self::").filter_map(arm).collect();
+    for (variant, name) in arms.iter().filter(|(_, text)| text.starts_with("mundi_")) {
+        let meaning = arms.iter().find(|(other, text)| other == variant && text != name).map_or("", |(_, text)| text);
+        let _ = writeln!(page, "| `{name}` | {} |", cell(meaning));
+    }
     page
 }
 
@@ -106,6 +118,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn generated_pages_say_what_the_sources_say() {
@@ -124,7 +137,9 @@ mod tests {
         );
         assert!(!limits(&source).contains("|  |"), "a limit has no reason");
         let source = read(METRICS).unwrap();
-        assert_eq!(rows(&metrics(&source), "| `mundi_"), source.matches("\"mundi_").count());
+        let names: BTreeSet<_> = source.split('"').filter(|text| text.starts_with("mundi_")).collect();
+        assert_eq!(rows(&metrics(&source), "| `mundi_"), names.len());
+        assert!(!metrics(&source).contains("|  |"), "a metric has no meaning");
         assert_eq!(rows(&errors().unwrap(), "| [`"), fs::read_dir(root().join(ERRORS)).unwrap().count() - 1);
         assert!(!errors().unwrap().contains("|  |"), "a page does not begin with kind and meaning");
     }
