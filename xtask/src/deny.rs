@@ -21,7 +21,7 @@ fn folder() -> PathBuf {
     services::cache().join("cargo-deny")
 }
 
-/// Without optimization: it is built sooner, and is fast enough.
+/// Without optimization: 74 s of CPU time, so about a minute on two cores (2:07 min beside other builds), and fast enough.
 fn install() -> bool {
     let root = folder().display().to_string();
     let target = folder().join("target");
