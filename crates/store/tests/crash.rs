@@ -938,7 +938,7 @@ fn forget_that_a_world_is_assigned() {
     };
     let act = async |store: &Store, (universe, world): &(UniverseId, WorldId)| {
         let (universe, world) = (*universe, *world);
-        store.run(&ForgetAssignment { universe, world, seen: seen(), is_ready: false }).await.map(drop)
+        store.run(&ForgetAssignment { universe, world, seen: seen() }).await.map(drop)
     };
     survives(on_the_heap, setup, act, everything);
 }

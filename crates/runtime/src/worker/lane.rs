@@ -340,17 +340,17 @@ async fn refuse<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
     if !shared.has_refused.swap(true, Ordering::AcqRel) {
         tracing::warn!(%error, "a world is refused");
     }
-    if let Err(error) = forget_assignment(shared, world, true).await {
+    if let Err(error) = forget_assignment(shared, world).await {
         tracing::debug!(%error, %world, "it stays assigned to a worker that has no room");
     }
 }
 
 /// Forgets that a world should run here, unless it is pinned.
-async fn forget_assignment<P: Plane>(shared: &Shared<P>, world: WorldId, is_ready: bool) -> Result<(), RuntimeError> {
+async fn forget_assignment<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(), RuntimeError> {
     let WorkerConfig { universe, worker, .. } = shared.config;
     if let Some(seen) = assignment_of(shared, world).await?.filter(|seen| seen.desired == Some(worker) && !seen.pinned)
     {
-        shared.plane.run(&ForgetAssignment { universe, world, seen, is_ready }).await?;
+        shared.plane.run(&ForgetAssignment { universe, world, seen }).await?;
     }
     Ok(())
 }
@@ -376,7 +376,7 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
         match shared.plane.run(&SettleWorld { fence }).await.map(|done| done.output) {
             // Where it runs next is decided when it has something to do.
             Ok(Settled::Idle) => {
-                if let Err(error) = forget_assignment(shared, world, false).await {
+                if let Err(error) = forget_assignment(shared, world).await {
                     tracing::debug!(%error, %world, "a world that rests stays assigned");
                 }
             }

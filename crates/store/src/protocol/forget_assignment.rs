@@ -1,9 +1,11 @@
 //! Forget where a world should run: it rests, or its worker is gone or full.
 //!
-//! Guarantees: only the assignment that was seen goes, and never a pin. Whoever places worlds is told, so that a world that has
-//! something to do is placed anew. A world without an assignment is placed when it next has something to do.
+//! Guarantees: only the assignment that was seen goes, and never a pin. If the world has something to do, whoever places worlds is
+//! told, so that it is placed anew: its ready hint is read with a conflict, because a hint that was written while the world was still
+//! assigned has been looked at already, and passed over. A world at rest is placed when it next has something to do.
 //! Unknown commit: run again; what is gone is not what was seen.
 
+use super::require_world;
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
@@ -21,8 +23,6 @@ pub struct ForgetAssignment {
     pub universe: UniverseId,
     pub world: WorldId,
     pub seen: Assignment,
-    /// It has something to do: those who look for such worlds look again.
-    pub is_ready: bool,
 }
 
 impl Protocol for ForgetAssignment {
@@ -34,7 +34,7 @@ impl Protocol for ForgetAssignment {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
-        let Self { universe, world, ref seen, is_ready } = *self;
+        let Self { universe, world, ref seen } = *self;
         let actual = assignment::read(tx, universe, world).await?;
         if seen.pinned || actual.as_ref() != Some(seen) {
             return Ok(false);
@@ -43,6 +43,8 @@ impl Protocol for ForgetAssignment {
             assigned_world::remove(tx, universe, worker, world)?;
         }
         tx.delete(assignment::key(universe, world).as_bytes())?;
+        let priority = require_world(tx, universe, world).await?.ready_priority();
+        let is_ready = tx.get(ready::key(universe, priority, world).as_bytes()).await?.is_some();
         if is_ready {
             ready_notify::bump(tx, universe, ready::shard(world))?;
             queue_notify::bump(tx, universe, WORKERS)?;
