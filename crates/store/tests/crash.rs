@@ -19,7 +19,7 @@ use mundi_store::{
     blobs::{Cas, CasConfig},
     journal::Batch,
     keyspace::{
-        Family, Lane, Shard,
+        Family, QueueShard, Shard,
         assignment::Assignment,
         dead_letter::{self, DeadLetter},
         effect_pending::{EffectItem, EffectTerms, RateTerms},
@@ -523,11 +523,11 @@ fn reap_effects() {
             store.run(&claim_of(store, 1)).await.unwrap();
         };
         let act = async |store: &Store, _: &()| {
-            for lane in Lane::all("a", Shard::new(0).unwrap()) {
+            for queue_shard in QueueShard::all("a", Shard::new(0).unwrap()) {
                 store
                     .run(&ReapEffects {
                         universe: store.universe,
-                        lane,
+                        queue_shard,
                         touched: false,
                         items_max: 10,
                         now_ns: 1_000_000,

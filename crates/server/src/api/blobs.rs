@@ -2,7 +2,7 @@
 
 use super::{
     Api, Problem,
-    extract::{self, In, Name, Pieces, READ, SEND, hash},
+    extract::{self, Name, Pieces, READ, SEND, UniverseScope, hash},
 };
 use crate::{
     bodies::Bodies,
@@ -38,7 +38,7 @@ pub(super) struct Blob {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
 pub(super) async fn put<E: Engine>(
-    In { api, universe, tenant }: In<E, SEND>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
     request: Request,
 ) -> Result<Response, Problem> {
     store(&api, &universe, tenant, request, None).await
@@ -50,7 +50,7 @@ pub(super) async fn put<E: Engine>(
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
 pub(super) async fn put_at<E: Engine>(
-    In { api, universe, tenant }: In<E, SEND>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
     name: Name,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -137,7 +137,10 @@ fn check(pieces: &Pieces, client: Option<&Client>, bodies: &Arc<Bodies>) -> Resu
     get, path = "/v1/u/{universe}/blobs/{hash}", tag = "blobs",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn get<E: Engine>(In { api, universe, .. }: In<E, READ>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn get<E: Engine>(
+    UniverseScope { api, universe, .. }: UniverseScope<E, READ>,
+    name: Name,
+) -> Result<Response, Problem> {
     let (cas, hash) = (&api.node.plane().blobs, hash(&name)?);
     let size = cas.size(universe.id(), hash).await?;
     let missing = || Problem::new(Code::BlobNotFound, format!("{hash} is not in the content store"));

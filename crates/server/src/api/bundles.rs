@@ -2,7 +2,7 @@
 
 use super::{
     Api, Problem,
-    extract::{self, ADMIN, In, Of, Params, Pieces, READ, address_of},
+    extract::{self, ADMIN, Params, Pieces, READ, UniverseScope, WorldScope, address_of},
 };
 use crate::{
     node::{Universe, spool},
@@ -47,7 +47,9 @@ impl FrameSink for Outgoing {
     get, path = "/v1/u/{universe}/worlds/{world}/bundle", tag = "bundles",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn export<E: Engine>(Of { api, universe, world, tenant }: Of<E, READ>) -> Result<Response, Problem> {
+pub(super) async fn export<E: Engine>(
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
+) -> Result<Response, Problem> {
     let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
     let (plane, id) = (universe.plane().clone(), universe.id());
@@ -98,7 +100,7 @@ pub(super) struct ImportedWorld {
     responses((status = 201, body = ImportedWorld)),
 )]
 pub(super) async fn import<E: Engine>(
-    In { api, universe, tenant }: In<E, ADMIN>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
     Params(params): Params<ImportParams>,
     request: Request,
 ) -> Result<Response, Problem> {

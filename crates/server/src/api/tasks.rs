@@ -5,7 +5,7 @@
 
 use super::{
     Api, Problem,
-    extract::{Form, In, WORK, duration},
+    extract::{JsonBody, UniverseScope, WORK, duration},
     json,
     moment::Moment,
 };
@@ -24,7 +24,7 @@ use mundi_runtime::{Plane, policy::EffectGrant};
 use mundi_store::{
     blob::Blobs,
     keyspace::{
-        Lane, Shard,
+        QueueShard, Shard,
         effect_place::{EffectPlace, EffectStage},
         queue::QueueSeq,
         queue_notify::{self, Seen},
@@ -116,7 +116,7 @@ impl Ticket {
         let digits = text.strip_prefix("c_").filter(|digits| digits.len() <= 2 * limits::NAME_BYTES_MAX + 400);
         let bytes = digits.and_then(parse_hex_bytes).ok_or_else(invalid)?;
         let Self { kind, seq, token, world, intent } = cbor::decode(&bytes).map_err(|_| invalid())?;
-        Ok(EffectClaim { universe, lane: Lane::of(&kind, intent), seq, token, world, intent })
+        Ok(EffectClaim { universe, queue_shard: QueueShard::of(&kind, intent), seq, token, world, intent })
     }
 }
 
@@ -126,8 +126,8 @@ impl Ticket {
     responses((status = 200, body = Vec<Task>)),
 )]
 pub(super) async fn claim<E: Engine>(
-    In { api, universe, .. }: In<E, WORK>,
-    Form(form): Form<ClaimForm>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<ClaimForm>,
 ) -> Result<Json<Vec<Task>>, Problem> {
     let items_max = form.limit.unwrap_or(1);
     if form.kinds.is_empty() || form.kinds.len() > KINDS_MAX || !(1..=limits::CLAIMS_MAX).contains(&items_max) {
@@ -175,10 +175,10 @@ async fn claim_now<E: Engine>(
     let (plane, id) = (universe.plane(), universe.id());
     let mut claimed = Vec::new();
     for kind in kinds {
-        for lane in Shard::all().map(|shard| Lane::new(kind, shard)) {
+        for queue_shard in Shard::all().map(|shard| QueueShard::new(kind, shard)) {
             let reap = ReapEffects {
                 universe: id,
-                lane,
+                queue_shard,
                 touched: false,
                 items_max: limits::CLAIMS_MAX,
                 now_ns: plane.now_ns(),
@@ -288,8 +288,8 @@ pub(super) struct KeptClaims {
     responses((status = 200, body = KeptClaims)),
 )]
 pub(super) async fn heartbeat<E: Engine>(
-    In { universe, .. }: In<E, WORK>,
-    Form(form): Form<KeepForm>,
+    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<KeepForm>,
 ) -> Result<Json<KeptClaims>, Problem> {
     if form.claims.len() > limits::CLAIMS_MAX {
         return Err(Problem::new(Code::RequestTooLarge, format!("at most {} claims at a time", limits::CLAIMS_MAX)));
@@ -332,8 +332,8 @@ async fn check_signature<E: Engine>(
     (adapter, signature): (&str, Option<&[u8]>),
     (status, payload): (ReceiptStatus, Hash),
 ) -> Result<(), Problem> {
-    let EffectClaim { universe: id, lane, seq, world, intent, .. } = *claim;
-    let place = EffectPlace { stage: EffectStage::Claimed, lane, place_ns: 0, seq };
+    let EffectClaim { universe: id, queue_shard, seq, world, intent, .. } = *claim;
+    let place = EffectPlace { stage: EffectStage::Claimed, queue_shard, place_ns: 0, seq };
     let item = match universe.ops().read_effect(place).await {
         Ok(found) => found.item,
         Err(error) if error.code() == Code::EffectNotFound => return Ok(()),
@@ -362,8 +362,8 @@ fn adapter(name: Option<String>) -> Result<String, Problem> {
     responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
 )]
 pub(super) async fn complete<E: Engine>(
-    In { api, universe, .. }: In<E, WORK>,
-    Form(form): Form<CompleteForm>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<CompleteForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
     let signature = signature(form.signature.as_deref())?;
@@ -407,8 +407,8 @@ pub(super) struct FailForm {
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn fail<E: Engine>(
-    In { api, universe, .. }: In<E, WORK>,
-    Form(form): Form<FailForm>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<FailForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
     let signature = signature(form.signature.as_deref())?;

@@ -4,7 +4,7 @@ use super::{
     Api, ListPage, Problem,
     access::By,
     effects::AnswerStatus,
-    extract::{ADMIN, Form, In, Of, Params, READ, SEND, address_of, world_of},
+    extract::{ADMIN, JsonBody, Params, READ, SEND, UniverseScope, WorldScope, address_of, world_of},
     json::{self, Snapshot},
     limit,
     moment::Moment,
@@ -253,8 +253,8 @@ pub(super) struct Created {
     responses((status = 201, body = Created), (status = 200, description = "It was there before", body = Created)),
 )]
 pub(super) async fn create<E: Engine>(
-    In { api, universe, tenant }: In<E, SEND>,
-    Form(new): Form<NewWorld>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
+    JsonBody(new): JsonBody<NewWorld>,
 ) -> Result<Response, Problem> {
     let address = wanted(&universe, new.world.as_deref())?;
     let world = address.world(universe.id());
@@ -389,7 +389,7 @@ pub(super) struct WorldsParams {
     responses((status = 200, body = ListPage<World>)),
 )]
 pub(super) async fn list<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<WorldsParams>,
 ) -> Result<Json<ListPage<World>>, Problem> {
     let unknown = |name: &str| Problem::invalid(format!("`{name}` is no state of a world"));
@@ -429,7 +429,7 @@ pub(super) async fn list<E: Engine>(
     get, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 200, body = WorldDetails)),
 )]
 pub(super) async fn describe<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
@@ -538,8 +538,8 @@ static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
     responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
 pub(super) async fn fork<E: Engine>(
-    Of { api, universe, world: parent, tenant }: Of<E, SEND>,
-    Form(new): Form<NewFork>,
+    WorldScope { api, universe, world: parent, tenant }: WorldScope<E, SEND>,
+    JsonBody(new): JsonBody<NewFork>,
 ) -> Result<Response, Problem> {
     let effects = match new.effects.as_deref() {
         None => None,
@@ -583,7 +583,9 @@ pub(super) struct Commanded {
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/pause", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn pause<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Response, Problem> {
+pub(super) async fn pause<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_pause(world).await?))
 }
 
@@ -591,7 +593,9 @@ pub(super) async fn pause<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/resume", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn resume<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Response, Problem> {
+pub(super) async fn resume<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_resume(world).await?))
 }
 
@@ -612,7 +616,7 @@ pub(super) struct Repair {
     responses((status = 202, description = "It is on its way", body = Repair)),
 )]
 pub(super) async fn retry<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     let name = operator.name.clone();
@@ -626,7 +630,7 @@ pub(super) async fn retry<E: Engine>(
     responses((status = 202, description = "It is on its way", body = Repair)),
 )]
 pub(super) async fn skip<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     let name = operator.name.clone();
@@ -661,8 +665,8 @@ pub(super) struct NewManifest {
     responses((status = 202, body = Commanded)),
 )]
 pub(super) async fn upgrade<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
-    Form(new): Form<NewManifest>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+    JsonBody(new): JsonBody<NewManifest>,
 ) -> Result<Response, Problem> {
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     Ok(commanded(universe.ops().world_upgrade(world, manifest, new.forced).await?))
@@ -673,7 +677,9 @@ pub(super) async fn upgrade<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/archive", tag = "worlds",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn archive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn archive<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().world_archive(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -683,7 +689,9 @@ pub(super) async fn archive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>)
     post, path = "/v1/u/{universe}/worlds/{world}/unarchive", tag = "worlds",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn unarchive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn unarchive<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().world_unarchive(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -692,7 +700,9 @@ pub(super) async fn unarchive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN
 #[utoipa::path(
     delete, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 204, description = "Done")),
 )]
-pub(super) async fn delete<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn delete<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().describe_world(world).await?;
     universe.ops().world_delete(world).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -722,7 +732,9 @@ impl From<&Branch> for Child {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/lineage", tag = "worlds", responses((status = 200, body = Family)),
 )]
-pub(super) async fn lineage<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Json<Family>, Problem> {
+pub(super) async fn lineage<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+) -> Result<Json<Family>, Problem> {
     let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
     Ok(Json(Family {
         ancestors: found.ancestors.iter().map(Parent::from).collect(),

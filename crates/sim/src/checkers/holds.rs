@@ -6,8 +6,8 @@
 
 use super::Evidence;
 use crate::{
-    director::{broken_world, stopping_world},
-    story::WorldStory,
+    fault_driver::{broken_world, stopping_world},
+    history::WorldHistory,
 };
 use mundi_kernel::Repair;
 use mundi_model::{
@@ -18,14 +18,14 @@ use mundi_store::keyspace::world_meta::Hold;
 use std::collections::BTreeSet;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for ((_, world), story) in &evidence.story.worlds {
-        let held = story.metas().find_map(|meta| meta.hold.as_ref());
+    for ((_, world), history) in &evidence.history.worlds {
+        let held = history.metas().find_map(|meta| meta.hold.as_ref());
         match (*world, held) {
-            (world, _) if world == broken_world() => check_broken(story).map_err(|why| format!("{world}: {why}"))?,
+            (world, _) if world == broken_world() => check_broken(history).map_err(|why| format!("{world}: {why}"))?,
             (world, _) if world == stopping_world() => {
-                check_stopping(evidence, story).map_err(|why| format!("{world}: {why}"))?;
+                check_stopping(evidence, history).map_err(|why| format!("{world}: {why}"))?;
             }
-            (_, Some(hold)) if stops_by_policy(story, hold) => {}
+            (_, Some(hold)) if stops_by_policy(history, hold) => {}
             (_, Some(hold)) => return Err(format!("{world} was put on hold: {}: {}", hold.code, hold.reason)),
             (_, None) => {}
         }
@@ -34,13 +34,13 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 }
 
 /// A recorded fork stops at the first difference from its parent.
-fn stops_by_policy(story: &WorldStory, hold: &Hold) -> bool {
+fn stops_by_policy(history: &WorldHistory, hold: &Hold) -> bool {
     let is_recorded = |genesis: ForkGenesis| genesis.policy == EffectPolicy::Recorded;
-    hold.code == Code::ForkDiverged.as_str() && story.fork().is_some_and(is_recorded)
+    hold.code == Code::ForkDiverged.as_str() && history.fork().is_some_and(is_recorded)
 }
 
-fn check_broken(story: &WorldStory) -> Result<(), String> {
-    let Some(meta) = story.metas().last() else { return Ok(()) };
+fn check_broken(history: &WorldHistory) -> Result<(), String> {
+    let Some(meta) = history.metas().last() else { return Ok(()) };
     match &meta.hold {
         None => Err("its turns always fail, and it is not on hold after everything else came to rest".to_owned()),
         Some(hold) if hold.code != Code::StepAbandoned.as_str() => {
@@ -51,10 +51,10 @@ fn check_broken(story: &WorldStory) -> Result<(), String> {
     }
 }
 
-fn check_stopping(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
+fn check_stopping(evidence: &Evidence, history: &WorldHistory) -> Result<(), String> {
     let (mut held, mut taking, mut taken) = (None, None, BTreeSet::new());
     let mut skips: BTreeSet<InboxSeq> = BTreeSet::new();
-    for (height, body) in story.journal() {
+    for (height, body) in history.journal() {
         match body {
             Body::Held(record) => held = record.failed.map(|failed| failed.seq),
             Body::Ingress(ingress) => match &ingress.item.input {
@@ -88,7 +88,7 @@ fn check_stopping(evidence: &Evidence, story: &WorldStory) -> Result<(), String>
     let waits = |(_, seq, item): &(usize, InboxSeq, &mundi_model::record::InboxItem)| {
         !matches!(item.input, Input::Control { .. }) && !taken.contains(seq)
     };
-    let left = story.items().filter(waits).map(|(_, seq, _)| seq).next();
+    let left = history.items().filter(waits).map(|(_, seq, _)| seq).next();
     match (left, skips.first()) {
         (Some(seq), _) if evidence.settled => Err(format!("the input {seq} was never taken")),
         (_, Some(seq)) if evidence.settled => Err(format!("the input {seq} was skipped and is not on record as such")),
