@@ -227,7 +227,7 @@ async fn bury(rig: &Rig, intent: IntentHash) {
     let found = ops(rig).list_effects(None, None, None, 10).await.unwrap().items;
     let QueuedEffect { place, item, .. } = found.into_iter().find(|found| found.item.intent == intent).unwrap();
     let mut tx = rig.plane.engine().begin().await.unwrap();
-    tx.delete(effect_pending::key(rig.universe, place.lane, place.seq).as_bytes()).unwrap();
+    tx.delete(effect_pending::key(rig.universe, place.queue_shard, place.seq).as_bytes()).unwrap();
     let letter = DeadLetter {
         world: Some(item.world),
         code: Code::StoreCorrupt.to_string(),

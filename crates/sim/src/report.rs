@@ -4,7 +4,7 @@ use crate::{
     coverage::Coverage,
     faults::Faults,
     run::{Failure, Outcome, run_exactly},
-    shared::Tally,
+    run_state::Tally,
 };
 use serde_json::{Value, json};
 use std::{fmt::Write, io};

@@ -5,7 +5,7 @@ use crate::{
     coverage::Coverage,
     fault_driver::FaultDriver,
     faults::Faults,
-    shared::{RunState, Tally},
+    run_state::{RunState, Tally},
 };
 use mundi_runtime::Spawn;
 use parking_lot::Mutex;

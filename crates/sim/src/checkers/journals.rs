@@ -15,7 +15,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     })
 }
 
-fn one(all: &History, place: Place, history: &WorldHistory) -> Result<(), String> {
+fn one(all: &Histories, place: Place, history: &WorldHistory) -> Result<(), String> {
     let meta = history.metas().next().ok_or("it has records and was never created")?;
     let mut chain = match &meta.lineage {
         None => Record::CHAIN_START,

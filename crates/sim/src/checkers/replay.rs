@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 /// What the store gives for each living world: its whole journal, and where a restored host stands.
 pub(crate) type ReadBack = BTreeMap<Place, Result<(Vec<Bytes>, (Height, Hash)), String>>;
 
-pub(crate) async fn read_back(plane: &SimPlane, history: &History) -> ReadBack {
+pub(crate) async fn read_back(plane: &SimPlane, history: &Histories) -> ReadBack {
     let mut read_back = BTreeMap::new();
     for (place, _) in history.worlds.iter().filter(|(_, history)| history.state() == Some(WorldState::Live)) {
         read_back.insert(*place, read_one(plane, *place).await);

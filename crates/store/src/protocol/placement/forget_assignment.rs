@@ -5,7 +5,7 @@
 //! assigned has been looked at already, and passed over. A world at rest is placed when it next has something to do.
 //! Unknown commit: run again; what is gone is not what was seen.
 
-use super::require_world;
+use crate::protocol::require_world;
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
