@@ -261,7 +261,7 @@ pub struct ApiConfig {
     pub head_timeout_ms: u64,
     /// The longest that a call, a claim or a tail is held open.
     pub wait_ms_max: u64,
-    /// Connections at a time; what is beyond is refused with `CONNECTIONS_FULL`.
+    /// Connections at a time; further ones wait in the queue of the operating system.
     pub connections_max: usize,
     /// From one IPv4 address or one /64 network of IPv6, at a time. Half of `connections_max` if absent.
     pub connections_per_address_max: Option<usize>,

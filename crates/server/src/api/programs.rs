@@ -86,7 +86,10 @@ pub(super) async fn put<E: Engine>(
     if let Some(loader) = &loader {
         inspect(loader.clone(), body.clone()).await?;
     }
-    let growth = grow(&api, &universe, tenant, actual, Amounts::program(body.len() as u64)).await?;
+    // What was stored as a blob before is no program yet.
+    let is_program = universe.ops().is_program_registered(actual).await?;
+    let programs = Amounts { programs: u64::from(!is_program), ..Amounts::default() };
+    let growth = grow(&api, &universe, tenant, actual, body.len(), programs).await?;
     let storing = async {
         let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
         universe.ops().register_program(stored).await?;
@@ -100,18 +103,20 @@ pub(super) async fn put<E: Engine>(
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
 }
 
-/// Room for what is registered. What is there already needs none.
+/// Room for what is registered, and for its object. One that is there already needs none.
 async fn grow<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
     tenant: Tenant,
     hash: Hash,
+    bytes: usize,
     more: Amounts,
 ) -> Result<Growth, Problem> {
     let mut tx = universe.plane().engine.begin().await.map_err(RuntimeError::from)?;
     let is_there = universe.plane().blobs.missing(&mut tx, universe.id(), &[hash]).await?.is_empty();
     drop(tx);
-    if is_there { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
+    let more = if is_there { more } else { Amounts { programs: more.programs, ..Amounts::blob(bytes as u64) } };
+    if more == Amounts::default() { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
 }
 
 async fn settle<E: Engine>(
@@ -266,7 +271,7 @@ pub(super) async fn put_manifest<E: Engine>(
         None => Err(ManifestError::ProgramUnknown(manifest.program)),
     };
     known.map_err(|error| Problem::new(error.code(), error.to_string()))?;
-    let growth = grow(&api, &universe, tenant, Hash::of(&bytes), Amounts::blob(bytes.len() as u64)).await?;
+    let growth = grow(&api, &universe, tenant, Hash::of(&bytes), bytes.len(), Amounts::default()).await?;
     let storing = async {
         let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
         universe.ops().register_manifest(stored).await?;

@@ -186,14 +186,15 @@ fn state(state: WorldState) -> &'static str {
     STATES.iter().find(|(_, found)| *found == state).map_or("", |(name, _)| name)
 }
 
-/// What a world does: a live one may be paused, which only its journal says.
-async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> Result<String, Problem> {
+/// What a world does: a live one may be paused, which only its journal says. Where that cannot be read, because it is damaged or the
+/// world is deleted meanwhile, all else is told: one world does not hide the others from a list.
+async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> String {
     let is_live = meta.state == WorldState::Live;
-    Ok(match (&meta.hold, is_live) {
+    match (&meta.hold, is_live) {
         (Some(_), true) => "on_hold".to_owned(),
-        (None, true) if universe.ops().is_paused_on_record(world).await? => "paused".to_owned(),
+        (None, true) if universe.ops().is_paused_on_record(world).await.unwrap_or(false) => "paused".to_owned(),
         _ => state(meta.state).to_owned(),
-    })
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -262,14 +263,16 @@ pub(super) async fn create<E: Engine>(
         if new.program.is_some() || new.manifest.is_some() {
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
-        let growth = grow(&api, &universe, tenant, world).await?;
-        let created = create_from_seed(&universe, &address, seed).await;
+        let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
+        let created = create_from_seed(&universe, world, seed).await;
         let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
         settle(growth, &universe, is_new).await;
-        return created.map(|(response, _)| response);
+        let (response, _) = created?;
+        keep_name(&universe, &address).await?;
+        return Ok(response);
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
-    let growth = grow(&api, &universe, tenant, world).await?;
+    let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
     let created = create_with(&universe, world, manifest).await;
     settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
     let before = created?;
@@ -293,14 +296,15 @@ async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) ->
     }
 }
 
-/// Room for one more world. One that is there already needs none.
+/// Room for one more world, and for what is stored with it. One that is there already needs none.
 async fn grow<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
     tenant: Tenant,
     world: WorldId,
+    more: Amounts,
 ) -> Result<Growth, Problem> {
-    match api.node.grow(universe, tenant, Amounts::WORLD).await {
+    match api.node.grow(universe, tenant, more).await {
         Err(problem) if problem.quota.is_some() && universe.ops().describe_world(world).await.is_ok() => {
             Ok(Growth::default())
         }
@@ -333,14 +337,12 @@ async fn create_with<E: Engine>(universe: &Universe<E>, world: WorldId, manifest
 
 async fn create_from_seed<E: Engine>(
     universe: &Universe<E>,
-    address: &WorldAddress,
+    world: WorldId,
     seed: &Seed,
 ) -> Result<(Response, bool), Problem> {
-    let world = address.world(universe.id());
     let (of, height, now_ns) =
         (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
     let forked = universe.ops().world_create_from_seed(world, of, height, now_ns).await?;
-    keep_name(universe, address).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
@@ -417,7 +419,7 @@ pub(super) async fn list<E: Engine>(
     let names = universe.names_of(page.items.iter().filter_map(|found| found.manifest).collect()).await?;
     let mut items = Vec::with_capacity(page.items.len());
     for WorldSummary { world, meta, lease, failure, manifest } in page.items {
-        let state = state_of(&universe, world, &meta).await?;
+        let state = state_of(&universe, world, &meta).await;
         let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
         items.push(World { state, ..world });
     }
@@ -436,7 +438,7 @@ pub(super) async fn describe<E: Engine>(
     let names = universe.names_of(found.manifest.into_iter().collect()).await?;
     let details = WorldDetails {
         world: World {
-            state: state_of(&universe, world, &found.meta).await?,
+            state: state_of(&universe, world, &found.meta).await,
             ..World::new(world, &found.meta, found.lease, found.failure.as_ref()).running(found.manifest, &names)
         },
         head: found.head.as_ref().map(|head| head.height.get()),
@@ -548,11 +550,7 @@ pub(super) async fn fork<E: Engine>(
             Problem::invalid(format!("effects: `{name}` is none of {names}"))
         })?),
     };
-    let answers = match new.answers {
-        None => None,
-        Some(answers) => Some(universe.ops().store_answers(&scripted(answers)?).await?),
-    };
-    let policy = ForkPolicy { effects, answers };
+    let script = new.answers.map(scripted).transpose()?;
     let address = wanted(&universe, new.world.as_deref())?;
     let child = address.world(universe.id());
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
@@ -560,9 +558,17 @@ pub(super) async fn fork<E: Engine>(
         (None, None) => None,
         (program, manifest) => Some(manifest_of(&universe, program, manifest).await?),
     };
-    let growth = grow(&api, &universe, tenant, child).await?;
-    let now_ns = universe.plane().now_ns();
-    let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await;
+    let stored = script.as_ref().map_or(Amounts::default(), |script| Amounts::blob(script.to_bytes().len() as u64));
+    let growth = grow(&api, &universe, tenant, child, Amounts { worlds: 1, ..stored }).await?;
+    let forking = async {
+        let answers = match &script {
+            Some(script) => Some(universe.ops().store_answers(script).await?),
+            None => None,
+        };
+        let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
+        universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await
+    };
+    let forked = forking.await;
     let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
     settle(growth, &universe, is_new).await;
     let forked = forked?;

@@ -35,10 +35,6 @@ impl Amounts {
         Self { bytes, blobs: 1, ..Self::default() }
     }
 
-    pub(crate) fn program(bytes: u64) -> Self {
-        Self { programs: 1, ..Self::blob(bytes) }
-    }
-
     pub(crate) fn bytes(bytes: u64) -> Self {
         Self { bytes, ..Self::default() }
     }
@@ -120,10 +116,18 @@ pub(crate) struct Counts {
 #[derive(Default)]
 struct State {
     counted: Option<Counted>,
-    /// Since the last count began.
+    /// What is about to be made. No count finds it: a body may take longer to arrive than a count lasts.
+    reserved: Amounts,
+    /// Made since the last count began.
     added: Amounts,
-    /// Since the count that is under way began.
+    /// Made since the count that is under way began.
     added_meanwhile: Amounts,
+}
+
+impl State {
+    fn beside(&self, counted: Amounts) -> Amounts {
+        counted.plus(self.added).plus(self.reserved)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -169,13 +173,13 @@ impl Counts {
         let at_ns = now_ns();
         state.counted = Some(Counted { amounts, at_ns, took_ns: at_ns.saturating_sub(begun_ns) });
         state.added = state.added_meanwhile;
-        Ok(amounts.plus(state.added))
+        Ok(state.beside(amounts))
     }
 
     /// What is known without a look, and whether that is old.
     pub(crate) fn known(&self, now_ns: u64) -> Option<(Amounts, bool)> {
         let state = self.state.lock();
-        state.counted.map(|counted| (counted.amounts.plus(state.added), counted.is_old(now_ns)))
+        state.counted.map(|counted| (state.beside(counted.amounts), counted.is_old(now_ns)))
     }
 
     /// Adds what is about to be made, unless that is too much. Says when it is worth to come again.
@@ -196,15 +200,13 @@ impl Reservation {
     /// It takes more than it was thought to.
     pub(crate) fn grow(&mut self, more: Amounts, quotas: &Quotas) -> Result<(), QuotaExceeded> {
         let mut state = self.counts.state.lock();
-        let counted = state.counted.map(|counted| counted.amounts).unwrap_or_default();
-        let current = counted.plus(state.added);
+        let current = state.beside(state.counted.map(|counted| counted.amounts).unwrap_or_default());
         if let Some((quota, limit)) = current.beyond(more, quotas) {
             let current = current.of(quota).unwrap_or_default();
             let retry_after = Duration::from_nanos(COUNT_EVERY_NS);
             return Err(QuotaExceeded { scope: Scope::Universe, quota, limit, current, retry_after });
         }
-        state.added = state.added.plus(more);
-        state.added_meanwhile = state.added_meanwhile.plus(more);
+        state.reserved = state.reserved.plus(more);
         self.amounts = self.amounts.plus(more);
         Ok(())
     }
@@ -213,19 +215,18 @@ impl Reservation {
         self.amounts.bytes
     }
 
-    /// It was made: the next count finds it.
-    pub(crate) fn keep(mut self) {
-        self.amounts = Amounts::default();
+    /// It was made: a count that begins from now on finds it.
+    pub(crate) fn keep(self) {
+        let mut state = self.counts.state.lock();
+        state.added = state.added.plus(self.amounts);
+        state.added_meanwhile = state.added_meanwhile.plus(self.amounts);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.amounts != Amounts::default() {
-            let mut state = self.counts.state.lock();
-            state.added = state.added.minus(self.amounts);
-            state.added_meanwhile = state.added_meanwhile.minus(self.amounts);
-        }
+        let mut state = self.counts.state.lock();
+        state.reserved = state.reserved.minus(self.amounts);
     }
 }
 
@@ -290,5 +291,18 @@ mod tests {
             },
         );
         assert_eq!(counted.await.unwrap().worlds, 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_made_counts_however_often_it_is_counted_meanwhile() {
+        let counts = Arc::<Counts>::default();
+        let count = async |at_ns| counts.current(|| at_ns, 0, async || Ok(usage(1))).await.unwrap().worlds;
+        assert_eq!(count(0).await, 1);
+        let (kept, dropped) = (counts.add(Amounts::WORLD, &quotas(3)), counts.add(Amounts::WORLD, &quotas(3)));
+        assert_eq!(count(COUNT_EVERY_NS).await, 3, "none of the two is there yet");
+        assert!(counts.add(Amounts::WORLD, &quotas(3)).is_err());
+        kept.unwrap().keep();
+        drop(dropped);
+        assert_eq!(count(COUNT_EVERY_NS).await, 2, "one was made and the other was not");
     }
 }

@@ -19,7 +19,7 @@ use mundi_store::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, LazyLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -28,6 +28,9 @@ use tokio::time::Instant;
 
 /// After a look that failed.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// From when all universes of the process count their time: a token may be used in several of them.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What a quota allows, and what counts against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +68,7 @@ struct Fuel {
 
 impl UniverseQuotas {
     pub(crate) fn new(id: UniverseId, configured: Quotas, built_in: u64) -> Arc<Self> {
-        let begun = Instant::now();
-        let clock = move || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let clock = || u64::try_from(BEGUN.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Self::by(Box::new(clock), id, configured, built_in)
     }
 
@@ -266,6 +268,14 @@ mod tests {
         let clock = now_ns.clone();
         let clock = Box::new(move || clock.load(Relaxed));
         (UniverseQuotas::by(clock, UniverseId::from_bytes([1; 16]), limits, 0), now_ns)
+    }
+
+    #[test]
+    fn a_universe_that_was_opened_later_has_the_same_time() {
+        let first = universe(Quotas::default());
+        let later_ns = first.now_ns() + 1_000_000;
+        while first.now_ns() < later_ns {}
+        assert!(universe(Quotas::default()).now_ns() >= later_ns);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `u/<u>/schema`: the version of the keyspace that a universe is written in.
 //!
 //! Written by the first worker that boots with leave to do so, and raised by the first of a later minor version, which reads
-//! what the earlier ones wrote. Eight bytes, in the layout that the seed fixes:
+//! what the earlier ones wrote. Eight bytes, in a fixed layout:
 //! the magic `RSV0`, major and minor, little-endian.
 
 use crate::keyspace::{Family, Key, KeyBuilder};

@@ -1,4 +1,4 @@
-//! Expire dedupe records whose window is over (DESIGN, "Queues": dedupe records live for a configured window).
+//! Expire dedupe records whose window is over.
 //!
 //! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. The name of a message stays
 //! while the effect that sends it is open: in the queue, between two attempts, claimed, or in a dead letter that can be replayed

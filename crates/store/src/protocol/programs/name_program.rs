@@ -2,7 +2,8 @@
 //!
 //! Guarantees: a version under a name stands for one manifest for as long as it is there; whoever asks for it with another
 //! one is refused, and nothing changes. Given again without a number, the manifest of the newest version keeps that version;
-//! any other gets a number that was never given under the name. A named manifest is registered, and cannot be deleted.
+//! any other gets a number above all that were given under the name since it had no version. A named manifest is registered, and
+//! cannot be deleted.
 //! Unknown commit: run again; each is idempotent.
 
 use crate::protocol::ProgramError;

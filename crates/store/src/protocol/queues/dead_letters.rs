@@ -1,4 +1,4 @@
-//! Dead letters: list, inspect, replay, drop (DESIGN, "Queues").
+//! Dead letters: list, inspect, replay, drop.
 //!
 //! Guarantees: a letter is replayed at most once, and only if its world still waits for it: it leaves the dead letters
 //! and enters its queue, under a new sequence, in one transaction. A letter that cannot be replayed stays.
