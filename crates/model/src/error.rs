@@ -1,7 +1,7 @@
 //! Error codes: the stable part of every error.
 //!
 //! Hundreds of private causes fold into few public codes, and codes into seven kinds that tell a caller
-//! what to do. Each code has a page in `docs/errors/`, and a test keeps the two in step.
+//! what to do. Each code has a page in `docs/reference/errors/`, and a test keeps the two in step.
 
 use std::{fmt, io};
 
@@ -300,7 +300,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     fn page(code: Code) -> String {
-        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors");
         let path = pages.join(format!("{code}.md"));
         fs::read_to_string(&path).unwrap_or_else(|_| panic!("no page for {code}: write {}", path.display()))
     }
@@ -309,14 +309,14 @@ mod tests {
     fn each_code_has_a_page_that_begins_with_its_name_kind_and_meaning() {
         for &code in Code::ALL {
             let expected = format!("# {code}\n\nKind: `{}`. {}\n", code.kind(), code.meaning());
-            assert!(page(code).starts_with(&expected), "docs/errors/{code}.md must begin with:\n{expected}");
+            assert!(page(code).starts_with(&expected), "docs/reference/errors/{code}.md must begin with:\n{expected}");
         }
     }
 
     #[test]
     fn each_page_tells_what_to_do() {
         for &code in Code::ALL {
-            assert!(page(code).contains("\n## What to do\n"), "docs/errors/{code}.md lacks `## What to do`");
+            assert!(page(code).contains("\n## What to do\n"), "docs/reference/errors/{code}.md lacks `## What to do`");
         }
     }
 
@@ -324,11 +324,11 @@ mod tests {
     fn each_page_belongs_to_a_code_and_no_two_codes_share_a_name() {
         let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
         assert_eq!(names.len(), Code::ALL.len());
-        let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors")).unwrap();
+        let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors")).unwrap();
         for page in pages {
             let file = page.unwrap().file_name().into_string().unwrap();
             let name = file.strip_suffix(".md").unwrap_or(&file);
-            assert!(name == "README" || names.contains(name), "docs/errors/{file} belongs to no code");
+            assert!(name == "README" || names.contains(name), "docs/reference/errors/{file} belongs to no code");
         }
     }
 }

@@ -84,7 +84,7 @@ const TRIES_MAX: u32 = 50;
 /// assert_eq!(universe.cell(world, "paid")?, Some(vec![2]));
 /// let intents = universe.journal(world)?.into_iter().filter(|it| matches!(it.body, mundi_model::record::Body::Intent(_)));
 /// assert_eq!(intents.count(), 2);
-/// universe.finish()?; // and every promise of `docs/guarantees.md` was kept, replay included
+/// universe.finish()?; // and every promise of `docs/reference/guarantees.md` was kept, replay included
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Simulation {

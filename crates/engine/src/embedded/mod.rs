@@ -11,7 +11,7 @@
 //! its files can be damaged or lost without harm only as long as the log still holds their content;
 //! afterwards its own checksums guard them.
 //!
-//! See `docs/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
+//! See `docs/internals/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
 
 mod backup;
 mod cpu_load;

@@ -12,7 +12,7 @@
 //! All commits of all processes stand in one order, which the lock on the head row makes. A commit group is one database
 //! transaction that holds it, so version n + 1 is not begun before version n is visible: what a snapshot sees is always a
 //! prefix of the order, and the newest version that it finds is the prefix' name. At commit the process knows what was
-//! written since, key by key, and refuses who has read any of it. See `docs/adr/0006-postgres-engine.md`.
+//! written since, key by key, and refuses who has read any of it. See `docs/internals/adr/0006-postgres-engine.md`.
 
 mod announced;
 mod batched_reads;

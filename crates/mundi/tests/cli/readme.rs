@@ -1,4 +1,4 @@
-//! The commands of the README and of the pages of examples, as they stand there.
+//! The commands of the README, of the start page and of the pages of examples, as they stand there.
 
 use crate::program::{Done, mundi};
 use std::{path::Path, process::Command, time::Instant};
@@ -24,6 +24,10 @@ fn port() -> u16 {
 
 /// Types commands into a shell in a new folder, where `mundi` is on the path and `examples` are at hand.
 fn typed(commands: &str) -> Done {
+    typed_within(commands, 120)
+}
+
+fn typed_within(commands: &str, seconds: u32) -> Done {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(root().join("examples"), folder.path().join("examples")).unwrap();
     let address = format!("127.0.0.1:{}", port());
@@ -33,7 +37,7 @@ fn typed(commands: &str) -> Done {
     // A server that a command leaves behind when the script fails is not left behind by the test.
     let script = format!("set -ex\ntrap 'kill -9 $(jobs -p) 2>/dev/null || true' EXIT\n{commands}");
     let mut bash = Command::new("timeout");
-    bash.args(["120", "bash", "-c"]).arg(&script).current_dir(folder.path()).env("PATH", path);
+    bash.arg(seconds.to_string()).args(["bash", "-c"]).arg(&script).current_dir(folder.path()).env("PATH", path);
     bash.env("MUNDI_API__BIND", &address).env("MUNDI_URL", format!("http://{address}"));
     bash.output().unwrap().into()
 }
@@ -62,4 +66,16 @@ fn every_command_of_the_external_adapter_works_as_it_stands() {
     let done = typed(&commands(&page("examples/external-adapter/README.md")));
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     assert!(done.out.lines().any(|line| line == r#"{"doubled":42}"#), "{}{}", done.out, done.err);
+}
+
+/// A Rust compiler for components may have to be told to build its standard library: that takes minutes the first time.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn every_command_of_the_start_page_works_as_it_stands() {
+    let done = typed_within(&commands(&page("docs/start.md")), 1_200);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let printed: Vec<&str> = done.out.lines().collect();
+    for line in ["tea@1", "2", "5", "102", "count  5     102", "tea@2", "32"] {
+        assert!(printed.contains(&line), "{line} was not printed:\n{}{}", done.out, done.err);
+    }
 }

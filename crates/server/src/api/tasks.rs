@@ -1,4 +1,4 @@
-//! External adapter workers: claim effects by kind, keep them by heartbeats, complete or fail them (`docs/adapters.md`).
+//! External adapter workers: claim effects by kind, keep them by heartbeats, complete or fail them (`docs/guides/effects-in-any-language.md`).
 //!
 //! A claim is a text that proves the right to answer; it holds all that is needed to do so, so any server of a fleet takes
 //! it. What was claimed and not kept is given to the next one who asks.
@@ -314,7 +314,7 @@ pub(super) struct CompleteForm {
     result: serde_json::Value,
     /// Who answers: stands in the receipt. `external` if nothing is said.
     adapter: Option<String>,
-    /// The Ed25519 signature of the receipt, as 128 hex digits: `docs/external-workers.md` says of which bytes.
+    /// The Ed25519 signature of the receipt, as 128 hex digits: `docs/guides/effects-in-any-language.md` says of which bytes.
     signature: Option<String>,
 }
 
