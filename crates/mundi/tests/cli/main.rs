@@ -7,6 +7,7 @@ mod crash;
 mod dead_letters;
 mod demo;
 mod disk;
+mod examples;
 mod fields;
 mod forks;
 #[path = "../api/guest.rs"]
