@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod bundles;
+mod consistency;
 mod crash;
 mod dead_letters;
 mod demo;
