@@ -5,7 +5,7 @@
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_kernel::rehearse::Compare;
 use mundi_model::{
-    Code, Coded, Height, WorkerId, WorldId,
+    Code, Coded, Height, WorkerId, WorldAddress, WorldId,
     record::{EffectPolicy, InboxItem, Origin},
 };
 use mundi_runtime::{
@@ -82,6 +82,29 @@ fn a_world_is_created_once_and_only_with_a_manifest() {
         assert_eq!(code(ops.world_create(world_id(1), rig.manifest, 8).await), Code::WorldExists);
         let unknown = mundi_model::Hash::of(b"no manifest");
         assert_eq!(code(ops.world_create(world_id(2), unknown, 7).await), Code::ManifestNotRegistered);
+    });
+}
+
+#[test]
+fn a_world_that_is_created_or_forked_under_a_name_has_it_at_once_and_one_that_was_there_gets_it() {
+    Rig::run(|rig| async move {
+        let ops = ops(&rig);
+        let called = |name: &str| name.parse::<WorldAddress>().unwrap();
+        let name = async |world: &WorldAddress| {
+            ops.describe_world(world.world(rig.universe)).await.unwrap().meta.name.unwrap_or_default()
+        };
+        let alice = called("alice");
+        assert_eq!(ops.world_create(alice.clone(), rig.manifest, 7).await.unwrap(), WorldCreated::Now);
+        assert_eq!(name(&alice).await, "alice");
+        let bob = called("bob");
+        let parent = alice.world(rig.universe);
+        ops.world_fork(parent, bob.clone(), ForkAt::Newest, EffectPolicy::Suppress, 7).await.unwrap();
+        assert_eq!(name(&bob).await, "bob");
+        let carol = called("carol");
+        ops.world_create(carol.world(rig.universe), rig.manifest, 7).await.unwrap();
+        assert_eq!(name(&carol).await, "");
+        assert_eq!(ops.world_create(carol.clone(), rig.manifest, 7).await.unwrap(), WorldCreated::Before);
+        assert_eq!(name(&carol).await, "carol");
     });
 }
 

@@ -75,7 +75,7 @@ pub(super) struct SendParams {
 pub(super) struct WaitParams {
     /// How long to wait for the reply: `30s` if nothing is said.
     #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
-    timeout: Option<String>,
+    pub(super) timeout: Option<String>,
 }
 
 impl WaitParams {
@@ -85,7 +85,7 @@ impl WaitParams {
         Some(duration(stated).ok()?.min(api.limits.wait_max))
     }
 
-    fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
+    pub(super) fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
         let timeout = self.timeout.as_deref().map(duration).transpose()?.unwrap_or(CALL_TIMEOUT);
         Ok(timeout.min(api.limits.wait_max))
     }

@@ -264,19 +264,23 @@ pub(super) async fn create<E: Engine>(
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
         let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
-        let created = create_from_seed(&universe, world, seed).await;
+        let created = create_from_seed(&universe, &address, seed).await;
         let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
         settle(growth, &universe, is_new).await;
-        let (response, _) = created?;
-        keep_name(&universe, &address).await?;
+        let (response, before) = created?;
+        if before {
+            keep_name(&universe, &address).await?;
+        }
         return Ok(response);
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
-    let created = create_with(&universe, world, manifest).await;
+    let created = create_with(&universe, &address, manifest).await;
     settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
     let before = created?;
-    keep_name(&universe, &address).await?;
+    if before {
+        keep_name(&universe, &address).await?;
+    }
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
     Ok((status, Json(created)).into_response())
@@ -288,7 +292,7 @@ fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<World
     name.map_or_else(|| Ok(drawn()), address_of)
 }
 
-/// Stores the name that a world was created under. Whoever repeats a request that was cut off in between completes it.
+/// Stores the name of a world that was there before, perhaps without one.
 async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) -> Result<(), Problem> {
     match address {
         WorldAddress::Name(name) => Ok(universe.ops().name_world(name.clone()).await?),
@@ -321,8 +325,13 @@ async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool)
 }
 
 /// Says whether it was there before.
-async fn create_with<E: Engine>(universe: &Universe<E>, world: WorldId, manifest: Hash) -> Result<bool, Problem> {
-    match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
+async fn create_with<E: Engine>(
+    universe: &Universe<E>,
+    address: &WorldAddress,
+    manifest: Hash,
+) -> Result<bool, Problem> {
+    let world = address.world(universe.id());
+    match universe.ops().world_create(address.clone(), manifest, universe.plane().now_ns()).await {
         Ok(_) => Ok(false),
         Err(error) if error.code() == Code::WorldExists => {
             let found = universe.ops().describe_world(world).await?;
@@ -337,12 +346,13 @@ async fn create_with<E: Engine>(universe: &Universe<E>, world: WorldId, manifest
 
 async fn create_from_seed<E: Engine>(
     universe: &Universe<E>,
-    world: WorldId,
+    address: &WorldAddress,
     seed: &Seed,
 ) -> Result<(Response, bool), Problem> {
+    let world = address.world(universe.id());
     let (of, height, now_ns) =
         (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
-    let forked = universe.ops().world_create_from_seed(world, of, height, now_ns).await?;
+    let forked = universe.ops().world_create_from_seed(address.clone(), of, height, now_ns).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
@@ -566,14 +576,16 @@ pub(super) async fn fork<E: Engine>(
             None => None,
         };
         let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
-        universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await
+        universe.ops().world_fork_on(manifest, parent, address.clone(), at, policy, now_ns).await
     };
     let forked = forking.await;
     let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
     settle(growth, &universe, is_new).await;
     let forked = forked?;
-    keep_name(&universe, &address).await?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
+    if before {
+        keep_name(&universe, &address).await?;
+    }
     let effects = forked.policy.as_str().to_owned();
     let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())

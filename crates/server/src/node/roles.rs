@@ -149,7 +149,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }
         worker = worker.serve(Arc::new(fabric));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
-        worker = worker.serve(Arc::new(spawn.with_room(room.clone())));
+        worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));

@@ -84,6 +84,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             timers: vec![],
             receipts: Vec::new(),
             command: None,
+            name: None,
             now_ns: 5,
         };
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await

@@ -3,7 +3,8 @@
 //! Guarantees: a world appears whole, with its first record, its first snapshot as the active baseline, and its
 //! place in the lineage, or not at all. An id is never used twice, not even after a deletion. A fork costs the
 //! same whatever the size of its parent's state and history. The snapshot's blob is stored before; if the rest
-//! fails, it is unreachable and is swept one day.
+//! fails, it is unreachable and is swept one day. A name that it is given stands with it from the beginning, or is
+//! added to the world that is there already.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
 use crate::protocol::{CommitTurn, Enqueue, InHands, NewItem, WorldError, require_live};
@@ -28,7 +29,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Epoch, Hash, Height, UniverseId, WorldId, limits,
+    Epoch, Hash, Height, UniverseId, WorldId, WorldName, limits,
     record::{Body, EffectPolicy, InboxItem, Receipt, Record},
 };
 
@@ -50,6 +51,8 @@ pub struct CreateWorld {
     pub receipts: Vec<Receipt>,
     /// The first item of its inbox, if it begins with one: a command.
     pub command: Option<InboxItem>,
+    /// What it is called, if its id follows from a name.
+    pub name: Option<WorldName>,
     pub now_ns: u64,
 }
 
@@ -125,6 +128,9 @@ fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, Store
     if (universe, world) != (request.universe, request.world) {
         return Err(invalid("the first record names another world").into());
     }
+    if request.name.as_ref().is_some_and(|name| name.world(universe) != world) {
+        return Err(invalid("the name is another world's").into());
+    }
     let first = Batch::reserved(JournalHead { height: *height, chain: *prev }, [body.clone()])?;
     let policy = if let Body::ForkGenesis(fork) = body { Some(fork.policy) } else { None };
     Ok(Beginning { first, lineage, snapshot, policy })
@@ -143,7 +149,9 @@ impl<B: Blobs> Protocol for Create<'_, B> {
             return Err(WorldError::UniverseNotFound(universe).into());
         }
         if let Some(meta) = world_meta::read(tx, universe, world).await? {
-            return self.already(&meta);
+            let created = self.already(&meta)?;
+            self.keep_name(tx, meta)?;
+            return Ok(created);
         }
         self.check_snapshot(tx).await?;
         if let Some(lineage) = &self.beginning.lineage {
@@ -165,6 +173,20 @@ impl<B: Blobs> Create<'_, B> {
             WorldState::Live | WorldState::Archived => Err(WorldError::Exists(world).into()),
             WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
         }
+    }
+
+    fn keep_name<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
+        let CreateWorld { universe, world, .. } = *self.request;
+        match self.name() {
+            Some(name) if meta.name.as_ref() != Some(&name) => {
+                world_meta::write(tx, universe, world, &WorldMeta { name: Some(name), ..meta })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&self) -> Option<String> {
+        self.request.name.as_ref().map(ToString::to_string)
     }
 
     async fn check_snapshot<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
@@ -247,7 +269,7 @@ impl<B: Blobs> Create<'_, B> {
             priority: None,
             hold: None,
             policy: self.beginning.policy,
-            name: None,
+            name: self.name(),
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
