@@ -35,7 +35,8 @@ impl TokenCharge {
         if !counts::is_limited(&quotas) {
             return Ok(None);
         }
-        let charge = ChargeToken { id, amount: amounts.into(), quotas, give_back: false };
+        let change = u64::from_be_bytes(plane.random());
+        let charge = ChargeToken { id, amount: amounts.into(), quotas, give_back: false, change };
         match plane.run(&charge).await.map_err(|error| NotCharged::Failed(error.into()))?.output {
             Charged::Yes => Ok(Some(Self { charge })),
             Charged::No(usage) => {
@@ -55,7 +56,8 @@ impl TokenCharge {
 
     /// What was charged for was not made. If this is not reached, the token has paid for nothing: better than the other way round.
     pub(crate) async fn give_back<E: Engine>(self, plane: &NodePlane<E>) {
-        if let Err(error) = plane.run(&ChargeToken { give_back: true, ..self.charge }).await {
+        let change = u64::from_be_bytes(plane.random());
+        if let Err(error) = plane.run(&ChargeToken { give_back: true, change, ..self.charge }).await {
             tracing::debug!(%error, "a charge was not given back");
         }
     }
