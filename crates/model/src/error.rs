@@ -199,6 +199,7 @@ codes! {
     ProgramPreparing = "PROGRAM_PREPARING", Unavailable, "A component is being compiled.";
     ProgramEngine = "PROGRAM_ENGINE", Unavailable, "A manifest pins another engine than the one that this node runs components with.";
     StepSkipped = "STEP_SKIPPED", Invalid, "An operator passed over an input whose step had failed; the program did not see it.";
+    StepCrowded = "STEP_CROWDED", Unavailable, "The node has no room for the step now; nothing of it is on record, and it is run again later.";
     StepAbandoned = "STEP_ABANDONED", Unavailable, "A node stopped a step that held it up too long; nothing of the step is on record.";
     UpgradeDiverges = "UPGRADE_DIVERGES", Conflict, "A rehearsal of an upgrade came to another outcome than the journal.";
     ProgramFailed = "PROGRAM_FAILED", Invalid, "A program ended a step with an error of its own.";

@@ -302,6 +302,10 @@ pub const WASM_TABLE_ELEMENTS_MAX: u64 = 100_000;
 /// Steps and queries of one universe that wait for a processor: each of them holds a thread of the process.
 pub const STEPS_WAITING_MAX: usize = 128;
 
+/// Of these, steps that are expected to be long and have not begun. The other places are for short ones, so that loops of some worlds keep
+/// no other world of the same universe from its turn.
+pub const STEPS_WAITING_LONG_MAX: usize = 64;
+
 /// Steps of components that have outlasted their first slice and are not over, in one process: each holds an instance with its memory.
 pub const STEPS_LONG_MAX: usize = 32;
 

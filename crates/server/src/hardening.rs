@@ -306,6 +306,7 @@ mod tests {
             STEP_OUTPUTS_MAX,
             STEPS_LONG_MAX,
             STEPS_LONG_OF_UNIVERSE_MAX,
+            STEPS_WAITING_LONG_MAX,
             STEPS_WAITING_MAX,
             TIMERS_MAX,
             VALUE_DEPTH_MAX,

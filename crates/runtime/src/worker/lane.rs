@@ -274,6 +274,13 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         | Code::WorldNotFound => {}
         Code::LeaseFenced => shared.metrics.add(Metric::LeasesLost, 1),
         Code::WorkerFull => refuse(shared, world, error).await,
+        // The lane is free for worlds for which there is room.
+        Code::StepCrowded => {
+            tracing::debug!(%error, %world, "a world waits for room");
+            if let Some(fence) = fence {
+                give_back(shared, fence).await;
+            }
+        }
         code => {
             tracing::warn!(%error, %code, %world, "a world was dropped from memory");
             shared.metrics.add(Metric::WorldFailures, 1);
@@ -367,9 +374,10 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),
         Code::WorldOnProbation => Some(now_ns.saturating_add(config.retry_ns)),
-        _ => {
+        code => {
             let doublings = shared.table.lock().failures(world).min(16);
-            let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(config.lease_ttl_ns);
+            let wait_ns_max = if code == Code::StepCrowded { config.renew_every_ns } else { config.lease_ttl_ns };
+            let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(wait_ns_max);
             Some(now_ns.saturating_add(wait_ns))
         }
     }
