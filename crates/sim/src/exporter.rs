@@ -32,8 +32,8 @@ async fn export(
     worker: WorkerId,
     world: WorldId,
 ) -> Result<(), StoreError> {
-    let acquire = AcquireLease { universe, world, worker, now_ns: plane.now_ns(), ttl_ns: TTL_NS };
-    let fence = plane.run(&acquire).await?.output;
+    let acquire = AcquireLease { universe, world, worker, now_ns: plane.now_ns(), ttl_ns: TTL_NS, opening: None };
+    let fence = plane.run(&acquire).await?.output.fence;
     let margin = if run_state.faults().has(Fault::TinyLimits) { 0 } else { run_state.below(4) };
     let config = CompactorConfig {
         policy: ExportPolicy { margin, records_min: 3, ..ExportPolicy::DEFAULT },

@@ -1,4 +1,4 @@
-//! The director: makes trouble while clients work, then heals everything and waits for quiet.
+//! The driver: makes trouble while clients work, then heals everything and waits for quiet.
 
 use crate::{
     client::{Client, Setting, create_world},
@@ -21,7 +21,7 @@ use mundi_kernel::{
     registry::native_descriptor,
 };
 use mundi_model::{
-    Hash, UniverseId, WorldId, limits,
+    Code, Hash, UniverseId, WorldId, limits,
     record::{EffectPolicy, InboxItem, Operator, Origin},
 };
 use mundi_runtime::{
@@ -114,9 +114,9 @@ impl FaultDriver {
         let (notes, casts) = (Notes::default(), casts(&run_state));
         let outside = Arc::new(FakeService { run_state: run_state.clone(), notes: notes.clone() });
         let manifests: Vec<Hash> = stored.iter().take(2).map(|(manifest, _)| Hash::of(manifest)).collect();
-        let director = Self::new(run_state, registry, casts, &manifests, vec![outside], notes);
-        director.create_all(&stored).await.map_err(|error| format!("setting up failed: {error}"))?;
-        Ok(director)
+        let driver = Self::new(run_state, registry, casts, &manifests, vec![outside], notes);
+        driver.create_all(&stored).await.map_err(|error| format!("setting up failed: {error}"))?;
+        Ok(driver)
     }
 
     /// The nodes of some universes, none of which has started.
@@ -200,6 +200,7 @@ impl FaultDriver {
         let mut found = false;
         for Setting { universe, .. } in &self.settings {
             let (world, ops) = (stopping_world(), Ops::new(self.operator(), *universe, Calls::default()));
+            found |= self.release_innocents(&ops).await;
             let Ok(described) = ops.describe_world(world).await else { continue };
             let Some(hold) = described.meta.hold else { continue };
             found = true;
@@ -216,6 +217,22 @@ impl FaultDriver {
                 _ => ops.world_skip(world, operator).await,
             };
             self.run_state.note(format_args!("{world} on hold at {:?}: {done:?}", hold.seq));
+        }
+        found
+    }
+
+    /// Crashes hit worlds in their first cycle so often that some are taken for their cause. Says whether any was.
+    async fn release_innocents(&self, ops: &Ops<SimPlane>) -> bool {
+        let filter = WorldFilter { on_hold: Some(true), ..WorldFilter::default() };
+        let Ok(listed) = ops.list_worlds(filter, None, limits::LIST_ITEMS_MAX).await else { return false };
+        let mut found = false;
+        for world in listed.items.iter().map(|listed| listed.world) {
+            let hold = ops.describe_world(world).await.ok().and_then(|described| described.meta.hold);
+            if hold.is_some_and(|hold| hold.code == Code::WorldEndsProcess.as_str()) {
+                found = true;
+                let released = ops.world_resume(world).await;
+                self.run_state.note(format_args!("{world} on hold as if it ended processes: {released:?}"));
+            }
         }
         found
     }
@@ -280,12 +297,12 @@ impl FaultDriver {
         if !self.run_state.has(Fault::LittleRoom) {
             return;
         }
-        self.after(self.run_state.below(TRAFFIC_MS), |director| {
-            let mut slots = director.slots.lock();
+        self.after(self.run_state.below(TRAFFIC_MS), |driver| {
+            let mut slots = driver.slots.lock();
             let Some(lost) = slots.iter_mut().find(|slot| slot.role == Role::Worlds) else { return };
-            director.run_state.note(format_args!("worker {} is lost", lost.number));
+            driver.run_state.note(format_args!("worker {} is lost", lost.number));
             lost.is_lost = true;
-            lost.crash(&director.run_state);
+            lost.crash(&driver.run_state);
         });
     }
 
@@ -294,10 +311,10 @@ impl FaultDriver {
         if !self.run_state.has(Fault::AdaptersAway) {
             return;
         }
-        self.after(self.run_state.below(TRAFFIC_MS), |director| {
-            for slot in director.slots.lock().iter_mut().filter(|slot| slot.role == Role::Adapters) {
+        self.after(self.run_state.below(TRAFFIC_MS), |driver| {
+            for slot in driver.slots.lock().iter_mut().filter(|slot| slot.role == Role::Adapters) {
                 slot.is_away = true;
-                slot.crash(&director.run_state);
+                slot.crash(&driver.run_state);
             }
         });
     }
@@ -384,7 +401,7 @@ impl FaultDriver {
         match blow {
             Fault::Crashes => {
                 slot.crash(run_state);
-                self.after(ms, move |director| director.start(place));
+                self.after(ms, move |driver| driver.start(place));
             }
             Fault::Pauses => {
                 run_state.note(format_args!("{author} stands still for {ms} ms"));
@@ -409,7 +426,7 @@ impl FaultDriver {
                 let Some(worker) = life.worker.clone() else { return };
                 run_state.note(format_args!("{author} drains"));
                 life.node.spawn(Box::pin(async move { worker.drain().await }));
-                self.after(ms + 200, move |director| director.replace(place));
+                self.after(ms + 200, move |driver| driver.replace(place));
             }
             _ => {}
         }
@@ -423,11 +440,11 @@ impl FaultDriver {
 
     /// Unless everything was healed until then, which does it for all at once.
     fn after(&self, ms: u64, then: impl FnOnce(&Self) + Send + 'static) {
-        let director = self.clone();
+        let driver = self.clone();
         self.run_state.executor().node().spawn(Box::pin(async move {
-            director.run_state.sleep_ms(ms).await;
-            if director.run_state.is_striking() {
-                then(&director);
+            driver.run_state.sleep_ms(ms).await;
+            if driver.run_state.is_striking() {
+                then(&driver);
             }
         }));
     }

@@ -5,7 +5,7 @@
 //! - [`run_seed`]: one seed of our own traffic under faults, then healing, then every promise checked.
 //! - [`cli`]: the command, for thousands of seeds.
 //!
-//! How a run goes: a director (`director`) starts nodes (`cluster`), each with its own clock and its own way to the
+//! How a run goes: a driver (`driver`) starts nodes (`cluster`), each with its own clock and its own way to the
 //! engine (`engine`, `link`); clients and the outside world keep notes (`client`, `outside`, `notes`); the engine keeps
 //! the log of all commits (`log`). After the faults everything must come to rest (`quiet`). Then the log is retold world
 //! by world (`history`), and the checkers (`checkers`, one promise each) read it.

@@ -92,15 +92,15 @@ fn liveness(what: impl Into<String>) -> Failure {
 
 /// Traffic under faults, then healing, then a look at all that was written.
 async fn play(run_state: RunState) -> Result<(), Failure> {
-    let director = FaultDriver::set_up(run_state.clone()).await.map_err(liveness)?;
-    director.traffic().await;
-    let rested = director.heal().await;
-    director.stop();
+    let driver = FaultDriver::set_up(run_state.clone()).await.map_err(liveness)?;
+    driver.traffic().await;
+    let rested = driver.heal().await;
+    driver.stop();
     run_state.set_played();
     if rested.is_ok() {
-        director.tidy().await.map_err(liveness)?;
+        driver.tidy().await.map_err(liveness)?;
     }
-    let (ground, plane, notes) = (director.ground(), director.operator(), director.notes());
+    let (ground, plane, notes) = (driver.ground(), driver.operator(), driver.notes());
     let evidence = Evidence::gather(&run_state, ground, &plane, notes, rested.is_ok()).await?;
     // What was broken tells more than that something hangs because of it.
     checkers::check(&evidence)?;

@@ -136,8 +136,8 @@ impl Simulation {
         let run_state = RunState::new(seed, faults, true);
         let mut cast = vec![Role::Worlds; workers];
         cast.extend([Role::Adapters, Role::Timers]);
-        let director = FaultDriver::new(run_state.clone(), registry, vec![cast], &[], adapters, Notes::default());
-        let simulated = Simulated { plane: director.operator(), director, run_state, worlds: 0 };
+        let driver = FaultDriver::new(run_state.clone(), registry, vec![cast], &[], adapters, Notes::default());
+        let simulated = Simulated { plane: driver.operator(), driver, run_state, worlds: 0 };
         let plane = simulated.plane.clone();
         simulated.block_on(async move {
             let universe = Simulated::UNIVERSE;
@@ -147,11 +147,11 @@ impl Simulation {
             }
             Ok::<_, RuntimeError>(())
         })?;
-        simulated.director.start_all();
-        let director = simulated.director.clone();
+        simulated.driver.start_all();
+        let driver = simulated.driver.clone();
         simulated.run_state.executor().node().spawn(Box::pin(async move {
             loop {
-                director.trouble().await;
+                driver.trouble().await;
             }
         }));
         Ok(simulated)
@@ -160,7 +160,7 @@ impl Simulation {
 
 /// A universe that runs, on virtual time.
 pub struct Simulated {
-    director: FaultDriver,
+    driver: FaultDriver,
     run_state: RunState,
     plane: SimPlane,
     worlds: u64,
@@ -223,8 +223,8 @@ impl Simulated {
 
     /// Nothing goes wrong any more, and everything that was begun must come to its end: inboxes, timers, effects.
     pub fn rest(&mut self) -> Result<(), Failure> {
-        let director = self.director.clone();
-        self.block_on(async move { director.heal().await }).map_err(|what| Failure { checker: "liveness", what })
+        let driver = self.driver.clone();
+        self.block_on(async move { driver.heal().await }).map_err(|what| Failure { checker: "liveness", what })
     }
 
     /// A cell of a world, as its journal has it now.
@@ -259,11 +259,12 @@ impl Simulated {
     /// same state, which a program that is not deterministic breaks.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.rest()?;
-        self.director.stop();
-        let (run_state, director, plane) = (self.run_state.clone(), self.director.clone(), self.plane.clone());
-        let evidence = self.block_on(async move {
-            Evidence::gather(&run_state, director.ground(), &plane, director.notes(), true).await
-        })?;
+        self.driver.stop();
+        let (run_state, driver, plane) = (self.run_state.clone(), self.driver.clone(), self.plane.clone());
+        let evidence =
+            self.block_on(
+                async move { Evidence::gather(&run_state, driver.ground(), &plane, driver.notes(), true).await },
+            )?;
         checkers::check(&evidence)
     }
 

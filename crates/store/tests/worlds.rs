@@ -456,6 +456,7 @@ fn nothing_of_another_universe_can_be_reached() {
             worker: WorkerId::new(1).unwrap(),
             now_ns: 0,
             ttl_ns: 1,
+            opening: None,
         };
         assert_eq!(code(theirs.run(&request).await), Code::WorldNotFound);
     });

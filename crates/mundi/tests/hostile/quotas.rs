@@ -347,7 +347,7 @@ async fn effects_of_a_universe_wait_for_its_quota_and_those_of_another_one_do_no
 }
 
 #[tokio::test]
-async fn external_workers_get_no_more_effects_than_the_rate_of_their_universe() {
+async fn external_workers_get_no_more_effects_than_the_quotas_of_their_universe() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &[]).await;
     let code = asker("");
@@ -372,9 +372,22 @@ async fn external_workers_get_no_more_effects_than_the_rate_of_their_universe() 
     set(&server, json!({ "effects_per_second_max": 1 })).await;
     let claim = async || {
         let form = json!({ "kinds": ["outside"], "limit": 10 });
-        server.post(&format!("{LOUD}/tasks/claim"), &form).await.ok(200).as_array().unwrap().len()
+        let tasks = server.post(&format!("{LOUD}/tasks/claim"), &form).await.ok(200);
+        tasks.as_array().unwrap().iter().map(|task| task["claim"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(claim().await, 1, "five wait, and one may begin");
+    let first = claim().await;
+    assert_eq!(first.len(), 1, "five wait, and one may begin");
+    // Those that are under way count until they are answered, failed or lost.
+    set(&server, json!({ "effects_max": 3 })).await;
+    let more = claim().await;
+    assert_eq!((more.len(), claim().await.len()), (2, 0), "three at a time");
+    let usage = server.get(&format!("{LOUD}/usage")).await.ok(200);
+    assert_eq!(usage["quotas"]["effects_max"], json!({ "limit": 3, "current": 3 }));
+    server.post(&format!("{LOUD}/tasks/complete"), &json!({ "claim": first[0], "result": 1 })).await.ok(204);
+    assert_eq!(claim().await.len(), 1);
+    let failed = json!({ "claim": more[0], "reason": "as it was told", "retryable": false });
+    server.post(&format!("{LOUD}/tasks/fail"), &failed).await.ok(204);
+    assert_eq!(claim().await.len(), 1);
     set(&server, json!({})).await;
-    assert_eq!(claim().await, 4);
+    assert_eq!(claim().await.len(), 0, "all five were claimed");
 }

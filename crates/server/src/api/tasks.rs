@@ -14,7 +14,6 @@ use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
 use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
-use mundi_adapters::worker::EffectPace;
 use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Hash, IntentHash, UniverseId, WorkerId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
@@ -186,8 +185,8 @@ async fn claim_now<E: Engine>(
             };
             plane.run(&reap).await?;
         }
-        let (left, room) = (items_max - claimed.len(), universe.quotas().room(0));
-        if left == 0 || room == 0 {
+        let room = universe.quotas().claim(items_max - claimed.len());
+        if room.count() == 0 {
             break; // effects that are too many for a quota wait in the queue
         }
         let token: [u8; 16] = plane.random();
@@ -196,17 +195,19 @@ async fn claim_now<E: Engine>(
             kind: kind.clone(),
             worker: EXTERNAL,
             token,
-            items_max: left.min(room),
+            items_max: room.count(),
             ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
             now_ns: plane.now_ns(),
             first: Shard::of(&token),
             cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
         let effects = claim_effects(plane.engine(), &**plane.clock(), &claim).await?.effects;
-        universe.quotas().began(effects.len());
+        universe.quotas().claimed(room, effects.iter().map(|effect| effect.proof.intent), ttl);
         for effect in effects {
-            if let Some(grant) = allowed(api, universe, &effect).await? {
-                claimed.push((effect, grant));
+            let intent = effect.proof.intent;
+            match allowed(api, universe, &effect).await? {
+                Some(grant) => claimed.push((effect, grant)),
+                None => universe.quotas().claim_over(intent),
             }
         }
     }
@@ -299,6 +300,9 @@ pub(super) async fn heartbeat<E: Engine>(
     let plane = universe.plane();
     let deadline_ns = plane.now_ns().saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
     let extended = plane.run(&ExtendClaims { claims: claims.clone(), deadline_ns }).await?.output;
+    let is_held = |claim: &&EffectClaim| !extended.lost.contains(claim);
+    universe.quotas().kept(claims.iter().filter(is_held).map(|claim| claim.intent), ttl);
+    extended.lost.iter().for_each(|claim| universe.quotas().claim_over(claim.intent));
     let named = |wanted: &[EffectClaim]| {
         let found = form.claims.iter().zip(&claims).filter(|(_, claim)| wanted.contains(claim));
         found.map(|(text, _)| text.clone()).collect()
@@ -383,6 +387,7 @@ pub(super) async fn complete<E: Engine>(
     let answer = Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter) };
     let (now_ns, dedupe_window_ns) = (plane.now_ns(), limits::DEDUPE_WINDOW_NS);
     plane.run(&CompleteEffect { claim, answer, now_ns, dedupe_window_ns, holder_is_told: false }).await?;
+    universe.quotas().claim_over(claim.intent);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -425,7 +430,9 @@ pub(super) async fn fail<E: Engine>(
     let failure = Failure { code: Code::EffectFailed, reason: form.reason, repeat };
     let (now_ns, dedupe_window_ns) = (universe.plane().now_ns(), limits::DEDUPE_WINDOW_NS);
     let fail = FailEffect { claim, failure, adapter, signature, params: None, now_ns, dedupe_window_ns };
-    match universe.plane().run(&fail).await?.output {
+    let failed = universe.plane().run(&fail).await?.output;
+    universe.quotas().claim_over(claim.intent);
+    match failed {
         Failed::Lost => Err(Problem::new(Code::EffectClaimLost, "the claim is not held any more")),
         _ => Ok(StatusCode::NO_CONTENT),
     }

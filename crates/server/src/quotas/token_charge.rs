@@ -35,7 +35,7 @@ impl TokenCharge {
         if !counts::is_limited(&quotas) {
             return Ok(None);
         }
-        let charge = ChargeToken { id, amount: amounts.into(), quotas, give_back: false };
+        let charge = ChargeToken { id, amount: amounts.into(), quotas, give_back: false, change: change(plane) };
         make(plane, &charge).await?;
         Ok(Some(Self { charge }))
     }
@@ -46,7 +46,7 @@ impl TokenCharge {
 
     /// What it is for turned out to have more bytes.
     pub(crate) async fn add_bytes<E: Engine>(&mut self, plane: &NodePlane<E>, more: u64) -> Result<(), NotCharged> {
-        make(plane, &ChargeToken { amount: Amounts::bytes(more).into(), ..self.charge }).await?;
+        make(plane, &ChargeToken { amount: Amounts::bytes(more).into(), change: change(plane), ..self.charge }).await?;
         self.charge.amount.bytes = self.charge.amount.bytes.saturating_add(more);
         Ok(())
     }
@@ -62,7 +62,7 @@ impl TokenCharge {
 
     /// What was charged for was not made. If this is not reached, the token has paid for nothing: better than the other way round.
     pub(crate) async fn give_back<E: Engine>(self, plane: &NodePlane<E>) {
-        if let Err(error) = plane.run(&ChargeToken { give_back: true, ..self.charge }).await {
+        if let Err(error) = plane.run(&ChargeToken { give_back: true, change: change(plane), ..self.charge }).await {
             tracing::debug!(%error, "a charge was not given back");
         }
     }
@@ -79,4 +79,9 @@ async fn make<E: Engine>(plane: &NodePlane<E>, charge: &ChargeToken) -> Result<(
             Err(NotCharged::Exceeded(QuotaExceeded { scope: Scope::Token, quota, limit, current, retry_after: LATER }))
         }
     }
+}
+
+/// Names one change, so that one of unknown fate counts once.
+fn change<E: Engine>(plane: &NodePlane<E>) -> u64 {
+    u64::from_be_bytes(plane.random())
 }

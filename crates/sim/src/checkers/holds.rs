@@ -3,23 +3,27 @@
 //!
 //! A world whose manifest holds it at a failed input consumes no such input until an operator says so: a retry takes that input, a skip
 //! passes that one and no other, and both are on record.
+//!
+//! A world is put on hold as one that ends processes only after so many holders in a row that ended before they had taken a turn of it. In
+//! a run with many crashes that may happen to any world: an operator releases it.
 
 use super::Evidence;
 use crate::{
     fault_driver::{broken_world, stopping_world},
-    history::WorldHistory,
+    history::{Fact, WorldHistory},
 };
 use mundi_kernel::Repair;
 use mundi_model::{
-    Code, InboxSeq, cbor,
+    Code, InboxSeq, cbor, limits,
     record::{Body, EffectPolicy, ForkGenesis, Input, Payload},
 };
-use mundi_store::keyspace::world_meta::Hold;
+use mundi_store::keyspace::{lease::Lease, world_meta::Hold};
 use std::collections::BTreeSet;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     for ((_, world), history) in &evidence.history.worlds {
-        let held = history.metas().find_map(|meta| meta.hold.as_ref());
+        check_deaths(history).map_err(|why| format!("{world}: {why}"))?;
+        let held = history.metas().filter_map(|meta| meta.hold.as_ref()).find(|hold| !ends_process(hold));
         match (*world, held) {
             (world, _) if world == broken_world() => check_broken(history).map_err(|why| format!("{world}: {why}"))?,
             (world, _) if world == stopping_world() => {
@@ -28,6 +32,43 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
             (_, Some(hold)) if stops_by_policy(history, hold) => {}
             (_, Some(hold)) => return Err(format!("{world} was put on hold: {}: {}", hold.code, hold.reason)),
             (_, None) => {}
+        }
+    }
+    Ok(())
+}
+
+fn ends_process(hold: &Hold) -> bool {
+    hold.code == Code::WorldEndsProcess.as_str()
+}
+
+/// Counts, from the leases and records alone, the holders in a row that neither released the world nor wrote a record of it. A worker that
+/// acquires its own lease again is counted, too, although it did not end: so this is never below what the store counts.
+fn check_deaths(history: &WorldHistory) -> Result<(), String> {
+    let (mut before, mut is_over, mut deaths): (Option<Lease>, bool, u32) = (None, true, 0);
+    let mut after_hold = None;
+    for (number, fact) in &history.facts {
+        match fact {
+            Fact::Record(..) => is_over = true,
+            Fact::Lease(lease) => {
+                let is_acquired = before.is_none_or(|before| lease.epoch > before.epoch);
+                match before.and_then(|before| before.holder) {
+                    _ if !is_acquired => is_over = true,
+                    None => deaths = u32::from(after_hold.is_some()),
+                    Some(_) if is_over => deaths = 0,
+                    Some(_) => deaths += 1,
+                }
+                is_over &= !is_acquired;
+                before = Some(*lease);
+            }
+            Fact::Meta(meta) if meta.hold.as_ref().is_some_and(ends_process) => {
+                if after_hold != meta.hold && deaths < limits::WORLD_DEATHS_MAX {
+                    return Err(format!(
+                        "it is on hold as if it ended processes, after {deaths} holders that took no turn (commit {number})"
+                    ));
+                }
+                after_hold.clone_from(&meta.hold);
+            }
+            _ => {}
         }
     }
     Ok(())

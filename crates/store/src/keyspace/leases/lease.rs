@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/lease`: who holds a world, and under which epoch.
 //!
-//! Written by `acquire_lease`, `release_lease` and `archive_world`. The epoch is monotonic, and the key is never deleted, not
+//! Written by `acquire_lease`, `end_probation`, `release_lease` and `archive_world`. The epoch is monotonic, and the key is never deleted, not
 //! even with its world: a token is never reborn. The expiry is kept beside it, in [`lease_term`](super::lease_term),
 //! so that a renewal does not conflict with the turns that read this key as their fence.
 
@@ -17,6 +17,27 @@ pub struct Lease {
     /// `None` after a release.
     #[n(1)]
     pub holder: Option<WorkerId>,
+    /// The holder is in its first cycle of a world that the holder before it never released; `None` as soon as that cycle is over. Without a
+    /// holder: the world is on hold for that reason, or was released from it.
+    #[n(2)]
+    pub probation: Option<Probation>,
+}
+
+/// A first cycle that perhaps ends the process: the one before did, if it was still on probation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Probation {
+    /// How many holders in a row ended in such a cycle.
+    #[n(0)]
+    pub deaths: u32,
+    /// When the holder's process started: the same one may acquire its lease again, and has not ended meanwhile.
+    #[n(1)]
+    pub life_ns: u64,
+}
+
+impl Lease {
+    pub fn held_by(epoch: Epoch, holder: WorkerId) -> Self {
+        Self { epoch, holder: Some(holder), probation: None }
+    }
 }
 
 pub fn key(universe: UniverseId, world: WorldId) -> Key {
@@ -48,9 +69,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_value_survives(epoch in 1u64.., holder in prop::option::of(laws::workers()), noise: Vec<u8>) {
-            let epoch = Epoch::new(epoch).unwrap();
-            laws::value_survives(Family::Lease, &Lease { epoch, holder }, &noise)?;
+        fn the_value_survives(
+            epoch in 1u64..,
+            holder in prop::option::of(laws::workers()),
+            deaths: Option<u32>,
+            life_ns: u64,
+            noise: Vec<u8>,
+        ) {
+            let (epoch, probation) = (Epoch::new(epoch).unwrap(), deaths.map(|deaths| Probation { deaths, life_ns }));
+            laws::value_survives(Family::Lease, &Lease { epoch, holder, probation }, &noise)?;
         }
     }
 }

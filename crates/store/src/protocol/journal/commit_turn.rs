@@ -7,14 +7,14 @@
 //! a height that nobody has written yet, so only what was inherited is asked for. An effect for which an adapter of the same
 //! process has a hand free is published as claimed, by one key; a receipt that comes from such a hand is taken only while its claim
 //! is held, and ends the effect in the same transaction: the key is gone, and the journal knows of both. That the world waits
-//! for it nobody but the world's own turns could change, and their head is compared.
+//! for it nobody but the world's own turns could change, and their head is compared. The first turn of a holder on probation ends that.
 //! The cursor never passes an item that the turn has not read: it moves from where the turn saw it, over items that were read
 //! without a gap, and to the place of a direct item only with the proof that nothing else is before it (`inbox_end`).
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else.
 
 use crate::protocol::{
-    EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem, require_world,
+    EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem, end_probation, require_world,
     settle_effect::{Held, complete, failed_attempts},
 };
 use crate::{
@@ -155,7 +155,7 @@ impl Protocol for CommitTurn {
         let Fence { universe, world, .. } = self.fence;
         self.check_published()?;
         tx.announce(|| self.reads());
-        self.fence.check(tx).await?;
+        let lease = self.fence.lease(tx).await?;
         let after = self.consumed.as_ref().map(Consumed::through).or(self.cursor);
         let mut committed = TurnCommitted { head: self.records.end(), cursor: after, claimed: Vec::new() };
         let before = append::position(tx, universe, world).await?;
@@ -173,6 +173,7 @@ impl Protocol for CommitTurn {
         }
         let cursor = self.consumed.as_ref().map(Consumed::through).or(before.cursor);
         self.records.write(tx, universe, world)?;
+        end_probation::end(tx, self.fence, lease)?;
         journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
         committed.claimed = self.publish_effects(tx).await?;
         self.publish_timers(tx).await?;

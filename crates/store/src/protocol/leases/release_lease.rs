@@ -42,13 +42,13 @@ impl Protocol for ReleaseLease {
     }
 }
 
-/// The epoch stays, so that the next one is higher.
+/// The epoch stays, so that the next one is higher. A holder that releases has not ended in a cycle: its probation is over.
 pub(in crate::protocol) fn clear_holder<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
     epoch: Epoch,
 ) -> Result<(), StoreError> {
-    lease::write(tx, universe, world, &Lease { epoch, holder: None })?;
+    lease::write(tx, universe, world, &Lease { epoch, holder: None, probation: None })?;
     Ok(tx.delete(lease_term::key(universe, world).as_bytes())?)
 }

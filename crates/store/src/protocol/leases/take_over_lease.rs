@@ -77,7 +77,7 @@ impl Protocol for TakeOverLease {
         let planned = plan(self, request, lease, term);
         match &planned {
             Planned::Take(epoch) => {
-                lease::write(tx, universe, world, &Lease { epoch: *epoch, holder: Some(by) })?;
+                lease::write(tx, universe, world, &Lease::held_by(*epoch, by))?;
                 let expires_at_ns = now_ns.saturating_add(ttl_ns);
                 lease_term::write(tx, universe, world, &LeaseTerm { expires_at_ns })?;
                 tx.delete(lease_request::key(universe, world).as_bytes())?;
@@ -107,7 +107,7 @@ fn plan(take: &TakeOverLease, request: Option<LeaseRequest>, lease: Option<Lease
     {
         return Planned::Wait(LeaseError::Requested { world, by, left_ns });
     }
-    let Some(Lease { epoch, holder }) = lease else { return Planned::Take(Epoch::INITIAL) };
+    let Some(Lease { epoch, holder, .. }) = lease else { return Planned::Take(Epoch::INITIAL) };
     let left_ns = term.map_or(0, |term| term.expires_at_ns.saturating_sub(now_ns));
     match holder {
         Some(holder) if holder != take.by && left_ns > 0 => {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn lease(holder: Option<u64>) -> Option<Lease> {
-        Some(Lease { epoch: Epoch::new(7).unwrap(), holder: holder.map(worker) })
+        Some(Lease { epoch: Epoch::new(7).unwrap(), holder: holder.map(worker), probation: None })
     }
 
     fn term(expires_at_ns: u64) -> Option<LeaseTerm> {

@@ -1,9 +1,11 @@
 //! Quotas: set those of a universe or of a token, and charge a token with what is brought in with it.
 //!
 //! Guarantees: a charge is made if no bound is crossed by it, and not at all otherwise; concurrent charges of one token conflict,
-//! so together they stay within the bound, in every process.
-//! Unknown commit: run again. Writing quotas is idempotent. A charge may be made twice then: a token is charged too much rather
-//! than too little.
+//! so together they stay within the bound, in every process. Each is made once and given back once.
+//! Unknown commit: run again. Writing quotas is idempotent. Each change of a token's usage has a number, and one that is among the last
+//! changes was made before. Should more than [`TOKEN_CHANGES_REMEMBERED`](limits::TOKEN_CHANGES_REMEMBERED) changes of the same token come
+//! between a commit without an answer and its repetition, it is made twice: no client of one token has so many requests under way that
+//! this is expected.
 
 use crate::{
     OnUnknown, Protocol, StoreError,
@@ -14,7 +16,10 @@ use crate::{
     },
 };
 use mundi_engine::Transaction;
-use mundi_model::UniverseId;
+use mundi_model::{
+    UniverseId,
+    mutants::{Mutant, planted},
+};
 
 /// Sets the quotas of a universe; `None` leaves all of them to the configuration.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +89,8 @@ pub struct ChargeToken {
     pub amount: TokenUsage,
     pub quotas: Quotas,
     pub give_back: bool,
+    /// Drawn for this one change.
+    pub change: u64,
 }
 
 /// What became of a charge.
@@ -102,10 +109,14 @@ impl Protocol for ChargeToken {
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Charged, StoreError> {
-        let before = token_usage::read(tx, self.id).await?.unwrap_or_default();
+        let stored = token_usage::read(tx, self.id).await?.unwrap_or_default();
+        if stored.has(self.change) && !planted(Mutant::ChargeRepeated) {
+            return Ok(Charged::Yes);
+        }
+        let before = stored.usage();
         match self.plan(before) {
             Some(after) => {
-                token_usage::write(tx, self.id, &after)?;
+                token_usage::write(tx, self.id, &stored.after(self.change, after))?;
                 Ok(Charged::Yes)
             }
             None => Ok(Charged::No(before)),
@@ -135,11 +146,18 @@ mod tests {
     use super::*;
     use crate::testing::ManualClock;
     use mundi_engine::Memory;
+    use mundi_model::limits;
+    use proptest::prelude::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn charge(worlds: u64, bytes: u64, give_back: bool) -> ChargeToken {
         let quotas = Quotas { worlds_max: Some(2), stored_bytes_max: Some(10), ..Quotas::default() };
-        ChargeToken { id: 7, amount: TokenUsage { worlds, bytes, ..TokenUsage::default() }, quotas, give_back }
+        let amount = TokenUsage { worlds, bytes, ..TokenUsage::default() };
+        let change = CHANGES.fetch_add(1, Ordering::Relaxed);
+        ChargeToken { id: 7, amount, quotas, give_back, change }
     }
+
+    static CHANGES: AtomicU64 = AtomicU64::new(1);
 
     #[test]
     fn a_token_is_charged_up_to_its_bounds_and_gets_back_what_came_to_nothing() {
@@ -167,5 +185,48 @@ mod tests {
             ChargeToken { amount: TokenUsage { worlds: 1, ..TokenUsage::default() }, ..lowered }.plan(before),
             None
         );
+    }
+
+    proptest! {
+        /// However changes are repeated, those of one token add up to each of them made once, and never pass a bound.
+        #[test]
+        fn repeated_charges_count_once_and_stay_within_the_bounds(
+            steps in proptest::collection::vec((0_u64..3, 0_u64..6, any::<bool>(), 1_usize..4), 1..60),
+        ) {
+            pollster::block_on(async {
+                let (engine, clock) = (Memory::new(), ManualClock::at_ns(1));
+                let run = async |charge: &ChargeToken| crate::run(&engine, &clock, charge).await.unwrap().output;
+                let (mut made, mut expected) = (Vec::new(), TokenUsage::default());
+                for (worlds, bytes, ends, repeats) in steps {
+                    let ended = if ends { made.pop() } else { None };
+                    let next = match ended {
+                        Some(ChargeToken { amount, .. }) => charge(amount.worlds, amount.bytes, true),
+                        None => charge(worlds, bytes, false),
+                    };
+                    let first = run(&next).await;
+                    for _ in 1..repeats {
+                        assert_eq!(run(&next).await, first, "a repetition hears what the first one would have");
+                    }
+                    let ChargeToken { amount, give_back, .. } = next;
+                    match (first, give_back) {
+                        (Charged::No(_), _) => {}
+                        (Charged::Yes, true) => {
+                            expected.worlds -= amount.worlds;
+                            expected.bytes -= amount.bytes;
+                        }
+                        (Charged::Yes, false) => {
+                            expected.worlds += amount.worlds;
+                            expected.bytes += amount.bytes;
+                            made.push(next);
+                        }
+                    }
+                    let mut tx = mundi_engine::Engine::begin(&engine).await.unwrap();
+                    let found = token_usage::read(&mut tx, 7).await.unwrap().unwrap_or_default();
+                    assert_eq!(found.usage(), expected);
+                    assert!(expected.worlds <= 2 && expected.bytes <= 10);
+                    assert!(found.changes.unwrap_or_default().len() <= limits::TOKEN_CHANGES_REMEMBERED);
+                }
+            });
+        }
     }
 }

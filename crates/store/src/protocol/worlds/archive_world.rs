@@ -46,7 +46,7 @@ impl Protocol for ArchiveWorld {
         let priority = meta.ready_priority();
         if archived {
             // Turns ask only whether their lease is held: whoever has it must lose it with this.
-            if let Some(Lease { epoch, holder: Some(_) }) = lease::read(tx, universe, world).await? {
+            if let Some(Lease { epoch, holder: Some(_), .. }) = lease::read(tx, universe, world).await? {
                 clear_holder(tx, universe, world, epoch)?;
             }
             ready::remove(tx, universe, world, priority)?;

@@ -68,7 +68,7 @@ impl Protocol for CloseWorld {
         close(tx, universe, world, meta).await?;
         // Turns ask only whether their lease is held: whoever has it must lose it with this.
         match lease::read(tx, universe, world).await? {
-            Some(Lease { epoch, holder: Some(_) }) => clear_holder(tx, universe, world, epoch),
+            Some(Lease { epoch, holder: Some(_), .. }) => clear_holder(tx, universe, world, epoch),
             _ => Ok(()),
         }
     }

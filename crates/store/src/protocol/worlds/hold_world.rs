@@ -12,6 +12,7 @@ use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
         inbox_entry, journal_head,
+        lease::{self, Lease, Probation},
         notify::{self, Seen},
         ready::{self, ReadyHint},
         ready_notify,
@@ -21,7 +22,7 @@ use crate::{
 };
 use mundi_engine::Transaction;
 use mundi_model::{
-    Height, InboxSeq, UniverseId, WorldId, limits,
+    Code, Height, InboxSeq, UniverseId, WorldId, limits,
     record::{FailedInput, ReplyOutcome},
 };
 
@@ -78,6 +79,11 @@ impl Protocol for HoldWorld {
             self.tell_caller(tx, seq, &hold).await?;
         }
         clear_holder(tx, universe, world, epoch)?;
+        if self.code == Code::WorldEndsProcess.as_str() {
+            // Whoever opens it after its release does so with care: alone, and with the commands that came meanwhile before anything else.
+            let probation = Some(Probation { deaths: 1, life_ns: 0 });
+            lease::write(tx, universe, world, &Lease { epoch, holder: None, probation })?;
+        }
         ready::remove(tx, universe, world, meta.ready_priority())?;
         world_meta::write(tx, universe, world, &WorldMeta { hold: Some(hold.clone()), ..meta })?;
         Ok(Some(hold))

@@ -76,7 +76,7 @@ impl HeldLease {
         universe: UniverseId,
         world: WorldId,
     ) -> Result<Option<Self>, StoreError> {
-        let Some(Lease { epoch, holder: Some(holder) }) = lease::read(tx, universe, world).await? else {
+        let Some(Lease { epoch, holder: Some(holder), .. }) = lease::read(tx, universe, world).await? else {
             return Ok(None);
         };
         let term = lease_term::read(tx, universe, world).await?;
