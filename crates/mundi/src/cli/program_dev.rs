@@ -10,6 +10,7 @@ use super::{
     output::{Out, print},
     program::upload,
     program_upgrade::runs,
+    world::brief,
 };
 use clap::Args;
 use mundi_model::Code;
@@ -296,6 +297,14 @@ fn document_in(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line.strip_prefix(b"data:")?).ok()
 }
 
+/// What a program answered, or why it did not.
+fn reply(outcome: &Value) -> String {
+    match outcome.get("ok") {
+        Some(value) => brief(value),
+        None => brief(outcome),
+    }
+}
+
 /// Shows one line of the program's log.
 fn show_log(out: Out, world: &str, logged: &Value) -> Outcome {
     let text = |name: &str| logged[name].as_str().unwrap_or_default();
@@ -313,16 +322,18 @@ fn show(out: Out, world: &str, record: &Value) -> Outcome {
     let input = &record["input"];
     let (what, line) = match record["type"].as_str().unwrap_or_default() {
         "step_failed" | "rejected" => ("failure", format!("{}: {}", text(&record["code"]), text(&record["reason"]))),
-        "ingress" if !input["event"].is_null() => ("event", format!("{} {}", text(&input["event"]), input["value"])),
+        "ingress" if !input["event"].is_null() => {
+            ("event", format!("{} {}", text(&input["event"]), brief(&input["value"])))
+        }
         "ingress" if !input["receipt"].is_null() => {
-            ("receipt", format!("{} {} {}", text(&input["status"]), text(&input["kind"]), input["payload"]))
+            ("receipt", format!("{} {} {}", text(&input["status"]), text(&input["kind"]), brief(&input["payload"])))
         }
-        "ingress" if !input["timer"].is_null() => ("timer", input["payload"].to_string()),
+        "ingress" if !input["timer"].is_null() => ("timer", brief(&input["payload"])),
         "ingress" if !input["message"].is_null() => {
-            ("message", format!("{} {}", text(&input["message"]), input["payload"]))
+            ("message", format!("{} {}", text(&input["message"]), brief(&input["payload"])))
         }
-        "intent" => ("effect", format!("{} {}", text(&record["kind"]), record["params"])),
-        "reply" => ("reply", record["outcome"].to_string()),
+        "intent" => ("effect", format!("{} {}", text(&record["kind"]), brief(&record["params"]))),
+        "reply" => ("reply", reply(&record["outcome"])),
         "manifest_change" => ("program", text(&record["to"])),
         _ => return Ok(()),
     };
