@@ -219,6 +219,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(Host<P>, 
     }
     let now_ns = shared.plane.now_ns();
     let (Acquired { fence, deaths, after_hold }, first) = acquire(shared, world, now_ns).await?;
+    let first = deaths.map(|deaths| Probation { first, deaths, after_hold });
     shared.metrics.add(Metric::LeasesAcquired, 1);
     shared.table.lock().leased(fence, now_ns);
     shared.note_residents();
@@ -230,7 +231,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(Host<P>, 
     host.measure(shared.metrics.clone());
     shared.metrics.add(Metric::Restores, 1);
     shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
-    Ok((Box::new(host), deaths.map(|deaths| Probation { first, deaths, after_hold })))
+    Ok((Box::new(host), first))
 }
 
 /// A world that may have ended a process is acquired when no other such world is being opened.

@@ -19,7 +19,12 @@ struct UnderWay {
     alone: Option<Alone>,
     /// Of the cycles that were alone.
     number: u64,
+    /// Until when no more begin beside each other, because one that must be alone waits for those that are under way.
+    wanted_until_ns: u64,
 }
+
+/// How long a refused cycle that must be alone keeps others from beginning, unless it asks again: a few times its pause between tries.
+const WANTED_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Alone {
@@ -45,7 +50,8 @@ impl FirstCycles {
     /// Beside others that nothing is known against, unless one that must be alone is under way.
     pub(super) fn together(self: &Arc<Self>, now_ns: u64) -> FirstCycle {
         let mut state = self.0.lock();
-        let kind = if state.is_taken(now_ns) { Kind::None } else { Kind::Together };
+        let is_wanted = now_ns < state.wanted_until_ns;
+        let kind = if is_wanted || state.is_taken(now_ns) { Kind::None } else { Kind::Together };
         state.together += usize::from(kind == Kind::Together);
         FirstCycle { all: self.clone(), kind }
     }
@@ -53,9 +59,14 @@ impl FirstCycles {
     /// Alone; `None` while any other is under way.
     pub(super) fn alone(self: &Arc<Self>, now_ns: u64) -> Option<FirstCycle> {
         let mut state = self.0.lock();
-        if state.together > 0 || state.is_taken(now_ns) {
+        if state.is_taken(now_ns) {
             return None;
         }
+        if state.together > 0 {
+            state.wanted_until_ns = now_ns.saturating_add(WANTED_NS);
+            return None;
+        }
+        state.wanted_until_ns = 0;
         state.number += 1;
         let number = state.number;
         state.alone = Some(Alone { number, since_ns: now_ns });
@@ -126,6 +137,7 @@ mod tests {
         assert_eq!([first.pass(), second.pass()], [Pass::Together; 2]);
         drop(first);
         assert!(all.alone(0).is_none(), "the second is under way");
+        assert_eq!(all.together(0).pass(), Pass::None, "one waits to be alone, and others come after it");
         drop(second);
         let alone = all.alone(0).unwrap();
         assert_eq!(alone.pass(), Pass::Alone);
@@ -135,6 +147,8 @@ mod tests {
         drop(refused);
         drop(alone);
         assert!(all.alone(0).is_some(), "what was refused holds up nobody");
+        let third = all.together(WANTED_NS);
+        assert_eq!(third.pass(), Pass::Together, "whoever does not ask again is not waited for");
     }
 
     #[test]
