@@ -37,6 +37,7 @@ fn declare(manifest: &mut Manifest) {
 }
 
 /// One life of an embedder: makes a deadly world and others beside it, or finds them. It ends well once the deadly one is on hold.
+#[allow(clippy::print_stdout, reason = "its parent reads it")]
 async fn live(folder: &Path) {
     let programs = Programs::builtin().native("deadly", 1, Deadly, declare);
     let node = Node::open(&folder.join("data"), programs, NodeConfig::default()).await.unwrap();
