@@ -199,6 +199,7 @@ codes! {
     ProgramPreparing = "PROGRAM_PREPARING", Unavailable, "A component is being compiled.";
     ProgramEngine = "PROGRAM_ENGINE", Unavailable, "A manifest pins another engine than the one that this node runs components with.";
     StepSkipped = "STEP_SKIPPED", Invalid, "An operator passed over an input whose step had failed; the program did not see it.";
+    StepCrowded = "STEP_CROWDED", Unavailable, "The node has no room for the step now; nothing of it is on record, and it is run again later.";
     StepAbandoned = "STEP_ABANDONED", Unavailable, "A node stopped a step that held it up too long; nothing of the step is on record.";
     UpgradeDiverges = "UPGRADE_DIVERGES", Conflict, "A rehearsal of an upgrade came to another outcome than the journal.";
     ProgramFailed = "PROGRAM_FAILED", Invalid, "A program ended a step with an error of its own.";
@@ -232,6 +233,8 @@ codes! {
     CommandInvalid = "COMMAND_INVALID", Invalid, "A worker does not know the command that a message carries.";
     WorldArchived = "WORLD_ARCHIVED", Conflict, "The world is in the archive and takes nothing in.";
     WorkerFull = "WORKER_FULL", Full, "A worker runs as many worlds that have something to do as it may.";
+    WorldEndsProcess = "WORLD_ENDS_PROCESS", Invalid, "Process after process ended in the first cycle of this world, so it is on hold.";
+    WorldOnProbation = "WORLD_ON_PROBATION", Unavailable, "Processes ended in the first cycle of this world: it is opened again when no other such world is being opened.";
     WorldOnHold = "WORLD_ON_HOLD", Conflict, "The world could not go on and is on hold until an operator releases it.";
     WorldNotOnHold = "WORLD_NOT_ON_HOLD", Conflict, "The world is not on hold: there is no failed input to retry or skip.";
     WorldUnassigned = "WORLD_UNASSIGNED", Conflict, "The world is assigned to no worker, and workers wait until it is.";
