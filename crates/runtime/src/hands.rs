@@ -10,7 +10,7 @@ use futures_channel::mpsc;
 use mundi_model::{Stamp, UniverseId, WorkerId};
 use mundi_store::{
     keyspace::{
-        Lane,
+        QueueShard,
         effect_pending::EffectItem,
         queue::{Claim, QueueSeq},
     },
@@ -84,7 +84,7 @@ pub enum Given {
 /// Effects that are perhaps claimed: nobody knows whether the commit was applied.
 pub struct InDoubt {
     /// Where the claims are, if there are any.
-    pub lanes: Vec<Lane>,
+    pub queue_shards: Vec<QueueShard>,
     pub token: [u8; 16],
     /// As many as there may be claims.
     pub hands: Vec<Hand>,
@@ -225,9 +225,9 @@ impl Reserved {
     /// The effect was published under the claim, with this stamp and index.
     pub(crate) fn give(self, universe: UniverseId, (stamp, index): (Stamp, u16), item: EffectItem) {
         let Self { hand, claim, given } = self;
-        let (lane, seq) = (Lane::of(&item.kind, item.intent), QueueSeq::new(stamp, index));
+        let (queue_shard, seq) = (QueueShard::of(&item.kind, item.intent), QueueSeq::new(stamp, index));
         let (world, intent) = (item.world, item.intent);
-        let proof = EffectClaim { universe, lane, seq, token: claim.token, world, intent };
+        let proof = EffectClaim { universe, queue_shard, seq, token: claim.token, world, intent };
         // If the worker is gone, the claim runs out.
         let _gone = given.unbounded_send(Given::InHand(InHand { effect: ClaimedEffect { proof, claim, item }, hand }));
     }
@@ -235,9 +235,10 @@ impl Reserved {
     /// Nobody knows whether the effect was published under the claim.
     pub(crate) fn doubt(self, item: &EffectItem) {
         let Self { hand, claim, given } = self;
-        let lanes = vec![Lane::of(&item.kind, item.intent)];
+        let queue_shards = vec![QueueShard::of(&item.kind, item.intent)];
         // If the worker is gone, the claim runs out.
-        let _gone = given.unbounded_send(Given::InDoubt(InDoubt { lanes, token: claim.token, hands: vec![hand] }));
+        let _gone =
+            given.unbounded_send(Given::InDoubt(InDoubt { queue_shards, token: claim.token, hands: vec![hand] }));
     }
 }
 

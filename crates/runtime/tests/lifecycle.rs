@@ -19,7 +19,7 @@ use mundi_runtime::{
 use mundi_store::{
     blob::Blobs,
     keyspace::{
-        Lane, Shard, effect_pending,
+        QueueShard, Shard, effect_pending,
         registered::{self, RegisteredKind},
         timer_due,
         world_meta::WorldState,
@@ -59,7 +59,7 @@ async fn queued(rig: &Rig, world: WorldId) -> (usize, usize) {
     let (mut effects, mut timers) = (0, 0);
     for shard in Shard::all() {
         let mut tx = rig.plane.engine.begin().await.unwrap();
-        let span = effect_pending::from(rig.universe, Lane::new("http", shard), None);
+        let span = effect_pending::from(rig.universe, QueueShard::new("http", shard), None);
         let read = RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 100);
         for (key, bytes) in tx.range(read).await.unwrap().items {
             effects += usize::from(effect_pending::decode(&key, &bytes).unwrap().world == world);

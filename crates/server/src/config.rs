@@ -165,6 +165,8 @@ pub struct WorldsSection {
     pub snapshot_bytes: u64,
     /// How old the oldest record above the newest snapshot may grow.
     pub snapshot_age_ms: u64,
+    /// After how many processes that ended, one after another, in their first cycle of a world it is put on hold; 0 for never.
+    pub deaths_max: u32,
     /// How long a consumed inbox item, and with it its reply, can still be asked for.
     pub inbox_grace_ms: u64,
     pub cycle: CycleSection,
@@ -261,7 +263,7 @@ pub struct ApiConfig {
     pub head_timeout_ms: u64,
     /// The longest that a call, a claim or a tail is held open.
     pub wait_ms_max: u64,
-    /// Connections at a time; what is beyond is refused with `CONNECTIONS_FULL`.
+    /// Connections at a time; further ones wait in the queue of the operating system.
     pub connections_max: usize,
     /// From one IPv4 address or one /64 network of IPv6, at a time. Half of `connections_max` if absent.
     pub connections_per_address_max: Option<usize>,
@@ -491,6 +493,7 @@ impl Default for WorldsSection {
             snapshot_records: records,
             snapshot_bytes: bytes,
             snapshot_age_ms: age_ns / 1_000_000,
+            deaths_max: NodeConfig::default().deaths_max,
             inbox_grace_ms: millis(NodeConfig::default().inbox_grace),
             cycle: CycleSection::default(),
             segments: SegmentsSection::default(),
@@ -830,6 +833,7 @@ impl Config {
             lanes: self.node.lanes,
             weights: self.programs.weights.clone(),
             worlds_max: self.node.worlds_max.max(1),
+            deaths_max: self.worlds.deaths_max,
             universes: self.node.universes.clone(),
             snapshots: self.worlds.snapshots(),
             cycle: self.worlds.cycle.budget(),

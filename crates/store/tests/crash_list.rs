@@ -29,6 +29,7 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("close_a_world_that_somebody_holds", &["CloseWorld"]),
             ("delete_world_in_chunks", &["DeleteWorld"]),
             ("acquire_lease", &["AcquireLease"]),
+            ("end_a_probation", &["EndProbation"]),
             ("take_a_lease_over_to_delete_its_world", &["TakeOverLease"]),
             ("ask_for_a_lease_and_withdraw_the_request", &["WithdrawLeaseRequest"]),
             ("note_a_snapshot_that_is_due_and_wake_its_world", &["NoteSnapshotDue", "WakeDueSnapshots"]),

@@ -38,14 +38,14 @@ use mundi_store::{
     Clock, Entropy, StoreError,
     blob::Blobs,
     keyspace::{
-        Lane, Shard,
+        QueueShard, Shard,
         effect_pending::EffectItem,
         queue::QueueSeq,
         queue_notify::{self, Seen},
     },
     protocol::{
         Answer, AnsweredEffect, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure,
-        FindClaims, KindCap, LanesToReap, ReapEffects, Reaped, Repeat, claim_effects, complete_effect, receipt_of,
+        FindClaims, KindCap, ReapEffects, Reaped, Repeat, ShardsToReap, claim_effects, complete_effect, receipt_of,
     },
     run,
 };
@@ -139,7 +139,7 @@ struct Round<'a, E, B> {
     /// The kinds of which nothing was left to claim.
     empty: BTreeMap<&'a str, Empty>,
     /// Where something was held since the last upkeep.
-    touched: BTreeSet<Lane>,
+    touched: BTreeSet<QueueShard>,
     /// When claims are to be extended and dead ones reaped.
     upkeep_ns: u64,
     /// There is no room for some kind, and nobody says when there is: the whole universe has as many calls as it may, or a
@@ -326,8 +326,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             let claims = match round.during(claim_effects(&self.engine, &*self.clock, &claim)).await {
                 Ok(claims) => claims,
                 Err(error) => {
-                    let FindClaims { lanes, token, .. } = claim.find_again();
-                    round.in_doubt.push(InDoubt { lanes, token, hands });
+                    let FindClaims { queue_shards, token, .. } = claim.find_again();
+                    round.in_doubt.push(InDoubt { queue_shards, token, hands });
                     return Err(error);
                 }
             };
@@ -346,15 +346,15 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// Looks whether commits of unknown fate have claimed something: it is carried out now, and not when the claims have run out.
     async fn settle_doubts<'a>(&'a self, round: &mut Round<'a, E, B>) -> Result<(), StoreError> {
-        while let Some(InDoubt { lanes, token, hands }) = round.in_doubt.pop() {
-            let find = FindClaims { universe: self.universe, lanes, token };
+        while let Some(InDoubt { queue_shards, token, hands }) = round.in_doubt.pop() {
+            let find = FindClaims { universe: self.universe, queue_shards, token };
             match round.during(run(&self.engine, &*self.clock, &find)).await {
                 Ok(found) => {
                     let effects = found.output.into_iter().zip(hands);
                     effects.for_each(|(effect, hand)| round.start(InHand { effect, hand }));
                 }
                 Err(error) => {
-                    round.in_doubt.push(InDoubt { lanes: find.lanes, token, hands });
+                    round.in_doubt.push(InDoubt { queue_shards: find.queue_shards, token, hands });
                     return Err(error);
                 }
             }
@@ -366,9 +366,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     async fn release_earlier_claims(&self) -> Result<(), StoreError> {
         let (universe, now_ns, gone) = (self.universe, self.clock.now_ns(), Some(self.worker));
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
-        let look = LanesToReap { universe, kinds, items_max, now_ns, gone };
-        for lane in run(&self.engine, &*self.clock, &look).await?.output {
-            let reap = ReapEffects { universe, lane, touched: false, items_max, now_ns, gone };
+        let look = ShardsToReap { universe, kinds, items_max, now_ns, gone };
+        for queue_shard in run(&self.engine, &*self.clock, &look).await?.output {
+            let reap = ReapEffects { universe, queue_shard, touched: false, items_max, now_ns, gone };
             loop {
                 let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
                 self.note_reaped(&reaped);
@@ -611,12 +611,19 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
         let universe = self.universe;
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
-        let look = LanesToReap { universe, kinds, items_max, now_ns, gone: None };
+        let look = ShardsToReap { universe, kinds, items_max, now_ns, gone: None };
         let wanting = round.during(run(&self.engine, &*self.clock, &look)).await?.output;
         let touched = std::mem::take(&mut round.touched);
-        let lanes: BTreeSet<Lane> = wanting.into_iter().chain(touched.iter().copied()).collect();
-        for lane in lanes {
-            let reap = ReapEffects { universe, lane, touched: touched.contains(&lane), items_max, now_ns, gone: None };
+        let queue_shards: BTreeSet<QueueShard> = wanting.into_iter().chain(touched.iter().copied()).collect();
+        for queue_shard in queue_shards {
+            let reap = ReapEffects {
+                universe,
+                queue_shard,
+                touched: touched.contains(&queue_shard),
+                items_max,
+                now_ns,
+                gone: None,
+            };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             self.note_reaped(&reaped);
         }
@@ -670,7 +677,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         worker.pace.began(1);
         let (abort, registration) = AbortHandle::new_pair();
         self.running.insert(seq, Running { claim, kind: hand.kind().to_owned(), abort });
-        self.touched.insert(claim.lane);
+        self.touched.insert(claim.queue_shard);
         self.note_held();
         let call = Abortable::new(worker.carry_out(adapter, effect, hand), registration);
         self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());

@@ -1,4 +1,4 @@
-//! The command line. What commands print as data goes to stdout, all else to stderr. `docs/cli.md` is the page about it.
+//! The command line. What commands print as data goes to stdout, all else to stderr. `docs/reference/cli.md` is the page about it.
 
 mod blob;
 mod client;
@@ -50,7 +50,7 @@ struct Cli {
 
 const AFTER_HELP: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 refused, 4 not found, 5 exists or conflict,
-6 unavailable, 7 damaged or not proven, 8 token, 9 differs. See docs/cli.md.";
+6 unavailable, 7 damaged or not proven, 8 token, 9 differs. See docs/reference/cli.md.";
 
 #[derive(Subcommand)]
 enum Command {

@@ -1,4 +1,4 @@
-//! The commands of the README, as they stand there; and the shell that they are typed into.
+//! The commands of the README, and of the start page, as they stand there; and the shell that they are typed into.
 
 use crate::program::{Done, mundi};
 use std::{path::Path, process::Command, time::Instant};
@@ -55,6 +55,18 @@ fn every_command_of_the_tour_works_as_it_stands() {
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     let printed: Vec<&str> = done.out.lines().collect();
     for line in ["5", "15", "105", "count  15    105"] {
+        assert!(printed.contains(&line), "{line} was not printed:\n{}{}", done.out, done.err);
+    }
+}
+
+/// A Rust compiler for components may have to be told to build its standard library: that takes minutes the first time.
+#[test]
+#[ignore = "needs the compilers of guests: cargo xtask guests"]
+fn every_command_of_the_start_page_works_as_it_stands() {
+    let done = typed_within(1_200, &commands(&page("docs/start.md")));
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    let printed: Vec<&str> = done.out.lines().collect();
+    for line in ["tea@1", "2", "5", "102", "count  5     102", "tea@2", "32"] {
         assert!(printed.contains(&line), "{line} was not printed:\n{}{}", done.out, done.err);
     }
 }

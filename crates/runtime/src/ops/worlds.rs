@@ -71,6 +71,19 @@ impl<P: Plane> Ops<P> {
         Ok(Page { items, next })
     }
 
+    /// All records from a height up to another one, wherever they lie: a page ends with a segment, or with an ancestor's journal.
+    pub(super) async fn records_between(
+        &self,
+        world: WorldId,
+        from: Height,
+        until: Height,
+    ) -> Result<Vec<StoredRecord>, RuntimeError> {
+        let (engine, segments) = (self.plane.engine(), self.plane.segments().clone());
+        let entries = usize::try_from(until.get().saturating_sub(from.get())).unwrap_or(usize::MAX);
+        let history = History::open(engine, segments, self.universe, world, from).await?;
+        Ok(history.until(until).pages_of(entries).collect().await?)
+    }
+
     /// Asks a world's program about the world as it was at a height, or as it is. Needs no lease: the world is restored
     /// for the question from its nearest snapshot, wherever it runs.
     pub async fn world_query(

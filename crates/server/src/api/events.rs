@@ -2,7 +2,9 @@
 
 use super::{
     Api, Problem,
-    extract::{Given, Ingress, Name, Of, Params, READ, Whole, duration, is, read, text_header, value_of_json},
+    extract::{
+        EventBody, Ingress, Name, Params, READ, RawBody, WorldScope, duration, is, read, text_header, value_of_json,
+    },
     json,
 };
 use crate::{
@@ -181,10 +183,10 @@ fn traceparent(text: Option<&str>) -> Option<String> {
     responses((status = 202, body = Sent)),
 )]
 pub(super) async fn send<E: Engine>(
-    Ingress { of: Of { api, universe, world, .. }, .. }: Ingress<E, false>,
+    Ingress { of: WorldScope { api, universe, world, .. }, .. }: Ingress<E, false>,
     Name(event): Name,
     Params(params): Params<SendParams>,
-    given: Given,
+    given: EventBody,
 ) -> Result<Response, Problem> {
     make_send(&api, &universe, world, event, params, given).await
 }
@@ -195,7 +197,7 @@ pub(super) async fn make_send<E: Engine>(
     world: WorldId,
     event: String,
     params: SendParams,
-    Given { cbor, headers }: Given,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let incoming = Incoming::new(&headers, event, cbor, params.key)?;
@@ -235,10 +237,10 @@ async fn take<E: Engine>(
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn call<E: Engine>(
-    Ingress { of: Of { api, universe, world, .. }, _held }: Ingress<E, true>,
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
     Name(event): Name,
     Params(params): Params<WaitParams>,
-    given: Given,
+    given: EventBody,
 ) -> Result<Response, Problem> {
     make_call(&api, &universe, world, event, &params, given).await
 }
@@ -249,11 +251,11 @@ pub(super) async fn make_call<E: Engine>(
     world: WorldId,
     event: String,
     params: &WaitParams,
-    Given { cbor, headers }: Given,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let timeout = params.timeout(api)?;
-    in_time(timeout, call_within(timeout, universe, api, world, event, Given { cbor, headers })).await
+    in_time(timeout, call_within(timeout, universe, api, world, event, EventBody { cbor, headers })).await
 }
 
 /// Bounds all that a request waits for by its own deadline: a database that is away, a world that does not get on. A little later
@@ -282,7 +284,7 @@ async fn call_within<E: Engine>(
     api: &Api<E>,
     world: WorldId,
     event: String,
-    Given { cbor, headers }: Given,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
     let began_ns = universe.plane().now_ns();
     let incoming = Incoming::new(&headers, event, cbor, None)?;
@@ -329,7 +331,7 @@ async fn hand_on<E: Engine>(
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn reply<E: Engine>(
-    Of { api, universe, world, tenant }: Of<E, READ>,
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
     name: Name,
     Params(params): Params<WaitParams>,
     headers: HeaderMap,
@@ -376,9 +378,9 @@ async fn answer<E: Engine>(
     responses((status = 202, body = Vec<Sent>)),
 )]
 pub(super) async fn batch<E: Engine>(
-    Ingress { of: Of { api, universe, world, tenant }, .. }: Ingress<E, false>,
+    Ingress { of: WorldScope { api, universe, world, tenant }, .. }: Ingress<E, false>,
     headers: HeaderMap,
-    Whole(body): Whole,
+    RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     api.node.admit_to(&universe, world)?;
     let incoming = incoming(&headers, &body)?;

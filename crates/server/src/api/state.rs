@@ -3,7 +3,7 @@
 use super::{
     Problem,
     events::WaitParams,
-    extract::{Given, Name, Of, Params, READ, world_of},
+    extract::{EventBody, Name, Params, READ, WorldScope, world_of},
     json, limit,
 };
 use crate::{node::Universe, quotas::Quota};
@@ -96,10 +96,10 @@ impl AtLeast {
     responses((status = 200, description = "The answer", body = serde_json::Value)),
 )]
 pub(super) async fn query<E: Engine>(
-    Of { api, universe, world, tenant }: Of<E, READ>,
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
     Name(name): Name,
     Params(params): Params<QueryParams>,
-    Given { cbor, headers }: Given,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
     if let Some(at_least) = &params.at_least {
         if params.at.is_some() {
@@ -148,7 +148,7 @@ pub(super) struct Cell {
     responses((status = 200, body = super::ListPage<Cell>)),
 )]
 pub(super) async fn cells<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Params(params): Params<CellsParams>,
 ) -> Result<Json<super::ListPage<Cell>>, Problem> {
     let (items_max, at) = (limit(params.limit)?, At { world, height: params.at.map(Height::new) });
@@ -165,7 +165,7 @@ pub(super) async fn cells<E: Engine>(
     responses((status = 200, body = Cell)),
 )]
 pub(super) async fn cell<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Name(key): Name,
     Params(params): Params<AtParams>,
 ) -> Result<Json<Cell>, Problem> {
@@ -206,7 +206,7 @@ pub(super) struct Difference {
     responses((status = 200, body = Vec<Difference>)),
 )]
 pub(super) async fn diff<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Params(params): Params<DiffParams>,
 ) -> Result<Json<Vec<Difference>>, Problem> {
     let other = params.with.as_deref().map_or(Ok(world), |name| world_of(&universe, name))?;

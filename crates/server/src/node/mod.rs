@@ -63,6 +63,7 @@ use mundi_runtime::{
     metrics::Metrics,
     policy::PolicyContexts,
     shell::{Counters, Failed},
+    worker::FirstCycles,
 };
 use mundi_store::{
     Clock, Entropy,
@@ -93,6 +94,8 @@ struct Shared<E: Engine> {
     /// By name, and by id as text.
     universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
     metrics: Arc<Metrics>,
+    /// Of the worlds of all universes: what ends this process ends it for all.
+    first_cycles: Arc<FirstCycles>,
     /// The manifests that effects were asked for under.
     policies: PolicyContexts,
     reports: Reports,
@@ -174,6 +177,7 @@ impl<E: Engine> Node<E> {
             older: programs.older,
             universes: RwLock::default(),
             metrics,
+            first_cycles: Arc::default(),
             policies: PolicyContexts::default(),
             reports,
             attempts,

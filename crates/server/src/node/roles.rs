@@ -48,6 +48,7 @@ fn worker_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) ->
     WorkerConfig {
         lanes: config.lanes,
         worlds_max: config.worlds_max,
+        deaths_max: config.deaths_max,
         cycle: config.cycle,
         snapshots: config.snapshots,
         segments: config.segments,
@@ -113,7 +114,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
     ) -> Result<(), NodeError> {
         let universe = quotas.id();
         let config = worker_config(node.config(), universe, node.worker());
-        let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
+        let (metrics, first_cycles) = (node.0.metrics.clone(), node.0.first_cycles.clone());
+        let worker = WorldWorker::start_beside(plane.clone(), config, calls, metrics, first_cycles);
         worker.keep_pace(quotas);
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
         let shell = shell_config(node.config(), universe, node.worker());

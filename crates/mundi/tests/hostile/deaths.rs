@@ -1,0 +1,96 @@
+//! A native program that ends its process, in the middle of a turn, again and again.
+//!
+//! The process is this test's own program, started once more: an embedder with a program of its own.
+
+use mundi::{
+    Node, NodeConfig, Programs, Value,
+    manifest::{Manifest, Schema},
+    program::{Cause, Event, Failure, Host, Program, View},
+};
+use std::{
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Command, Output, abort},
+    time::Duration,
+};
+
+const FOLDER: &str = "MUNDI_TEST_DEADLY_FOLDER";
+const WORLDS: &str = "worlds";
+
+struct Deadly;
+
+impl Program for Deadly {
+    fn handle(&self, _: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
+        if let Cause::Event { schema: "die", .. } = event.cause {
+            abort();
+        }
+        Ok(())
+    }
+
+    fn query(&self, _: &mut dyn View, _: &str, _: &[u8]) -> Result<Vec<u8>, Failure> {
+        Ok(Vec::new())
+    }
+}
+
+fn declare(manifest: &mut Manifest) {
+    manifest.events.insert("die".to_owned(), Schema::anything());
+}
+
+/// One life of an embedder: makes a deadly world and others beside it, or finds them. It ends well once the deadly one is on hold.
+#[allow(clippy::print_stdout, reason = "its parent reads it")]
+async fn live(folder: &Path) {
+    let programs = Programs::builtin().native("deadly", 1, Deadly, declare);
+    let node = Node::open(&folder.join("data"), programs, NodeConfig::default()).await.unwrap();
+    let universe = node.universe("default").unwrap();
+    let names = folder.join(WORLDS);
+    if !names.exists() {
+        let deadly = universe.create("deadly").await.unwrap();
+        let other = universe.create("counter").await.unwrap();
+        std::fs::write(&names, format!("{deadly} {other}")).unwrap();
+        universe.send(deadly, "die", Value::Null).await.unwrap();
+    }
+    let text = std::fs::read_to_string(&names).unwrap();
+    let (deadly, other) = text.split_once(' ').unwrap();
+    let hold = loop {
+        if let Some(hold) = universe.ops().describe_world(deadly.parse().unwrap()).await.unwrap().meta.hold {
+            break hold;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let sum = universe.call(other.parse().unwrap(), "add", Value::Null).await.unwrap();
+    println!("deaths={} code={} sum={sum:?}", hold.failures, hold.code);
+    node.drain().await;
+    node.stop().await;
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn a_process_that_its_program_ends() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(live(folder.as_ref()));
+}
+
+fn start(folder: &Path) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["deaths::a_process_that_its_program_ends", "--exact", "--ignored", "--nocapture"]);
+    command.env(FOLDER, folder).output().unwrap()
+}
+
+#[test]
+fn a_world_that_ends_its_process_is_held_after_a_few_lives_and_the_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ended = 0;
+    let last = loop {
+        let life = start(folder.path());
+        if life.status.success() {
+            break String::from_utf8(life.stdout).unwrap();
+        }
+        assert_eq!(life.status.signal(), Some(6), "{}", String::from_utf8_lossy(&life.stderr));
+        ended += 1;
+        assert!(ended < 10, "it ends again and again");
+    };
+    assert_eq!(ended, 4, "one that was not counted, and three that were: {last}");
+    assert!(last.contains("deaths=3 code=WORLD_ENDS_PROCESS sum=Integer(1)"), "{last}");
+    assert!(String::from_utf8(start(folder.path()).stdout).unwrap().contains("sum=Integer(2)"), "it stays on hold");
+}
