@@ -237,3 +237,15 @@ impl NamesMissing for RehearseError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether there is room for a step depends on its neighbours; whether it holds up a node that has room, on itself.
+    #[test]
+    fn a_node_without_room_is_no_reason_to_put_a_world_on_hold() {
+        let of = |code| RuntimeError::from(LoadError::Abandoned { code, why: "why".to_owned() }).is_of_the_world();
+        assert!(of(Code::StepAbandoned) && !of(Code::StepCrowded));
+    }
+}

@@ -182,9 +182,9 @@ async fn open_after_a_crash(store: &Store, world: WorldId, life_ns: u64) -> Resu
     Ok(store.run(&AcquireLease { universe, world, worker, now_ns: 1, ttl_ns: 9, opening }).await?.output)
 }
 
-async fn probation(store: &Store, fence: Fence) -> Option<Probation> {
-    let found = engine_contents(&store.engine).await.unwrap();
-    cbor::decode::<Lease>(&found[lease::key(fence.universe, fence.world).as_bytes()]).unwrap().probation
+async fn probation(store: &Store, fence: Fence) -> Result<Option<Probation>, StoreError> {
+    let found = engine_contents(&store.engine).await?;
+    Ok(cbor::decode::<Lease>(&found[lease::key(fence.universe, fence.world).as_bytes()]).unwrap().probation)
 }
 
 /// Whoever comes after a holder that never released the world counts that one end and no other, however often its own commit is repeated.
@@ -198,7 +198,7 @@ fn acquire_a_lease_that_was_never_released() {
     let act = async |store: &Store, world: &WorldId| {
         let Acquired { fence, deaths, .. } = open_after_a_crash(store, *world, 2).await?;
         assert_eq!(deaths, Some(1));
-        assert_eq!(probation(store, fence).await, Some(Probation { deaths: 1, life_ns: 2 }));
+        assert_eq!(probation(store, fence).await?, Some(Probation { deaths: 1, life_ns: 2 }));
         Ok(())
     };
     survives(on_the_heap, setup, act, |key| family_of(key) != Some(Family::Lease as u8));
@@ -222,7 +222,7 @@ fn end_a_probation() {
             } else {
                 store.run(&EndProbation { fence: *fence }).await?;
             }
-            assert_eq!(probation(store, *fence).await, None);
+            assert_eq!(probation(store, *fence).await?, None);
             Ok(())
         };
         survives(on_the_heap, setup, act, everything);

@@ -577,13 +577,15 @@ mod tests {
             crowd.enter("one of many", tenant(1), world(number), true);
         }
         assert_eq!(scheduler.enter(tenant(1), world(99), true).err(), Some(Crowded::Waiting), "one loop too many");
-        for _ in 0..3 {
-            let short = scheduler.try_enter(tenant(1), world(100), false);
-            assert!(short.is_some(), "a slot is free, and no loop may have it");
-            crowd.enter("short", tenant(1), world(101), false);
-            drop(short);
-            assert_eq!(crowd.next(), "short", "before all loops that wait");
-            crowd.let_go("short");
+        let short = scheduler.try_enter(tenant(1), world(100), false).expect("a slot that no loop may have");
+        let names = ["first", "second", "third"];
+        for (name, number) in names.into_iter().zip(101..) {
+            crowd.enter(name, tenant(1), world(number), false);
+        }
+        drop(short);
+        for name in names {
+            assert_eq!(crowd.next(), name, "before all loops that wait");
+            crowd.let_go(name);
         }
         crowd.letting_go.clear();
         drop(long);
