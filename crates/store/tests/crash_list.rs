@@ -80,7 +80,7 @@ const DIE: &[(&str, &[Deaths])] = &[
 ];
 
 /// The sweep of the content store dies as a whole, step by step, in its own tests.
-const SWEEP: [&str; 3] = ["protocol/cas_sweep.rs", "protocol/sweep_run.rs", "/reachability/"];
+const SWEEP: [&str; 3] = ["content/cas_sweep.rs", "content/sweep_run.rs", "/reachability/"];
 const SWEEP_TEST: (&str, &str) =
     ("crates/store/src/reachability/tests.rs", "a_sweep_that_crashes_at_any_step_is_finished_by_later_ones");
 

@@ -46,12 +46,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lane_of_a_kind_never_changes() {
+    fn the_queue_shard_of_a_kind_never_changes() {
         assert_eq!(kind_hash("http.request"), 0x353f_6f28_7a2a_49f6);
     }
 
     #[test]
-    fn all_lanes_are_visited_once_from_any_shard_on() {
+    fn all_queue_shards_are_visited_once_from_any_shard_on() {
         let first = Shard::of(b"x");
         let queue_shards: Vec<_> = QueueShard::all("k", first).collect();
         assert_eq!(queue_shards.first().map(|queue_shard| queue_shard.shard()), Some(first));
