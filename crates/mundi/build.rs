@@ -5,7 +5,8 @@
 use std::{env, fs, path::Path};
 
 fn main() {
-    let folder = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../docs/errors").canonicalize().unwrap();
+    let folder =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../docs/reference/errors").canonicalize().unwrap();
     println!("cargo::rerun-if-changed={}", folder.display());
     let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = files.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();

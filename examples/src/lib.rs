@@ -61,3 +61,8 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(&Request) -> Answer) -> std::io::Re
     let mut stream = stream;
     stream.write_all(format!("{head}{text}").as_bytes())
 }
+
+/// The program on the page of the SDK in Rust is compiled and tested as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/reference/sdk-rust.md")]
+struct SdkPage;

@@ -8,7 +8,12 @@ mod fake_model;
 use std::{fs, path::Path, process::Command};
 
 /// Cargo, for programs that were built already. Of a real model's address the path is kept, and the fake one is asked in its place.
-const CARGO: &str = r#"
+/// A script that needs the `mundi` binary only has to be there: the tests of that binary run it.
+const COMMANDS: &str = r#"
+sh() {
+    [ -f "$ROOT/$1" ]
+    grep -q "$1" "$ROOT/crates/mundi/tests/cli/examples.rs"
+}
 cargo() {
     if [ "$1" = xtask ]; then
         grep -q "(\"$2\"," "$ROOT/xtask/src/main.rs"
@@ -40,7 +45,7 @@ fn commands(example: &str) -> String {
 
 /// What the commands of a page print.
 fn printed(example: &str) -> String {
-    let script = format!("set -e\n{CARGO}\n{}", commands(example));
+    let script = format!("set -e\n{COMMANDS}\n{}", commands(example));
     let bins = Path::new(env!("CARGO_BIN_EXE_counter")).parent().unwrap();
     let model = format!("http://{}", fake_model::start().unwrap());
     let mut bash = Command::new("bash");

@@ -1,6 +1,7 @@
-"""Says how long a todo takes: five minutes, whatever it is."""
+"""Says how long a todo takes: five minutes, whatever it is. The port is 8099, or the argument."""
 
 import json
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -15,4 +16,5 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-ThreadingHTTPServer(("127.0.0.1", 8099), Service).serve_forever()
+PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 8099
+ThreadingHTTPServer(("127.0.0.1", PORT), Service).serve_forever()

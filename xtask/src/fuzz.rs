@@ -19,7 +19,15 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 pub(crate) fn all() -> bool {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
     let seconds = arguments.iter().find_map(|argument| argument.parse::<u32>().ok()).unwrap_or(60);
-    let components = arguments.iter().any(|argument| argument == "components");
+    fuzz(seconds, arguments.iter().any(|argument| argument == "components"))
+}
+
+/// Everything, those of components included: a night has the time.
+pub(crate) fn nightly() -> bool {
+    fuzz(60, true)
+}
+
+fn fuzz(seconds: u32, components: bool) -> bool {
     let Some(host) = host() else {
         eprintln!("rustc does not say for which machine it compiles");
         return false;

@@ -1,23 +1,33 @@
 //! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
 
+mod deny;
+mod documents;
 mod fuzz;
 mod guests;
 mod instructions;
 mod nightly;
 mod services;
+mod suites;
 
 use std::process::{Command, ExitCode};
+use suites::{SUITES, Tier};
 
 /// Name, what it does, and whether it went well.
 type Entry = (&'static str, &'static str, fn() -> bool);
 
 const COMMANDS: &[Entry] = &[
+    ("test", "what every change must pass: all suites of the tier `change`, or those that are named", test),
     (
-        "test",
-        "everything that must pass before a change lands: format, lints, docs, tests, guests in two languages",
-        test,
+        "nightly",
+        "the suites of the tier `nightly`, or those that are named; a number is that of simulator seeds",
+        nightly::all,
     ),
     ("lint", "format, lints and docs only", lint),
+    (
+        "docs",
+        "writes the pages that are made from the sources: limits, metrics, the list of error codes",
+        documents::write,
+    ),
     (
         "services",
         "installs what tests need besides Rust, where it is missing: PostgreSQL, moto, API generators",
@@ -25,11 +35,6 @@ const COMMANDS: &[Entry] = &[
     ),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
-    (
-        "nightly",
-        "the simulator with 50,000 seeds that were never run (`nightly 1000` for fewer), and a crash at every await",
-        nightly::all,
-    ),
     ("soak-server", "the server under load and random kills: ten minutes, then fifty kills with proof", soak_server),
     ("failover", "a fleet of processes, 300 worlds, ten minutes of deaths and cuts", failover),
     ("s3-garage", "the object store against Garage, which is built first (16 CPU-minutes)", s3_garage),
@@ -51,30 +56,50 @@ fn main() -> ExitCode {
         Some((_, _, run)) if run() => ExitCode::SUCCESS,
         Some(_) => ExitCode::FAILURE,
         None => {
-            eprintln!("usage: cargo xtask COMMAND\n");
-            for (command, what, _) in COMMANDS {
-                eprintln!("  {command:<18} {what}");
-            }
+            usage();
             ExitCode::from(2)
         }
     }
 }
 
+fn usage() {
+    eprintln!("usage: cargo xtask COMMAND\n");
+    for (command, what, _) in COMMANDS {
+        eprintln!("  {command:<20} {what}");
+    }
+    eprintln!("\nsuites of `cargo xtask test` and `cargo xtask nightly`, with their tier:\n");
+    for suite in SUITES {
+        eprintln!("  {:<20} {:<8} {}", suite.name, suite.tier.name(), suite.what);
+    }
+}
+
+/// `cargo xtask test [SUITE…]`.
 fn test() -> bool {
-    lint()
-        && services::install()
-        && unit_tests(&[])
-        && run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
-        && guests::two()
-        && instructions::check()
-        && licences()
+    suites::run(Tier::Change, &std::env::args().skip(2).collect::<Vec<_>>())
 }
 
 fn lint() -> bool {
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    format() && clippy() && documentation()
+}
+
+fn format() -> bool {
     run("cargo", &["fmt", "--all", "--check"], &[])
-        && run("cargo", &clippy, &[])
-        && run("cargo", &["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "--deny warnings")])
+}
+
+fn clippy() -> bool {
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"], &[])
+}
+
+fn documentation() -> bool {
+    run("cargo", &["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "--deny warnings")])
+}
+
+fn tests() -> bool {
+    unit_tests(&[])
+}
+
+fn doctests() -> bool {
+    run("cargo", &["test", "--workspace", "--doc", "--quiet"], &[])
 }
 
 /// With nextest where it is installed: it runs more at a time and says more when a test fails.
@@ -83,15 +108,6 @@ fn unit_tests(environment: &[(&str, &str)]) -> bool {
         return run("cargo", &["nextest", "run", "--workspace", "--no-fail-fast"], environment);
     }
     run("cargo", &["test", "--workspace", "--all-targets", "--no-fail-fast"], environment)
-}
-
-/// Licences and advisories. The tool takes long to build, so it is used where it is installed.
-fn licences() -> bool {
-    if !has("deny") {
-        eprintln!("cargo-deny is not installed: licences and advisories were not checked");
-        return true;
-    }
-    run("cargo", &["deny", "--offline", "check", "licenses", "bans", "sources"], &[])
 }
 
 fn soak() -> bool {

@@ -1,7 +1,10 @@
 //! What takes too long for every change: simulator seeds that nobody has run before, a crash at every await, and the attacks on the
 //! server at many times their size.
 
-use crate::run;
+use crate::{
+    run,
+    suites::{self, Tier},
+};
 use std::{
     ops::Range,
     thread,
@@ -20,18 +23,30 @@ const TOGETHER: &str =
 /// every reader of JSON prints exactly.
 const SECOND_BITS: u32 = 22;
 
-/// `cargo xtask nightly [SEEDS]`.
+/// `cargo xtask nightly [SEEDS] [SUITE…]`.
 pub(crate) fn all() -> bool {
-    let count = std::env::args().nth(2).map_or(Ok(SEEDS), |text| text.parse());
-    let Ok(count) = count else {
-        eprintln!("usage: cargo xtask nightly [SEEDS]");
-        return false;
-    };
+    let named: Vec<_> = std::env::args().skip(2).filter(|argument| argument.parse::<u64>().is_err()).collect();
+    suites::run(Tier::Nightly, &named)
+}
+
+/// How many the command asks for.
+fn count() -> u64 {
+    std::env::args().skip(2).find_map(|argument| argument.parse().ok()).unwrap_or(SEEDS)
+}
+
+pub(crate) fn simulation() -> bool {
+    simulate(&told(count()), &[])
+}
+
+pub(crate) fn together() -> bool {
+    simulate(&told(count().div_ceil(TOGETHER_ONE_IN)), &["--faults", TOGETHER, "--exact"])
+}
+
+/// Seeds that nobody has run, and how one of them is run again.
+fn told(count: u64) -> Range<u64> {
     let range = seeds(now(), count);
     eprintln!("seeds {range:?}; a failure is repeated by `cargo run --release -p mundi-sim -- --seed N`");
-    // Each of them says what it found, whatever the others find.
-    let kept = [simulate(&range, &[]), together(&range), every_await(), hostile()];
-    kept.iter().all(|kept| *kept)
+    range
 }
 
 fn simulate(range: &Range<u64>, faults: &[&str]) -> bool {
@@ -42,12 +57,7 @@ fn simulate(range: &Range<u64>, faults: &[&str]) -> bool {
     run("cargo", &[&simulator[..], &range, faults].concat(), &[])
 }
 
-fn together(range: &Range<u64>) -> bool {
-    let count = (range.end - range.start).div_ceil(TOGETHER_ONE_IN);
-    simulate(&(range.start..range.start + count), &["--faults", TOGETHER, "--exact"])
-}
-
-fn every_await() -> bool {
+pub(crate) fn every_await() -> bool {
     let crash_points = ["test", "--release", "--package", "mundi-adapters", "--test", "plane", "crash_points"];
     run("cargo", &crash_points, &[("MUNDI_EVERY_AWAIT", "1")])
 }
@@ -55,7 +65,7 @@ fn every_await() -> bool {
 /// So many times as long, or as large, as in every test run.
 const HOSTILE_SCALE: &str = "20";
 
-fn hostile() -> bool {
+pub(crate) fn hostile() -> bool {
     let attacks = ["test", "--release", "--package", "mundi", "--test", "hostile"];
     run("cargo", &attacks, &[("MUNDI_HOSTILE_SCALE", HOSTILE_SCALE)])
 }

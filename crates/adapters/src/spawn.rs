@@ -1,9 +1,11 @@
 //! `world.spawn`: a new world, asked for from inside another one.
 //!
 //! Parameters, as [`Host::spawn`](mundi_kernel::program::Host::spawn) makes them: `dest_world`, the id that the program was
-//! told at once; `manifest`; and optionally a first message, as `fabric.send` takes it. The answer says `status` (`ok`, or
-//! `already_created` when an attempt before had done it) and `world`. The id covers the parent, the height and the place
-//! of the intent, and the world begins at the time at which it was asked for: every attempt makes the same world.
+//! told at once; `manifest`, its hash or the name of a program (`todo` for its newest version, or `todo@2`); and optionally a
+//! first message, as `fabric.send` takes it. The answer says `status` (`ok`, or `already_created` when an attempt before had
+//! done it) and `world`. The id covers the parent, the height and the place of the intent, and the world begins at the time
+//! at which it was asked for: every attempt makes the same world. A name is looked up by the attempt that makes the world;
+//! a later one finds the world, also if the name has a newer version by then.
 
 use crate::{
     Adapter, Call, Params,
@@ -14,26 +16,27 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::WORLD_SPAWN;
-use mundi_model::{Hash, UniverseId, Value, WorldAddress, WorldId, limits};
+use mundi_model::{Code, Hash, ProgramAddress, ProgramRef, UniverseId, Value, WorldAddress, WorldId, limits};
 use mundi_runtime::{
     Plane,
     lifecycle::{NewWorld, create},
 };
 use mundi_store::{
     StoreError,
-    protocol::{DescribeWorld, Failure, WorldCreated, WorldError},
+    protocol::{DescribeWorld, Failure, FindProgram, Repeat, WorldCreated, WorldError},
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub struct SpawnAdapter<P> {
     plane: P,
     dedupe_window_ns: u64,
     room: Arc<dyn Room>,
+    built_in: BTreeMap<String, Hash>,
 }
 
 impl<P: Plane> SpawnAdapter<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS, room: Arc::new(Boundless) }
+        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS, room: Arc::new(Boundless), built_in: BTreeMap::new() }
     }
 
     /// How long the name of a first message stays once its effect is over.
@@ -48,23 +51,58 @@ impl<P: Plane> SpawnAdapter<P> {
         Self { room, ..self }
     }
 
+    /// Programs that have a name here and are not in the store: `name` and `name@version`, with their manifests.
+    #[must_use]
+    pub fn with_built_in(self, built_in: BTreeMap<String, Hash>) -> Self {
+        Self { built_in, ..self }
+    }
+
+    /// The manifest that a name stands for now.
+    async fn find(&self, universe: UniverseId, named: &ProgramRef) -> Result<Hash, Failure> {
+        if let Some(manifest) = self.built_in.get(&named.to_string()) {
+            return Ok(*manifest);
+        }
+        let find = FindProgram { universe, name: named.name().to_owned(), version: named.version() };
+        let found = self.plane.run(&find).await.map_err(|error| refused(&error))?.output;
+        found.map(|found| found.manifest).ok_or_else(|| Failure {
+            code: Code::ProgramUnknown,
+            reason: format!("no program is called `{named}` here"),
+            repeat: Repeat::Never,
+        })
+    }
+
     async fn spawn(&self, call: &Call) -> Result<Value, Failure> {
         let params = Params::of(&call.params)?;
         let world: WorldId = params.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))?;
-        let manifest: Hash = params.text("manifest")?.parse().map_err(|_| invalid("`manifest` is not a hash"))?;
-        let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
-        // An attempt before may have made it, and have filled the universe with it.
-        if let Err(full) = self.room.world(call.universe).await
-            && !exists(&self.plane, call.universe, world).await.map_err(|error| refused(&error))?
-        {
-            return Err(full);
-        }
-        let created = create(&self.plane, new).await.map_err(|error| refused(&error))?;
+        let program: ProgramAddress =
+            params.text("manifest")?.parse().map_err(|_| invalid("`manifest` is no program"))?;
+        let created = self.create(call, world, &program).await?;
         if params.get("mode").is_some() {
             let to = WorldAddress::Id(world);
             fabric::send(&self.plane, None, &ClosedUniverses, self.dedupe_window_ns, call, &to).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
+    }
+}
+
+impl<P: Plane> SpawnAdapter<P> {
+    /// Makes the world, unless an attempt before has made it: the id is of this intent, and of no other.
+    async fn create(&self, call: &Call, world: WorldId, program: &ProgramAddress) -> Result<WorldCreated, Failure> {
+        let before = || async { exists(&self.plane, call.universe, world).await.map_err(|error| refused(&error)) };
+        let manifest = match program {
+            ProgramAddress::Manifest(manifest) => *manifest,
+            // The name may stand for another manifest since.
+            ProgramAddress::Named(_) if before().await? => return Ok(WorldCreated::Before),
+            ProgramAddress::Named(named) => self.find(call.universe, named).await?,
+        };
+        // An attempt before may have filled the universe with it.
+        if let Err(full) = self.room.world(call.universe).await
+            && !before().await?
+        {
+            return Err(full);
+        }
+        let new = NewWorld { universe: call.universe, world, manifest, inbox: None, now_ns: call.asked_at_ns };
+        create(&self.plane, new).await.map_err(|error| refused(&error))
     }
 }
 

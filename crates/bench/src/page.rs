@@ -12,7 +12,7 @@ use plot::{Bar, bars};
 use std::{fmt::Write, fs, io, path::Path};
 
 const METHOD: &str = "\
-Made by `mundi bench --page docs` (with `--peer bench/peers/restate` for the peer); do not edit by hand.
+Made by `mundi bench --page docs/reference` (with `--peer bench/peers/restate` for the peer); do not edit by hand.
 
 ## Method
 

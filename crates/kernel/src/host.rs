@@ -11,7 +11,7 @@ use crate::{
     state::State,
 };
 use mundi_model::{
-    Code, Hash, Height, InboxSeq, WorldAddress, WorldId, cbor, limits,
+    Code, Hash, Height, InboxSeq, ProgramAddress, WorldAddress, WorldId, cbor, limits,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
 
@@ -324,9 +324,14 @@ impl Host for StepHost<'_> {
         self.open_effect(FABRIC_SEND, &params, label)
     }
 
-    fn spawn(&mut self, manifest: Hash, first: Option<&Outgoing<'_>>, label: &str) -> Result<WorldId, EmitError> {
+    fn spawn(
+        &mut self,
+        program: &ProgramAddress,
+        first: Option<&Outgoing<'_>>,
+        label: &str,
+    ) -> Result<WorldId, EmitError> {
         let child = intents::spawned_world(self.state.position.world, self.next_place());
-        let params = intents::message_params(&child.into(), Some(manifest), first, &SendOptions::default());
+        let params = intents::message_params(&child.into(), Some(program), first, &SendOptions::default());
         self.meter.call(params.len() + label.len())?;
         self.require_declared(WORLD_SPAWN)?;
         self.open_effect(WORLD_SPAWN, &params, label)?;

@@ -7,7 +7,7 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Hash, Height, IntentHash, Value, WorldAddress, WorldId, cbor, limits,
+    Hash, Height, IntentHash, ProgramAddress, Value, WorldAddress, WorldId, cbor, limits,
     record::{Intent, Payload},
 };
 use std::collections::BTreeMap;
@@ -50,19 +50,19 @@ pub struct TimerSet {
     pub payload: Payload,
 }
 
-/// The parameters of [`FABRIC_SEND`], and of [`WORLD_SPAWN`] with a manifest. What is not said is not written: an intent's hash
+/// The parameters of [`FABRIC_SEND`], and of [`WORLD_SPAWN`] with a manifest or the name of a program. What is not said is not written: an intent's hash
 /// covers these bytes.
 pub(crate) fn message_params(
     to: &WorldAddress,
-    manifest: Option<Hash>,
+    program: Option<&ProgramAddress>,
     message: Option<&Outgoing<'_>>,
     options: &SendOptions<'_>,
 ) -> Vec<u8> {
     let text = |text: &str| Value::Text(text.to_owned());
     let mut params = BTreeMap::from([("dest_world".to_owned(), text(&to.to_string()))]);
     let mut set = |name: &str, value: Value| params.insert(name.to_owned(), value);
-    if let Some(manifest) = manifest {
-        set("manifest", text(&manifest.to_string()));
+    if let Some(program) = program {
+        set("manifest", text(&program.to_string()));
     }
     match message {
         None => {}

@@ -5,7 +5,7 @@
 
 use crate::cells::Entry;
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, ParseIdError, UniverseId, WorldAddress, WorldId,
+    Code, Coded, Hash, Height, InboxSeq, ParseIdError, ProgramAddress, UniverseId, WorldAddress, WorldId,
     record::{Origin, ReceiptStatus},
 };
 use std::{collections::BTreeMap, str::FromStr};
@@ -137,9 +137,14 @@ pub trait Host: View {
         label: &str,
     ) -> Result<(), EmitError>;
 
-    /// Asks for a new world that runs `manifest`. Its id is known at once, whether it began comes back as
-    /// a receipt under the label.
-    fn spawn(&mut self, manifest: Hash, first: Option<&Outgoing<'_>>, label: &str) -> Result<WorldId, EmitError>;
+    /// Asks for a new world that runs a manifest. Its id is known at once, whether it began comes back as
+    /// a receipt under the label. The name of a program is looked up when the world is made: for its newest version then.
+    fn spawn(
+        &mut self,
+        program: &ProgramAddress,
+        first: Option<&Outgoing<'_>>,
+        label: &str,
+    ) -> Result<WorldId, EmitError>;
 
     /// Answers the call that arrived at this place of the inbox, now or in an earlier step.
     fn reply(&mut self, to: InboxSeq, payload: &[u8]) -> Result<(), Stop>;

@@ -1,7 +1,7 @@
 //! Error codes: the stable part of every error.
 //!
 //! Hundreds of private causes fold into few public codes, and codes into seven kinds that tell a caller
-//! what to do. Each code has a page in `docs/errors/`, and a test keeps the two in step.
+//! what to do. Each code has a page in `docs/reference/errors/`, and a test keeps the two in step.
 
 use std::{fmt, io};
 
@@ -199,6 +199,7 @@ codes! {
     ProgramPreparing = "PROGRAM_PREPARING", Unavailable, "A component is being compiled.";
     ProgramEngine = "PROGRAM_ENGINE", Unavailable, "A manifest pins another engine than the one that this node runs components with.";
     StepSkipped = "STEP_SKIPPED", Invalid, "An operator passed over an input whose step had failed; the program did not see it.";
+    StepCrowded = "STEP_CROWDED", Unavailable, "The node has no room for the step now; nothing of it is on record, and it is run again later.";
     StepAbandoned = "STEP_ABANDONED", Unavailable, "A node stopped a step that held it up too long; nothing of the step is on record.";
     UpgradeDiverges = "UPGRADE_DIVERGES", Conflict, "A rehearsal of an upgrade came to another outcome than the journal.";
     ProgramFailed = "PROGRAM_FAILED", Invalid, "A program ended a step with an error of its own.";
@@ -232,6 +233,8 @@ codes! {
     CommandInvalid = "COMMAND_INVALID", Invalid, "A worker does not know the command that a message carries.";
     WorldArchived = "WORLD_ARCHIVED", Conflict, "The world is in the archive and takes nothing in.";
     WorkerFull = "WORKER_FULL", Full, "A worker runs as many worlds that have something to do as it may.";
+    WorldEndsProcess = "WORLD_ENDS_PROCESS", Invalid, "Process after process ended in the first cycle of this world, so it is on hold.";
+    WorldOnProbation = "WORLD_ON_PROBATION", Unavailable, "Processes ended in the first cycle of this world: it is opened again when no other such world is being opened.";
     WorldOnHold = "WORLD_ON_HOLD", Conflict, "The world could not go on and is on hold until an operator releases it.";
     WorldNotOnHold = "WORLD_NOT_ON_HOLD", Conflict, "The world is not on hold: there is no failed input to retry or skip.";
     WorldUnassigned = "WORLD_UNASSIGNED", Conflict, "The world is assigned to no worker, and workers wait until it is.";
@@ -300,7 +303,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     fn page(code: Code) -> String {
-        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors");
         let path = pages.join(format!("{code}.md"));
         fs::read_to_string(&path).unwrap_or_else(|_| panic!("no page for {code}: write {}", path.display()))
     }
@@ -309,14 +312,14 @@ mod tests {
     fn each_code_has_a_page_that_begins_with_its_name_kind_and_meaning() {
         for &code in Code::ALL {
             let expected = format!("# {code}\n\nKind: `{}`. {}\n", code.kind(), code.meaning());
-            assert!(page(code).starts_with(&expected), "docs/errors/{code}.md must begin with:\n{expected}");
+            assert!(page(code).starts_with(&expected), "docs/reference/errors/{code}.md must begin with:\n{expected}");
         }
     }
 
     #[test]
     fn each_page_tells_what_to_do() {
         for &code in Code::ALL {
-            assert!(page(code).contains("\n## What to do\n"), "docs/errors/{code}.md lacks `## What to do`");
+            assert!(page(code).contains("\n## What to do\n"), "docs/reference/errors/{code}.md lacks `## What to do`");
         }
     }
 
@@ -324,11 +327,11 @@ mod tests {
     fn each_page_belongs_to_a_code_and_no_two_codes_share_a_name() {
         let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
         assert_eq!(names.len(), Code::ALL.len());
-        let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors")).unwrap();
+        let pages = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/errors")).unwrap();
         for page in pages {
             let file = page.unwrap().file_name().into_string().unwrap();
             let name = file.strip_suffix(".md").unwrap_or(&file);
-            assert!(name == "README" || names.contains(name), "docs/errors/{file} belongs to no code");
+            assert!(name == "README" || names.contains(name), "docs/reference/errors/{file} belongs to no code");
         }
     }
 }

@@ -25,7 +25,7 @@ pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
 pub use moment::Moment;
-pub use program_ref::{ProgramNameInvalid, ProgramRef};
+pub use program_ref::{ProgramAddress, ProgramNameInvalid, ProgramRef};
 pub use text::{ParseIdError, hex, parse_hex, parse_hex_bytes};
 pub use value::Value;
 pub use world_name::{WorldAddress, WorldName};

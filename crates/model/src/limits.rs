@@ -302,6 +302,10 @@ pub const WASM_TABLE_ELEMENTS_MAX: u64 = 100_000;
 /// Steps and queries of one universe that wait for a processor: each of them holds a thread of the process.
 pub const STEPS_WAITING_MAX: usize = 128;
 
+/// Of these, steps that are expected to be long and have not begun. The other places are for short ones, so that loops of some worlds keep
+/// no other world of the same universe from its turn.
+pub const STEPS_WAITING_LONG_MAX: usize = 64;
+
 /// Steps of components that have outlasted their first slice and are not over, in one process: each holds an instance with its memory.
 pub const STEPS_LONG_MAX: usize = 32;
 
@@ -410,5 +414,17 @@ pub const SCHEMA_PATTERN_WEIGHT_MAX: u64 = 50_000;
 /// All regular expressions of a manifest that is registered: compiled, they stay in memory.
 pub const SCHEMA_PATTERNS_WEIGHT_MAX: u64 = 500_000;
 
+/// Changes of a token's usage that are remembered by their numbers, so that one whose commit got no answer is not made twice: more than the
+/// requests of one token that charge it in the time of one commit.
+pub const TOKEN_CHANGES_REMEMBERED: usize = 64;
+
 /// Attempts of a world that may fail in a row for a reason that lies in the world itself, before it is put on hold.
 pub const WORLD_FAILURES_MAX: u32 = 5;
+
+/// Processes that may end one after another in their first cycle of a world before it is put on hold, unless configured otherwise. One or
+/// two are a coincidence: the process that ended the one before is killed, too, or another world ended it.
+pub const WORLD_DEATHS_MAX: u32 = 3;
+
+/// How long the first cycle of a world that perhaps ended a process keeps others of its kind waiting: they are opened beside it then, so that
+/// one world's long cycle does not hold up the worlds of others.
+pub const ALONE_NS_MAX: u64 = 10_000_000_000;

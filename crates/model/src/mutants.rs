@@ -61,10 +61,14 @@ pub enum Mutant {
     SkipTakesTwo,
     /// A sandbox carries out what neither its parent nor its script answers.
     SandboxLeaks,
+    /// A first turn that went well does not end a world's probation.
+    ProbationKept,
+    /// A token's charge whose commit got no answer is made twice.
+    ChargeRepeated,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -92,6 +96,8 @@ impl Mutant {
         Self::HeldConsumed,
         Self::SkipTakesTwo,
         Self::SandboxLeaks,
+        Self::ProbationKept,
+        Self::ChargeRepeated,
     ];
 }
 

@@ -1,6 +1,6 @@
 //! How people name programs: `todo`, the newest version; `todo@2`, a certain one.
 
-use crate::{Code, Coded, limits};
+use crate::{Code, Coded, Hash, ParseIdError, limits};
 use std::{fmt, str::FromStr};
 
 /// A program by its name, and by its version if one is meant.
@@ -68,10 +68,57 @@ impl fmt::Display for ProgramRef {
     }
 }
 
+/// The code that a new world is to run: the hash of a manifest, or the name of a program, whose manifest is looked up when the world is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProgramAddress {
+    Manifest(Hash),
+    Named(ProgramRef),
+}
+
+impl From<Hash> for ProgramAddress {
+    fn from(manifest: Hash) -> Self {
+        Self::Manifest(manifest)
+    }
+}
+
+impl FromStr for ProgramAddress {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        if let Ok(manifest) = text.parse() {
+            return Ok(Self::Manifest(manifest));
+        }
+        let expected = "the hash of a manifest (`h_…`), or a name of small letters, digits and `-`, with `@` and a version if not the newest is meant";
+        text.parse().map(Self::Named).map_err(|_| ParseIdError::new("program", expected, text))
+    }
+}
+
+impl fmt::Display for ProgramAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Manifest(manifest) => manifest.fmt(f),
+            Self::Named(named) => named.fmt(f),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_hash_is_a_manifest_and_a_name_is_a_program() {
+        let manifest = Hash::of(b"manifest");
+        assert_eq!(manifest.to_string().parse(), Ok(ProgramAddress::Manifest(manifest)));
+        for name in ["todo", "todo@2"] {
+            let named: ProgramAddress = name.parse().unwrap();
+            assert_eq!((named.to_string(), named), (name.to_owned(), ProgramAddress::Named(name.parse().unwrap())));
+        }
+        for bad in ["", "h_", "h_00", "Todo", "todo@", "a b"] {
+            assert!(bad.parse::<ProgramAddress>().is_err(), "{bad}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -59,6 +59,13 @@ impl WorldAddress {
             Self::Name(name) => name.world(universe),
         }
     }
+
+    pub fn name(&self) -> Option<&WorldName> {
+        match self {
+            Self::Id(_) => None,
+            Self::Name(name) => Some(name),
+        }
+    }
 }
 
 impl From<WorldId> for WorldAddress {

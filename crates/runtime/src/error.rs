@@ -64,6 +64,10 @@ pub enum RuntimeError {
         "{worker} does not take {world}: it runs {worlds_max} worlds that have something to do, which is as many as it may"
     )]
     WorkerFull { world: WorldId, worker: WorkerId, worlds_max: u32 },
+    #[error(
+        "{deaths} processes, one after another, ended in their first cycle of {world}: perhaps one of its inputs ends them"
+    )]
+    EndsProcess { world: WorldId, deaths: u32 },
     #[error("{0}")]
     Cancelled(&'static str),
     #[error(transparent)]
@@ -105,6 +109,7 @@ impl Coded for RuntimeError {
             Self::HolderSilent { .. } => Code::LeaseHeld,
             Self::Unassigned(_) => Code::WorldUnassigned,
             Self::WorkerFull { .. } => Code::WorkerFull,
+            Self::EndsProcess { .. } => Code::WorldEndsProcess,
             Self::Cancelled(_) => Code::RequestTimeout,
             Self::Bundle(error) => error.code(),
             Self::Verify(error) => error.code(),
@@ -153,7 +158,16 @@ impl RuntimeError {
     pub fn attempts_max(&self) -> u32 {
         match self {
             Self::ForkDiverged(_) => limits::DIVERGED_ATTEMPTS_MAX,
+            Self::EndsProcess { .. } => 1,
             _ => limits::WORLD_FAILURES_MAX,
+        }
+    }
+
+    /// How many processes the world ended, if that is what is wrong.
+    pub(crate) fn deaths(&self) -> u32 {
+        match self {
+            Self::EndsProcess { deaths, .. } => *deaths,
+            _ => 0,
         }
     }
 
@@ -221,5 +235,17 @@ impl NamesMissing for RehearseError {
             Self::Manifest(error) => error.missing(),
             Self::Replay(error) => error.missing(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether there is room for a step depends on its neighbours; whether it holds up a node that has room, on itself.
+    #[test]
+    fn a_node_without_room_is_no_reason_to_put_a_world_on_hold() {
+        let of = |code| RuntimeError::from(LoadError::Abandoned { code, why: "why".to_owned() }).is_of_the_world();
+        assert!(of(Code::StepAbandoned) && !of(Code::StepCrowded));
     }
 }

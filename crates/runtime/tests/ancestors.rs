@@ -27,8 +27,8 @@ const BUGS: [Bug; 12] = [
     (
         "acquire ignored the pin, and stole an unexpired lease because a heartbeat lapsed",
         &[
-            ("store/src/protocol/acquire_lease.rs", "an_assignment_to_another_worker_is_respected"),
-            ("store/src/protocol/acquire_lease.rs", "an_unexpired_lease_is_never_stolen"),
+            ("store/src/protocol/leases/acquire_lease.rs", "an_assignment_to_another_worker_is_respected"),
+            ("store/src/protocol/leases/acquire_lease.rs", "an_unexpired_lease_is_never_stolen"),
             ("runtime/tests/worker.rs", "a_world_runs_only_where_it_is_assigned"),
         ],
     ),
@@ -42,7 +42,7 @@ const BUGS: [Bug; 12] = [
     (
         "a partition was chosen with a hash that is not stable across compiler releases",
         &[
-            ("store/src/keyspace/lane.rs", "the_lane_of_a_kind_never_changes"),
+            ("store/src/keyspace/queue_shard.rs", "the_queue_shard_of_a_kind_never_changes"),
             ("store/tests/effects/claims.rs", "an_item_lies_where_any_release_looks_for_it"),
         ],
     ),

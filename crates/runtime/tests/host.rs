@@ -15,7 +15,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     Fence,
-    keyspace::{Lane, Shard, effect_pending, reply},
+    keyspace::{QueueShard, Shard, effect_pending, reply},
     protocol::ReleaseLease,
     testing::{Trouble, engine_contents, world_id},
 };
@@ -140,7 +140,7 @@ fn an_intent_is_published_by_the_commit_that_journals_it() {
         let mut pending = 0;
         for shard in Shard::all() {
             let mut tx = rig.plane.engine.begin().await.unwrap();
-            let span = effect_pending::from(rig.universe, Lane::new("http", shard), None);
+            let span = effect_pending::from(rig.universe, QueueShard::new("http", shard), None);
             let read = mundi_engine::RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 10);
             pending += mundi_engine::Transaction::range(&mut tx, read).await.unwrap().items.len();
         }

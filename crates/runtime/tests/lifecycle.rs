@@ -5,7 +5,7 @@
 use mundi_engine::{Engine, RangeRead, Transaction};
 use mundi_kernel::rehearse::Compare;
 use mundi_model::{
-    Code, Coded, Height, WorkerId, WorldId,
+    Code, Coded, Height, WorkerId, WorldAddress, WorldId,
     record::{EffectPolicy, InboxItem, Origin},
 };
 use mundi_runtime::{
@@ -19,7 +19,7 @@ use mundi_runtime::{
 use mundi_store::{
     blob::Blobs,
     keyspace::{
-        Lane, Shard, effect_pending,
+        QueueShard, Shard, effect_pending,
         registered::{self, RegisteredKind},
         timer_due,
         world_meta::WorldState,
@@ -59,7 +59,7 @@ async fn queued(rig: &Rig, world: WorldId) -> (usize, usize) {
     let (mut effects, mut timers) = (0, 0);
     for shard in Shard::all() {
         let mut tx = rig.plane.engine.begin().await.unwrap();
-        let span = effect_pending::from(rig.universe, Lane::new("http", shard), None);
+        let span = effect_pending::from(rig.universe, QueueShard::new("http", shard), None);
         let read = RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 100);
         for (key, bytes) in tx.range(read).await.unwrap().items {
             effects += usize::from(effect_pending::decode(&key, &bytes).unwrap().world == world);
@@ -82,6 +82,29 @@ fn a_world_is_created_once_and_only_with_a_manifest() {
         assert_eq!(code(ops.world_create(world_id(1), rig.manifest, 8).await), Code::WorldExists);
         let unknown = mundi_model::Hash::of(b"no manifest");
         assert_eq!(code(ops.world_create(world_id(2), unknown, 7).await), Code::ManifestNotRegistered);
+    });
+}
+
+#[test]
+fn a_world_that_is_created_or_forked_under_a_name_has_it_at_once_and_one_that_was_there_gets_it() {
+    Rig::run(|rig| async move {
+        let ops = ops(&rig);
+        let called = |name: &str| name.parse::<WorldAddress>().unwrap();
+        let name = async |world: &WorldAddress| {
+            ops.describe_world(world.world(rig.universe)).await.unwrap().meta.name.unwrap_or_default()
+        };
+        let alice = called("alice");
+        assert_eq!(ops.world_create(alice.clone(), rig.manifest, 7).await.unwrap(), WorldCreated::Now);
+        assert_eq!(name(&alice).await, "alice");
+        let bob = called("bob");
+        let parent = alice.world(rig.universe);
+        ops.world_fork(parent, bob.clone(), ForkAt::Newest, EffectPolicy::Suppress, 7).await.unwrap();
+        assert_eq!(name(&bob).await, "bob");
+        let carol = called("carol");
+        ops.world_create(carol.world(rig.universe), rig.manifest, 7).await.unwrap();
+        assert_eq!(name(&carol).await, "");
+        assert_eq!(ops.world_create(carol.clone(), rig.manifest, 7).await.unwrap(), WorldCreated::Before);
+        assert_eq!(name(&carol).await, "carol");
     });
 }
 

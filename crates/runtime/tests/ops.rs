@@ -228,7 +228,7 @@ async fn bury(rig: &Rig, intent: IntentHash) {
     let found = ops(rig).list_effects(None, None, None, 10).await.unwrap().items;
     let QueuedEffect { place, item, .. } = found.into_iter().find(|found| found.item.intent == intent).unwrap();
     let mut tx = rig.plane.engine().begin().await.unwrap();
-    tx.delete(effect_pending::key(rig.universe, place.lane, place.seq).as_bytes()).unwrap();
+    tx.delete(effect_pending::key(rig.universe, place.queue_shard, place.seq).as_bytes()).unwrap();
     let letter = DeadLetter {
         world: Some(item.world),
         code: Code::StoreCorrupt.to_string(),
@@ -347,6 +347,37 @@ fn the_age_of_an_inbox_is_that_of_its_oldest_item_and_a_paused_one_has_none() {
         acting.send(world, vec![control("resume")]).await.unwrap();
         host.turn(&one).await.unwrap();
         assert_eq!(ops.inbox_age_ns(world).await.unwrap(), 3, "and is late again once it goes on");
+    });
+}
+
+/// A page of a journal ends with a segment: what lies behind that belongs to the answer.
+#[test]
+fn how_an_effect_ended_is_found_behind_the_segment_that_it_was_asked_for_in() {
+    let rig = Rig::new(1);
+    let segments = SegmentStore::new(rig.plane.engine.clone(), open("memory:///").unwrap());
+    let Services { engine, blobs, clock, entropy, registry, spawner, .. } = rig.plane.clone();
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let (ops, acting, world) = (Ops::new(plane, rig.universe, Calls::default()), rig.clone(), world_id(1));
+    rig.executor.block_on(async move {
+        acting.create(world).await.unwrap();
+        let mut first = host(&acting, world).await;
+        run_scripts(&acting, &mut first, &["emit a"]).await;
+        run_scripts(&acting, &mut first, &["add n"; 20]).await;
+        ops.release_lease(world, first.fence().epoch).await.unwrap();
+        let note = ops.take_snapshot(world).await.unwrap().expect("not taken");
+        ops.promote_baseline(world, note.height).await.unwrap();
+        let policy = ExportPolicy { margin: 5, records_min: 10, ..ExportPolicy::DEFAULT };
+        assert_eq!(ops.export_segments(world, policy).await.unwrap(), 1);
+        let intent = ops.list_effects(None, None, None, 10).await.unwrap().items[0].item.intent;
+        let name = EffectName::Intent(intent);
+        assert!(ops.cancel_effect_named(name, None, "enough", operator()).await.unwrap());
+        let mut second = host(&acting, world).await;
+        run_scripts(&acting, &mut second, &["add n"]).await;
+        let FoundEffect::Journaled(over) = ops.find_effect(name, Some(world)).await.unwrap() else {
+            panic!("it is over")
+        };
+        assert!(over.height < ops.describe_world(world).await.unwrap().exported_to.unwrap());
+        assert!(matches!(over.ended, EffectEnd::Receipt { .. }), "{:?}", over.ended);
     });
 }
 

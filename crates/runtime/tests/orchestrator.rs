@@ -15,7 +15,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::{assignment::Assignment, worker::WorkerRecord},
-    protocol::{AssignWorld, Heartbeat, Over, PlaceWorld, Placed},
+    protocol::{AssignWorld, ForgetAssignment, Heartbeat, Over, PlaceWorld, Placed, ReadPlacements},
     testing::world_id,
 };
 use std::{sync::Arc, time::Duration};
@@ -260,6 +260,46 @@ fn a_world_that_is_assigned_to_a_full_worker_is_placed_elsewhere_unless_it_is_pi
     assert_eq!(other.worker.worlds(), [world_id(0)]);
 }
 
+/// A worker that is heard of for good, has room, and does nothing.
+fn heard_of(rig: &Rig, n: u64) {
+    let record = WorkerRecord {
+        started_at_ns: 0,
+        expires_at_ns: u64::MAX,
+        worlds_max: 10,
+        draining: false,
+        schema_version: 1,
+        address: None,
+        worlds: Some(0),
+    };
+    let heartbeat = Heartbeat { universe: rig.universe, worker: id(n), record: Some(record) };
+    let plane = rig.plane.clone();
+    rig.executor.block_on(async move { plane.run(&heartbeat).await.unwrap() });
+}
+
+/// Found by the simulator: a worker found nothing to do and gave its world up, an item came in between, and whoever places worlds had
+/// seen the item while the world was still assigned. The world stood still for good.
+#[test]
+fn a_world_that_is_given_up_with_something_to_do_is_placed_again() {
+    let rig = rig_with(1);
+    heard_of(&rig, 1);
+    let _orchestrator = orchestrate(&rig);
+    send_to_all(&rig, 1);
+    rig.executor.run_for(SECOND * 10);
+    let (universe, world, plane) = (rig.universe, world_id(0), rig.plane.clone());
+    let assigned = || {
+        let plane = plane.clone();
+        let read = ReadPlacements { universe, worlds: vec![world] };
+        let mut found = rig.executor.block_on(async move { plane.run(&read).await.unwrap().output });
+        found.pop().unwrap().assignment
+    };
+    let seen = assigned().expect("it is placed");
+    let forget = ForgetAssignment { universe, world, seen };
+    let forgetting = plane.clone();
+    assert!(rig.executor.block_on(async move { forgetting.run(&forget).await.unwrap().output }));
+    rig.executor.run_for(SECOND * 10);
+    assert!(assigned().is_some(), "it stands still");
+}
+
 /// Once each look read all assignments there are.
 #[test]
 fn a_look_costs_as_much_with_many_assigned_worlds_as_with_few() {
@@ -273,18 +313,7 @@ fn a_look_costs_as_much_with_many_assigned_worlds_as_with_few() {
                 idle.plane.run(&assign).await.unwrap();
             }
         });
-        let record = WorkerRecord {
-            started_at_ns: 0,
-            expires_at_ns: u64::MAX,
-            worlds_max: 10,
-            draining: false,
-            schema_version: 1,
-            address: None,
-            worlds: Some(0),
-        };
-        let living = rig.clone();
-        let heartbeat = Heartbeat { universe: rig.universe, worker: id(1), record: Some(record) };
-        rig.executor.block_on(async move { living.plane.run(&heartbeat).await.unwrap() });
+        heard_of(&rig, 1);
         let _orchestrator = orchestrate(&rig);
         rig.executor.run_for(SECOND * 60); // it has looked through all of them, once
         let before = rig.plane.engine.operations();

@@ -317,6 +317,22 @@ fn a_fork_runs_other_code_from_its_first_input_on() {
 }
 
 #[test]
+fn a_fork_of_a_world_that_stands_at_a_failed_input_is_not_paused() {
+    let stage = Stage::new();
+    let (_running, _) = stage.held();
+    let paused = stage.ask(|ops| async move {
+        let policy = EffectPolicy::Suppress;
+        ops.world_fork(world_id(0), world_id(7), ForkAt::Head, policy, 9).await.unwrap();
+        let (parent, child) = (ops.is_paused_on_record(world_id(0)), ops.is_paused_on_record(world_id(7)));
+        (parent.await.unwrap(), child.await.unwrap())
+    });
+    assert_eq!(paused, (true, false));
+    stage.send(7, &["add n"]);
+    stage.rig.executor.run_for(MINUTE);
+    assert_eq!(stage.count(7), 2, "it goes on");
+}
+
+#[test]
 fn what_a_program_logs_is_kept_with_its_turn_and_within_bounds() {
     let stage = Stage::new();
     stage.create(0, stage.holding);

@@ -2,7 +2,7 @@
 
 pub use crate::signs::{Sign, Verdict};
 use crate::{config::Config, node};
-use mundi_engine::postgres::{Examination, examine};
+use mundi_engine::postgres::{Diagnosis, diagnose};
 use mundi_model::Coded;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const TRANSACTION_MAX: Duration = Duration::from_secs(300);
 pub async fn look(config: &Config) -> Vec<Sign> {
     let mut signs = Vec::new();
     match &config.engine.url {
-        Some(url) if config.engine.is_shared() => match examine(url, &config.engine.schema).await {
+        Some(url) if config.engine.is_shared() => match diagnose(url, &config.engine.schema).await {
             Ok(found) => judge(config, &found, &mut signs),
             Err(error) => {
                 let found = format!("{}: {error}", error.code());
@@ -40,7 +40,7 @@ pub async fn look(config: &Config) -> Vec<Sign> {
     signs
 }
 
-fn judge(config: &Config, found: &Examination, signs: &mut Vec<Sign>) {
+fn judge(config: &Config, found: &Diagnosis, signs: &mut Vec<Sign>) {
     signs.push(Sign::good("database", format!("PostgreSQL {}", found.server_version)));
     for (check, is_on) in [("fsync", found.fsync), ("full_page_writes", found.full_page_writes)] {
         signs.push(match is_on {

@@ -159,12 +159,14 @@ pub struct NodeSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorldsSection {
-    /// A world is snapshotted after so many records,
+    /// A world is snapshotted once it has so many records above its newest snapshot.
     pub snapshot_records: u64,
-    /// or so many bytes of records, whichever comes first.
+    /// Or so many bytes of records, whichever comes first.
     pub snapshot_bytes: u64,
     /// How old the oldest record above the newest snapshot may grow.
     pub snapshot_age_ms: u64,
+    /// After how many processes that ended, one after another, in their first cycle of a world it is put on hold; 0 for never.
+    pub deaths_max: u32,
     /// How long a consumed inbox item, and with it its reply, can still be asked for.
     pub inbox_grace_ms: u64,
     pub cycle: CycleSection,
@@ -194,9 +196,9 @@ pub struct SweepSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EffectsSection {
-    /// Of each kind, by this process.
+    /// Effects of each kind that this process carries out at a time.
     pub calls_max: usize,
-    /// Of all kinds and universes together, by this process.
+    /// Effects of all kinds and universes together that this process carries out at a time.
     pub attempts_at_a_time_max: usize,
     /// Attempts that this process begins, of all kinds and universes together.
     pub attempts_per_second_max: u32,
@@ -208,11 +210,11 @@ pub struct EffectsSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct KindSection {
-    /// By this process, in place of `effects.calls_max`.
+    /// Effects of this kind that this process carries out at a time, in place of `effects.calls_max`.
     pub calls_max: Option<usize>,
-    /// By all workers of a universe together: every process must be told the same.
+    /// Effects of this kind that all workers of a universe carry out at a time: every process must be told the same.
     pub universe_calls_max: Option<usize>,
-    /// Calls that begin, over the whole universe; the same holds.
+    /// Effects of this kind that begin in a second, over the whole universe: every process must be told the same.
     pub universe_per_second: Option<u32>,
     /// How many of them may begin at once after a quiet time; as many as in a second if nothing is said.
     pub universe_burst: Option<u32>,
@@ -231,7 +233,7 @@ pub struct ApiConfig {
     /// A further address that serves `/livez`, `/readyz` and `/metrics` alone, with or without the role `api`.
     #[schema(value_type = Option<String>)]
     pub health_bind: Option<SocketAddr>,
-    /// `None` asks for tokens unless the address is loopback.
+    /// Whether requests need a token. If absent, they do unless the address is loopback.
     pub tokens_required: Option<bool>,
     /// Names by which a server without tokens may be called, beside the loopback ones.
     pub hosts_allowed: Vec<String>,
@@ -261,7 +263,7 @@ pub struct ApiConfig {
     pub head_timeout_ms: u64,
     /// The longest that a call, a claim or a tail is held open.
     pub wait_ms_max: u64,
-    /// Connections at a time; what is beyond is refused with `CONNECTIONS_FULL`.
+    /// Connections at a time; further ones wait in the queue of the operating system.
     pub connections_max: usize,
     /// From one IPv4 address or one /64 network of IPv6, at a time. Half of `connections_max` if absent.
     pub connections_per_address_max: Option<usize>,
@@ -308,11 +310,11 @@ pub struct HttpSection {
 pub struct LlmSection {
     /// The address of an OpenAI-compatible endpoint, such as `https://api.openai.com/v1`. Without it there is no `llm.chat`.
     pub base_url: Option<String>,
-    /// A secret: `config show` masks it.
+    /// The key of the endpoint, sent as a bearer token. A secret: `config show` masks it.
     pub api_key: Option<String>,
     /// The model for requests that name none.
     pub model: String,
-    /// The models that programs may name beside `llm.model`; any if it is empty.
+    /// The models that programs may name beside `llm.model`; any other is refused with `EFFECT_DENIED`.
     pub models_allowed: BTreeSet<String>,
 }
 
@@ -324,7 +326,7 @@ pub struct ProcessSection {
     pub commands: BTreeMap<String, CommandSection>,
     /// A command that runs longer is killed, and tried again within the manifest's budget.
     pub timeout_ms: u64,
-    /// Of what it writes to each of its two streams.
+    /// Bytes that a command may write to each of its two streams.
     pub output_bytes_max: usize,
 }
 
@@ -341,13 +343,13 @@ pub struct CommandSection {
     /// An absolute path: nothing is looked up, and no shell is asked.
     #[schema(value_type = String)]
     pub program: PathBuf,
-    /// Come before those that a program gives.
+    /// Arguments, which come before those that a program gives.
     #[serde(default)]
     pub args: Vec<String>,
     /// Whether a program may give arguments at all.
     #[serde(default)]
     pub takes_args: bool,
-    /// Where it runs.
+    /// The folder in which it runs.
     #[schema(value_type = String)]
     pub folder: PathBuf,
     /// All of its environment, beside `MUNDI_INTENT`.
@@ -491,6 +493,7 @@ impl Default for WorldsSection {
             snapshot_records: records,
             snapshot_bytes: bytes,
             snapshot_age_ms: age_ns / 1_000_000,
+            deaths_max: NodeConfig::default().deaths_max,
             inbox_grace_ms: millis(NodeConfig::default().inbox_grace),
             cycle: CycleSection::default(),
             segments: SegmentsSection::default(),
@@ -830,6 +833,7 @@ impl Config {
             lanes: self.node.lanes,
             weights: self.programs.weights.clone(),
             worlds_max: self.node.worlds_max.max(1),
+            deaths_max: self.worlds.deaths_max,
             universes: self.node.universes.clone(),
             snapshots: self.worlds.snapshots(),
             cycle: self.worlds.cycle.budget(),

@@ -269,6 +269,7 @@ mod tests {
         for key in ["node.lanes", "node.worlds_max"] {
             numbers(key, &config["node"][key.trim_start_matches("node.")], &mut expected);
         }
+        numbers("worlds.deaths_max", &config["worlds"]["deaths_max"], &mut expected);
         let quotas = crate::quotas::Quota::ALL.iter().map(|quota| (quota.as_str().to_owned(), "none".to_owned()));
         expected.extend(quotas);
         let half = (Config::default().api.connections_max / 2).to_string();
@@ -305,6 +306,7 @@ mod tests {
             STEP_OUTPUTS_MAX,
             STEPS_LONG_MAX,
             STEPS_LONG_OF_UNIVERSE_MAX,
+            STEPS_WAITING_LONG_MAX,
             STEPS_WAITING_MAX,
             TIMERS_MAX,
             VALUE_DEPTH_MAX,

@@ -11,7 +11,10 @@ use mundi_engine::{
         testing::{fresh_schema, shared},
     },
 };
-use mundi_model::{Hash, Value, WorkerId, WorldId, record::EffectPolicy};
+use mundi_model::{
+    Hash, Value, WorkerId, WorldId, cbor,
+    record::{EffectPolicy, InboxItem, Input, Origin, Payload, ReplyOutcome},
+};
 use mundi_runtime::{Plane, host::SnapshotPolicy, lifecycle::ForkAt, metrics::Metric};
 use mundi_server::{
     node::{Node, NodeConfig, SystemClock, Universe},
@@ -262,7 +265,15 @@ async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
     let (universe, calling) = (bench.universe.clone(), world.0);
     let fields = [("key", "key-1".to_owned()), ("value", value(1, 1))];
     let fields = fields.map(|(name, text)| (name.to_owned(), Value::Text(text)));
-    let call = tokio::spawn(async move { universe.call(calling, "put", Value::Map(BTreeMap::from(fields))).await });
+    let input = Input::Event {
+        schema: "put".to_owned(),
+        value: Payload::Inline(cbor::encode(&Value::Map(BTreeMap::from(fields)))),
+        key: None,
+    };
+    let put = InboxItem { input, origin: Origin::new(0) };
+    // Longer than any machine takes for the attempts that fail meanwhile.
+    let patience = Duration::from_secs(3_600);
+    let call = tokio::spawn(async move { universe.ops().call(calling, put, None, patience).await });
     while bench.node.metrics().get(Metric::ObjectsAbsent) == 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -270,7 +281,8 @@ async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
     assert_eq!(ops.describe_world(world.0).await.unwrap().meta.hold, None);
     std::fs::remove_dir_all(&mounted).unwrap();
     std::fs::rename(&elsewhere, &mounted).unwrap();
-    call.await.unwrap().unwrap(); // it was waited for, and answered as soon as the store was there
+    let reply = call.await.unwrap().unwrap(); // it was waited for, and answered as soon as the store was there
+    assert!(matches!(reply, ReplyOutcome::Ok(_)), "{reply:?}");
     bench.check(world, 1).await;
     assert_eq!(ops.describe_world(world.0).await.unwrap().meta.hold, None);
     bench.node.stop().await;

@@ -2,10 +2,10 @@
 
 use crate::{
     cluster::{Doors, SimPlane},
+    fake_service::CALL,
     faults::Fault,
     notes::{ByHand, Fate, Forked, Notes, Sent},
-    outside::CALL,
-    stage::Stage,
+    run_state::RunState,
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
@@ -44,7 +44,7 @@ pub(crate) struct Setting {
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) number: u32,
-    pub(crate) stage: Stage,
+    pub(crate) run_state: RunState,
     pub(crate) plane: SimPlane,
     pub(crate) doors: Doors,
     pub(crate) setting: Setting,
@@ -55,18 +55,18 @@ impl Client {
     /// Does what is left, with pauses between.
     pub(crate) async fn run(self, work: Arc<Vec<AtomicU64>>, place: usize) {
         while work[place].load(Ordering::SeqCst) > 0 {
-            self.stage.sleep_ms(self.stage.below(1_200)).await;
+            self.run_state.sleep_ms(self.run_state.below(1_200)).await;
             let number = work[place].fetch_sub(1, Ordering::SeqCst);
             self.act(number).await;
         }
     }
 
     async fn act(&self, number: u64) {
-        let stage = &self.stage;
+        let run_state = &self.run_state;
         let id = format!("c{}-{number}", self.number);
         let Some(world) = self.any_world() else { return };
-        let faults = stage.faults();
-        let result = match stage.below(100) {
+        let faults = run_state.faults();
+        let result = match run_state.below(100) {
             0..8 if faults.has(Fault::Forks) => self.fork(world, &id).await,
             8..14 if faults.has(Fault::Upgrades) => self.upgrade(world).await,
             14..24 if faults.has(Fault::Lifecycle) => self.change_life(world).await,
@@ -80,12 +80,12 @@ impl Client {
             }
         };
         if let Err(error) = result {
-            stage.note(format_args!("client {id} was refused: {}", error.code()));
+            run_state.note(format_args!("client {id} was refused: {}", error.code()));
         }
     }
 
     fn any_world(&self) -> Option<WorldId> {
-        let pick = |count: usize| usize::try_from(self.stage.below(count as u64)).unwrap_or(0);
+        let pick = |count: usize| usize::try_from(self.run_state.below(count as u64)).unwrap_or(0);
         self.notes.write(|pages| {
             let worlds = pages.worlds.get(&self.setting.universe)?;
             (!worlds.is_empty()).then(|| worlds[pick(worlds.len())])
@@ -99,10 +99,10 @@ impl Client {
     /// As a client in the process of the worker that holds the world, if it happens to be there; or of one that may open it.
     fn ops_near(&self, world: WorldId) -> Ops<SimPlane> {
         let universe = self.setting.universe;
-        // Seldom: a backlog in front of a world that nobody runs is a story, too.
-        let open = || (self.stage.below(8) == 0).then(|| self.doors.any(universe)).flatten();
+        // Seldom: a backlog in front of a world that nobody runs is a history, too.
+        let open = || (self.run_state.below(8) == 0).then(|| self.doors.any(universe)).flatten();
         let near = || self.doors.of(universe, world).or_else(open);
-        let there = (self.stage.below(4) > 0).then(near).flatten();
+        let there = (self.run_state.below(4) > 0).then(near).flatten();
         match there {
             Some(worker) => self.ops().beside(worker),
             None => self.ops(),
@@ -111,23 +111,23 @@ impl Client {
 
     /// What an event tells the world to do.
     fn script(&self, id: &str, number: u64) -> String {
-        let stage = &self.stage;
+        let run_state = &self.run_state;
         let mut lines = vec![format!("# {id}")];
-        for n in 0..stage.between(1, 3) {
-            let earlier = number + 1 + stage.below(6);
+        for n in 0..run_state.between(1, 3) {
+            let earlier = number + 1 + run_state.below(6);
             let earlier = format!("c{}-{earlier}.{n}", self.number);
-            lines.push(match stage.below(11) {
+            lines.push(match run_state.below(11) {
                 0..3 => format!("ask {CALL} {id}.{n}"),
-                3..5 => format!("later {id}.{n} {}", stage.below(2_500)),
+                3..5 => format!("later {id}.{n} {}", run_state.below(2_500)),
                 5 => format!("cancel {earlier}"),
                 6 => format!("cancel_timer {earlier}"),
                 7 => match self.any_world() {
                     Some(to) => format!("tell {to} {id}.{n} {id}.{n}"),
                     None => "add n".to_owned(),
                 },
-                8 => format!("fill k{} {}", stage.below(4), stage.below(3_000)),
-                9 => format!("put k{} {id}", stage.below(4)),
-                _ if stage.below(8) == 0 => "fail".to_owned(),
+                8 => format!("fill k{} {}", run_state.below(4), run_state.below(3_000)),
+                9 => format!("put k{} {id}", run_state.below(4)),
+                _ if run_state.below(8) == 0 => "fail".to_owned(),
                 _ => "add n".to_owned(),
             });
         }
@@ -137,14 +137,17 @@ impl Client {
     /// Sends an event, perhaps twice at once, perhaps again after silence; always under the same name then.
     async fn send(&self, world: WorldId, id: &str, script: &str) {
         // Only what has no name can be handed to a world directly.
-        let named = self.stage.below(5) > 1;
-        if named && self.stage.strikes(Fault::Duplicates, 400) {
+        let named = self.run_state.below(5) > 1;
+        if named && self.run_state.strikes(Fault::Duplicates, 400) {
             futures_util::future::join(
                 self.send_once(world, id, script, true),
                 self.send_once(world, id, script, true),
             )
             .await;
-        } else if self.send_once(world, id, script, named).await == Fate::Unknown && named && self.stage.below(2) == 0 {
+        } else if self.send_once(world, id, script, named).await == Fate::Unknown
+            && named
+            && self.run_state.below(2) == 0
+        {
             self.send_once(world, id, script, true).await;
         }
     }
@@ -163,7 +166,7 @@ impl Client {
         sending: impl Future<Output = Result<InboxSeq, RuntimeError>>,
     ) -> Fate {
         let universe = self.setting.universe;
-        let began = self.stage.tick();
+        let began = self.run_state.tick();
         // Written down before: who crashes does not know.
         let sent = Sent { id: id.to_owned(), universe, world, began, ended: u64::MAX, fate: Fate::Unknown };
         let place = self.notes.write(|pages| {
@@ -174,8 +177,8 @@ impl Client {
             Ok(seq) => Fate::Acknowledged(seq),
             Err(error) => fate_of(&error),
         };
-        let ended = self.stage.tick();
-        self.stage.note(format_args!("client {id} to {world}: {fate:?}"));
+        let ended = self.run_state.tick();
+        self.run_state.note(format_args!("client {id} to {world}: {fate:?}"));
         self.notes.write(|pages| (pages.sent[place].ended, pages.sent[place].fate) = (ended, fate));
         fate
     }
@@ -191,7 +194,7 @@ impl Client {
     /// Calls, and waits for the answer for a while; then asks for it again.
     async fn call(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
         let script = format!("# {id}\nadd n\nreply {id}");
-        let key = (self.stage.below(2) == 0).then(|| format!("key {id}"));
+        let key = (self.run_state.below(2) == 0).then(|| format!("key {id}"));
         let (ops, item, mut made) = (self.ops_near(world), self.item(&script, true), None);
         let calling = async {
             let begun = ops.begin_call(world, item, key.as_deref()).await?;
@@ -226,16 +229,17 @@ impl Client {
 
     async fn create(&self, id: &str) -> Result<(), RuntimeError> {
         let world = self.new_world(id);
-        create_world(&self.plane, &self.stage, &self.setting, world).await?;
+        create_world(&self.plane, &self.run_state, &self.setting, world).await?;
         self.notes.write(|pages| pages.worlds.entry(self.setting.universe).or_default().push(world));
         Ok(())
     }
 
     async fn fork(&self, parent: WorldId, id: &str) -> Result<(), RuntimeError> {
-        let stage = &self.stage;
+        let run_state = &self.run_state;
         let (universe, child) = (self.setting.universe, self.new_world(id));
-        let at = if stage.below(3) == 0 { ForkAt::Newest } else { ForkAt::Height(Height::new(stage.below(40))) };
-        let policy = match stage.below(12) {
+        let at =
+            if run_state.below(3) == 0 { ForkAt::Newest } else { ForkAt::Height(Height::new(run_state.below(40))) };
+        let policy = match run_state.below(12) {
             0..3 => EffectPolicy::Live,
             3..6 => EffectPolicy::Sandbox,
             6..8 => EffectPolicy::RecordedThenLive,
@@ -243,8 +247,8 @@ impl Client {
             _ => EffectPolicy::Suppress,
         };
         let forked = self.ops().world_fork(parent, child, at, policy, self.plane.now_ns()).await?;
-        stage.note(format_args!("client {id} forked {parent} at {} as {child}", forked.forked_at));
-        stage.count(|tally| tally.forks += 1);
+        run_state.note(format_args!("client {id} forked {parent} at {} as {child}", forked.forked_at));
+        run_state.count(|tally| tally.forks += 1);
         self.notes.write(|pages| {
             pages.forked.push(Forked { universe, parent, child, at: forked.forked_at, policy });
             pages.worlds.entry(universe).or_default().push(child);
@@ -253,19 +257,19 @@ impl Client {
     }
 
     async fn upgrade(&self, world: WorldId) -> Result<(), RuntimeError> {
-        let pick = self.stage.below(self.setting.manifests.len() as u64);
+        let pick = self.run_state.below(self.setting.manifests.len() as u64);
         let manifest = self.setting.manifests[usize::try_from(pick).unwrap_or(0)];
         let payload = Payload::Inline(cbor::encode(&Upgrade { manifest, forced: false }));
         let input = Input::Control { command: "upgrade".to_owned(), payload };
         let item = InboxItem { input, ..self.item("", false) };
         self.ops().enqueue_ingress(world, item, None).await?;
-        self.stage.count(|tally| tally.upgrades += 1);
+        self.run_state.count(|tally| tally.upgrades += 1);
         Ok(())
     }
 
     async fn change_life(&self, world: WorldId) -> Result<(), RuntimeError> {
         let ops = self.ops();
-        match self.stage.below(12) {
+        match self.run_state.below(12) {
             0..2 => ops.world_pause(world).await.map(drop),
             2..5 => ops.world_resume(world).await.map(drop),
             5 => ops.world_archive(world).await,
@@ -286,23 +290,23 @@ impl Client {
 
     /// Answers one of a world's open intents as an operator does, perhaps twice at once.
     async fn answer_by_hand(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
-        let (stage, universe, ops) = (&self.stage, self.setting.universe, self.ops_near(world));
+        let (run_state, universe, ops) = (&self.run_state, self.setting.universe, self.ops_near(world));
         let effects = ops.list_effects(Some(world), None, None, 100).await?.items;
         if effects.is_empty() {
             return Ok(());
         }
         let QueuedEffect { place, item, .. } =
-            &effects[usize::try_from(stage.below(effects.len() as u64)).unwrap_or(0)];
-        let name = if stage.below(2) == 0 { EffectName::Place(*place) } else { EffectName::Intent(item.intent) };
+            &effects[usize::try_from(run_state.below(effects.len() as u64)).unwrap_or(0)];
+        let name = if run_state.below(2) == 0 { EffectName::Place(*place) } else { EffectName::Intent(item.intent) };
         let status = [ReceiptStatus::Ok, ReceiptStatus::Error, ReceiptStatus::Timeout]
-            [usize::try_from(stage.below(3)).unwrap_or(0)];
+            [usize::try_from(run_state.below(3)).unwrap_or(0)];
         let noted = ByHand { universe, world, intent: item.intent, status, given: None };
         self.notes.write(|pages| pages.by_hand.insert(id.to_owned(), noted));
-        stage.sleep_ms(stage.below(30)).await; // an operator looks first
+        run_state.sleep_ms(run_state.below(30)).await; // an operator looks first
         let operator = Operator { token: Some(u64::from(self.number)), name: id.to_owned() };
         let answer = HandAnswer { status, payload: cbor::encode(&Value::Text(id.to_owned())), operator };
         let give = || ops.answer_effect(name, Some(world), answer.clone());
-        let twice = stage.strikes(Fault::Duplicates, 400);
+        let twice = run_state.strikes(Fault::Duplicates, 400);
         let heard = if twice {
             let (first, second) = futures_util::future::join(give(), give()).await;
             vec![first, second]
@@ -311,7 +315,7 @@ impl Client {
         };
         let given: Vec<_> = heard.iter().map(was_given).collect();
         let given = if given.contains(&Some(true)) { Some(true) } else { given.into_iter().min().flatten() };
-        stage.note(format_args!("operator {id} answers {} of {world} with {status:?}: {given:?}", item.intent));
+        run_state.note(format_args!("operator {id} answers {} of {world} with {status:?}: {given:?}", item.intent));
         self.notes.write(|pages| {
             if let Some(noted) = pages.by_hand.get_mut(id) {
                 noted.given = given;
@@ -322,8 +326,8 @@ impl Client {
 
     async fn assign(&self, world: WorldId) -> Result<(), RuntimeError> {
         let workers = &self.setting.workers;
-        let to = workers[usize::try_from(self.stage.below(workers.len() as u64)).unwrap_or(0)];
-        if self.stage.below(2) == 0 {
+        let to = workers[usize::try_from(self.run_state.below(workers.len() as u64)).unwrap_or(0)];
+        if self.run_state.below(2) == 0 {
             self.ops().assign_world(world, to, 128).await
         } else {
             self.ops().unassign_world(world).await
@@ -334,12 +338,12 @@ impl Client {
 /// Creates a world with the setting's first manifest; under tiny limits with room for two items.
 pub(crate) async fn create_world(
     plane: &SimPlane,
-    stage: &Stage,
+    run_state: &RunState,
     setting: &Setting,
     world: WorldId,
 ) -> Result<(), RuntimeError> {
     let tiny = InboxBounds { items_max: 2, bytes_max: 1 << 20 };
-    let inbox = stage.faults().has(Fault::TinyLimits).then_some(tiny);
+    let inbox = run_state.faults().has(Fault::TinyLimits).then_some(tiny);
     let (universe, manifest, now_ns) = (setting.universe, setting.manifests[0], plane.now_ns());
     create(plane, NewWorld { universe, world, manifest, inbox, now_ns }).await.map(drop)
 }

@@ -1,6 +1,6 @@
 //! The nodes of a run, and the roles that they play. All of them run the code that production runs.
 
-use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, stage::Stage};
+use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, run_state::RunState};
 use futures_util::future::pending;
 use mundi_adapters::{
     Adapter,
@@ -52,7 +52,7 @@ pub(crate) enum Role {
     Timers,
     Orchestrator,
     /// Exports old records of worlds that nobody runs.
-    Archivist,
+    Exporter,
     /// Removes what nothing refers to.
     Sweeper,
     Client,
@@ -61,7 +61,7 @@ pub(crate) enum Role {
 /// What all nodes share: the durable, and what is compiled in.
 #[derive(Clone)]
 pub(crate) struct Ground {
-    pub(crate) stage: Stage,
+    pub(crate) run_state: RunState,
     pub(crate) memory: Memory,
     /// The object store as it is.
     pub(crate) objects: FaultyObjects,
@@ -75,7 +75,7 @@ pub(crate) struct Ground {
 /// World workers by the number of their node, with the universe that they serve. One that crashed takes nothing.
 #[derive(Clone)]
 pub(crate) struct Doors {
-    stage: Stage,
+    run_state: RunState,
     workers: Arc<Mutex<BTreeMap<u32, Door>>>,
     /// Of the adapter worker that came last.
     slots: Arc<Mutex<BTreeMap<UniverseId, Arc<EffectSlots>>>>,
@@ -95,8 +95,8 @@ impl Doors {
         self.workers.lock().insert(node, (universe, worker));
     }
 
-    fn new(stage: Stage) -> Self {
-        Self { stage, workers: Arc::default(), slots: Arc::default(), handed: Arc::default() }
+    fn new(run_state: RunState) -> Self {
+        Self { run_state, workers: Arc::default(), slots: Arc::default(), handed: Arc::default() }
     }
 
     pub(crate) fn handed(&self) -> Handed {
@@ -114,7 +114,7 @@ impl Doors {
     pub(crate) fn any(&self, universe: UniverseId) -> Option<WorldWorker<SimPlane>> {
         let doors = self.workers.lock();
         let workers: Vec<_> = doors.values().filter(|(serves, _)| *serves == universe).collect();
-        let chosen = self.stage.below(u64::try_from(workers.len()).unwrap_or(1).max(1));
+        let chosen = self.run_state.below(u64::try_from(workers.len()).unwrap_or(1).max(1));
         workers.get(usize::try_from(chosen).unwrap_or(0)).map(|(_, worker)| worker.clone())
     }
 }
@@ -130,7 +130,7 @@ impl LocalWorlds for Doors {
     ) -> Option<Acknowledgement> {
         if let Awaits::EffectEnd(answered) = awaits {
             let answer = (answered.claim.token, answered.claim.intent);
-            self.handed.lock().entry(answer).or_insert(self.stage.commits_so_far());
+            self.handed.lock().entry(answer).or_insert(self.run_state.commits_so_far());
         }
         LocalWorlds::offer(&self.of(to.0, to.1)?, to, item, awaits, may_activate)
     }
@@ -147,14 +147,14 @@ impl LocalWorlds for Doors {
 }
 
 impl Ground {
-    pub(crate) fn new(stage: Stage, registry: Registry) -> Self {
-        let clock = stage.executor().clone();
+    pub(crate) fn new(run_state: RunState, registry: Registry) -> Self {
+        let clock = run_state.executor().clone();
         let memory = Memory::with_clock(Arc::new(move || mundi_store::Clock::now_ns(&clock) / 1_000_000));
-        let server = stage.executor().node();
+        let server = run_state.executor().node();
         let entropy = Arc::new(CountingEntropy::default());
         Self {
-            doors: Doors::new(stage.clone()),
-            stage,
+            doors: Doors::new(run_state.clone()),
+            run_state,
             memory,
             objects: FaultyObjects::in_memory(),
             registry: Arc::new(registry),
@@ -165,11 +165,11 @@ impl Ground {
 
     /// The plane of one life of a node.
     pub(crate) fn plane(&self, link: &Link, node: &Node, objects: &FaultyObjects) -> SimPlane {
-        let engine = SimEngine::new(self.memory.clone(), self.stage.clone(), link.clone(), self.server.clone());
+        let engine = SimEngine::new(self.memory.clone(), self.run_state.clone(), link.clone(), self.server.clone());
         let clock = Arc::new(link.clock().clone());
         let store = Objects::new(Arc::new(objects.clone()));
         // Under tiny limits most bodies go to the object store.
-        let inline_bytes_max = if self.stage.faults().has(Fault::TinyLimits) { 64 } else { 1_024 };
+        let inline_bytes_max = if self.run_state.faults().has(Fault::TinyLimits) { 64 } else { 1_024 };
         let config = CasConfig { inline_bytes_max, verify_one_in: 1 };
         let blobs = Cas::new(engine.clone(), store.clone(), clock.clone(), self.entropy.clone(), config);
         Services {
@@ -185,8 +185,8 @@ impl Ground {
 
     /// The object store as one node meets it.
     fn objects_of_node(&self) -> FaultyObjects {
-        let stage = &self.stage;
-        let rate = |fault, in_thousand| if stage.has(fault) { in_thousand } else { 0 };
+        let run_state = &self.run_state;
+        let rate = |fault, in_thousand| if run_state.has(fault) { in_thousand } else { 0 };
         let rates = Rates {
             write_refused: rate(Fault::LostObjectReplies, 30),
             reply_lost: rate(Fault::LostObjectReplies, 50),
@@ -194,7 +194,7 @@ impl Ground {
             slow: rate(Fault::LateObjects, 200),
             ..Rates::default()
         };
-        let seen = stage.clone();
+        let seen = run_state.clone();
         let observer = move |fault| {
             let (fault, protocol) = match fault {
                 testing::Fault::ReadMissing => (Fault::MissingObjects, Protocol::ObjectRead),
@@ -206,8 +206,8 @@ impl Ground {
             };
             seen.met(fault, protocol);
         };
-        let objects = FaultyObjects::over(self.objects.inner()).with_clock(Arc::new(stage.executor().clone()));
-        objects.with_seed(stage.below(u64::MAX), rates).with_observer(observer)
+        let objects = FaultyObjects::over(self.objects.inner()).with_clock(Arc::new(run_state.executor().clone()));
+        objects.with_seed(run_state.below(u64::MAX), rates).with_observer(observer)
     }
 }
 
@@ -246,14 +246,14 @@ impl Slot {
     /// A new life, which knows only what is durable.
     pub(crate) fn start(&mut self, ground: &Ground, adapters: &[Arc<dyn Adapter>]) {
         self.lives += 1;
-        let stage = &ground.stage;
-        let link = Link::new(stage, Author { node: self.number, life: self.lives });
-        if stage.has(Fault::ClockSkew) && stage.below(2) == 0 {
-            link.clock().set_offset_ns(offset_ns(stage));
+        let run_state = &ground.run_state;
+        let link = Link::new(run_state, Author { node: self.number, life: self.lives });
+        if run_state.has(Fault::ClockSkew) && run_state.below(2) == 0 {
+            link.clock().set_offset_ns(offset_ns(run_state));
         }
-        let (node, objects) = (stage.executor().node(), ground.objects_of_node());
+        let (node, objects) = (run_state.executor().node(), ground.objects_of_node());
         let plane = ground.plane(&link, &node, &objects);
-        stage.note(format_args!(
+        run_state.note(format_args!(
             "{} {:?} starts, clock off by {} ms",
             link.author(),
             self.role,
@@ -268,7 +268,7 @@ impl Slot {
         let (plane, universe, worker) = (life.plane.clone(), self.universe, self.worker_id());
         match self.role {
             Role::Worlds => {
-                let config = worker_config(&ground.stage, universe, worker);
+                let config = worker_config(&ground.run_state, universe, worker);
                 let running = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
                 life.worker = Some(running.clone());
                 ground.doors.open(self.number, universe, running.clone());
@@ -281,7 +281,7 @@ impl Slot {
             Role::Adapters => {
                 let config = AdapterWorkerConfig {
                     claim_ttl: Duration::from_millis(CLAIM_TTL_MS),
-                    calls_max: if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 8 },
+                    calls_max: if ground.run_state.faults().has(Fault::TinyLimits) { 1 } else { 8 },
                     is_alone: true, // of its node there is one life at a time
                     ..AdapterWorkerConfig::default()
                 };
@@ -289,7 +289,7 @@ impl Slot {
                 // Names of messages may go at once: that none is delivered twice must not rest on time.
                 let mut fabric = FabricAdapter::new(plane.clone()).with_dedupe_window_ns(0);
                 let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
-                if ground.stage.below(2) > 0 {
+                if ground.run_state.below(2) > 0 {
                     let local: Arc<dyn LocalWorlds> = Arc::new(ground.doors.clone());
                     (serving, fabric) = (serving.with_local_worlds(local.clone()), fabric.with_local_worlds(local));
                 }
@@ -298,9 +298,9 @@ impl Slot {
                 life.node.spawn(Box::pin(async move { drop(serving.run(pending()).await) }));
             }
             Role::Timers => {
-                let batch = if ground.stage.faults().has(Fault::TinyLimits) { 1 } else { 16 };
+                let batch = if ground.run_state.faults().has(Fault::TinyLimits) { 1 } else { 16 };
                 let config = TimerWorkerConfig { batch, ..TimerWorkerConfig::default() };
-                life.node.spawn(Box::pin(expire_names(ground.stage.clone(), plane.clone(), universe)));
+                life.node.spawn(Box::pin(expire_names(ground.run_state.clone(), plane.clone(), universe)));
                 let firing = TimerWorker::new(plane.engine, plane.clock, universe, config);
                 life.node.spawn(Box::pin(async move { drop(firing.run(pending()).await) }));
             }
@@ -316,15 +316,15 @@ impl Slot {
                 Sweeper::new(plane, config, Arc::new(Metrics::default())).start();
             }
             // Their tasks come from who started them.
-            Role::Archivist | Role::Client => {}
+            Role::Exporter | Role::Client => {}
         }
     }
 
     /// Drops everything that it was doing.
-    pub(crate) fn crash(&mut self, stage: &Stage) {
+    pub(crate) fn crash(&mut self, run_state: &RunState) {
         let Some(life) = self.life.take() else { return };
-        stage.note(format_args!("{} crashes", life.link.author()));
-        stage.count(|tally| tally.crashes += 1);
+        run_state.note(format_args!("{} crashes", life.link.author()));
+        run_state.count(|tally| tally.crashes += 1);
         life.link.set_crashed();
         life.node.crash();
         // Its memory is gone: what was handed to it waits for nobody any more.
@@ -335,23 +335,23 @@ impl Slot {
 }
 
 /// How wrong a clock is: by less than a lease, or by several.
-pub(crate) fn offset_ns(stage: &Stage) -> i64 {
-    let ms = if stage.below(2) == 0 { stage.below(500) } else { stage.below(8_000) };
+pub(crate) fn offset_ns(run_state: &RunState) -> i64 {
+    let ms = if run_state.below(2) == 0 { run_state.below(500) } else { run_state.below(8_000) };
     let ns = i64::try_from(ms).unwrap_or(0) * 1_000_000;
-    if stage.below(2) == 0 { ns } else { -ns }
+    if run_state.below(2) == 0 { ns } else { -ns }
 }
 
-fn worker_config(stage: &Stage, universe: UniverseId, worker: WorkerId) -> WorkerConfig {
-    let tiny = stage.faults().has(Fault::TinyLimits);
-    let (items_max, effects_max) = if tiny { (stage.between(1, 4), 1) } else { (16, 64) };
+fn worker_config(run_state: &RunState, universe: UniverseId, worker: WorkerId) -> WorkerConfig {
+    let tiny = run_state.faults().has(Fault::TinyLimits);
+    let (items_max, effects_max) = if tiny { (run_state.between(1, 4), 1) } else { (16, 64) };
     let items_max = usize::try_from(items_max).unwrap_or(1);
-    let worlds_max = if stage.faults().has(Fault::LittleRoom) { 1 } else { 10_000 };
+    let worlds_max = if run_state.faults().has(Fault::LittleRoom) { 1 } else { 10_000 };
     WorkerConfig {
         worlds_max,
-        takes_unassigned: !stage.faults().has(Fault::Moves),
+        takes_unassigned: !run_state.faults().has(Fault::Moves),
         lanes: 2,
         cycle: CycleBudget { items_max, effects_max, wall_ms_max: 20, ..CycleBudget::default() },
-        snapshots: SnapshotPolicy { records: stage.between(4, 24), ..SnapshotPolicy::default() },
+        snapshots: SnapshotPolicy { records: run_state.between(4, 24), ..SnapshotPolicy::default() },
         lease_ttl_ns: LEASE_TTL_MS * 1_000_000,
         renew_every_ns: LEASE_TTL_MS * 250_000,
         idle_release_ns: LEASE_TTL_MS * 1_000_000,
@@ -381,12 +381,12 @@ async fn take_commands(plane: SimPlane, universe: UniverseId, worker: WorkerId, 
 
 /// Removes names while faults go on, by a clock that is ahead: for what expires with its bucket, every attempt at an effect is as late
 /// as if its adapter had been away for hours. Names of clients stay: their window is longer than that.
-async fn expire_names(stage: Stage, plane: SimPlane, universe: UniverseId) {
+async fn expire_names(run_state: RunState, plane: SimPlane, universe: UniverseId) {
     loop {
-        plane.clock.sleep(Duration::from_millis(stage.between(100, 900))).await;
+        plane.clock.sleep(Duration::from_millis(run_state.between(100, 900))).await;
         let step = ExpireDedupe { universe, now_ns: plane.now_ns().saturating_add(EXPIRY_AHEAD_NS) };
         if let Err(error) = plane.run(&step).await {
-            stage.note(format_args!("names do not expire: {error}"));
+            run_state.note(format_args!("names do not expire: {error}"));
         }
     }
 }

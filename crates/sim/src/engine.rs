@@ -8,7 +8,7 @@ use crate::{
     link::Link,
     log::{Commit, Write},
     protocol::Protocol,
-    stage::Stage,
+    run_state::RunState,
 };
 use bytes::Bytes;
 use mundi_engine::{CommitError, Committed, Engine, EngineError, Memory, Page, RangeRead, Transaction};
@@ -27,7 +27,7 @@ type MemoryTransaction = <Memory as Engine>::Transaction;
 #[derive(Clone)]
 pub(crate) struct SimEngine {
     memory: Memory,
-    stage: Stage,
+    run_state: RunState,
     link: Link,
     /// Where commits go on whose author has given up.
     server: Node,
@@ -44,14 +44,14 @@ enum Fate {
 }
 
 impl SimEngine {
-    pub(crate) fn new(memory: Memory, stage: Stage, link: Link, server: Node) -> Self {
-        Self { memory, stage, link, server }
+    pub(crate) fn new(memory: Memory, run_state: RunState, link: Link, server: Node) -> Self {
+        Self { memory, run_state, link, server }
     }
 
     /// One way to the engine and back; an error if it does not get there.
     async fn travel(&self) -> Result<(), EngineError> {
         if self.link.is_cut() {
-            self.stage.sleep_ms(PATIENCE_MS).await;
+            self.run_state.sleep_ms(PATIENCE_MS).await;
             return Err(lost("no answer"));
         }
         self.dawdle().await;
@@ -60,16 +60,16 @@ impl SimEngine {
 
     /// Lets others go first; under latency for a while, and rarely for longer than a transaction may live.
     async fn dawdle(&self) {
-        if !self.stage.strikes(Fault::Latency, 150) {
+        if !self.run_state.strikes(Fault::Latency, 150) {
             return others_first().await;
         }
-        let ms = if self.stage.below(200) == 0 { 6_000 } else { self.stage.below(60) };
-        self.stage.sleep_ms(ms).await;
+        let ms = if self.run_state.below(200) == 0 { 6_000 } else { self.run_state.below(60) };
+        self.run_state.sleep_ms(ms).await;
     }
 
     fn fate(&self) -> Fate {
         if self.link.is_cut() {
-            return if self.stage.below(2) == 0 { Fate::RequestLost } else { Fate::ReplyLost };
+            return if self.run_state.below(2) == 0 { Fate::RequestLost } else { Fate::ReplyLost };
         }
         let fates = [
             (Fault::Conflicts, Fate::Conflict),
@@ -77,7 +77,7 @@ impl SimEngine {
             (Fault::LostReplies, Fate::ReplyLost),
             (Fault::LateCommits, Fate::Late),
         ];
-        let struck = fates.into_iter().find(|(fault, _)| self.stage.strikes(*fault, 40));
+        let struck = fates.into_iter().find(|(fault, _)| self.run_state.strikes(*fault, 40));
         struck.map_or(Fate::Answered, |(_, fate)| fate)
     }
 
@@ -87,15 +87,15 @@ impl SimEngine {
         match &committed {
             Ok(Committed::At(stamp)) => {
                 let writes = resolve(&writes, *stamp);
-                self.stage.note(format_args!("{author} {protocol} applied {}", digest(&writes)));
-                self.stage.count(|tally| tally.commits += 1);
+                self.run_state.note(format_args!("{author} {protocol} applied {}", digest(&writes)));
+                self.run_state.count(|tally| tally.commits += 1);
                 let clock_ns_max = self.link.clock().shown_ns_max();
-                self.stage.committed(Commit { author, clock_ns_max, protocol, writes });
+                self.run_state.committed(Commit { author, clock_ns_max, protocol, writes });
             }
             Ok(Committed::ReadOnly) => {}
             Err(error) => {
-                self.stage.note(format_args!("{author} {protocol} {error}"));
-                self.stage.count(|tally| tally.conflicts += 1);
+                self.run_state.note(format_args!("{author} {protocol} {error}"));
+                self.run_state.count(|tally| tally.conflicts += 1);
             }
         }
         committed
@@ -104,42 +104,42 @@ impl SimEngine {
     async fn commit(&self, tx: MemoryTransaction, writes: Vec<Pending>) -> Result<Committed, CommitError> {
         let protocol = Protocol::of(&resolve(&writes, Stamp::new(0, 0)));
         let flight = Flight::begin(self, protocol);
-        self.stage.ambush(self.link.author().node);
+        self.run_state.ambush(self.link.author().node);
         others_first().await;
         let fate = self.fate();
         self.dawdle().await;
         flight.met(fate);
         if fate != Fate::Answered {
-            self.stage.note(format_args!("{} {protocol} {fate:?}", self.link.author()));
+            self.run_state.note(format_args!("{} {protocol} {fate:?}", self.link.author()));
         }
         let unknown = || {
-            self.stage.count(|tally| tally.unknown += 1);
+            self.run_state.count(|tally| tally.unknown += 1);
             Err(CommitError::Unknown(lost("the answer to a commit")))
         };
         match fate {
             Fate::Conflict => Err(CommitError::Conflict),
             Fate::RequestLost => {
                 drop(tx);
-                self.stage.sleep_ms(PATIENCE_MS).await;
+                self.run_state.sleep_ms(PATIENCE_MS).await;
                 unknown()
             }
             Fate::Late => {
-                let (server, delay_ms) = (self.clone(), self.stage.below(3 * PATIENCE_MS));
+                let (server, delay_ms) = (self.clone(), self.run_state.below(3 * PATIENCE_MS));
                 self.server.spawn(Box::pin(async move {
-                    server.stage.sleep_ms(delay_ms).await;
+                    server.run_state.sleep_ms(delay_ms).await;
                     let _nobody_waits = server.apply(tx, writes).await;
                 }));
-                self.stage.sleep_ms(self.stage.below(PATIENCE_MS)).await;
+                self.run_state.sleep_ms(self.run_state.below(PATIENCE_MS)).await;
                 unknown()
             }
             Fate::ReplyLost => {
                 self.apply(tx, writes).await?;
-                self.stage.sleep_ms(PATIENCE_MS).await;
+                self.run_state.sleep_ms(PATIENCE_MS).await;
                 unknown()
             }
             Fate::Answered => {
                 let committed = self.apply(tx, writes).await?;
-                self.stage.ambush(self.link.author().node);
+                self.run_state.ambush(self.link.author().node);
                 self.dawdle().await;
                 Ok(committed)
             }
@@ -156,10 +156,10 @@ struct Flight<'a> {
 
 impl<'a> Flight<'a> {
     fn begin(engine: &'a SimEngine, protocol: Protocol) -> Self {
-        let modes = engine.stage.faults().iter().filter(|fault| is_mode(*fault) && engine.stage.has(*fault));
-        modes.chain(engine.link.clock_fault()).for_each(|fault| engine.stage.met(fault, protocol));
-        if engine.stage.has(Fault::Latency) {
-            engine.stage.met(Fault::Latency, protocol);
+        let modes = engine.run_state.faults().iter().filter(|fault| is_mode(*fault) && engine.run_state.has(*fault));
+        modes.chain(engine.link.clock_fault()).for_each(|fault| engine.run_state.met(fault, protocol));
+        if engine.run_state.has(Fault::Latency) {
+            engine.run_state.met(Fault::Latency, protocol);
         }
         Self { engine, protocol, pauses: engine.link.pauses() }
     }
@@ -173,7 +173,7 @@ impl<'a> Flight<'a> {
             Fate::ReplyLost => Fault::LostReplies,
             Fate::Late => Fault::LateCommits,
         };
-        self.engine.stage.met(fault, self.protocol);
+        self.engine.run_state.met(fault, self.protocol);
     }
 }
 
@@ -186,12 +186,12 @@ fn is_mode(fault: Fault) -> bool {
 
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let (stage, link) = (&self.engine.stage, &self.engine.link);
+        let (run_state, link) = (&self.engine.run_state, &self.engine.link);
         if link.is_crashed() {
-            stage.met(Fault::Crashes, self.protocol);
+            run_state.met(Fault::Crashes, self.protocol);
         }
         if link.pauses() != self.pauses {
-            stage.met(Fault::Pauses, self.protocol);
+            run_state.met(Fault::Pauses, self.protocol);
         }
     }
 }
@@ -207,13 +207,13 @@ impl Engine for SimEngine {
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         let (engine, changed) = (self.clone(), self.memory.watch(key, seen));
         async move {
-            if engine.stage.strikes(Fault::SpuriousWakes, 50) {
-                engine.stage.sleep_ms(engine.stage.below(500)).await;
+            if engine.run_state.strikes(Fault::SpuriousWakes, 50) {
+                engine.run_state.sleep_ms(engine.run_state.below(500)).await;
                 return Ok(());
             }
             changed.await?;
             while engine.link.is_cut() {
-                engine.stage.sleep_ms(PATIENCE_MS).await;
+                engine.run_state.sleep_ms(PATIENCE_MS).await;
             }
             Ok(())
         }

@@ -102,8 +102,8 @@ async fn live(plane: &ForgeryPlane, world: WorldId, scripts: &[&str]) -> Result<
     #[expect(clippy::expect_used, reason = "one is a number of a worker")]
     let worker = WorkerId::new(1).expect("a worker");
     let now_ns = plane.now_ns();
-    let acquire = AcquireLease { universe: UNIVERSE, world, worker, now_ns, ttl_ns: u64::MAX / 2 };
-    let fence = plane.run(&acquire).await?.output;
+    let acquire = AcquireLease { universe: UNIVERSE, world, worker, now_ns, ttl_ns: u64::MAX / 2, opening: None };
+    let fence = plane.run(&acquire).await?.output.fence;
     let mut host = WorldHost::restore(plane.clone(), fence).await?;
     tell(plane, &mut host, scripts).await?;
     Ok(host)

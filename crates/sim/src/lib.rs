@@ -5,35 +5,35 @@
 //! - [`run_seed`]: one seed of our own traffic under faults, then healing, then every promise checked.
 //! - [`cli`]: the command, for thousands of seeds.
 //!
-//! How a run goes: a director (`director`) starts nodes (`cluster`), each with its own clock and its own way to the
+//! How a run goes: a driver (`driver`) starts nodes (`cluster`), each with its own clock and its own way to the
 //! engine (`engine`, `link`); clients and the outside world keep notes (`client`, `outside`, `notes`); the engine keeps
 //! the log of all commits (`log`). After the faults everything must come to rest (`quiet`). Then the log is retold world
-//! by world (`story`), and the checkers (`checkers`, one promise each) read it.
+//! by world (`history`), and the checkers (`checkers`, one promise each) read it.
 //!
 //! This crate must never know a server, a socket or an async runtime, and never has a copy of what it tests.
 
-mod archivist;
 mod checkers;
 pub mod cli;
 mod client;
 mod cluster;
 mod coverage;
 pub mod decoders;
-mod director;
 mod engine;
+mod exporter;
+mod fake_service;
+mod fault_driver;
 mod faults;
 pub mod forgery;
+mod history;
 mod link;
+mod liveness;
 mod log;
 mod notes;
-mod outside;
 mod protocol;
-mod quiet;
 mod report;
 mod run;
+mod run_state;
 mod simulation;
-mod stage;
-mod story;
 mod trace;
 
 pub use checkers::names as checkers;
@@ -42,5 +42,5 @@ pub use faults::{Fault, Faults};
 pub use protocol::Protocol;
 pub use report::Summary;
 pub use run::{Failure, Outcome, run_exactly, run_seed};
+pub use run_state::Tally;
 pub use simulation::{Simulated, Simulation};
-pub use stage::Tally;

@@ -1,6 +1,6 @@
 //! One life of a node, as the outside sees it: who it is, what time it thinks it is, and whether it is reachable.
 
-use crate::{faults::Fault, log::Author, stage::Stage};
+use crate::{faults::Fault, log::Author, run_state::RunState};
 use mundi_runtime::testing::NodeClock;
 use std::sync::{
     Arc,
@@ -20,10 +20,10 @@ struct Shared {
 }
 
 impl Link {
-    pub(crate) fn new(stage: &Stage, author: Author) -> Self {
+    pub(crate) fn new(run_state: &RunState, author: Author) -> Self {
         Self(Arc::new(Shared {
             author,
-            clock: NodeClock::new(stage.executor()),
+            clock: NodeClock::new(run_state.executor()),
             cut: AtomicBool::new(false),
             crashed: AtomicBool::new(false),
             pauses: AtomicU32::new(0),

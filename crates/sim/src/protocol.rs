@@ -104,7 +104,11 @@ impl Protocol {
         }
         if let Some(value) = written.value(Family::Lease) {
             let held = cbor::decode::<Lease>(value).is_ok_and(|lease| lease.holder.is_some());
-            return if held { Self::AcquireLease } else { Self::ReleaseLease };
+            match held {
+                false => return Self::ReleaseLease,
+                true if written.puts(Family::LeaseTerm) => return Self::AcquireLease,
+                true => {} // the end of a probation, with the first turn or after a cycle without one
+            }
         }
         Self::of_journal(&written).or_else(|| Self::of_queues(&written)).unwrap_or(Self::Other)
     }

@@ -1,10 +1,10 @@
-//! What a run of many seeds came to, and the smallest story of one that failed.
+//! What a run of many seeds came to, and the smallest history of one that failed.
 
 use crate::{
     coverage::Coverage,
     faults::Faults,
     run::{Failure, Outcome, run_exactly},
-    stage::Tally,
+    run_state::Tally,
 };
 use serde_json::{Value, json};
 use std::{fmt::Write, io};

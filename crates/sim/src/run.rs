@@ -3,9 +3,9 @@
 use crate::{
     checkers::{self, Evidence},
     coverage::Coverage,
-    director::Director,
+    fault_driver::FaultDriver,
     faults::Faults,
-    stage::{Stage, Tally},
+    run_state::{RunState, Tally},
 };
 use mundi_runtime::Spawn;
 use parking_lot::Mutex;
@@ -54,11 +54,11 @@ pub fn run_seed(seed: u64, allowed: &Faults, keep_trace: bool) -> Outcome {
 
 /// Runs a seed with exactly these faults.
 pub fn run_exactly(seed: u64, faults: Faults, keep_trace: bool) -> Outcome {
-    let stage = Stage::new(seed, faults.clone(), keep_trace);
-    let began_ns = stage.now_ns();
+    let run_state = RunState::new(seed, faults.clone(), keep_trace);
+    let began_ns = run_state.now_ns();
     let result: Arc<Mutex<Option<Result<(), Failure>>>> = Arc::default();
-    let (slot, playing) = (result.clone(), stage.clone());
-    stage.executor().node().spawn(Box::pin(async move {
+    let (slot, playing) = (result.clone(), run_state.clone());
+    run_state.executor().node().spawn(Box::pin(async move {
         let played = play(playing).await;
         *slot.lock() = Some(played);
     }));
@@ -66,23 +66,23 @@ pub fn run_exactly(seed: u64, faults: Faults, keep_trace: bool) -> Outcome {
         if let Some(played) = result.lock().take() {
             break played.err();
         }
-        if !stage.executor().step() {
+        if !run_state.executor().step() {
             break Some(liveness("everything waits, and nothing will come"));
         }
-        if stage.executor().polls() > POLLS_MAX {
+        if run_state.executor().polls() > POLLS_MAX {
             break Some(liveness("tasks keep each other busy without end"));
         }
     };
     Outcome {
         seed,
         faults,
-        trace_hash: stage.trace_hash(),
-        simulated_ns: stage.played_ns() - began_ns,
-        polls: stage.executor().polls(),
-        tally: stage.tally(),
-        coverage: stage.coverage(),
+        trace_hash: run_state.trace_hash(),
+        simulated_ns: run_state.played_ns() - began_ns,
+        polls: run_state.executor().polls(),
+        tally: run_state.tally(),
+        coverage: run_state.coverage(),
         failure,
-        trace: stage.take_trace(),
+        trace: run_state.take_trace(),
     }
 }
 
@@ -91,17 +91,17 @@ fn liveness(what: impl Into<String>) -> Failure {
 }
 
 /// Traffic under faults, then healing, then a look at all that was written.
-async fn play(stage: Stage) -> Result<(), Failure> {
-    let director = Director::set_up(stage.clone()).await.map_err(liveness)?;
-    director.traffic().await;
-    let rested = director.heal().await;
-    director.stop();
-    stage.set_played();
+async fn play(run_state: RunState) -> Result<(), Failure> {
+    let driver = FaultDriver::set_up(run_state.clone()).await.map_err(liveness)?;
+    driver.traffic().await;
+    let rested = driver.heal().await;
+    driver.stop();
+    run_state.set_played();
     if rested.is_ok() {
-        director.tidy().await.map_err(liveness)?;
+        driver.tidy().await.map_err(liveness)?;
     }
-    let (ground, plane, notes) = (director.ground(), director.operator(), director.notes());
-    let evidence = Evidence::gather(&stage, ground, &plane, notes, rested.is_ok()).await?;
+    let (ground, plane, notes) = (driver.ground(), driver.operator(), driver.notes());
+    let evidence = Evidence::gather(&run_state, ground, &plane, notes, rested.is_ok()).await?;
     // What was broken tells more than that something hangs because of it.
     checkers::check(&evidence)?;
     rested.map_err(liveness)

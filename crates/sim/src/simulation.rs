@@ -3,11 +3,11 @@
 use crate::{
     checkers::{self, Evidence},
     cluster::{Role, SimPlane},
-    director::Director,
+    fault_driver::FaultDriver,
     faults::Faults,
     notes::Notes,
     run::Failure,
-    stage::Stage,
+    run_state::RunState,
 };
 use bytes::Bytes;
 use mundi_adapters::Adapter;
@@ -84,7 +84,7 @@ const TRIES_MAX: u32 = 50;
 /// assert_eq!(universe.cell(world, "paid")?, Some(vec![2]));
 /// let intents = universe.journal(world)?.into_iter().filter(|it| matches!(it.body, mundi_model::record::Body::Intent(_)));
 /// assert_eq!(intents.count(), 2);
-/// universe.finish()?; // and every promise of `docs/guarantees.md` was kept, replay included
+/// universe.finish()?; // and every promise of `docs/reference/guarantees.md` was kept, replay included
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Simulation {
@@ -133,11 +133,11 @@ impl Simulation {
     /// Starts the nodes; from now on faults strike.
     pub fn start(self) -> Result<Simulated, RuntimeError> {
         let Self { seed, faults, registry, descriptors, adapters, workers } = self;
-        let stage = Stage::new(seed, faults, true);
+        let run_state = RunState::new(seed, faults, true);
         let mut cast = vec![Role::Worlds; workers];
         cast.extend([Role::Adapters, Role::Timers]);
-        let director = Director::new(stage.clone(), registry, vec![cast], &[], adapters, Notes::default());
-        let simulated = Simulated { plane: director.operator(), director, stage, worlds: 0 };
+        let driver = FaultDriver::new(run_state.clone(), registry, vec![cast], &[], adapters, Notes::default());
+        let simulated = Simulated { plane: driver.operator(), driver, run_state, worlds: 0 };
         let plane = simulated.plane.clone();
         simulated.block_on(async move {
             let universe = Simulated::UNIVERSE;
@@ -147,11 +147,11 @@ impl Simulation {
             }
             Ok::<_, RuntimeError>(())
         })?;
-        simulated.director.start_all();
-        let director = simulated.director.clone();
-        simulated.stage.executor().node().spawn(Box::pin(async move {
+        simulated.driver.start_all();
+        let driver = simulated.driver.clone();
+        simulated.run_state.executor().node().spawn(Box::pin(async move {
             loop {
-                director.trouble().await;
+                driver.trouble().await;
             }
         }));
         Ok(simulated)
@@ -160,8 +160,8 @@ impl Simulation {
 
 /// A universe that runs, on virtual time.
 pub struct Simulated {
-    director: Director,
-    stage: Stage,
+    driver: FaultDriver,
+    run_state: RunState,
     plane: SimPlane,
     worlds: u64,
 }
@@ -174,7 +174,7 @@ impl Simulated {
     pub fn create(&mut self, manifest: &Manifest) -> Result<WorldId, RuntimeError> {
         self.worlds += 1;
         let (world, bytes) = (world_id(self.worlds), Bytes::from(manifest.to_bytes()));
-        let (manifest, now_ns) = (Hash::of(&bytes), self.stage.now_ns());
+        let (manifest, now_ns) = (Hash::of(&bytes), self.run_state.now_ns());
         self.retry(move |plane| {
             let bytes = bytes.clone();
             async move {
@@ -188,9 +188,9 @@ impl Simulated {
 
     /// Sends an event, again and again until it is acknowledged; it arrives once. Says where in the inbox it stands.
     pub fn send(&mut self, world: WorldId, schema: &str, value: &Value) -> Result<InboxSeq, RuntimeError> {
-        let key = format!("event {}", self.stage.tick());
+        let key = format!("event {}", self.run_state.tick());
         let input = Input::Event { schema: schema.to_owned(), value: Payload::Inline(cbor::encode(value)), key: None };
-        let enqueued_at_ns = self.stage.now_ns();
+        let enqueued_at_ns = self.run_state.now_ns();
         let origin = Origin { wants_reply: true, ..Origin::new(enqueued_at_ns) };
         let item = InboxItem { input, origin };
         let placed =
@@ -218,13 +218,13 @@ impl Simulated {
 
     /// Lets time pass.
     pub fn run_for(&mut self, duration: Duration) {
-        self.stage.executor().run_for(duration);
+        self.run_state.executor().run_for(duration);
     }
 
     /// Nothing goes wrong any more, and everything that was begun must come to its end: inboxes, timers, effects.
     pub fn rest(&mut self) -> Result<(), Failure> {
-        let director = self.director.clone();
-        self.block_on(async move { director.heal().await }).map_err(|what| Failure { checker: "liveness", what })
+        let driver = self.driver.clone();
+        self.block_on(async move { driver.heal().await }).map_err(|what| Failure { checker: "liveness", what })
     }
 
     /// A cell of a world, as its journal has it now.
@@ -252,18 +252,18 @@ impl Simulated {
 
     /// What happened so far, line by line.
     pub fn trace(&mut self) -> Vec<String> {
-        self.stage.take_trace()
+        self.run_state.take_trace()
     }
 
     /// Comes to rest, stops everything, and checks every promise: among them that each world replays from genesis to the
     /// same state, which a program that is not deterministic breaks.
     pub fn finish(mut self) -> Result<(), Failure> {
         self.rest()?;
-        self.director.stop();
-        let (stage, director, plane) = (self.stage.clone(), self.director.clone(), self.plane.clone());
+        self.driver.stop();
+        let (run_state, driver, plane) = (self.run_state.clone(), self.driver.clone(), self.plane.clone());
         let evidence =
             self.block_on(
-                async move { Evidence::gather(&stage, director.ground(), &plane, director.notes(), true).await },
+                async move { Evidence::gather(&run_state, driver.ground(), &plane, driver.notes(), true).await },
             )?;
         checkers::check(&evidence)
     }
@@ -273,12 +273,12 @@ impl Simulated {
         &self,
         attempt: impl Fn(SimPlane) -> F + Send + 'static,
     ) -> Result<V, RuntimeError> {
-        let (plane, stage) = (self.plane.clone(), self.stage.clone());
+        let (plane, run_state) = (self.plane.clone(), self.run_state.clone());
         self.block_on(async move {
             let mut tries = 1;
             loop {
                 match attempt(plane.clone()).await {
-                    Err(error) if error.is_transient() && tries < TRIES_MAX => stage.sleep_ms(100).await,
+                    Err(error) if error.is_transient() && tries < TRIES_MAX => run_state.sleep_ms(100).await,
                     result => return result,
                 }
                 tries += 1;
@@ -287,6 +287,6 @@ impl Simulated {
     }
 
     fn block_on<V: Send + 'static>(&self, future: impl Future<Output = V> + Send + 'static) -> V {
-        self.stage.executor().block_on(future)
+        self.run_state.executor().block_on(future)
     }
 }

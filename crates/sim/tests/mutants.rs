@@ -8,7 +8,8 @@ use mundi_model::{
 };
 use mundi_sim::{Faults, run_seed};
 use mundi_store::{
-    protocol::ReadTurn,
+    keyspace::{quotas::Quotas, token_usage::TokenUsage},
+    protocol::{ChargeToken, Charged, ReadTurn},
     testing::{Fixture, event},
 };
 
@@ -38,8 +39,14 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::SandboxLeaks => "sandboxes",
         Mutant::UniverseCrossed => "universes",
         Mutant::SweepUnwalked => "replay",
+        // Asked of the store itself.
+        Mutant::ChargeRepeated => "quotas",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
-        Mutant::HoldSkipped | Mutant::TurnSplit | Mutant::HeldConsumed | Mutant::SkipTakesTwo => "holds",
+        Mutant::HoldSkipped
+        | Mutant::TurnSplit
+        | Mutant::HeldConsumed
+        | Mutant::SkipTakesTwo
+        | Mutant::ProbationKept => "holds",
     }
 }
 
@@ -56,6 +63,24 @@ fn is_end_assumed() -> Option<bool> {
     read.now_or_never().flatten()
 }
 
+/// How often a charge counts that is made again, because its commit got no answer. Quotas are the server's, which no seed runs: the store
+/// is asked itself. `repeated_charges_count_once_and_stay_within_the_bounds` is the property.
+fn charged_by_repetition() -> Option<u64> {
+    let repeat = async {
+        let store = Fixture::new(Memory::new(), 1).await.ok()?;
+        let amount = TokenUsage { worlds: 1, ..TokenUsage::default() };
+        let charge = ChargeToken { id: 1, amount, quotas: Quotas::default(), give_back: false, change: 7 };
+        store.run(&charge).await.ok()?;
+        store.run(&charge).await.ok()?;
+        let full = Quotas { worlds_max: Some(0), ..Quotas::default() };
+        match store.run(&ChargeToken { quotas: full, change: 8, ..charge }).await.ok()?.output {
+            Charged::No(before) => Some(before.worlds),
+            Charged::Yes => None,
+        }
+    };
+    repeat.now_or_never().flatten()
+}
+
 #[test]
 fn every_planted_bug_is_found_by_the_checker_that_is_meant_for_it() {
     let mut survivors = Vec::new();
@@ -68,6 +93,10 @@ fn every_planted_bug_is_found_by_the_checker_that_is_meant_for_it() {
         plant(Some(mutant));
         if mutant == Mutant::EndAssumed {
             assert_eq!(is_end_assumed(), Some(true));
+            continue;
+        }
+        if mutant == Mutant::ChargeRepeated {
+            assert_eq!(charged_by_repetition(), Some(2));
             continue;
         }
         let failures =

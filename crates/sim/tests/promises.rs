@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const DOCUMENTS: [&str; 3] = ["docs/guarantees.md", "docs/fault-model.md", "ARCHITECTURE.md"];
+const DOCUMENTS: [&str; 3] = ["docs/reference/guarantees.md", "docs/internals/fault-model.md", "ARCHITECTURE.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -84,14 +84,14 @@ fn a_planted_bug_may_survive_as_many_seeds_as_the_document_says() {
         let rest = text.split_once(before).unwrap().1;
         rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
     };
-    let said = number(&fs::read_to_string(root().join("docs/guarantees.md")).unwrap(), "if one survives ");
+    let said = number(&fs::read_to_string(root().join("docs/reference/guarantees.md")).unwrap(), "if one survives ");
     let test = fs::read_to_string(root().join("crates/sim/tests/mutants.rs")).unwrap();
     assert_eq!(said, number(&test, "const SEEDS_MAX: u64 = "));
 }
 
 #[test]
 fn every_checker_is_named_and_every_checker_that_is_named_exists() {
-    let text = fs::read_to_string(root().join("docs/guarantees.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/reference/guarantees.md")).unwrap();
     let cells = text.lines().filter_map(|line| line.split('|').nth(2)).filter(|cell| cell.contains("checker"));
     let named: BTreeSet<_> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
     let mut there = BTreeSet::new();

@@ -1,6 +1,10 @@
 //! The fence: proof of the right to mutate a world.
 
-use crate::{StoreError, keyspace::lease, protocol::require_world};
+use crate::{
+    StoreError,
+    keyspace::lease::{self, Lease},
+    protocol::require_world,
+};
 use mundi_engine::Transaction;
 use mundi_model::{
     Code, Coded, Epoch, UniverseId, WorldId,
@@ -25,10 +29,15 @@ impl Fence {
     ///
     /// No clock is asked: a lease that has run out but was not taken by anyone still fences correctly.
     pub async fn check<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        self.lease(tx).await.map(drop)
+    }
+
+    /// As [`Self::check`]; says what the lease is.
+    pub(crate) async fn lease<T: Transaction>(&self, tx: &mut T) -> Result<Lease, StoreError> {
         let lease = lease::read(tx, self.universe, self.world).await?;
         match lease {
-            _ if planted(Mutant::FenceDropped) => Ok(()),
-            Some(lease) if lease.epoch == self.epoch && lease.holder.is_some() => Ok(()),
+            Some(lease) if planted(Mutant::FenceDropped) => Ok(lease),
+            Some(lease) if lease.epoch == self.epoch && lease.holder.is_some() => Ok(lease),
             None => Err(self.never_leased(tx).await?),
             Some(lease) => Err(Fenced { fence: *self, current: Some(lease.epoch) }.into()),
         }

@@ -29,6 +29,7 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("close_a_world_that_somebody_holds", &["CloseWorld"]),
             ("delete_world_in_chunks", &["DeleteWorld"]),
             ("acquire_lease", &["AcquireLease"]),
+            ("end_a_probation", &["EndProbation"]),
             ("take_a_lease_over_to_delete_its_world", &["TakeOverLease"]),
             ("ask_for_a_lease_and_withdraw_the_request", &["WithdrawLeaseRequest"]),
             ("note_a_snapshot_that_is_due_and_wake_its_world", &["NoteSnapshotDue", "WakeDueSnapshots"]),
@@ -79,7 +80,7 @@ const DIE: &[(&str, &[Deaths])] = &[
 ];
 
 /// The sweep of the content store dies as a whole, step by step, in its own tests.
-const SWEEP: [&str; 3] = ["protocol/cas_sweep.rs", "protocol/sweep_run.rs", "/reachability/"];
+const SWEEP: [&str; 3] = ["content/cas_sweep.rs", "content/sweep_run.rs", "/reachability/"];
 const SWEEP_TEST: (&str, &str) =
     ("crates/store/src/reachability/tests.rs", "a_sweep_that_crashes_at_any_step_is_finished_by_later_ones");
 

@@ -99,8 +99,11 @@ fn the_name_of_a_message_stays_for_as_long_as_its_effect_is_open() {
         let first = send(&store, claim, to.world).await.unwrap();
         hours_later().await;
         assert!(send(&store, claim, to.world).await.unwrap().already_enqueued, "the effect is in hand");
-        let (universe, lane, now_ns) = (store.universe, claim.lane, store.clock.now_ns());
-        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns, gone: None }).await.unwrap();
+        let (universe, queue_shard, now_ns) = (store.universe, claim.queue_shard, store.clock.now_ns());
+        store
+            .run(&ReapEffects { universe, queue_shard, touched: true, items_max: 9, now_ns, gone: None })
+            .await
+            .unwrap();
         hours_later().await;
         let second = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
         let again = send(&store, second.proof, to.world).await.unwrap();
@@ -147,8 +150,11 @@ fn an_attempt_whose_claim_is_lost_sends_nothing() {
         let (store, from, to) = two_worlds().await;
         let slow = claimed(&store, from).await;
         store.clock.advance(Duration::from_secs(60));
-        let (universe, lane, now_ns) = (store.universe, slow.lane, store.clock.now_ns());
-        store.run(&ReapEffects { universe, lane, touched: true, items_max: 9, now_ns, gone: None }).await.unwrap();
+        let (universe, queue_shard, now_ns) = (store.universe, slow.queue_shard, store.clock.now_ns());
+        store
+            .run(&ReapEffects { universe, queue_shard, touched: true, items_max: 9, now_ns, gone: None })
+            .await
+            .unwrap();
         store.clock.advance(Duration::from_secs(60));
         let quick = store.run(&claim_sends(&store, 2)).await.unwrap().output.effects.remove(0);
         assert_eq!(send(&store, slow, to.world).await.unwrap_err().code(), Code::EffectClaimLost);
@@ -171,10 +177,10 @@ fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
         let first = store.run(&claim_sends(&store, 1)).await.unwrap().output.effects.remove(0);
         assert!(!send(&store, first.proof, to.world).await.unwrap().already_enqueued);
         store.clock.advance(Duration::from_secs(1));
-        let (universe, lane, now_ns) = (store.universe, first.proof.lane, store.clock.now_ns());
+        let (universe, queue_shard, now_ns) = (store.universe, first.proof.queue_shard, store.clock.now_ns());
         assert_eq!(
             store
-                .run(&ReapEffects { universe, lane, touched: false, items_max: 9, now_ns, gone: None })
+                .run(&ReapEffects { universe, queue_shard, touched: false, items_max: 9, now_ns, gone: None })
                 .await
                 .unwrap()
                 .output

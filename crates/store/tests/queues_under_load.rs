@@ -15,7 +15,7 @@ use mundi_model::{
 use mundi_store::{
     Clock, Fence,
     keyspace::{
-        Lane, Shard,
+        QueueShard, Shard,
         effect_pending::{EffectTerms, RateTerms},
     },
     protocol::{
@@ -82,10 +82,10 @@ async fn work(store: &Store, worker: u64, random: &mut Rng) {
 }
 
 async fn reap(store: &Store) {
-    for lane in Lane::all("a", Shard::new(0).unwrap()) {
+    for queue_shard in QueueShard::all("a", Shard::new(0).unwrap()) {
         let reap = ReapEffects {
             universe: store.universe,
-            lane,
+            queue_shard,
             touched: false,
             items_max: 5,
             now_ns: store.clock.now_ns(),

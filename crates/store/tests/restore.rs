@@ -263,6 +263,7 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         timers: vec![],
         receipts: Vec::new(),
         command: None,
+        name: None,
         now_ns: 1,
     }
 }

@@ -249,7 +249,7 @@ fn expiry_goes_on_from_a_mark_and_finds_what_ends_above_it() {
                 &mut tx,
                 store.universe,
                 Queue::Dedupe,
-                mundi_store::keyspace::Lane::new("dedupe", Shard::FIRST),
+                mundi_store::keyspace::QueueShard::new("dedupe", Shard::FIRST),
             )
             .await
             .unwrap();
@@ -404,7 +404,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
 
         store.run(&turn(body.clone(), effect(height))).await.unwrap();
         store.run(&turn(body, effect(height))).await.unwrap();
-        let span = effect_pending::from(store.universe, mundi_store::keyspace::Lane::of("http", intent), None);
+        let span = effect_pending::from(store.universe, mundi_store::keyspace::QueueShard::of("http", intent), None);
         let read = mundi_engine::RangeRead::new(span.start.as_bytes().to_vec(), span.end.as_bytes().to_vec(), 10);
         let pending = store.engine.begin().await.unwrap().range(read).await.unwrap().items;
         assert_eq!(pending.len(), 1);
@@ -458,6 +458,7 @@ fn nothing_of_another_universe_can_be_reached() {
             worker: WorkerId::new(1).unwrap(),
             now_ns: 0,
             ttl_ns: 1,
+            opening: None,
         };
         assert_eq!(code(theirs.run(&request).await), Code::WorldNotFound);
     });
@@ -476,7 +477,7 @@ fn keys_are_stored_as_they_always_were() {
     use mundi_store::keyspace as k;
     let queue_seq = k::queue::QueueSeq::from_bytes([0xee; 12]);
     let shard = Shard::new(5).unwrap();
-    let lane = k::Lane::new("k", shard);
+    let queue_shard = k::QueueShard::new("k", shard);
     let retry = k::effect_retry::RetryPlace { place_ns: 258, seq: queue_seq };
     let place = timer_due::TimerPlace { place_ns: 25_000_000_000, intent };
     let worker = WorkerId::new(7).unwrap();
@@ -484,14 +485,14 @@ fn keys_are_stored_as_they_always_were() {
     let kind = "a921e3704fda881d";
     let expected = [
         (hex(k::universe_meta::key(universe)), format!("{u}01")),
-        (hex(k::effect_pending::key(universe, lane, queue_seq)), format!("{u}10{kind}05{q}")),
-        (hex(k::effect_inflight::key(universe, lane, queue_seq)), format!("{u}11{kind}05{q}")),
+        (hex(k::effect_pending::key(universe, queue_shard, queue_seq)), format!("{u}10{kind}05{q}")),
+        (hex(k::effect_inflight::key(universe, queue_shard, queue_seq)), format!("{u}11{kind}05{q}")),
         (hex(k::effect_attempt::key(universe, shard, queue_seq)), format!("{u}1205{q}")),
         (hex(k::effect_dedupe::key(universe, world, intent)), format!("{u}13{}{i}", "bb".repeat(16))),
-        (hex(k::effect_retry::key(universe, lane, retry)), format!("{u}14{kind}050000000000000102{q}")),
+        (hex(k::effect_retry::key(universe, queue_shard, retry)), format!("{u}14{kind}050000000000000102{q}")),
         (hex(timer_due::key(universe, shard, place)), format!("{u}1805000000000000000200000005d21dba00{i}")),
         (hex(k::timer_dedupe::key(universe, world, intent)), format!("{u}1a{}{i}", "bb".repeat(16))),
-        (hex(k::low_water::key(universe, Queue::Effects, lane)), format!("{u}1d01{kind}05")),
+        (hex(k::low_water::key(universe, Queue::Effects, queue_shard)), format!("{u}1d01{kind}05")),
         (hex(k::dead_letter::key(universe, Queue::Effects, queue_seq)), format!("{u}1e01{q}")),
         (hex(k::queue_notify::key(universe, "k")), format!("{u}1f{kind}")),
         (hex(k::worker::key(universe, worker)), format!("{u}200000000000000007")),

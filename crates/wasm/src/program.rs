@@ -10,11 +10,13 @@ use mundi_kernel::{
     manifest::WasmLimits,
     program::{Cause, Event, Failure, Host, Program, View},
 };
-use mundi_model::{Code, limits, record::ReceiptStatus};
+use mundi_model::{Code, WorldId, limits, record::ReceiptStatus};
+use parking_lot::Mutex;
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -34,24 +36,42 @@ pub(crate) struct Linked {
     pace: Pace,
 }
 
-/// Whether steps of a program were long lately. It decides where the next one runs, never what comes of it.
+/// Worlds whose steps of a program were long lately. It decides where the next one runs, never what comes of it.
 #[derive(Default)]
-struct Pace(AtomicU32);
+struct Pace {
+    /// How many they are: almost always none, and then nothing is locked.
+    count: AtomicUsize,
+    /// With how many short steps each is taken for short again.
+    worlds: Mutex<BTreeMap<WorldId, u32>>,
+}
 
 impl Pace {
-    /// After so many short steps a program is taken for short again.
     const SHORT_AFTER: u32 = 16;
 
-    fn is_long(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+    /// Worlds that are remembered; beyond it some are taken for short until they prove otherwise.
+    const WORLDS_MAX: usize = 4_096;
+
+    fn is_long(&self, world: WorldId) -> bool {
+        self.count.load(Ordering::Relaxed) > 0 && self.worlds.lock().contains_key(&world)
     }
 
-    fn note(&self, was_long: bool) {
-        let before = self.0.load(Ordering::Relaxed);
-        let after = if was_long { Self::SHORT_AFTER } else { before.saturating_sub(1) };
-        if before != after {
-            self.0.store(after, Ordering::Relaxed); // a note that is lost to another's changes little
+    fn note(&self, world: WorldId, was_long: bool) {
+        if !was_long && self.count.load(Ordering::Relaxed) == 0 {
+            return;
         }
+        let mut worlds = self.worlds.lock();
+        if was_long {
+            worlds.insert(world, Self::SHORT_AFTER);
+            if worlds.len() > Self::WORLDS_MAX {
+                worlds.pop_first();
+            }
+        } else if let Entry::Occupied(mut left) = worlds.entry(world) {
+            *left.get_mut() -= 1;
+            if *left.get() == 0 {
+                left.remove();
+            }
+        }
+        self.count.store(worlds.len(), Ordering::Relaxed);
     }
 }
 
@@ -204,15 +224,15 @@ impl ComponentProgram {
         let Some(world) = lent.view().map(|view| view.world()) else {
             return self.not_begun(wasmtime::format_err!("there is no world"));
         };
-        let is_long = self.linked.pace.is_long();
+        let is_long = self.linked.pace.is_long(world);
         if let Some(slot) = scheduler.try_enter(self.tenant, world, is_long) {
-            return self.run_in((slot, false), lent, headers, export, call);
+            return self.run_in((slot, false, world), lent, headers, export, call);
         }
         let (mut work, mut ran) = (Some((lent, headers, call)), None);
         blocking(&mut || {
             let Some((lent, headers, call)) = work.take() else { return };
             ran = Some(match scheduler.enter(self.tenant, world, is_long) {
-                Ok(slot) => self.run_in((slot, true), lent, headers, export, call),
+                Ok(slot) => self.run_in((slot, true, world), lent, headers, export, call),
                 Err(crowded) => self.not_begun(crowded.into()),
             });
         });
@@ -221,7 +241,7 @@ impl ComponentProgram {
 
     fn run_in<T>(
         &self,
-        (slot, is_apart): (Slot, bool),
+        (slot, is_apart, world): (Slot, bool, WorldId),
         lent: Lent,
         headers: Headers,
         export: &ComponentExportIndex,
@@ -238,7 +258,7 @@ impl ComponentProgram {
             instance.get_func(&mut store, export).ok_or_else(|| wasmtime::format_err!("an export is no function"))
         });
         let answer = function.and_then(|function| call(function, &mut store));
-        self.linked.pace.note(store.data().pacing.slot.as_ref().is_some_and(Slot::has_outlasted));
+        self.linked.pace.note(world, store.data().pacing.slot.as_ref().is_some_and(Slot::has_outlasted));
         let fuel_left = store.get_fuel().unwrap_or(0);
         self.runner.fuel.fetch_add(self.limits.fuel_max.saturating_sub(fuel_left), Ordering::Relaxed);
         Ran { answer, fuel_left, began }
@@ -278,8 +298,10 @@ impl<T> Ran<T> {
         // Without a trap an instance fails to begin for want of the machine's memory or a free place, and for nothing
         // that a replay would see again: its sizes were compared with the manifest when it was loaded.
         // A step that was too long for a crowded node is run again when there is room.
-        if error.is::<Crowded>() || error.is::<PoolConcurrencyLimitError>() || !self.began && !error.is::<CallRefused>()
-        {
+        if error.is::<Crowded>() || error.is::<PoolConcurrencyLimitError>() {
+            return Err(view.abandon(Code::StepCrowded, &sentence(&error)).into());
+        }
+        if !self.began && !error.is::<CallRefused>() {
             return Err(view.abandon(Code::StepAbandoned, &sentence(&error)).into());
         }
         Err(Failure::trapped(sentence(&error)))

@@ -8,7 +8,8 @@
 //!   always for short steps, and the threads that serve requests compete with no more than `slots` others.
 //! - Universes take turns by the time that they have used, divided by their weight. A universe that was idle begins at the
 //!   time of the others: it can neither save up time nor owe any.
-//! - Within a universe its worlds take turns, however many steps and queries each of them brings.
+//! - Within a universe its worlds take turns, however many steps and queries each of them brings. Of the places where steps of a
+//!   universe wait, half are kept from those that were long lately: a world whose steps are short finds one beside any number of loops.
 //! - Long steps that have begun hold an instance, with its memory, also while they wait. So their number is bounded, over all
 //!   universes and for each; a program that was long lately waits before it begins. A step that turns out long where there is no
 //!   room for one more is given up and run again later; nothing of it is on record.
@@ -17,7 +18,7 @@
 
 use mundi_model::{
     UniverseId, WorldId,
-    limits::{STEPS_LONG_MAX, STEPS_LONG_OF_UNIVERSE_MAX, STEPS_WAITING_MAX},
+    limits::{STEPS_LONG_MAX, STEPS_LONG_OF_UNIVERSE_MAX, STEPS_WAITING_LONG_MAX, STEPS_WAITING_MAX},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -46,7 +47,9 @@ pub(crate) struct Tenant {
 /// Why a step does not run now. It may at another time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Crowded {
-    #[error("{STEPS_WAITING_MAX} steps and queries of this universe wait for a processor already")]
+    #[error(
+        "{STEPS_WAITING_MAX} steps and queries of this universe, or {STEPS_WAITING_LONG_MAX} long ones, wait for a processor already"
+    )]
     Waiting,
     #[error(
         "this universe has {STEPS_LONG_OF_UNIVERSE_MAX} long steps under way, or the process {STEPS_LONG_MAX}: it is run again"
@@ -83,6 +86,8 @@ struct Share {
     running: usize,
     long: usize,
     waiting: usize,
+    /// Of these, long ones that have not begun.
+    waiting_long: usize,
     /// Worlds with something that waits, in the order of their turns.
     turns: VecDeque<WorldId>,
     worlds: BTreeMap<WorldId, VecDeque<Waiter>>,
@@ -151,7 +156,7 @@ impl Scheduler {
     pub(crate) fn enter(self: &Arc<Self>, tenant: Tenant, world: WorldId, is_long: bool) -> Result<Slot, Crowded> {
         let mut state = self.state.lock();
         let share = state.share(tenant.universe);
-        if share.waiting >= STEPS_WAITING_MAX {
+        if share.waiting >= STEPS_WAITING_MAX || is_long && share.waiting_long >= STEPS_WAITING_LONG_MAX {
             return Err(Crowded::Waiting);
         }
         let grant = share.wait(world, is_long, false);
@@ -258,6 +263,7 @@ impl Share {
             queue.push_back(waiter);
         }
         self.waiting += 1;
+        self.waiting_long += usize::from(is_long && !has_begun);
         grant
     }
 
@@ -272,6 +278,7 @@ impl Share {
             self.turns.push_back(world);
         }
         self.waiting -= usize::from(waiter.is_some());
+        self.waiting_long -= usize::from(waiter.as_ref().is_some_and(|waiter| waiter.is_long && !waiter.has_begun));
         waiter
     }
 }
@@ -556,6 +563,33 @@ mod tests {
         crowd.letting_go.clear();
         drop(running);
         for _ in 0..STEPS_WAITING_MAX {
+            crowd.next();
+        }
+    }
+
+    #[test]
+    fn loops_that_wait_keep_no_short_step_of_their_universe_from_its_turn() {
+        let scheduler = Scheduler::new(2);
+        let mut crowd = Crowd::new(&scheduler);
+        let mut long = scheduler.try_enter(tenant(1), world(0), false).unwrap();
+        assert_eq!(long.slice_is_over(), Ok(true));
+        for number in 1..=u8::try_from(STEPS_WAITING_LONG_MAX).unwrap() {
+            crowd.enter("one of many", tenant(1), world(number), true);
+        }
+        assert_eq!(scheduler.enter(tenant(1), world(99), true).err(), Some(Crowded::Waiting), "one loop too many");
+        let short = scheduler.try_enter(tenant(1), world(100), false).expect("a slot that no loop may have");
+        let names = ["first", "second", "third"];
+        for (name, number) in names.into_iter().zip(101..) {
+            crowd.enter(name, tenant(1), world(number), false);
+        }
+        drop(short);
+        for name in names {
+            assert_eq!(crowd.next(), name, "before all loops that wait");
+            crowd.let_go(name);
+        }
+        crowd.letting_go.clear();
+        drop(long);
+        for _ in 0..STEPS_WAITING_LONG_MAX {
             crowd.next();
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     program::{Bounds, Pacing},
 };
 use mundi_kernel::program::{self as kernel, EmitError, Stop, View, read_text};
-use mundi_model::{ParseIdError, WorldAddress};
+use mundi_model::{ParseIdError, ProgramAddress, WorldAddress};
 use std::{collections::BTreeMap, str::FromStr};
 
 /// The data of a store: one step's host, what its instance may use, and the time that it may take.
@@ -193,10 +193,10 @@ impl Imports for Surface {
         first: Option<Outgoing>,
         label: String,
     ) -> wasmtime::Result<Result<String, Full>> {
-        let manifest = self.id("spawn", &manifest)?;
+        let program: ProgramAddress = self.id("spawn", &manifest)?;
         let first = first.map(Sendable::new);
         let first = first.as_ref().map(Sendable::outgoing);
-        let spawned = full(self.host("spawn")?.spawn(manifest, first.as_ref(), &label))?;
+        let spawned = full(self.host("spawn")?.spawn(&program, first.as_ref(), &label))?;
         Ok(spawned.map(|world| world.to_string()))
     }
 

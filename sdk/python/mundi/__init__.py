@@ -13,7 +13,12 @@ from .kinds import (
     BlobContent,
     BlobGet,
     BlobPut,
+    EffectCancelled,
+    EffectDenied,
     EffectError,
+    EffectNotRecorded,
+    EffectSandboxed,
+    EffectTimedOut,
     Forked,
     HttpRequest,
     HttpResponse,
@@ -32,7 +37,12 @@ __all__ = [
     "BlobContent",
     "BlobGet",
     "BlobPut",
+    "EffectCancelled",
+    "EffectDenied",
     "EffectError",
+    "EffectNotRecorded",
+    "EffectSandboxed",
+    "EffectTimedOut",
     "Event",
     "Failure",
     "Forked",
@@ -95,7 +105,8 @@ class Receipt:
 
     @property
     def answer(self) -> Any:
-        """What it carries: a type of mundi.kinds for a kind of Mundi's own. Raises an EffectError if it is none."""
+        """What it carries: a type of mundi.kinds for a kind of Mundi's own. Raises an EffectError if it is none, of a
+        class of its own for the reasons that a program may want to tell apart."""
         if not self.ok:
             raise self.error
         return kinds.read(self.kind, self.payload)
@@ -244,10 +255,11 @@ class World:
     ) -> None:
         self._host.send_message(to, inbox, payload, headers, label, options)
 
-    def spawn(self, manifest: str, first: Optional[tuple[str, Any]] = None, label: str = "") -> str:
-        """Asks for a new world that runs a manifest, and gets a first event. Its id is known at once."""
+    def spawn(self, program: str, first: Optional[tuple[str, Any]] = None, label: str = "") -> str:
+        """Asks for a new world, which gets a first event: of a manifest by its hash, or of a program by its name, "todo" for the
+        newest version or "todo@2". Its id is known at once."""
         encoded = None if first is None else (first[0], cbor.encode(first[1]))
-        return self._host.spawn(manifest, encoded, label)
+        return self._host.spawn(program, encoded, label)
 
     def reply(self, to: str, value: Any) -> None:
         """Answers the call that arrived at this place of the inbox."""

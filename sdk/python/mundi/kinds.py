@@ -25,6 +25,37 @@ class EffectError(Exception):
         return f"{self.code}: {self.reason}"
 
 
+class EffectCancelled(EffectError):
+    """EFFECT_CANCELLED: by an operator, or because the world is a fork that dropped what its parent had open."""
+
+
+class EffectSandboxed(EffectError):
+    """EFFECT_SANDBOXED: the world is a sandbox, and nothing answers in place of the outside."""
+
+
+class EffectNotRecorded(EffectError):
+    """EFFECT_NOT_RECORDED: the world is a recorded fork, and its parent had no receipt for it."""
+
+
+class EffectDenied(EffectError):
+    """EFFECT_DENIED, UNIVERSE_DENIED: a configuration does not allow it."""
+
+
+class EffectTimedOut(EffectError):
+    """EFFECT_TIMEOUT, EFFECT_CLAIM_EXPIRED: whether the other side acted is not known."""
+
+
+_ERRORS: dict[str, type[EffectError]] = {
+    "EFFECT_CANCELLED": EffectCancelled,
+    "EFFECT_SANDBOXED": EffectSandboxed,
+    "EFFECT_NOT_RECORDED": EffectNotRecorded,
+    "EFFECT_DENIED": EffectDenied,
+    "UNIVERSE_DENIED": EffectDenied,
+    "EFFECT_TIMEOUT": EffectTimedOut,
+    "EFFECT_CLAIM_EXPIRED": EffectTimedOut,
+}
+
+
 class Params:
     """Params of an effect, which know what they are params of."""
 
@@ -208,10 +239,12 @@ def read(kind: str, payload: bytes) -> Any:
 
 
 def read_error(payload: bytes) -> EffectError:
-    """A receipt that the manifest's schema refuses arrives as an error whose payload is a text."""
+    """The class says why, for the codes that a program may want to tell apart. A receipt that the manifest's schema refuses
+    arrives as an error whose payload is a text."""
     try:
         value = cbor.decode(payload)
-        return EffectError(value["code"], value["reason"], value.get("attempts", 0))
+        code, reason, attempts = value["code"], value["reason"], value.get("attempts", 0)
+        return _ERRORS.get(code, EffectError)(code, reason, attempts)
     except (ValueError, TypeError, KeyError, AttributeError):
         return EffectError("RECEIPT_INVALID", payload.decode(errors="replace"))
 

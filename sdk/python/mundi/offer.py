@@ -156,6 +156,13 @@ def check_world(text: str) -> None:
         check_id("world", text)
 
 
+def check_program(text: str) -> None:
+    """A program by the hash of a manifest, or by its name and perhaps its version."""
+    named = re.fullmatch(r"([a-z][a-z0-9-]{0,63})(?:@([1-9][0-9]*))?", text)
+    if named is None or int(named[2] or 1) >= 2**32:
+        check_id("hash", text)
+
+
 class Meter:
     """The budget of a step, counted as the server counts it. Fuel and memory of components are not counted here."""
 

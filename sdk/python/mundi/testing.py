@@ -28,6 +28,7 @@ from .offer import (
     check_id,
     check_name,
     check_payload,
+    check_program,
     check_world,
     refused,
 )
@@ -273,7 +274,7 @@ class _Host:
 
     @_call
     def spawn(self, manifest: str, first: Optional[tuple[str, bytes]], label: str) -> str:
-        check_id("hash", manifest)
+        check_program(manifest)
         child = f"w_{self.number * 1000 + self.emitted:026}"
         message = None if first is None else {"mode": "typed_event", "schema": first[0], "value_cbor": first[1]}
         params = cbor.encode(_message_params(child, manifest, message, SendOptions()))

@@ -2,6 +2,7 @@ import json
 import unittest
 from pathlib import Path
 
+import mundi
 from mundi import EffectError, Failure, HttpRequest, HttpResponse, Named, Origin, Receipt, SendOptions, Timer, cbor
 from mundi.testing import Refused, Sending, TestWorld
 
@@ -105,6 +106,26 @@ class Kinds(unittest.TestCase):
         world.send("go")
         world.fail("h", "EFFECT_DENIED", "no")
         self.assertEqual(world.cell("failed"), "EFFECT_DENIED")
+
+
+class Errors(unittest.TestCase):
+    def test_a_program_tells_apart_why_an_effect_was_not_carried_out(self) -> None:
+        classes = {
+            "EFFECT_CANCELLED": mundi.EffectCancelled,
+            "EFFECT_SANDBOXED": mundi.EffectSandboxed,
+            "EFFECT_NOT_RECORDED": mundi.EffectNotRecorded,
+            "EFFECT_DENIED": mundi.EffectDenied,
+            "UNIVERSE_DENIED": mundi.EffectDenied,
+            "EFFECT_TIMEOUT": mundi.EffectTimedOut,
+            "EFFECT_CLAIM_EXPIRED": mundi.EffectTimedOut,
+            "CARD_DECLINED": EffectError,
+        }
+        for code, expected in classes.items():
+            receipt = Receipt("h", "http.request", "error", cbor.encode({"code": code, "reason": "no", "attempts": 2}))
+            with self.assertRaises(EffectError) as raised:
+                receipt.answer
+            self.assertIs(type(raised.exception), expected, code)
+            self.assertEqual((raised.exception.code, raised.exception.attempts), (code, 2))
 
 
 class Worlds(unittest.TestCase):

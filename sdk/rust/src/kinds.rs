@@ -21,6 +21,37 @@ pub struct EffectError {
     pub attempts: u64,
 }
 
+/// The reasons that a program may want to tell apart. Further ones may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EffectErrorKind {
+    /// `EFFECT_CANCELLED`: by an operator, or because the world is a fork that dropped what its parent had open.
+    Cancelled,
+    /// `EFFECT_SANDBOXED`: the world is a sandbox, and nothing answers in place of the outside.
+    Sandboxed,
+    /// `EFFECT_NOT_RECORDED`: the world is a recorded fork, and its parent had no receipt for it.
+    NotRecorded,
+    /// `EFFECT_DENIED`, `UNIVERSE_DENIED`: a configuration does not allow it.
+    Denied,
+    /// `EFFECT_TIMEOUT`, `EFFECT_CLAIM_EXPIRED`: whether the other side acted is not known.
+    TimedOut,
+    /// Any other code.
+    Failed,
+}
+
+impl EffectError {
+    pub fn kind(&self) -> EffectErrorKind {
+        match &*self.code {
+            "EFFECT_CANCELLED" => EffectErrorKind::Cancelled,
+            "EFFECT_SANDBOXED" => EffectErrorKind::Sandboxed,
+            "EFFECT_NOT_RECORDED" => EffectErrorKind::NotRecorded,
+            "EFFECT_DENIED" | "UNIVERSE_DENIED" => EffectErrorKind::Denied,
+            "EFFECT_TIMEOUT" | "EFFECT_CLAIM_EXPIRED" => EffectErrorKind::TimedOut,
+            _ => EffectErrorKind::Failed,
+        }
+    }
+}
+
 impl std::fmt::Display for EffectError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.code, self.reason)

@@ -139,9 +139,10 @@ impl World {
         Ok(host::send_with(to, what, options, label)?)
     }
 
-    /// Asks for a new world that runs a manifest. Its id is known at once.
-    pub fn spawn(&mut self, manifest: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Failure> {
-        Ok(host::spawn(manifest, first, label)?)
+    /// Asks for a new world: of a manifest by its hash, or of a program by its name, `todo` for the newest version or `todo@2`. Its id is
+    /// known at once.
+    pub fn spawn(&mut self, program: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Failure> {
+        Ok(host::spawn(program, first, label)?)
     }
 
     /// Answers the call that arrived at this place of the inbox.

@@ -2,7 +2,7 @@
 
 use mundi_sdk::{
     Bytes, Cause, Event, Failure, Program, Status, World,
-    kinds::{BlobPut, HttpRequest, HttpResponse},
+    kinds::{BlobPut, EffectError, EffectErrorKind, HttpRequest, HttpResponse},
     testing::TestWorld,
 };
 use serde_json::{Value, json};
@@ -23,6 +23,22 @@ impl Program for Fetches {
                 .put("read", &(answer.status, answer.is_ok(), answer.text()?, answer.json::<Value>()?, &answer.body)),
             Err(error) => world.put("failed", &error.code),
         }
+    }
+}
+
+#[test]
+fn a_program_tells_apart_why_an_effect_was_not_carried_out() {
+    for (code, kind) in [
+        ("EFFECT_CANCELLED", EffectErrorKind::Cancelled),
+        ("EFFECT_SANDBOXED", EffectErrorKind::Sandboxed),
+        ("EFFECT_NOT_RECORDED", EffectErrorKind::NotRecorded),
+        ("EFFECT_DENIED", EffectErrorKind::Denied),
+        ("UNIVERSE_DENIED", EffectErrorKind::Denied),
+        ("EFFECT_TIMEOUT", EffectErrorKind::TimedOut),
+        ("EFFECT_CLAIM_EXPIRED", EffectErrorKind::TimedOut),
+        ("CARD_DECLINED", EffectErrorKind::Failed),
+    ] {
+        assert_eq!(EffectError { code: code.to_owned(), reason: String::new(), attempts: 1 }.kind(), kind, "{code}");
     }
 }
 

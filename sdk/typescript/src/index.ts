@@ -182,9 +182,12 @@ export class World<Effects = AnyEffects> {
     this.host.sendWith(to, what, { universe, correlationId, headers: Object.entries(headers), messageId }, label);
   }
 
-  /** Asks for a new world that runs a manifest. Its id is known at once. */
-  spawn(manifest: string, first?: Outgoing, label = ""): string {
-    return this.host.spawn(manifest, first, label);
+  /**
+   * Asks for a new world: of a manifest by its hash, or of a program by its name, `todo` for the newest version or `todo@2`. Its id is
+   * known at once.
+   */
+  spawn(program: string, first?: Outgoing, label = ""): string {
+    return this.host.spawn(program, first, label);
   }
 
   /** Answers the call that arrived at this place of the inbox. */

@@ -10,12 +10,38 @@ import type { Cause } from "./index.ts";
 
 /** Why an effect was not carried out: what a receipt that says `error` or `timeout` carries. */
 export interface EffectError {
+  kind: EffectErrorKind;
   /** One of the error codes, such as `EFFECT_DENIED`. */
   code: string;
   reason: string;
   /** How often it was tried. */
   attempts: number;
 }
+
+/** The reasons that a program may want to tell apart. Further ones may come. */
+export type EffectErrorKind =
+  /** `EFFECT_CANCELLED`: by an operator, or because the world is a fork that dropped what its parent had open. */
+  | "cancelled"
+  /** `EFFECT_SANDBOXED`: the world is a sandbox, and nothing answers in place of the outside. */
+  | "sandboxed"
+  /** `EFFECT_NOT_RECORDED`: the world is a recorded fork, and its parent had no receipt for it. */
+  | "not_recorded"
+  /** `EFFECT_DENIED`, `UNIVERSE_DENIED`: a configuration does not allow it. */
+  | "denied"
+  /** `EFFECT_TIMEOUT`, `EFFECT_CLAIM_EXPIRED`: whether the other side acted is not known. */
+  | "timed_out"
+  /** Any other code. */
+  | "failed";
+
+const ERROR_KINDS: Record<string, EffectErrorKind> = {
+  EFFECT_CANCELLED: "cancelled",
+  EFFECT_SANDBOXED: "sandboxed",
+  EFFECT_NOT_RECORDED: "not_recorded",
+  EFFECT_DENIED: "denied",
+  UNIVERSE_DENIED: "denied",
+  EFFECT_TIMEOUT: "timed_out",
+  EFFECT_CLAIM_EXPIRED: "timed_out",
+};
 
 /** The effect `http.request`: one request to the outside. A text as a body is sent as UTF-8. */
 export interface HttpRequest {
@@ -175,9 +201,9 @@ export function receipt(cause: Cause, kind: string): Answer<any> {
 function effectError(payload: Uint8Array): EffectError {
   try {
     const { code = "", reason = "", attempts = 0 } = decode(payload) as any;
-    return { code, reason, attempts };
+    return { kind: ERROR_KINDS[code] ?? "failed", code, reason, attempts };
   } catch {
-    return { code: "RECEIPT_INVALID", reason: new TextDecoder().decode(payload), attempts: 0 };
+    return { kind: "failed", code: "RECEIPT_INVALID", reason: new TextDecoder().decode(payload), attempts: 0 };
   }
 }
 

@@ -176,6 +176,13 @@ export function checkWorld(text: string): void {
   if (!isName) checkId("world", text);
 }
 
+/** A program by the hash of a manifest, or by its name and perhaps its version. */
+export function checkProgram(text: string): void {
+  const [, name, version] = /^([a-z][a-z0-9-]*)(?:@([1-9][0-9]*))?$/.exec(text) ?? [];
+  if (name !== undefined && name.length <= 64 && (version === undefined || Number(version) < 2 ** 32)) return;
+  checkId("hash", text);
+}
+
 /** The budget of a step, counted as the server counts it. Fuel and memory of components are not counted here. */
 export class Meter {
   private calls: number;

@@ -35,6 +35,7 @@ import {
   checkId,
   checkName,
   checkPayload,
+  checkProgram,
   checkWorld,
 } from "./offer.ts";
 
@@ -325,7 +326,7 @@ class TestHost implements Host {
 
   spawn(manifest: string, first: Outgoing | undefined, label: string): string {
     return this.call(() => {
-      checkId("hash", manifest);
+      checkProgram(manifest);
       const child = "w_" + String(this.number * 1000 + this.emitted).padStart(26, "0");
       const nothing = { universe: undefined, correlationId: undefined, headers: [], messageId: undefined };
       const params = encode(messageParams(child, manifest, first, nothing));

@@ -135,3 +135,29 @@ test("the answer of a server is read as a response, and one that no server gives
   world.fail("h", "EFFECT_DENIED", "no");
   strictEqual(world.cell("failed"), "EFFECT_DENIED");
 });
+
+test("a program tells apart why an effect was not carried out", () => {
+  const reads: Program = {
+    handle(world, { cause }) {
+      if (cause.is !== "receipt") return world.emit("http.request", { url: "http://a" }, "h");
+      const answer = receipt(cause, "http.request");
+      if (!answer.ok) world.put("failed", answer.error.kind);
+    },
+  };
+  const kinds = {
+    EFFECT_CANCELLED: "cancelled",
+    EFFECT_SANDBOXED: "sandboxed",
+    EFFECT_NOT_RECORDED: "not_recorded",
+    EFFECT_DENIED: "denied",
+    UNIVERSE_DENIED: "denied",
+    EFFECT_TIMEOUT: "timed_out",
+    EFFECT_CLAIM_EXPIRED: "timed_out",
+    CARD_DECLINED: "failed",
+  };
+  for (const [code, kind] of Object.entries(kinds)) {
+    const world = new TestWorld(reads, offer);
+    world.send("go");
+    world.fail("h", code, "no");
+    strictEqual(world.cell("failed"), kind);
+  }
+});

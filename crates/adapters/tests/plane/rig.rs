@@ -106,7 +106,8 @@ pub(crate) fn start_measured(
     reports: &[Arc<Report>; 2],
 ) -> Node {
     let worlds = |plane| {
-        let config = WorkerConfig::new(rig.universe, id(n));
+        // Nodes are killed in the first cycle of a world here, again and again: that is not the world's doing.
+        let config = WorkerConfig { deaths_max: 0, ..WorkerConfig::new(rig.universe, id(n)) };
         WorldWorker::start(plane, config, Calls::default(), metrics.clone())
     };
     start_around(rig, n, outside, (metrics, reports), worlds)

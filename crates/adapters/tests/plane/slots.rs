@@ -19,8 +19,8 @@ use mundi_runtime::{
 };
 use mundi_store::{
     keyspace::{
-        Lane, Shard, effect_dedupe, effect_dedupe::EffectStatus, effect_pending::EffectItem, effect_place::EffectStage,
-        low_water, queue::Queue,
+        QueueShard, Shard, effect_dedupe, effect_dedupe::EffectStatus, effect_pending::EffectItem,
+        effect_place::EffectStage, low_water, queue::Queue,
     },
     protocol::{AnsweredByHand, Failure, KindCap, QueuedEffect, ReapEffects},
     testing::{Trouble, world_id},
@@ -228,10 +228,10 @@ fn an_answer_whose_claim_was_reaped_is_left_out_of_the_turn_and_comes_from_anoth
     let beside = beside(3, 8);
     beside.tell("emit lost\nemit kept");
     let effects = beside.effects();
-    let lane = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place.lane;
-    assert!(effects.iter().any(|effect| effect.place.lane != lane), "another seed is needed");
+    let queue_shard = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place.queue_shard;
+    assert!(effects.iter().any(|effect| effect.place.queue_shard != queue_shard), "another seed is needed");
     let (universe, plane) = (beside.rig.universe, beside.rig.plane.clone());
-    let reap = ReapEffects { universe, lane, touched: false, items_max: 8, now_ns: u64::MAX / 2, gone: None };
+    let reap = ReapEffects { universe, queue_shard, touched: false, items_max: 8, now_ns: u64::MAX / 2, gone: None };
     beside.rig.executor.block_on(async move { assert_eq!(plane.run(&reap).await.unwrap().output.retrying, 1) });
     beside.gate.open();
     beside.tell("add n");
@@ -395,8 +395,8 @@ fn the_mark_of_the_reaper_follows_what_went_by_hand() {
     let marks = beside.rig.executor.block_on(async move {
         let (mut tx, mut marks) = (rig.plane.engine.begin().await.unwrap(), 0);
         for shard in Shard::all() {
-            let lane = Lane::new("http", shard);
-            let mark = low_water::read(&mut tx, rig.universe, Queue::EffectClaims, lane).await.unwrap();
+            let queue_shard = QueueShard::new("http", shard);
+            let mark = low_water::read(&mut tx, rig.universe, Queue::EffectClaims, queue_shard).await.unwrap();
             marks += usize::from(mark.is_some());
         }
         marks

@@ -10,10 +10,10 @@ use mundi_model::{
     Code, Hash, Height, IntentHash, Value, WorldId,
     record::{Body, Input, ReceiptStatus},
 };
-use mundi_runtime::testing::Rig;
+use mundi_runtime::{Plane, testing::Rig};
 use mundi_store::{
     blob::Blobs,
-    protocol::{Repeat, WorldFilter},
+    protocol::{DescribeWorld, NameProgram, Repeat, WorldFilter},
     testing::{Trouble, unheld, world_id},
 };
 use std::{sync::Arc, time::Duration};
@@ -60,6 +60,68 @@ fn a_world_spawns_none_of_what_was_not_registered() {
     let ops = ops(&rig);
     let worlds = rig.executor.block_on(async move { ops.list_worlds(WorldFilter::default(), None, 10).await });
     assert_eq!(worlds.unwrap().items.len(), 1);
+}
+
+/// Gives the next version of a name to a manifest that is registered here.
+fn name_program(rig: &Rig, name: &str, manifest: Hash) -> u32 {
+    let (plane, universe, name) = (rig.plane.clone(), rig.universe, name.to_owned());
+    rig.executor.block_on(async move {
+        let naming = NameProgram { universe, name, version: None, manifest, program: Hash::of(b"code"), now_ns: 1 };
+        plane.run(&naming).await.unwrap().output.version
+    })
+}
+
+#[test]
+fn a_world_spawns_one_of_a_program_by_its_name() {
+    let rig = rig_with_parent(1);
+    let _node = start(&rig, 1);
+    assert_eq!(name_program(&rig, "todo", rig.manifest), 1);
+    for (label, name) in [("newest", "todo"), ("certain", "todo@1"), ("none", "todo@2"), ("nobody", "nobody")] {
+        tell(&rig, world_id(1), &format!("spawn_of {name} {label}"));
+    }
+    rig.executor.run_for(SECOND * 60);
+    let status = |body: &Body| match body {
+        Body::Ingress(ingress) => match &ingress.item.input {
+            Input::Receipt(receipt) => Some(receipt.status),
+            _ => None,
+        },
+        _ => None,
+    };
+    let heard: Vec<_> = rig::bodies(&rig, world_id(1)).iter().filter_map(status).collect();
+    let count = |status| heard.iter().filter(|heard| **heard == status).count();
+    assert_eq!((count(ReceiptStatus::Ok), count(ReceiptStatus::Error)), (2, 2));
+    let ops = ops(&rig);
+    let worlds = rig.executor.block_on(async move { ops.list_worlds(WorldFilter::default(), None, 10).await });
+    let worlds = worlds.unwrap().items;
+    assert_eq!(worlds.len(), 3);
+    assert!(worlds.iter().all(|world| world.manifest == Some(rig.manifest)));
+}
+
+#[test]
+fn a_later_attempt_finds_the_world_of_the_first_although_the_name_has_a_newer_version() {
+    let rig = rig_with_parent(1);
+    name_program(&rig, "todo", rig.manifest);
+    let child = world_id(2).to_string();
+    let attempt = |rig: &Rig| {
+        let call = call(rig, "world.spawn", &[("dest_world", &child), ("manifest", "todo")]);
+        let adapter = SpawnAdapter::new(rig.plane.clone());
+        rig.executor.block_on(async move { adapter.call(&call).await.unwrap() })
+    };
+    assert_eq!(*status(&attempt(&rig)), Value::Text("ok".to_owned()));
+    let mut newer = mundi_runtime::testing::manifest();
+    newer.limits.timers_max = 7;
+    let (putting, ops) = (rig.clone(), ops(&rig));
+    let newer = rig.executor.block_on(async move {
+        let newer = Blobs::put(&putting.plane.blobs, putting.universe, newer.to_bytes().into(), &[]).await.unwrap();
+        ops.register_manifest(newer).await.unwrap();
+        newer
+    });
+    assert_eq!(name_program(&rig, "todo", newer), 2);
+    assert_eq!(*status(&attempt(&rig)), Value::Text("already_created".to_owned()));
+    let (plane, universe) = (rig.plane.clone(), rig.universe);
+    let describe = DescribeWorld { universe, world: world_id(2) };
+    let found = rig.executor.block_on(async move { plane.run(&describe).await.unwrap().output });
+    assert_eq!(found.manifest, Some(rig.manifest), "the world runs what it began with");
 }
 
 #[test]

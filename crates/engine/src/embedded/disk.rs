@@ -1,7 +1,7 @@
 //! Every file that the engine itself writes is reached through this trait, so that tests can put a
 //! faulty disk under it. (The tree writes its own files: see `mod.rs` for what guards those.)
 
-use super::direct::Direct;
+use super::direct_io::DirectFile;
 use parking_lot::Mutex;
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,9 +19,9 @@ pub trait Disk: Send + Sync + 'static {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Makes a file that did not exist, empty.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Gives a file another name, replacing what has that name. Durable after [`Disk::sync_folder`].
+    /// Gives a file another name, replacing what has that name. SyncedGroup after [`Disk::sync_folder`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file. Durable after [`Disk::sync_folder`].
+    /// Removes a file. SyncedGroup after [`Disk::sync_folder`].
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the set of files and their names durable.
     fn sync_folder(&self) -> io::Result<()>;
@@ -35,7 +35,7 @@ pub trait DiskFile: Send + Sync {
     fn len(&self) -> io::Result<u64>;
     /// Reads what is there; fewer bytes than asked for may come, none at the end.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Writes, perhaps fewer bytes than given. Durable after [`DiskFile::sync`].
+    /// Writes, perhaps fewer bytes than given. SyncedGroup after [`DiskFile::sync`].
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
@@ -126,12 +126,12 @@ impl Disk for Folder {
 /// A file of the operating system, through the page cache; appended to past it, where that can be had.
 struct FolderFile {
     file: File,
-    direct: Mutex<Option<Direct>>,
+    direct: Mutex<Option<DirectFile>>,
 }
 
 impl FolderFile {
     fn new(file: File, path: &Path) -> Self {
-        Self { file, direct: Mutex::new(Direct::open(path)) }
+        Self { file, direct: Mutex::new(DirectFile::open(path)) }
     }
 }
 

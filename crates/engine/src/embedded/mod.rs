@@ -11,20 +11,20 @@
 //! its files can be damaged or lost without harm only as long as the log still holds their content;
 //! afterwards its own checksums guard them.
 //!
-//! See `docs/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
+//! See `docs/internals/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
 
 mod backup;
-mod direct;
+mod cpu_load;
+mod direct_io;
 pub mod disk;
-mod durable;
 mod folder;
-mod hot;
 mod janitor;
-mod load;
+mod key_cache;
 mod log;
+mod memtable;
+mod publish;
 mod queue;
-mod ranges;
-mod runs;
+mod range_cache;
 mod sequencer;
 pub mod sim_disk;
 mod snapshots;
@@ -36,15 +36,15 @@ use crate::{Engine, EngineError, RangeRead, Transaction, memory::ClockMs, watch:
 pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
-use durable::Waking;
 pub use folder::FORMAT;
 use folder::Progress;
-use hot::Hot;
 use janitor::Janitor;
+use key_cache::KeyCache;
 use log::Log;
 use mundi_model::limits;
+use publish::Waking;
 use queue::Queue;
-use ranges::Ranges;
+use range_cache::RangeCache;
 use rustix::time::{ClockId, clock_gettime};
 use sequencer::Sequencer;
 use snapshots::{Snapshot, Snapshots};
@@ -116,8 +116,8 @@ struct Shared {
     log: Log,
     watermark: Watermark,
     tree: Tree,
-    hot: Hot,
-    ranges: Ranges,
+    key_cache: KeyCache,
+    range_cache: RangeCache,
     snapshots: Snapshots,
     watches: Watches,
     janitor: Janitor,
@@ -209,8 +209,8 @@ impl Embedded {
             log: recovered.log,
             watermark,
             snapshots: Snapshots::new(tree.newest()),
-            hot: Hot::new(tree.newest().version),
-            ranges: Ranges::new(tree.newest().version),
+            key_cache: KeyCache::new(tree.newest().version),
+            range_cache: RangeCache::new(tree.newest().version),
             janitor: Janitor::new(options.memtable_bytes, &tree),
             tree,
             watches: Watches::default(),
@@ -226,7 +226,7 @@ impl Embedded {
         let (for_answerer, for_janitor, for_merge) = (shared.clone(), shared.clone(), shared.clone());
         let mut inner = Inner { shared, threads: Vec::new(), path: path.to_owned(), _lock: lock };
         inner.spawn("mundi-sequencer", move || sequencer.run())?;
-        inner.spawn("mundi-answerer", move || durable::answer(&for_answerer, &work))?;
+        inner.spawn("mundi-answerer", move || publish::answer(&for_answerer, &work))?;
         inner.spawn("mundi-janitor", move || for_janitor.janitor.run(&for_janitor))?;
         inner.spawn("mundi-merge", move || for_merge.janitor.merge(&for_merge))?;
         Ok(Self(Arc::new(inner)))
@@ -269,24 +269,24 @@ impl Drop for Inner {
 impl Shared {
     /// What a key holds in a state.
     fn get(&self, key: &[u8], at: Snapshot) -> Result<Option<Bytes>, EngineError> {
-        if let Some(known) = self.hot.get(key, at.version) {
+        if let Some(known) = self.key_cache.get(key, at.version) {
             return Ok(known);
         }
         let found = self.tree.get(key, at.seqno)?;
-        self.hot.keep(key, at.version, found.as_ref());
+        self.key_cache.keep(key, at.version, found.as_ref());
         Ok(found)
     }
 
     /// The first items of a short range, upwards, in a state.
     fn range(&self, read: &RangeRead, at: Snapshot) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
-        let ahead = match self.ranges.get(read, at.version) {
+        let ahead = match self.range_cache.get(read, at.version) {
             Ok(known) => return Ok(known),
             Err(ahead) => ahead,
         };
         let wanted = read.limit + ahead;
         let found = self.tree.range(&read.start, &read.end, false, at.seqno).take(wanted);
         let mut items = found.collect::<Result<Vec<_>, _>>()?;
-        self.ranges.keep(read, at.version, &items, items.len() < wanted);
+        self.range_cache.keep(read, at.version, &items, items.len() < wanted);
         items.truncate(read.limit);
         Ok(items)
     }
@@ -307,7 +307,7 @@ impl Engine for Embedded {
     }
 
     async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
-        let Shared { snapshots, hot, .. } = &*self.0.shared;
+        let Shared { snapshots, key_cache: hot, .. } = &*self.0.shared;
         let version = snapshots.newest().version;
         if let Some(known) = hot.get(key, version) {
             return Ok((known, version));

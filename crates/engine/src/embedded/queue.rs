@@ -1,6 +1,6 @@
 //! Commits on their way to the sequencer.
 
-use super::{load::Load, snapshots::OpenSnapshot};
+use super::{cpu_load::CpuLoad, snapshots::OpenSnapshot};
 use crate::{
     EngineError,
     group::{Answer, GROUP_BYTES},
@@ -72,7 +72,7 @@ struct State {
     /// How many were taken together the last time.
     last: usize,
     patience: Patience,
-    load: Load,
+    load: CpuLoad,
     crowd: Crowd,
     /// How many a group waits for that is about to be taken.
     wanted: usize,
@@ -294,7 +294,7 @@ mod tests {
         let queue = Queue::default();
         queue.committing.store(others, Ordering::Relaxed);
         let mut state = queue.state.lock();
-        (state.load, state.last) = (Load::always_busy(), 2);
+        (state.load, state.last) = (CpuLoad::always_busy(), 2);
         drop(state);
         queue
     }

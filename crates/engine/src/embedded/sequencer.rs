@@ -4,12 +4,12 @@
 //! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
 //! with the load, and waits for company only where many commit and have the processors busy. What is on disk is shown and
 //! answered by the sequencer itself, or, where that takes long and the next group is there, by the answerer while the
-//! disk has something to do; see `durable.rs`.
+//! disk has something to do; see `publish.rs`.
 
 use super::{
     Shared,
-    durable::{Durable, Work},
     log::frame::{FrameBuilder, FramePlace},
+    publish::{SyncedGroup, Work},
     queue::Proposal,
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) struct Sequencer {
     answerer: mpsc::SyncSender<Work>,
     recent: RecentWrites,
     /// The last group, if it is to be answered while the next one is synced. Only while there is a next one.
-    unanswered: Option<Durable>,
+    unanswered: Option<SyncedGroup>,
 }
 
 impl Sequencer {
@@ -43,7 +43,7 @@ impl Sequencer {
         Self { shared, answerer, recent, unanswered: None }
     }
 
-    /// Runs until the queue is closed.
+    /// Memtable until the queue is closed.
     pub(super) fn run(mut self) {
         let mut waiting = Vec::new();
         while self.shared.queue.take(&mut waiting) {
@@ -112,7 +112,7 @@ impl Sequencer {
         self.recent.note(version, group.writes);
         let callers = group.callers;
         let later = self.shared.waking.is_long(&callers) && self.shared.queue.has_next_group(NEXT_MIN);
-        self.unanswered = Some(Durable { version, frame, callers });
+        self.unanswered = Some(SyncedGroup { version, frame, callers });
         if !later {
             self.answer_last();
         }

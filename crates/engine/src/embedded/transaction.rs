@@ -6,7 +6,7 @@
 use super::{
     Embedded, Shared,
     queue::Proposal,
-    ranges,
+    range_cache,
     snapshots::{OpenSnapshot, Snapshot},
 };
 use crate::{CommitError, Committed, EngineError, Page, RangeRead, Transaction, overlay::Overlay};
@@ -85,7 +85,7 @@ impl Transaction for EmbeddedTransaction {
         self.check_age()?;
         let at = self.at();
         let shared = &self.engine.0.shared;
-        let short = !Overlay::is_empty_range(&read)? && !read.reverse && read.limit <= ranges::LIMIT_MAX;
+        let short = !Overlay::is_empty_range(&read)? && !read.reverse && read.limit <= range_cache::LIMIT_MAX;
         if short && !self.overlay.touches(&read) {
             let items = shared.range(&read, at)?;
             return self.overlay.range(&read, items.into_iter().map(Ok));

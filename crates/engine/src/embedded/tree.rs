@@ -8,7 +8,7 @@
 
 use super::{
     log::frame,
-    runs::{Entry, Merge, Merged, Run, Runs, run_of},
+    memtable::{Entry, Memtable, Merge, Merged, Run, run_of},
     snapshots::Snapshot,
 };
 use crate::{EngineError, recent::Writes};
@@ -62,18 +62,18 @@ struct Memory {
     /// What waits to be written.
     sealed: Vec<Arc<Sealed>>,
     /// What takes in the next group.
-    open: Runs,
+    open: Memtable,
 }
 
 struct Sealed {
     /// With it, files are complete up to this version.
     version: u64,
-    runs: Runs,
+    runs: Memtable,
 }
 
 impl Memory {
     /// Those that a snapshot needs.
-    fn tables(&self, seqno: u64) -> impl DoubleEndedIterator<Item = &Runs> {
+    fn tables(&self, seqno: u64) -> impl DoubleEndedIterator<Item = &Memtable> {
         let written = self.written.iter().filter(move |(since, _)| seqno < *since).map(|(_, table)| table);
         written.chain(&self.sealed).map(|table| &table.runs).chain([&self.open])
     }
@@ -125,7 +125,7 @@ impl Tree {
     /// Merges the last groups, if they are small and nobody merges. What no snapshot from `oldest` on can see goes.
     pub(super) fn merge_small(&self, oldest: impl Fn() -> u64) {
         let Some(_merging) = self.merging.try_lock() else { return };
-        while let Some(merge) = self.next_merge(Runs::small) {
+        while let Some(merge) = self.next_merge(Memtable::small) {
             self.merge(&merge, oldest());
         }
     }
@@ -133,12 +133,12 @@ impl Tree {
     /// Merges what has piled up in memory.
     pub(super) fn merge_many(&self, oldest: u64) {
         let _merging = self.merging.lock();
-        if let Some(merge) = self.next_merge(Runs::many) {
+        if let Some(merge) = self.next_merge(Memtable::many) {
             self.merge(&merge, oldest);
         }
     }
 
-    fn next_merge(&self, of: impl Fn(&Runs) -> Option<Merge>) -> Option<Merge> {
+    fn next_merge(&self, of: impl Fn(&Memtable) -> Option<Merge>) -> Option<Merge> {
         of(&self.state.read().memory.open)
     }
 

@@ -36,7 +36,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
 
 async fn listen(shared: &Arc<Shared>, marks: &mut Marks) -> Result<(), EngineError> {
     let failed = |error| refused("listening", error);
-    let (connector, history) = (shared.connector.clone(), shared.history.clone());
+    let (connector, history) = (shared.connector.clone(), shared.conflict_window.clone());
     let is_news = move |told: &Notification| {
         let is_known = || told.payload().parse::<u64>().is_ok_and(|version| version <= history.version());
         !connector.is_own(told) && !is_known()
@@ -49,7 +49,7 @@ async fn listen(shared: &Arc<Shared>, marks: &mut Marks) -> Result<(), EngineErr
     let trim = client.prepare("DELETE FROM commits WHERE version < $1").await.map_err(failed)?;
     loop {
         while look(shared, &client, &news).await? {}
-        if let Some(version) = marks.pass(shared.history.version(), time::Instant::now()) {
+        if let Some(version) = marks.pass(shared.conflict_window.version(), time::Instant::now()) {
             let version = i64::try_from(version).unwrap_or(i64::MAX);
             client.execute(&trim, &[&version]).await.map_err(failed)?;
         }
@@ -59,11 +59,11 @@ async fn listen(shared: &Arc<Shared>, marks: &mut Marks) -> Result<(), EngineErr
 
 /// Takes in what is new, and says whether there may be more.
 async fn look(shared: &Shared, client: &Client, news: &Statement) -> Result<bool, EngineError> {
-    let known = i64::try_from(shared.history.version()).unwrap_or(i64::MAX);
+    let known = i64::try_from(shared.conflict_window.version()).unwrap_or(i64::MAX);
     let rows = client.query(news, &[&known, &NEWS_MAX]).await.map_err(|error| refused("looking for commits", error))?;
     let news = rows.iter().map(news_of).collect::<Result<Vec<_>, _>>()?;
     let count = i64::try_from(news.len()).unwrap_or(i64::MAX);
-    shared.history.advance(news);
+    shared.conflict_window.advance(news);
     Ok(count == NEWS_MAX)
 }
 

@@ -12,19 +12,18 @@
 //! All commits of all processes stand in one order, which the lock on the head row makes. A commit group is one database
 //! transaction that holds it, so version n + 1 is not begun before version n is visible: what a snapshot sees is always a
 //! prefix of the order, and the newest version that it finds is the prefix' name. At commit the process knows what was
-//! written since, key by key, and refuses who has read any of it. See `docs/adr/0006-postgres-engine.md`.
+//! written since, key by key, and refuses who has read any of it. See `docs/internals/adr/0006-postgres-engine.md`.
 
 mod announced;
+mod batched_reads;
+mod conflict_window;
 mod connect;
+mod diagnose;
 mod error;
-mod examine;
 mod follower;
 mod footprint;
-mod history;
-mod peeks;
 mod pool;
 mod reader;
-mod remembered;
 mod schema;
 mod sequencer;
 #[cfg(feature = "testing")]
@@ -32,14 +31,15 @@ pub mod testing;
 mod tls;
 mod transaction;
 mod url;
+mod value_cache;
 mod writer;
 
 use crate::{Engine, EngineError, Read, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
+use batched_reads::BatchedReads;
 use bytes::Bytes;
+use conflict_window::ConflictWindow;
 use connect::Connector;
-pub use examine::{Examination, examine};
-use history::History;
-use peeks::Peeks;
+pub use diagnose::{Diagnosis, diagnose};
 use pool::Pool;
 use reader::Found;
 use sequencer::{Queue, Sequencer};
@@ -83,8 +83,8 @@ struct Inner {
 struct Shared {
     connector: Connector,
     pool: Arc<Pool>,
-    peeks: Peeks,
-    history: History,
+    batched_reads: BatchedReads,
+    conflict_window: ConflictWindow,
     clock_ms: ClockMs,
 }
 
@@ -101,10 +101,10 @@ impl Postgres {
         let newest = schema::prepare(&connector).await?;
         let pool = Arc::new(Pool::new(connector.clone(), options.connections_max));
         let shared = Arc::new(Shared {
-            peeks: Peeks::start(pool.clone(), connector.handle()),
+            batched_reads: BatchedReads::start(pool.clone(), connector.handle()),
             pool,
             connector,
-            history: History::new(newest),
+            conflict_window: ConflictWindow::new(newest),
             clock_ms: options.clock_ms,
         });
         let (queue, sequencer) = Sequencer::new(shared.clone());
@@ -134,7 +134,7 @@ impl Postgres {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.follower.abort();
-        self.shared.history.watches().close();
+        self.shared.conflict_window.watches().close();
     }
 }
 
@@ -148,16 +148,16 @@ impl Engine for Postgres {
 
     async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
         check_key(key)?;
-        let (history, key) = (&self.0.shared.history, Bytes::copy_from_slice(key));
+        let (history, key) = (&self.0.shared.conflict_window, Bytes::copy_from_slice(key));
         let _open = history.open(); // first: what is written from now on is not forgotten before the answer is remembered
-        let (found, version) = self.0.shared.peeks.ask(vec![Read::Get(key.clone())]).await?;
+        let (found, version) = self.0.shared.batched_reads.ask(vec![Read::Get(key.clone())]).await?;
         let value = found.into_iter().next().and_then(Found::value);
         history.remember(&key, value.clone(), version);
         Ok((value, version))
     }
 
     fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
-        self.0.shared.history.recall(&Bytes::copy_from_slice(key))
+        self.0.shared.conflict_window.recall(&Bytes::copy_from_slice(key))
     }
 
     fn remembers(&self) -> bool {
@@ -182,8 +182,8 @@ impl Engine for Postgres {
         async move {
             check_key(&key)?;
             // First in place, then looked: what commits in between wakes it.
-            let (_watch, woken) = shared.history.watches().place(&key)?;
-            let (found, _) = shared.peeks.ask(vec![Read::Get(key)]).await?;
+            let (_watch, woken) = shared.conflict_window.watches().place(&key)?;
+            let (found, _) = shared.batched_reads.ask(vec![Read::Get(key)]).await?;
             if found.into_iter().next().and_then(Found::value) != seen {
                 return Ok(());
             }

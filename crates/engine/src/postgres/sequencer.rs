@@ -9,8 +9,8 @@
 
 use super::{
     Shared,
+    conflict_window::Open,
     error::surely_not_applied,
-    history::Open,
     writer::{Locked, Question, Writer},
 };
 use crate::{
@@ -243,7 +243,7 @@ impl Sequencer {
         match within(COMMIT_WAIT, commit).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), attempt.version);
-                self.shared.history.advance_own(attempt.version, writes, &attempt.group.expected);
+                self.shared.conflict_window.advance_own(attempt.version, writes, &attempt.group.expected);
                 attempt.group.callers.succeed();
             }
             Some(Err(error)) if surely_not_applied(&error) => {
@@ -310,7 +310,7 @@ impl Sequencer {
         match within(COMMIT_WAIT, writer.commit(version, &writes)).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), version);
-                self.shared.history.advance_own(version, writes, &group.expected);
+                self.shared.conflict_window.advance_own(version, writes, &group.expected);
                 group.callers.succeed();
             }
             Some(Err(error)) => {
@@ -338,7 +338,7 @@ impl Sequencer {
 
     /// What the proposals of a group need to know.
     fn question(&self, batch: &VecDeque<Proposal>) -> Question {
-        let history = &self.shared.history;
+        let history = &self.shared.conflict_window;
         let mut counters = BTreeSet::new();
         let mut ranges = Vec::new();
         for proposal in batch {
@@ -464,9 +464,9 @@ struct LookedUp {
 impl LookedUp {
     fn new(question: &Question, locked: Locked, shared: &Shared) -> Self {
         let Locked { news, mut counters, ranges } = locked;
-        shared.history.advance(news);
+        shared.conflict_window.advance(news);
         let counters = question.counters.iter().map(|key| (key.clone(), counters.remove(key))).collect();
-        shared.history.remember_newest(&counters);
+        shared.conflict_window.remember_newest(&counters);
         Self { counters, ranges: question.ranges.iter().cloned().zip(ranges).collect() }
     }
 
@@ -476,7 +476,7 @@ impl LookedUp {
         for (key, _) in adds {
             if !self.counters.contains_key(key) {
                 // All commits up to the newest one have been taken in: what is remembered is the newest.
-                let Some((value, _)) = shared.history.recall(key) else { return false };
+                let Some((value, _)) = shared.conflict_window.recall(key) else { return false };
                 self.counters.insert(key.clone(), value);
             }
         }
@@ -493,7 +493,7 @@ impl LookedUp {
         group: &mut Group,
         shared: &Shared,
     ) {
-        if !shared.history.allows(&overlay, read_at) || !group.allows(&overlay) {
+        if !shared.conflict_window.allows(&overlay, read_at) || !group.allows(&overlay) {
             return group.callers.conflicts.push(answer);
         }
         match self.find(&mut overlay, group) {

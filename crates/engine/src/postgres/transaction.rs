@@ -3,8 +3,8 @@
 use super::{
     Postgres, Shared,
     announced::Announced,
+    conflict_window::Open,
     error::{passes, refused},
-    history::Open,
     pool::Lease,
     reader::{Found, Items},
     sequencer::Proposal,
@@ -106,8 +106,8 @@ impl PostgresTransaction {
     /// Reads together with all other transactions of this process that need no snapshot of their own.
     async fn gather(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
         let shared = self.engine.0.shared.clone();
-        let open = shared.history.open(); // first: from now on nothing is forgotten that it may conflict with
-        let asking = shared.peeks.ask(reads.to_vec());
+        let open = shared.conflict_window.open(); // first: from now on nothing is forgotten that it may conflict with
+        let asking = shared.batched_reads.ask(reads.to_vec());
         let (found, version) = shared.connector.within(READ_WAIT, asking).await.unwrap_or(Err(EngineError::TooOld))?;
         self.memory = match std::mem::replace(&mut self.memory, Memory::Unused) {
             Memory::Used { version: before, _open } => Memory::Used { version: before.min(version), _open },
@@ -120,7 +120,7 @@ impl PostgresTransaction {
     /// What this process will answer by itself is not asked for.
     fn pass_over_remembered(&mut self) {
         if matches!(self.memory, Memory::Allowed | Memory::Used { .. }) {
-            let history = &self.engine.0.shared.history;
+            let history = &self.engine.0.shared.conflict_window;
             self.announced.retain(|read| !matches!(read, Read::Get(key) if history.recall(key).is_some()));
         }
     }
@@ -149,7 +149,7 @@ impl PostgresTransaction {
             Snapshot::Lost => return Err(EngineError::TooOld),
             Snapshot::Taken { version, lease, open } => (Some(version), lease, open),
             Snapshot::None => {
-                let open = shared.history.open();
+                let open = shared.conflict_window.open();
                 let lease = shared.pool.lease().await.inspect_err(|_| self.snapshot = Snapshot::None)?;
                 (None, lease, open)
             }
@@ -194,7 +194,7 @@ impl PostgresTransaction {
 
     /// What this process knows of a key, if that is allowed. The first answer sets the version that the commit is checked from.
     fn recall(&mut self, key: &Bytes) -> Option<Option<Bytes>> {
-        let history = &self.engine.0.shared.history;
+        let history = &self.engine.0.shared.conflict_window;
         match &self.memory {
             Memory::Unused | Memory::Announced | Memory::Fetched { .. } => None,
             Memory::Used { .. } => history.recall(key).map(|(value, _)| value),
@@ -214,7 +214,7 @@ impl PostgresTransaction {
             | (Memory::Used { version, .. } | Memory::Fetched { version, .. }, _) => *version,
             (Memory::Allowed | Memory::Announced, _) => return,
         };
-        self.shared().history.remember(key, value.cloned(), version);
+        self.shared().conflict_window.remember(key, value.cloned(), version);
     }
 
     /// The stored items of a range, until they make up a page together with what the transaction has written.

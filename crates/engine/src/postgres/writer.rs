@@ -1,10 +1,10 @@
 //! The connection that commits: a group is two round trips, and between them the head is locked; or one, if nothing need be asked.
 
 use super::{
+    conflict_window::News,
     connect::{Connector, Purpose},
     error::refused,
     footprint,
-    history::News,
     reader::bytes_of,
     schema::KEY_BYTES_INDEXED,
 };

@@ -2,7 +2,7 @@
 //!
 //! Reads go through what was written since the tree was last made, then to the tree, whose nodes are
 //! loaded when they are needed: a world with a million cells opens without reading one. The same content
-//! has the same root, whatever the order of edits (`docs/adr/0002-cells.md`).
+//! has the same root, whatever the order of edits (`docs/internals/adr/0002-cells.md`).
 
 mod diff;
 mod edit;

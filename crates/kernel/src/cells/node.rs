@@ -1,7 +1,7 @@
 //! The nodes of the cell tree and their one encoding.
 //!
 //! A node stands at a path, the key bytes that lead to it, and does not repeat them. Whether a set of
-//! cells is a leaf or a branch follows from the set alone (`docs/adr/0002-cells.md`).
+//! cells is a leaf or a branch follows from the set alone (`docs/internals/adr/0002-cells.md`).
 
 use crate::objects::LoadError;
 use minicbor::{Decode, Encode};

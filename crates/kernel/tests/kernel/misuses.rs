@@ -8,7 +8,7 @@ use mundi_kernel::{
     turn::{Arrival, Arrived, TurnBudget},
 };
 use mundi_model::{
-    Coded, Hash, InboxSeq, IntentHash, Stamp, Value, WorldAddress, cbor, limits,
+    Coded, Hash, InboxSeq, IntentHash, ProgramAddress, Stamp, Value, WorldAddress, cbor, limits,
     record::{Body, Genesis, InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus, Record},
 };
 use serde_json::Value as Json;
@@ -65,8 +65,8 @@ fn make(host: &mut dyn Host, seq: InboxSeq, call: &Json) -> Result<(), Failure> 
         "cancel_timer" => Ok(host.cancel_timer(&text(1)).map(drop)?),
         "send" => send(host, call),
         "spawn" => {
-            let manifest: Hash = read_text(host, &text(1))?;
-            Ok(host.spawn(manifest, None, &text(2)).map(drop)?)
+            let program: ProgramAddress = read_text(host, &text(1))?;
+            Ok(host.spawn(&program, None, &text(2)).map(drop)?)
         }
         "reply" => {
             let to = if text(1) == "own" { seq } else { read_text(host, &text(1))? };

@@ -130,7 +130,7 @@ impl Script {
                 host.send_with(CHILD, &Outgoing::Event { schema: "script", value: b"\x60" }, &options, label)?;
             }
             ["spawn", label] => {
-                let child = host.spawn(Hash::of(b"manifest"), None, label)?;
+                let child = host.spawn(&Hash::of(b"manifest").into(), None, label)?;
                 host.put("spawned", child.as_bytes())?;
             }
             ["reply", text] => host.reply(seq, text.as_bytes())?,

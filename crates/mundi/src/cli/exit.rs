@@ -1,4 +1,4 @@
-//! How commands end: exit codes, and errors that say what to do. `docs/cli.md` has the same table, and a test compares.
+//! How commands end: exit codes, and errors that say what to do. `docs/reference/cli.md` has the same table, and a test compares.
 
 use super::output::{Format, Out};
 use mundi_model::{Code, Coded, Kind};
@@ -163,9 +163,13 @@ mod tests {
 
     #[test]
     fn the_page_about_the_command_line_has_the_same_exit_codes() {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
+        let page =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md")).unwrap();
         for (code, meaning) in EXIT_CODES {
-            assert!(page.contains(&format!("| {code} | {meaning} |")), "docs/cli.md lacks exit code {code}: {meaning}");
+            assert!(
+                page.contains(&format!("| {code} | {meaning} |")),
+                "docs/reference/cli.md lacks exit code {code}: {meaning}"
+            );
         }
     }
 

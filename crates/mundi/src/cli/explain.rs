@@ -1,4 +1,4 @@
-//! `mundi explain`: what an error code means, and what to do. The pages of `docs/errors` are built in.
+//! `mundi explain`: what an error code means, and what to do. The pages of `docs/reference/errors` are built in.
 
 use super::{
     exit::{Failed, Outcome},

@@ -1,4 +1,4 @@
-//! The command line. What commands print as data goes to stdout, all else to stderr. `docs/cli.md` is the page about it.
+//! The command line. What commands print as data goes to stdout, all else to stderr. `docs/reference/cli.md` is the page about it.
 
 mod blob;
 mod client;
@@ -50,7 +50,7 @@ struct Cli {
 
 const AFTER_HELP: &str =
     "Exit codes: 0 done, 1 failed, 2 wrong command line, 3 refused, 4 not found, 5 exists or conflict,
-6 unavailable, 7 damaged or not proven, 8 token, 9 differs. See docs/cli.md.";
+6 unavailable, 7 damaged or not proven, 8 token, 9 differs. See docs/reference/cli.md.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -253,7 +253,10 @@ mod tests {
     fn every_command_on_every_page_is_one_that_the_program_takes() {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let listed = |folder: &str| fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
-        let pages = listed(".").chain(listed("docs")).filter(|path| path.extension().is_some_and(|it| it == "md"));
+        let folders = listed("docs").filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
+        let below = folders.map(|entry| entry.unwrap().path());
+        let pages =
+            listed(".").chain(listed("docs")).chain(below).filter(|path| path.extension().is_some_and(|it| it == "md"));
         let examples = listed("examples").map(|path| path.join("README.md")).filter(|path| path.is_file());
         let mut taken = 0;
         for path in pages.chain(examples) {

@@ -10,6 +10,7 @@ use super::{
     output::{Out, print},
     program::upload,
     program_upgrade::runs,
+    world::brief,
 };
 use clap::Args;
 use mundi_model::Code;
@@ -35,6 +36,9 @@ const MADE: [&str; 6] = ["target", "node_modules", "__pycache__", "program.wasm"
 /// How long a world may take to take up an upgrade.
 const TAKEN_UP: Duration = Duration::from_secs(30);
 
+/// How a world came to run a program that was not there before.
+const CREATED: &str = "created";
+
 /// Worlds that are tried one after the other, each because the one before diverges.
 const WORLDS_MAX: usize = 100;
 
@@ -56,15 +60,15 @@ pub(super) struct Dev {
     install: bool,
 }
 
-/// The world that runs the program, and who prints what it does.
+/// The world that runs the program, and the tasks that print what it does and logs.
 struct Running {
     world: String,
-    tail: AbortHandle,
+    tails: [AbortHandle; 2],
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.tail.abort();
+        self.tails.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -100,8 +104,11 @@ impl Dev {
         let from = running.as_ref().map(|running| running.world.clone());
         let (world, how) = self.point(from, manifest).await?;
         if running.as_ref().is_none_or(|running| running.world != world) {
-            let tail = tokio::spawn(tail(self.server.clone(), world.clone(), out)).abort_handle();
-            *running = Some(Running { world: world.clone(), tail });
+            let tails = [Feed::Journal, Feed::Logs].map(|feed| {
+                let tail = Tail { server: self.server.clone(), world: world.clone(), feed, out };
+                tokio::spawn(tail.run(how == CREATED)).abort_handle()
+            });
+            *running = Some(Running { world: world.clone(), tails });
         }
         let took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         tell(out, "running", &json!({ "world": world, "how": how, "manifest": manifest, "took_ms": took_ms }))
@@ -143,7 +150,7 @@ impl Dev {
         match self.server.get(&at).await {
             Err(failed) if failed.code == Some(Code::WorldNotFound) => {
                 self.server.post(&self.server.of("worlds"), &json!({ "world": world, "manifest": manifest })).await?;
-                return Ok(Some("created"));
+                return Ok(Some(CREATED));
             }
             // It was deleted, and its id is never used again.
             Err(failed) if failed.code == Some(Code::WorldDeleted) => return Ok(None),
@@ -225,54 +232,108 @@ fn tell(out: Out, what: &str, about: &Value) -> Outcome {
     })
 }
 
-/// Prints what a world does from now on, for as long as it is followed. A server that ends the stream is asked again.
-async fn tail(server: Server, world: String, out: Out) {
-    let at = server.of(&format!("worlds/{}", escape(&world)));
-    let mut from = match server.get(&at).await {
-        Ok(found) => found["head"].as_u64().unwrap_or(0),
-        Err(_) => 0,
-    };
-    loop {
-        let stream = server.stream(&format!("{at}/journal?from={from}"), "text/event-stream").await;
-        if let Ok(mut stream) = stream {
-            let mut rest = Vec::new();
-            while let Ok(Some(piece)) = stream.chunk().await {
-                rest.extend_from_slice(&piece);
-                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = rest.drain(..=end).collect();
-                    let Some(record) = record_in(&line) else { continue };
-                    from = record["height"].as_u64().map_or(from, |height| height + 1);
-                    if show(out, &world, &record).is_err() {
-                        return;
+/// What a world tells: the records of its journal, and the lines that its program logs.
+#[derive(Clone, Copy)]
+enum Feed {
+    Journal,
+    Logs,
+}
+
+/// Prints what a world tells from now on, for as long as it is followed.
+struct Tail {
+    server: Server,
+    world: String,
+    feed: Feed,
+    out: Out,
+}
+
+impl Tail {
+    /// Of a new world everything is printed. A server that ends the stream is asked again.
+    async fn run(self, is_new: bool) {
+        let at = self.server.of(&format!("worlds/{}", escape(&self.world)));
+        let mut from = if is_new { None } else { self.end(&at).await };
+        loop {
+            let path = match (self.feed, from) {
+                (Feed::Journal, from) => format!("{at}/journal?from={}", from.unwrap_or(0)),
+                (Feed::Logs, None) => format!("{at}/logs"),
+                (Feed::Logs, Some(after)) => format!("{at}/logs?after={after}"),
+            };
+            if let Ok(mut stream) = self.server.stream(&path, "text/event-stream").await {
+                let mut rest = Vec::new();
+                while let Ok(Some(piece)) = stream.chunk().await {
+                    rest.extend_from_slice(&piece);
+                    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                        let line: Vec<u8> = rest.drain(..=end).collect();
+                        let Some(told) = document_in(&line) else { continue };
+                        from = match self.feed {
+                            Feed::Journal => told["height"].as_u64().map(|height| height + 1).or(from),
+                            Feed::Logs => told["number"].as_u64().or(from),
+                        };
+                        let shown = match self.feed {
+                            Feed::Journal => show(self.out, &self.world, &told),
+                            Feed::Logs => show_log(self.out, &self.world, &told),
+                        };
+                        if shown.is_err() {
+                            return;
+                        }
                     }
                 }
             }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+    }
+
+    /// Where the feed stands now: the head of the journal, or the number of the last line.
+    async fn end(&self, at: &str) -> Option<u64> {
+        match self.feed {
+            Feed::Journal => self.server.get(at).await.ok()?["head"].as_u64(),
+            Feed::Logs => self.server.get(&format!("{at}/logs?limit=1")).await.ok()?["items"][0]["number"].as_u64(),
+        }
     }
 }
 
-/// The record in a line of a stream of events, if there is one.
-fn record_in(line: &[u8]) -> Option<Value> {
+/// The document in a line of a stream of events, if there is one.
+fn document_in(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line.strip_prefix(b"data:")?).ok()
 }
 
-/// Shows one record: failures stand out, what comes in and goes out is in one line each. The one place where a world speaks.
+/// What a program answered, or why it did not.
+fn reply(outcome: &Value) -> String {
+    match outcome.get("ok") {
+        Some(value) => brief(value),
+        None => brief(outcome),
+    }
+}
+
+/// Shows one line of the program's log.
+fn show_log(out: Out, world: &str, logged: &Value) -> Outcome {
+    let text = |name: &str| logged[name].as_str().unwrap_or_default();
+    let (height, line) = (&logged["height"], format!("{} {}", text("level"), text("text")));
+    if out.is_json() {
+        return tell(out, "log", &json!({ "world": world, "height": height, "line": line, "log": logged }));
+    }
+    let line = format!("{world} {height} {line}");
+    tell(out, "log", &json!({ "line": if text("level") == "error" { out.red(&line) } else { line } }))
+}
+
+/// Shows one record: failures stand out, what comes in and goes out is in one line each.
 fn show(out: Out, world: &str, record: &Value) -> Outcome {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let input = &record["input"];
     let (what, line) = match record["type"].as_str().unwrap_or_default() {
         "step_failed" | "rejected" => ("failure", format!("{}: {}", text(&record["code"]), text(&record["reason"]))),
-        "ingress" if !input["event"].is_null() => ("event", format!("{} {}", text(&input["event"]), input["value"])),
+        "ingress" if !input["event"].is_null() => {
+            ("event", format!("{} {}", text(&input["event"]), brief(&input["value"])))
+        }
         "ingress" if !input["receipt"].is_null() => {
-            ("receipt", format!("{} {} {}", text(&input["status"]), text(&input["kind"]), input["payload"]))
+            ("receipt", format!("{} {} {}", text(&input["status"]), text(&input["kind"]), brief(&input["payload"])))
         }
-        "ingress" if !input["timer"].is_null() => ("timer", input["payload"].to_string()),
+        "ingress" if !input["timer"].is_null() => ("timer", brief(&input["payload"])),
         "ingress" if !input["message"].is_null() => {
-            ("message", format!("{} {}", text(&input["message"]), input["payload"]))
+            ("message", format!("{} {}", text(&input["message"]), brief(&input["payload"])))
         }
-        "intent" => ("effect", format!("{} {}", text(&record["kind"]), record["params"])),
-        "reply" => ("reply", record["outcome"].to_string()),
+        "intent" => ("effect", format!("{} {}", text(&record["kind"]), brief(&record["params"]))),
+        "reply" => ("reply", reply(&record["outcome"])),
         "manifest_change" => ("program", text(&record["to"])),
         _ => return Ok(()),
     };
@@ -313,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_record_is_found_in_a_line_of_events() {
-        assert_eq!(record_in(b"data: {\"height\":3}\n").unwrap()["height"], 3);
-        assert_eq!((record_in(b"id: 3\n"), record_in(b":\n"), record_in(b"\n")), (None, None, None));
+        assert_eq!(document_in(b"data: {\"height\":3}\n").unwrap()["height"], 3);
+        assert_eq!((document_in(b"id: 3\n"), document_in(b":\n"), document_in(b"\n")), (None, None, None));
     }
 }

@@ -6,6 +6,17 @@ use std::process::Command;
 
 const U: &str = "/v1/u/default/worlds";
 
+/// Waits until a request has arrived, beside the one that asks.
+async fn until_one_is_under_way(server: &Server) {
+    let in_flight = |text: &str| -> u64 {
+        let value = text.lines().find_map(|line| line.strip_prefix("mundi_http_requests_in_flight "));
+        value.unwrap().parse().unwrap()
+    };
+    while in_flight(&server.get("/metrics").await.text) < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
 async fn sigterm_drains_and_nothing_is_lost_by_it_or_by_a_kill() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +46,7 @@ async fn a_second_signal_stops_a_drain() {
     // A call that is never answered holds the drain.
     let call = server.request(reqwest::Method::POST, &format!("{U}/c/call/add")).body("1").send();
     let waiting = tokio::spawn(call);
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    until_one_is_under_way(&server).await;
     server.signal("-TERM");
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert!(server.is_running(), "it drains");
@@ -54,7 +65,7 @@ async fn who_only_waits_does_not_hold_a_drain() {
     let form = json!({ "kinds": ["k"], "wait": "30s" }).to_string();
     let claim = server.request(reqwest::Method::POST, "/v1/u/default/tasks/claim").body(form).send();
     let claim = tokio::spawn(claim);
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    until_one_is_under_way(&server).await;
     server.signal("-TERM");
     assert!(tail.text().await.unwrap().contains("genesis"), "the tail ends in good order");
     assert_eq!(claim.await.unwrap().unwrap().text().await.unwrap(), "[]");

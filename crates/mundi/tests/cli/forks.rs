@@ -9,7 +9,7 @@ use crate::{
 fn the_table_of_policies_is_in_the_help_and_on_its_page() {
     let table = mundi_model::FORK_POLICIES;
     assert!(run(&["world", "fork", "--help"]).ok().contains(table.trim_end()));
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/forks.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/concepts/fork.md")).unwrap();
     assert!(page.contains(table));
     for policy in mundi_model::record::EffectPolicy::OFFERED {
         assert!(table.contains(&format!("| `{}`", policy.as_str())), "{policy:?}");

@@ -61,7 +61,10 @@ fn every_kind_answers_a_program_in_every_language() {
         ],
     );
     for (lang, sources) in languages() {
-        let manifest = deployed(&server, &repository().join("sdk/kinds").join(sources));
+        let project = repository().join("sdk/kinds").join(sources);
+        let manifest = deployed(&server, &project);
+        let name = format!("kinds-{lang}");
+        at(&server.url, &["program", "upload", project.to_str().unwrap(), "--as", &name]).ok();
         let (world, other) = (format!("asks-{lang}"), format!("hears-{lang}"));
         for name in [&world, &other] {
             at(&server.url, &["world", "create", name, "--manifest", &manifest]).ok();
@@ -100,11 +103,15 @@ fn every_kind_answers_a_program_in_every_language() {
             std::thread::yield_now();
         }
 
-        let heard = ask(json!({ "kind": "world.spawn", "manifest": manifest }));
-        assert_eq!(heard["status"], "ok", "{lang}: {heard}");
-        while note(heard["world"].as_str().unwrap()) != "\"born\"\n" {
-            std::thread::yield_now();
+        for program in [&manifest, &name, &format!("{name}@1")] {
+            let heard = ask(json!({ "kind": "world.spawn", "manifest": program }));
+            assert_eq!(heard["status"], "ok", "{lang}: {program}: {heard}");
+            while note(heard["world"].as_str().unwrap()) != "\"born\"\n" {
+                std::thread::yield_now();
+            }
         }
+        let unknown = ask(json!({ "kind": "world.spawn", "manifest": format!("{name}@2") }));
+        assert_eq!(unknown, json!({ "code": "PROGRAM_UNKNOWN" }), "{lang}");
         let heard = ask(json!({ "kind": "world.fork" }));
         assert_eq!(heard["status"], "ok", "{lang}: {heard}");
         assert!(heard["forked_at"].as_u64().unwrap() > 1, "{lang}: {heard}");

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod bundles;
+mod consistency;
 mod crash;
 mod dead_letters;
 mod demo;
 mod disk;
+mod examples;
 mod fields;
 mod forks;
 #[path = "../api/guest.rs"]

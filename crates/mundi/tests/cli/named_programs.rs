@@ -221,5 +221,18 @@ fn a_saved_file_becomes_a_running_change_and_what_breaks_is_said() {
     assert_eq!((second["world"].clone(), second["how"].clone()), (json!("shop"), json!("upgraded")), "{second}");
     assert_ne!(second["manifest"], first["manifest"]);
     assert_eq!(call("1"), "104\n");
+
+    // What the program logs is printed, and so is a step that fails.
+    edit(
+        "world.put(\"count\", &count)?;",
+        "world.log(mundi_sdk::Level::Warn, \"counted\");\n    if count > 300 { return Err(Failure::new(\"too many\")); }\n    world.put(\"count\", &count)?;",
+    );
+    dev.next("running");
+    assert_eq!(call("1"), "205\n");
+    let logged = dev.next("log");
+    assert_eq!((&logged["line"], &logged["log"]["level"]), (&json!("warn counted"), &json!("warn")), "{logged}");
+    assert_ne!(at(&server.url, &["world", "call", "shop", "add", "1"]).code, 0);
+    let failure = dev.next("failure");
+    assert_eq!(failure["line"], "PROGRAM_FAILED: too many", "{failure}");
     eprintln!("from a saved file to a running change: {} ms", second["took_ms"]);
 }

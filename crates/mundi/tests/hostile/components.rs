@@ -65,6 +65,41 @@ async fn endless_loops_of_one_universe_do_not_keep_others_waiting() {
     assert!(ended < loops / 2, "150 requests took as long as {ended} loops of a processor each");
 }
 
+/// More loops than there are places for steps that wait, beside a world of the same universe that does little.
+#[tokio::test]
+async fn endless_loops_do_not_stop_other_worlds_of_their_own_universe_and_none_is_put_on_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.post("/v1/universes", &json!({ "name": "loud" })).await.ok(201);
+    let endless = asker("(loop $again (br $again))");
+    upload(&server, LOUD, &endless).await;
+    let mut manifest = settled(&server, LOUD, &endless).await["manifest"].clone();
+    manifest["wasm"]["limits"]["fuel_max"] = json!(limits::WASM_FUEL_MAX);
+    let manifest = server.post(&format!("{LOUD}/manifests"), &manifest).await.ok(201)["hash"].clone();
+    upload(&server, LOUD, &adder()).await;
+    let adding = settled(&server, LOUD, &adder()).await["manifest"].clone();
+    let adding = server.post(&format!("{LOUD}/manifests"), &adding).await.ok(201)["hash"].clone();
+    server.post(&format!("{LOUD}/worlds"), &json!({ "world": "a", "manifest": adding })).await.ok(201);
+
+    let loops = limits::STEPS_WAITING_MAX + limits::STEPS_LONG_OF_UNIVERSE_MAX + scaled(20);
+    for number in 0..loops {
+        let world = format!("w{number}");
+        server.post(&format!("{LOUD}/worlds"), &json!({ "world": world, "manifest": manifest })).await.ok(201);
+        server.post(&format!("{LOUD}/worlds/{world}/send/go"), &Value::Null).await.ok(202);
+    }
+    for _ in 0..scaled(50) {
+        server.post(&format!("{LOUD}/worlds/a/call/add"), &json!(0)).await.ok(200);
+    }
+    let mut ended = 0;
+    for number in 0..loops {
+        let journal = server.get(&format!("{LOUD}/worlds/w{number}/journal")).await;
+        ended += usize::from(journal.text.contains("BUDGET_EXHAUSTED"));
+    }
+    assert!(ended < loops / 2, "50 calls took as long as {ended} loops of a processor each");
+    let held = server.get(&format!("{LOUD}/worlds?on_hold=true")).await.ok(200);
+    assert_eq!(held["items"], json!([]));
+}
+
 /// Allowed by its size, and much for a compiler: so many functions of so many loops.
 fn much(functions: usize, loops: usize) -> Vec<u8> {
     let body = "(loop (br_if 0 (local.get 0)))".repeat(loops);

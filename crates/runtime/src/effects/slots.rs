@@ -10,7 +10,7 @@ use futures_channel::mpsc;
 use mundi_model::{Stamp, UniverseId, WorkerId};
 use mundi_store::{
     keyspace::{
-        Lane,
+        QueueShard,
         effect_pending::EffectItem,
         queue::{Claim, QueueSeq},
     },
@@ -84,7 +84,7 @@ pub enum Handover {
 /// Effects that are perhaps claimed: the fate of the commit is unknown.
 pub struct InDoubt {
     /// Where the claims are, if there are any.
-    pub lanes: Vec<Lane>,
+    pub queue_shards: Vec<QueueShard>,
     pub token: [u8; 16],
     /// As many as there may be claims.
     pub slots: Vec<EffectSlot>,
@@ -225,9 +225,9 @@ impl ReservedSlot {
     /// The effect was published under the claim, with this stamp and index.
     pub(crate) fn start(self, universe: UniverseId, (stamp, index): (Stamp, u16), item: EffectItem) {
         let Self { slot, claim, handover } = self;
-        let (lane, seq) = (Lane::of(&item.kind, item.intent), QueueSeq::new(stamp, index));
+        let (queue_shard, seq) = (QueueShard::of(&item.kind, item.intent), QueueSeq::new(stamp, index));
         let (world, intent) = (item.world, item.intent);
-        let proof = EffectClaim { universe, lane, seq, token: claim.token, world, intent };
+        let proof = EffectClaim { universe, queue_shard, seq, token: claim.token, world, intent };
         // If the worker is gone, the claim expires.
         let _gone = handover
             .unbounded_send(Handover::Start(StartEffect { effect: ClaimedEffect { proof, claim, item }, slot }));
@@ -236,10 +236,10 @@ impl ReservedSlot {
     /// It is unknown whether the effect was published under the claim.
     pub(crate) fn leave_in_doubt(self, item: &EffectItem) {
         let Self { slot, claim, handover } = self;
-        let lanes = vec![Lane::of(&item.kind, item.intent)];
+        let queue_shards = vec![QueueShard::of(&item.kind, item.intent)];
         // If the worker is gone, the claim expires.
         let _gone =
-            handover.unbounded_send(Handover::InDoubt(InDoubt { lanes, token: claim.token, slots: vec![slot] }));
+            handover.unbounded_send(Handover::InDoubt(InDoubt { queue_shards, token: claim.token, slots: vec![slot] }));
     }
 }
 

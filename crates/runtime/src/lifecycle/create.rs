@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_kernel::{World, manifest::ManifestError};
 use mundi_model::{
-    Hash, Height, UniverseId, WorldId,
+    Hash, Height, UniverseId, WorldId, WorldName,
     record::{Body, Genesis, Record},
 };
 use mundi_store::{
@@ -31,6 +31,15 @@ pub struct NewWorld {
 
 /// Creates a world, once.
 pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, RuntimeError> {
+    create_named(plane, new, None).await
+}
+
+/// The same, with the name that its id follows from.
+pub async fn create_named<P: Plane>(
+    plane: &P,
+    new: NewWorld,
+    name: Option<WorldName>,
+) -> Result<WorldCreated, RuntimeError> {
     let NewWorld { universe, world, manifest, inbox, now_ns } = new;
     require_registered(plane, universe, manifest).await?;
     let genesis = Genesis { universe, world, manifest, now_ns };
@@ -51,6 +60,7 @@ pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, 
         timers: Vec::new(),
         receipts: Vec::new(),
         command: None,
+        name,
         now_ns,
     };
     Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)

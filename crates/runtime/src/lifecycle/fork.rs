@@ -18,7 +18,7 @@ use mundi_kernel::{
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId, cbor,
+    Code, Coded, Hash, Height, UniverseId, WorldId, WorldName, cbor,
     record::{Body, EffectPolicy, ForkGenesis, InboxItem, Input, Origin, Payload, Record, SnapshotNote},
 };
 use mundi_store::{
@@ -103,6 +103,15 @@ pub struct Forked {
 /// Forks a world, once: asked again for the same child with the same parent, policy and height, it answers the branch that is there,
 /// however far the parent has gone since. Anything else under that id is refused with `WORLD_EXISTS`.
 pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
+    fork_named(plane, request, None).await
+}
+
+/// The same, with the name that the child's id follows from.
+pub async fn fork_named<P: Plane>(
+    plane: &P,
+    request: ForkWorld,
+    name: Option<WorldName>,
+) -> Result<Forked, RuntimeError> {
     let ForkWorld { universe, parent, child, policy, manifest, now_ns, .. } = request;
     if let Some(before) = made_before(plane, &request).await? {
         return Ok(before);
@@ -133,6 +142,7 @@ pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, Run
         timers,
         receipts,
         command: manifest.map(|manifest| upgrade(manifest, now_ns)),
+        name,
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;

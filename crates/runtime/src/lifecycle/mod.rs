@@ -6,9 +6,9 @@ mod fork;
 pub(crate) mod past;
 mod registration;
 
-pub use create::{NewWorld, create};
+pub use create::{NewWorld, create, create_named};
 pub use delete::delete;
-pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork};
+pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork, fork_named};
 pub use registration::{
     is_program_registered, register_manifest, register_program, register_trusted, register_used, require_registered,
 };

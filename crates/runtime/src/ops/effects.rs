@@ -284,8 +284,7 @@ impl<P: Plane> Ops<P> {
         let (mut ended, page) = (None, limits::LIST_ITEMS_MAX as u64);
         while end > last {
             let from = end.saturating_sub(page).max(last);
-            let count = usize::try_from(end - from).unwrap_or(limits::LIST_ITEMS_MAX);
-            let records = self.world_journal(world, Height::new(from), count).await?.items;
+            let records = self.records_between(world, Height::new(from), Height::new(end)).await?;
             for record in records.iter().rev().filter_map(|record| record.decode().ok()) {
                 match record.body {
                     Body::Ingress(ingress) => match ingress.item.input {

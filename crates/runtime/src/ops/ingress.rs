@@ -84,12 +84,14 @@ impl<P: Plane> Ops<P> {
         if self.worker.as_ref().and_then(|worker| worker.manifest(world)).is_some_and(|it| check(&it).is_ok()) {
             return Ok(());
         }
-        // Before the manifest: an upgrade that was taken in meanwhile is on record then.
-        let upgrade_waits = self.plane.run(&UpgradeWaits { universe: self.universe, world }).await?.output;
-        match newest_manifest(&self.plane, (self.universe, world)).await?.map(|manifest| check(&manifest)) {
-            Some(Err(refused)) if !upgrade_waits => Err(refused.into()),
-            _ => Ok(()),
+        let place = (self.universe, world);
+        let allows =
+            async || Ok::<_, RuntimeError>(newest_manifest(&self.plane, place).await?.map_or(Ok(()), |it| check(&it)));
+        // The inbox may be long: it is looked into only for what is refused otherwise.
+        if allows().await?.is_ok() || self.plane.run(&UpgradeWaits { universe: self.universe, world }).await?.output {
+            return Ok(());
         }
+        Ok(allows().await??) // an upgrade that was taken in meanwhile is on record now
     }
 
     /// Whether a stored manifest can be used: it and its schemas are there and compile, and its program can be run. One

@@ -12,8 +12,9 @@ use std::time::Duration;
 impl<P: Plane> Ops<P> {
     pub async fn acquire_lease(&self, world: WorldId, worker: WorkerId, ttl: Duration) -> Result<Fence, RuntimeError> {
         let ttl_ns = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX);
-        let acquire = AcquireLease { universe: self.universe, world, worker, now_ns: self.plane.now_ns(), ttl_ns };
-        Ok(self.plane.run(&acquire).await?.output)
+        let acquire =
+            AcquireLease { universe: self.universe, world, worker, now_ns: self.plane.now_ns(), ttl_ns, opening: None };
+        Ok(self.plane.run(&acquire).await?.output.fence)
     }
 
     /// Refuses with `LEASE_FENCED` when the lease is not held under this epoch any more.

@@ -35,10 +35,13 @@ impl<P: Plane> Ops<P> {
         // Nearly always the last few records decide it.
         for looked_at in [COMMANDS_LOOKED_AT / 8, COMMANDS_LOOKED_AT] {
             let from = Height::new(head.height.get().saturating_sub(looked_at));
-            let newest = usize::try_from(looked_at).unwrap_or(usize::MAX);
-            let records = self.world_journal(world, from, newest).await?.items;
-            let said = records.iter().rev().filter_map(|record| record.decode().ok()).find_map(|record| says(&record));
-            if let Some(paused) = said {
+            let records = self.records_between(world, from, head.height).await?;
+            let mut is_of_fork = false;
+            let said = |record: Record| {
+                is_of_fork |= matches!(record.body, Body::ForkGenesis(_));
+                says(&record.body, is_of_fork)
+            };
+            if let Some(paused) = records.iter().rev().filter_map(|record| record.decode().ok()).find_map(said) {
                 return Ok(paused);
             }
         }
@@ -46,16 +49,19 @@ impl<P: Plane> Ops<P> {
     }
 }
 
-/// Whether the world was paused after a record, if the record says so.
-fn says(record: &Record) -> Option<bool> {
-    let ingress = match &record.body {
-        Body::Held(_) => return Some(true),
+/// Whether the world was paused after a record, if the record says so. What its parent is held at does not wait for a fork.
+fn says(body: &Body, is_of_fork: bool) -> Option<bool> {
+    let ingress = match body {
+        Body::Held(held) => return Some(held.failed.is_none() || !is_of_fork),
         Body::Ingress(ingress) => ingress,
         _ => return None,
     };
     match &ingress.item.input {
-        Input::Control { command, .. } if command == "pause" => Some(true),
-        Input::Control { command, .. } if command != "resume" => None,
+        Input::Control { command, .. } => match &**command {
+            "pause" => Some(true),
+            "resume" | "retry" | "skip" => Some(false),
+            _ => None,
+        },
         _ => Some(false),
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_kernel::{Repair, Upgrade};
 use mundi_model::{
-    Hash, Height, InboxSeq, WorldId, WorldName,
+    Hash, Height, InboxSeq, WorldAddress, WorldId, WorldName,
     answers::Answers,
     cbor, limits,
     record::{InboxItem, Input, Operator, Origin, Payload},
@@ -71,6 +71,19 @@ impl<P: Plane> Ops<P> {
         Ok(Page { items, next })
     }
 
+    /// All records from a height up to another one, wherever they lie: a page ends with a segment, or with an ancestor's journal.
+    pub(super) async fn records_between(
+        &self,
+        world: WorldId,
+        from: Height,
+        until: Height,
+    ) -> Result<Vec<StoredRecord>, RuntimeError> {
+        let (engine, segments) = (self.plane.engine(), self.plane.segments().clone());
+        let entries = usize::try_from(until.get().saturating_sub(from.get())).unwrap_or(usize::MAX);
+        let history = History::open(engine, segments, self.universe, world, from).await?;
+        Ok(history.until(until).pages_of(entries).collect().await?)
+    }
+
     /// Asks a world's program about the world as it was at a height, or as it is. Needs no lease: the world is restored
     /// for the question from its nearest snapshot, wherever it runs.
     pub async fn world_query(
@@ -88,16 +101,19 @@ impl<P: Plane> Ops<P> {
         with_objects(&self.plane, place, &mut at_hand, ask).await
     }
 
+    /// Creates a world. A name by which it is addressed is stored with it.
     pub async fn world_create(
         &self,
-        world: WorldId,
+        world: impl Into<WorldAddress>,
         manifest: Hash,
         now_ns: u64,
     ) -> Result<WorldCreated, RuntimeError> {
-        lifecycle::create(&self.plane, NewWorld { universe: self.universe, world, manifest, inbox: None, now_ns }).await
+        let (address, universe) = (world.into(), self.universe);
+        let new = NewWorld { universe, world: address.world(universe), manifest, inbox: None, now_ns };
+        lifecycle::create_named(&self.plane, new, address.name().cloned()).await
     }
 
-    /// Stores the name that a world was created under. Done twice, it is done once.
+    /// Stores the name of a world that is there already. Done twice, it is done once.
     pub async fn name_world(&self, name: WorldName) -> Result<(), RuntimeError> {
         self.plane.run(&NameWorld { universe: self.universe, name }).await?;
         Ok(())
@@ -122,7 +138,7 @@ impl<P: Plane> Ops<P> {
     /// again for the same one, it answers the same.
     pub async fn world_create_from_seed(
         &self,
-        world: WorldId,
+        world: impl Into<WorldAddress>,
         seed: WorldId,
         height: Option<Height>,
         now_ns: u64,
@@ -143,7 +159,7 @@ impl<P: Plane> Ops<P> {
     pub async fn world_fork(
         &self,
         parent: WorldId,
-        child: WorldId,
+        child: impl Into<WorldAddress>,
         at: ForkAt,
         policy: impl Into<ForkPolicy>,
         now_ns: u64,
@@ -156,14 +172,15 @@ impl<P: Plane> Ops<P> {
         &self,
         manifest: Option<Hash>,
         parent: WorldId,
-        child: WorldId,
+        child: impl Into<WorldAddress>,
         at: ForkAt,
         policy: impl Into<ForkPolicy>,
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
-        let policy = policy.into();
-        let request = ForkWorld { universe: self.universe, parent, child, at, policy, manifest, now_ns };
-        lifecycle::fork(&self.plane, request).await
+        let (policy, address, universe) = (policy.into(), child.into(), self.universe);
+        let child = address.world(universe);
+        let request = ForkWorld { universe, parent, child, at, policy, manifest, now_ns };
+        lifecycle::fork_named(&self.plane, request, address.name().cloned()).await
     }
 
     /// Stores the scripted answers of a sandbox that is to be made.

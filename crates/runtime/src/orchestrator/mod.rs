@@ -234,7 +234,7 @@ impl<P: Plane> Orchestrator<P> {
     async fn forget(&self, placement: Placement) -> Result<(), RuntimeError> {
         let Placement { world, assignment: Some(seen), .. } = placement else { return Ok(()) };
         let universe = self.config.universe;
-        self.plane.run(&ForgetAssignment { universe, world, seen, is_ready: false }).await?;
+        self.plane.run(&ForgetAssignment { universe, world, seen }).await?;
         Ok(())
     }
 }

@@ -82,8 +82,8 @@ impl Rig {
     /// Takes the lease, as this worker.
     pub async fn acquire(&self, world: WorldId, worker: WorkerId) -> Result<Fence, StoreError> {
         let (universe, now_ns) = (self.universe, self.plane.now_ns());
-        let request = AcquireLease { universe, world, worker, now_ns, ttl_ns: 20_000_000_000 };
-        Ok(self.plane.run(&request).await?.output)
+        let request = AcquireLease { universe, world, worker, now_ns, ttl_ns: 20_000_000_000, opening: None };
+        Ok(self.plane.run(&request).await?.output.fence)
     }
 
     /// Runs a test in the executor.

@@ -113,12 +113,12 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         }
         ["spawn", label, first] => {
             let message = Outgoing::Message { inbox: "script", payload: first.as_bytes(), headers: &BTreeMap::new() };
-            let world = host.spawn(Hash::of(&manifest().to_bytes()), Some(&message), label)?;
+            let world = host.spawn(&Hash::of(&manifest().to_bytes()).into(), Some(&message), label)?;
             Ok(host.put(&format!("spawned/{label}"), world.to_string().as_bytes())?)
         }
         ["spawn_of", manifest, label] => {
-            let manifest = manifest.parse().map_err(|_| Failure::new("no manifest"))?;
-            Ok(host.spawn(manifest, None, label).map(drop)?)
+            let program = manifest.parse().map_err(|_| Failure::new("no program"))?;
+            Ok(host.spawn(&program, None, label).map(drop)?)
         }
         ["send", to, label, text] => {
             let to = to.parse().map_err(|_| Failure::new("no world"))?;

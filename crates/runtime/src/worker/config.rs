@@ -1,7 +1,7 @@
 //! The knobs of a world worker.
 
 use crate::host::{CycleBudget, SnapshotPolicy};
-use mundi_model::{UniverseId, WorkerId};
+use mundi_model::{UniverseId, WorkerId, limits};
 use mundi_store::protocol::ExportPolicy;
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub struct WorkerConfig {
     pub release_tail_records: u64,
     /// How long a consumed item, and with it its reply, can still be asked for.
     pub inbox_grace_ns: u64,
+    /// After how many holders in a row that ended in their first cycle of a world it is put on hold; 0 for never.
+    pub deaths_max: u32,
     /// Estimated memory of the worlds that are kept.
     pub resident_bytes_max: usize,
     /// The wait after a first failure; it doubles up to the lease's term.
@@ -79,6 +81,7 @@ impl WorkerConfig {
             idle_release_ns: 30_000_000_000,
             release_tail_records: 100,
             inbox_grace_ns: 3_600_000_000_000,
+            deaths_max: limits::WORLD_DEATHS_MAX,
             resident_bytes_max: 1 << 30,
             retry_ns: 100_000_000,
             look_pause_ns: 5_000_000,

@@ -11,12 +11,14 @@ mod item_timeout;
 mod lease_keeper;
 mod local;
 mod pace;
+mod probation;
 mod ready_watcher;
 mod runner;
 mod scheduler;
 
 pub use config::{SegmentPolicy, WorkerConfig};
 pub use pace::Pace;
+pub use probation::FirstCycles;
 pub use scheduler::Wish;
 
 use crate::{
@@ -69,6 +71,9 @@ struct Shared<P: Plane> {
     has_refused: AtomicBool,
     /// Until when the object store is taken for one that does not have what it should.
     objects_absent_until_ns: AtomicU64,
+    /// When it started: what tells this life of the worker from others.
+    life_ns: u64,
+    first_cycles: Arc<FirstCycles>,
     /// What the universe waits for before its cycles, if there is something.
     pace: OnceLock<Arc<dyn Pace>>,
     metrics: Arc<Metrics>,
@@ -93,6 +98,18 @@ impl<P: Plane> Clone for WorldWorker<P> {
 impl<P: Plane> WorldWorker<P> {
     /// Starts the worker's tasks.
     pub fn start(plane: P, config: WorkerConfig, calls: Calls, metrics: Arc<Metrics>) -> Self {
+        Self::start_beside(plane, config, calls, metrics, Arc::default())
+    }
+
+    /// As [`Self::start`], in a process with other workers: what ends one of them ends all.
+    pub fn start_beside(
+        plane: P,
+        config: WorkerConfig,
+        calls: Calls,
+        metrics: Arc<Metrics>,
+        first_cycles: Arc<FirstCycles>,
+    ) -> Self {
+        let life_ns = plane.now_ns();
         let shared = Arc::new(Shared {
             plane,
             config,
@@ -109,6 +126,8 @@ impl<P: Plane> WorldWorker<P> {
             runners_busy: AtomicUsize::new(0),
             has_refused: AtomicBool::new(false),
             objects_absent_until_ns: AtomicU64::new(0),
+            life_ns,
+            first_cycles,
             pace: OnceLock::new(),
             metrics,
             behind: Mutex::default(),

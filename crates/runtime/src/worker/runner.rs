@@ -2,6 +2,7 @@
 
 use super::{
     Phase, Shared, WorkerConfig,
+    probation::{FirstCycle, Probation},
     scheduler::{After, Job},
 };
 use crate::{
@@ -23,7 +24,10 @@ use mundi_store::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
     },
-    protocol::{AcquireLease, ForgetAssignment, HoldWorld, IsReady, ReleaseLease, SettleWorld, Settled},
+    protocol::{
+        AcquireLease, Acquired, EndProbation, ForgetAssignment, HoldWorld, IsReady, LeaseError, Opening, ReleaseLease,
+        SettleWorld, Settled,
+    },
 };
 use std::{
     future::poll_fn,
@@ -133,8 +137,8 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
 /// every cycle does is a future in a box, so that this one, which is made for every cycle, stays small.
 async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Option<(Host<P>, After)>, RuntimeError> {
     let Job { world, wish, failed, active_at_ns, .. } = job;
-    let mut host = match job.host {
-        Some(host) => host,
+    let (mut host, probation) = match job.host {
+        Some(host) => (host, None),
         None if job.is_doubtful && !Box::pin(is_ready(shared, world)).await? => return Ok(None),
         None => Box::pin(open(shared, world)).await?,
     };
@@ -144,9 +148,17 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
         budget.items_max = 1;
         host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned(), failed: None });
     }
+    if let Some(probation) = &probation {
+        probation.limit(&mut budget);
+        probation.commands_first().into_iter().for_each(|held| host.take_commands_first(held));
+    }
     host.admit(shared.scheduler.lock().take_items(world, shared.config.cycle.items_max));
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&budget, deliver).await?;
+    if let Some(Probation { first, .. }) = probation {
+        Box::pin(shared.plane.run(&EndProbation { fence: host.fence() })).await?;
+        drop(first);
+    }
     shared.metrics.add(Metric::Turns, cycled.turns);
     shared.metrics.add(Metric::TurnItems, cycled.items as u64);
     shared.metrics.add(Metric::TurnRecords, cycled.records as u64);
@@ -195,7 +207,8 @@ async fn depth<P: Plane>(shared: &Shared<P>, fence: Fence) -> Result<Depth, Runt
     Ok(inbox_depth::read(&mut tx, fence.universe, fence.world).await?)
 }
 
-async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, RuntimeError> {
+/// Acquires and restores a world; says whether its first cycle is on probation.
+async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(Host<P>, Option<Probation>), RuntimeError> {
     let config = &shared.config;
     if !shared.scheduler.lock().admit(world, config.worlds_max as usize) {
         return Err(RuntimeError::WorkerFull { world, worker: config.worker, worlds_max: config.worlds_max });
@@ -205,18 +218,44 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<Host<P>, R
         return Err(RuntimeError::Unassigned(world));
     }
     let now_ns = shared.plane.now_ns();
-    let (universe, worker, ttl_ns) = (config.universe, config.worker, config.lease_ttl_ns);
-    let acquire = AcquireLease { universe, world, worker, now_ns, ttl_ns };
-    let fence = shared.plane.run(&acquire).await?.output;
+    let (Acquired { fence, deaths, after_hold }, first) = acquire(shared, world, now_ns).await?;
+    let first = deaths.map(|deaths| Probation { first, deaths, after_hold });
     shared.metrics.add(Metric::LeasesAcquired, 1);
     shared.scheduler.lock().leased(fence, now_ns);
     shared.note_residents();
+    if let Some(deaths) = deaths.filter(|deaths| config.deaths_max > 0 && *deaths >= config.deaths_max) {
+        return Err(RuntimeError::EndsProcess { world, deaths });
+    }
     let mut host = WorldHost::restore(shared.plane.clone(), fence).await?;
     host.register_slots(shared.slots.clone());
     host.measure(shared.metrics.clone());
     shared.metrics.add(Metric::Restores, 1);
     shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
-    Ok(Box::new(host))
+    Ok((Box::new(host), first))
+}
+
+/// A world that may have ended a process is acquired when no other such world is being opened.
+async fn acquire<P: Plane>(
+    shared: &Shared<P>,
+    world: WorldId,
+    now_ns: u64,
+) -> Result<(Acquired, FirstCycle), RuntimeError> {
+    let WorkerConfig { universe, worker, lease_ttl_ns: ttl_ns, .. } = shared.config;
+    let request = |first: &FirstCycle| {
+        let opening = Some(Opening { life_ns: shared.life_ns, pass: first.pass() });
+        AcquireLease { universe, world, worker, now_ns, ttl_ns, opening }
+    };
+    let together = shared.first_cycles.together(now_ns);
+    let refused = match shared.plane.run(&request(&together)).await {
+        Ok(acquired) => return Ok((acquired.output, together)),
+        Err(refused) => refused,
+    };
+    drop(together);
+    let is_suspect = matches!(refused, StoreError::Lease(LeaseError::OnProbation { deaths: 1.., .. }));
+    match shared.first_cycles.alone(now_ns).filter(|_| is_suspect) {
+        Some(alone) => Ok((shared.plane.run(&request(&alone)).await?.output, alone)),
+        None => Err(refused.into()),
+    }
 }
 
 /// The memory is dropped. What can be had later is tried later; what was lost is left to its new holder.
@@ -231,10 +270,18 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         | Code::WorldUnassigned
         | Code::WorldArchived
         | Code::WorldOnHold
+        | Code::WorldOnProbation
         | Code::WorldDeleted
         | Code::WorldNotFound => {}
         Code::LeaseFenced => shared.metrics.add(Metric::LeasesLost, 1),
         Code::WorkerFull => refuse(shared, world, error).await,
+        // The lane is free for worlds for which there is room.
+        Code::StepCrowded => {
+            tracing::debug!(%error, %world, "a world waits for room");
+            if let Some(fence) = fence {
+                give_back(shared, fence).await;
+            }
+        }
         code => {
             tracing::warn!(%error, %code, %world, "a world was dropped from memory");
             shared.metrics.add(Metric::WorldFailures, 1);
@@ -257,6 +304,7 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
     if failures < error.attempts_max() || planted(Mutant::HoldSkipped) {
         return false;
     }
+    let failures = failures.max(error.deaths());
     if matches!(code.kind(), Kind::Corrupt | Kind::NotFound) && !has_objects(shared).await {
         shared.metrics.add(Metric::ObjectsAbsent, 1);
         return false;
@@ -326,9 +374,11 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
             Some(now_ns.saturating_add(config.lease_ttl_ns))
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),
-        _ => {
+        Code::WorldOnProbation => Some(now_ns.saturating_add(config.retry_ns)),
+        code => {
             let doublings = shared.scheduler.lock().failures(world).min(16);
-            let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(config.lease_ttl_ns);
+            let wait_ns_max = if code == Code::StepCrowded { config.renew_every_ns } else { config.lease_ttl_ns };
+            let wait_ns = config.retry_ns.saturating_mul(1 << doublings).min(wait_ns_max);
             Some(now_ns.saturating_add(wait_ns))
         }
     }
@@ -340,17 +390,17 @@ async fn refuse<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
     if !shared.has_refused.swap(true, Ordering::AcqRel) {
         tracing::warn!(%error, "a world is refused");
     }
-    if let Err(error) = forget_assignment(shared, world, true).await {
+    if let Err(error) = forget_assignment(shared, world).await {
         tracing::debug!(%error, %world, "it stays assigned to a worker that has no room");
     }
 }
 
 /// Forgets that a world should run here, unless it is pinned.
-async fn forget_assignment<P: Plane>(shared: &Shared<P>, world: WorldId, is_ready: bool) -> Result<(), RuntimeError> {
+async fn forget_assignment<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(), RuntimeError> {
     let WorkerConfig { universe, worker, .. } = shared.config;
     if let Some(seen) = assignment_of(shared, world).await?.filter(|seen| seen.desired == Some(worker) && !seen.pinned)
     {
-        shared.plane.run(&ForgetAssignment { universe, world, seen, is_ready }).await?;
+        shared.plane.run(&ForgetAssignment { universe, world, seen }).await?;
     }
     Ok(())
 }
@@ -376,7 +426,7 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
         match shared.plane.run(&SettleWorld { fence }).await.map(|done| done.output) {
             // Where it runs next is decided when it has something to do.
             Ok(Settled::Idle) => {
-                if let Err(error) = forget_assignment(shared, world, false).await {
+                if let Err(error) = forget_assignment(shared, world).await {
                     tracing::debug!(%error, %world, "a world that rests stays assigned");
                 }
             }

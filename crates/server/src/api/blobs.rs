@@ -2,7 +2,7 @@
 
 use super::{
     Api, Problem,
-    extract::{self, In, Name, Pieces, READ, SEND, hash},
+    extract::{self, Name, Pieces, READ, SEND, UniverseScope, hash},
 };
 use crate::{
     bodies::Bodies,
@@ -38,7 +38,7 @@ pub(super) struct Blob {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
 pub(super) async fn put<E: Engine>(
-    In { api, universe, tenant }: In<E, SEND>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
     request: Request,
 ) -> Result<Response, Problem> {
     store(&api, &universe, tenant, request, None).await
@@ -50,7 +50,7 @@ pub(super) async fn put<E: Engine>(
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Blob)),
 )]
 pub(super) async fn put_at<E: Engine>(
-    In { api, universe, tenant }: In<E, SEND>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
     name: Name,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -64,10 +64,10 @@ async fn store<E: Engine>(
     request: Request,
     stated: Option<Hash>,
 ) -> Result<Response, Problem> {
-    let said = extract::content_length(&request);
     // What turns out longer than it was said to be is refused on the way.
-    let growth = match api.node.grow(universe, tenant, Amounts::blob(said)).await {
-        Ok(growth) => Arc::new(Mutex::new(Some(growth))),
+    let said = Amounts::blob(extract::content_length(&request));
+    let growth = match api.node.grow(universe, tenant, said).await {
+        Ok(growth) => Arc::new(tokio::sync::Mutex::new(growth)),
         Err(problem) => {
             extract::discard(request.into_body(), api.limits.body_timeout).await;
             return Err(problem);
@@ -76,19 +76,20 @@ async fn store<E: Engine>(
     let (parts, body) = request.into_parts();
     let (client, bodies, refused) = (extract::client(&parts).cloned(), api.bodies.clone(), Arc::new(Mutex::new(None)));
     let take = {
-        let (refused, growth, node, quotas) =
-            (refused.clone(), growth.clone(), api.node.clone(), universe.quotas().clone());
+        let (refused, growth, node, universe) = (refused.clone(), growth.clone(), api.node.clone(), universe.clone());
         move |mut pieces: Pieces| {
             let (client, bodies, refused) = (client.clone(), bodies.clone(), refused.clone());
-            let (growth, node, quotas) = (growth.clone(), node.clone(), quotas.clone());
+            let (growth, node, universe) = (growth.clone(), node.clone(), universe.clone());
             async move {
-                let piece = pieces.next().await?.and_then(|piece| {
+                let mut piece = pieces.next().await?.and_then(|piece| {
                     check(&pieces, client.as_deref(), &bodies)?;
-                    if let Some(growth) = &mut *growth.lock() {
-                        growth.grow_to(&node, &quotas, pieces.taken())?;
-                    }
                     Ok(piece)
                 });
+                if piece.is_ok()
+                    && let Err(problem) = growth.lock().await.grow_to(&node, &universe, pieces.taken()).await
+                {
+                    piece = Err(problem);
+                }
                 if let Err(problem) = &piece
                     && problem.quota.is_some()
                 {
@@ -108,7 +109,7 @@ async fn store<E: Engine>(
         api.node.plane().blobs.put_stream(universe.id(), pieces, PutStream { stated, ..PutStream::default() }).await;
     // Why a source broke off is known better here.
     let put = put.map_err(|error| refused.lock().take().unwrap_or_else(|| error.into()));
-    let growth = growth.lock().take().unwrap_or_default();
+    let growth = std::mem::take(&mut *growth.lock().await);
     let (hash, bytes) = match put {
         Ok(put) => put,
         Err(problem) => {
@@ -116,8 +117,7 @@ async fn store<E: Engine>(
             return Err(problem);
         }
     };
-    growth.keep();
-    api.node.charge(universe, tenant, Amounts::bytes(bytes.saturating_sub(said))).await?;
+    growth.keep_bytes(universe, bytes).await;
     Ok((StatusCode::CREATED, Json(Blob { hash: hash.to_string(), bytes })).into_response())
 }
 
@@ -137,7 +137,10 @@ fn check(pieces: &Pieces, client: Option<&Client>, bodies: &Arc<Bodies>) -> Resu
     get, path = "/v1/u/{universe}/blobs/{hash}", tag = "blobs",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn get<E: Engine>(In { api, universe, .. }: In<E, READ>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn get<E: Engine>(
+    UniverseScope { api, universe, .. }: UniverseScope<E, READ>,
+    name: Name,
+) -> Result<Response, Problem> {
     let (cas, hash) = (&api.node.plane().blobs, hash(&name)?);
     let size = cas.size(universe.id(), hash).await?;
     let missing = || Problem::new(Code::BlobNotFound, format!("{hash} is not in the content store"));

@@ -2,10 +2,10 @@
 
 use super::{
     Api, Problem,
-    extract::{self, ADMIN, In, Of, Params, Pieces, READ, address_of},
+    extract::{self, ADMIN, Params, Pieces, READ, UniverseScope, WorldScope, address_of},
 };
 use crate::{
-    node::{Universe, spool},
+    node::{Growth, Universe, spool},
     proof::ProofReport,
     quotas::{Amounts, Quota},
 };
@@ -47,7 +47,9 @@ impl FrameSink for Outgoing {
     get, path = "/v1/u/{universe}/worlds/{world}/bundle", tag = "bundles",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")),
 )]
-pub(super) async fn export<E: Engine>(Of { api, universe, world, tenant }: Of<E, READ>) -> Result<Response, Problem> {
+pub(super) async fn export<E: Engine>(
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
+) -> Result<Response, Problem> {
     let held = api.node.begin(&universe, tenant, Quota::Streams)?;
     let (sender, mut frames) = mpsc::channel(FRAMES_AHEAD);
     let (plane, id) = (universe.plane().clone(), universe.id());
@@ -98,7 +100,7 @@ pub(super) struct ImportedWorld {
     responses((status = 201, body = ImportedWorld)),
 )]
 pub(super) async fn import<E: Engine>(
-    In { api, universe, tenant }: In<E, ADMIN>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
     Params(params): Params<ImportParams>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -109,12 +111,9 @@ pub(super) async fn import<E: Engine>(
     };
     let address = params.world.as_deref().map(address_of).transpose()?;
     let bytes = extract::content_length(&request);
-    let growth = api.node.grow(&universe, tenant, Amounts { bytes, ..Amounts::WORLD }).await?;
-    let imported = prove_and_import(&api, &universe, request, address, policy).await;
-    match &imported {
-        Ok(_) => growth.keep(),
-        Err(_) => growth.give_back(&universe).await,
-    }
+    let mut growth = api.node.grow(&universe, tenant, Amounts { bytes, ..Amounts::WORLD }).await?;
+    let imported = prove_and_import(&api, &universe, request, address, policy, &mut growth).await;
+    growth.give_back(&universe).await; // unless it was kept
     Ok((StatusCode::CREATED, Json(imported?)).into_response())
 }
 
@@ -124,9 +123,12 @@ async fn prove_and_import<E: Engine>(
     request: Request,
     address: Option<WorldAddress>,
     policy: EffectPolicy,
+    growth: &mut Growth,
 ) -> Result<ImportedWorld, Problem> {
     let world = address.as_ref().map(|address| address.world(universe.id()));
     let file = receive(api, request).await?;
+    let bytes = file.metadata().map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))?.len();
+    growth.grow_to(&api.node, universe, bytes).await?; // a body need not say how many it has
     let registry = universe.plane().registry().clone();
     let proving = tokio::task::spawn_blocking(move || {
         let bundle = Bundle::open(file)?;
@@ -136,6 +138,7 @@ async fn prove_and_import<E: Engine>(
     let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
     let request = ImportRequest { universe: universe.id(), world, policy, now_ns: universe.plane().now_ns() };
     let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
+    std::mem::take(growth).keep_bytes(universe, bytes).await;
     if let Some(WorldAddress::Name(name)) = address {
         universe.ops().name_world(name).await?;
     }

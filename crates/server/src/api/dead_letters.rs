@@ -2,7 +2,7 @@
 
 use super::{
     ListPage, Problem,
-    extract::{ADMIN, Form, In, Name, Params, READ, world_of},
+    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, world_of},
     json, limit,
     moment::Moment,
 };
@@ -98,7 +98,7 @@ pub(super) struct LettersParams {
     responses((status = 200, body = ListPage<Letter>)),
 )]
 pub(super) async fn list<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<LettersParams>,
 ) -> Result<Json<ListPage<Letter>>, Problem> {
     let wanted = params.queue.as_deref().map(queue).transpose()?;
@@ -122,7 +122,10 @@ pub(super) async fn list<E: Engine>(
 #[utoipa::path(
     get, path = "/v1/u/{universe}/dead-letters/{letter}", tag = "dead letters", responses((status = 200, body = Letter)),
 )]
-pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>, name: Name) -> Result<Json<Letter>, Problem> {
+pub(super) async fn describe<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+    name: Name,
+) -> Result<Json<Letter>, Problem> {
     let (queue, seq) = place(&name.0)?;
     Ok(Json(Letter::new(queue, seq, universe.ops().read_dead_letter(queue, seq).await?)))
 }
@@ -132,7 +135,10 @@ pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>, name: 
     delete, path = "/v1/u/{universe}/dead-letters/{letter}", tag = "dead letters",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn drop_one<E: Engine>(In { universe, .. }: In<E, ADMIN>, name: Name) -> Result<StatusCode, Problem> {
+pub(super) async fn drop_one<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+    name: Name,
+) -> Result<StatusCode, Problem> {
     let (queue, seq) = place(&name.0)?;
     universe.ops().drop_dead_letter(queue, seq).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -176,8 +182,8 @@ pub(super) struct BulkDone {
     responses((status = 200, body = BulkDone)),
 )]
 pub(super) async fn bulk<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
-    Form(bulk): Form<Bulk>,
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+    JsonBody(bulk): JsonBody<Bulk>,
 ) -> Result<Json<BulkDone>, Problem> {
     let (found, more) = match (bulk.letters, bulk.queue) {
         (Some(letters), _) if letters.len() > limits::LIST_ITEMS_MAX => {

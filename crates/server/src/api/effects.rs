@@ -4,7 +4,7 @@ use super::{
     ListPage, Problem,
     access::By,
     dead_letters::address,
-    extract::{ADMIN, Form, In, Name, Params, READ, world_of},
+    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, world_of},
     json, limit,
     moment::Moment,
 };
@@ -236,7 +236,7 @@ pub(super) struct EffectsParams {
     responses((status = 200, body = ListPage<Effect>)),
 )]
 pub(super) async fn list<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<EffectsParams>,
 ) -> Result<Json<ListPage<Effect>>, Problem> {
     let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
@@ -251,7 +251,7 @@ pub(super) async fn list<E: Engine>(
     responses((status = 200, body = Effect)),
 )]
 pub(super) async fn describe<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     name: Name,
     Params(params): Params<OfWorldParams>,
 ) -> Result<Json<Effect>, Problem> {
@@ -279,7 +279,7 @@ pub(super) struct Changed {
     responses((status = 200, body = Changed)),
 )]
 pub(super) async fn retry<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
     name: Name,
     Params(params): Params<OfWorldParams>,
 ) -> Result<Json<Changed>, Problem> {
@@ -302,10 +302,10 @@ pub(super) struct Cancel {
     responses((status = 200, body = Changed)),
 )]
 pub(super) async fn cancel<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
     By(operator): By,
     name: Name,
-    Form(cancel): Form<Cancel>,
+    JsonBody(cancel): JsonBody<Cancel>,
 ) -> Result<Json<Changed>, Problem> {
     let reason = cancel.reason.as_deref().unwrap_or("cancelled by an operator");
     if reason.len() > limits::REASON_BYTES_MAX {
@@ -360,10 +360,10 @@ pub(super) struct Answered {
     responses((status = 200, body = Answered)),
 )]
 pub(super) async fn answer<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
     By(operator): By,
     name: Name,
-    Form(form): Form<AnswerForm>,
+    JsonBody(form): JsonBody<AnswerForm>,
 ) -> Result<Json<Answered>, Problem> {
     let world = form.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
     let payload = cbor::encode(&json::given(form.payload)?);

@@ -2,7 +2,9 @@
 
 use super::{
     Api, Problem,
-    extract::{Given, Ingress, Name, Of, Params, READ, Whole, duration, is, read, text_header, value_of_json},
+    extract::{
+        EventBody, Ingress, Name, Params, READ, RawBody, WorldScope, duration, is, read, text_header, value_of_json,
+    },
     json,
 };
 use crate::{
@@ -70,7 +72,7 @@ pub(super) struct SendParams {
 pub(super) struct WaitParams {
     /// How long to wait for the reply: `30s` if nothing is said.
     #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
-    timeout: Option<String>,
+    pub(super) timeout: Option<String>,
 }
 
 impl WaitParams {
@@ -80,7 +82,7 @@ impl WaitParams {
         Some(duration(stated).ok()?.min(api.limits.wait_max))
     }
 
-    fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
+    pub(super) fn timeout<E: Engine>(&self, api: &Api<E>) -> Result<Duration, Problem> {
         let timeout = self.timeout.as_deref().map(duration).transpose()?.unwrap_or(CALL_TIMEOUT);
         Ok(timeout.min(api.limits.wait_max))
     }
@@ -178,10 +180,10 @@ fn traceparent(text: Option<&str>) -> Option<String> {
     responses((status = 202, body = Sent)),
 )]
 pub(super) async fn send<E: Engine>(
-    Ingress { of: Of { api, universe, world, .. }, .. }: Ingress<E, false>,
+    Ingress { of: WorldScope { api, universe, world, .. }, .. }: Ingress<E, false>,
     Name(event): Name,
     Params(params): Params<SendParams>,
-    given: Given,
+    given: EventBody,
 ) -> Result<Response, Problem> {
     make_send(&api, &universe, world, event, params, given).await
 }
@@ -192,7 +194,7 @@ pub(super) async fn make_send<E: Engine>(
     world: WorldId,
     event: String,
     params: SendParams,
-    Given { cbor, headers }: Given,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let incoming = Incoming::new(&headers, event, cbor, params.key)?;
@@ -232,10 +234,10 @@ async fn take<E: Engine>(
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn call<E: Engine>(
-    Ingress { of: Of { api, universe, world, .. }, _held }: Ingress<E, true>,
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
     Name(event): Name,
     Params(params): Params<WaitParams>,
-    given: Given,
+    given: EventBody,
 ) -> Result<Response, Problem> {
     make_call(&api, &universe, world, event, &params, given).await
 }
@@ -246,7 +248,7 @@ pub(super) async fn make_call<E: Engine>(
     world: WorldId,
     event: String,
     params: &WaitParams,
-    Given { cbor, headers }: Given,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let timeout = params.timeout(api)?;
@@ -315,7 +317,7 @@ fn forwarded(Answered { status, headers, body }: Answered) -> Response {
     responses((status = 200, description = "The reply", body = serde_json::Value)),
 )]
 pub(super) async fn reply<E: Engine>(
-    Of { api, universe, world, tenant }: Of<E, READ>,
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
     name: Name,
     Params(params): Params<WaitParams>,
     headers: HeaderMap,
@@ -362,9 +364,9 @@ async fn answer<E: Engine>(
     responses((status = 202, body = Vec<Sent>)),
 )]
 pub(super) async fn batch<E: Engine>(
-    Ingress { of: Of { api, universe, world, tenant }, .. }: Ingress<E, false>,
+    Ingress { of: WorldScope { api, universe, world, tenant }, .. }: Ingress<E, false>,
     headers: HeaderMap,
-    Whole(body): Whole,
+    RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     api.node.admit_to(&universe, world)?;
     let incoming = incoming(&headers, &body)?;

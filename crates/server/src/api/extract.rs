@@ -30,14 +30,14 @@ pub(crate) const WORK: u32 = 8;
 pub(crate) const METRICS: u32 = 16;
 
 /// A universe, and the right to do `VERB` in it.
-pub(crate) struct In<E: Engine, const VERB: u32> {
+pub(crate) struct UniverseScope<E: Engine, const VERB: u32> {
     pub(crate) api: Api<E>,
     pub(crate) universe: Arc<Universe<E>>,
     pub(crate) tenant: Tenant,
 }
 
 /// A world of a universe, and the right to do `VERB` in it. That it exists is not known yet.
-pub(crate) struct Of<E: Engine, const VERB: u32> {
+pub(crate) struct WorldScope<E: Engine, const VERB: u32> {
     pub(crate) api: Api<E>,
     pub(crate) universe: Arc<Universe<E>>,
     pub(crate) world: WorldId,
@@ -45,7 +45,7 @@ pub(crate) struct Of<E: Engine, const VERB: u32> {
 }
 
 /// The right to do `VERB` in all universes.
-pub(crate) struct Everywhere<E: Engine, const VERB: u32>(pub(crate) Api<E>);
+pub(crate) struct AllUniverses<E: Engine, const VERB: u32>(pub(crate) Api<E>);
 
 async fn params(parts: &mut Parts, api: &(impl Sync + ?Sized)) -> Result<RawPathParams, Problem> {
     RawPathParams::from_request_parts(parts, &api).await.map_err(|error| Problem::invalid(error.to_string()))
@@ -91,7 +91,7 @@ pub(crate) fn admit<E: Engine>(
 
 /// A world that an event is sent to or called with.
 pub(crate) struct Ingress<E: Engine, const IS_CALL: bool> {
-    pub(crate) of: Of<E, SEND>,
+    pub(crate) of: WorldScope<E, SEND>,
     /// Of a call: until it is answered.
     pub(crate) _held: Option<Held>,
 }
@@ -100,7 +100,7 @@ impl<E: Engine, const IS_CALL: bool> FromRequestParts<Api<E>> for Ingress<E, IS_
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
-        let of = Of::<E, SEND>::from_request_parts(parts, api).await?;
+        let of = WorldScope::<E, SEND>::from_request_parts(parts, api).await?;
         let held = admit(api, &of.universe, of.tenant, IS_CALL)?;
         Ok(Self { of, _held: held })
     }
@@ -111,7 +111,7 @@ pub(crate) fn client(parts: &Parts) -> Option<&Arc<Client>> {
     parts.extensions.get::<Connection>().map(|connection| &connection.0)
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
+impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for UniverseScope<E, VERB> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
@@ -121,7 +121,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for In<E, VERB> {
     }
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
+impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for WorldScope<E, VERB> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
@@ -132,7 +132,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Of<E, VERB> {
     }
 }
 
-impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for Everywhere<E, VERB> {
+impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for AllUniverses<E, VERB> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
@@ -188,9 +188,9 @@ impl<E: Engine, T: DeserializeOwned> FromRequestParts<Api<E>> for Params<T> {
 }
 
 /// The whole body, within the bound of the configuration and the time that a body may take.
-pub(crate) struct Whole(pub(crate) Bytes);
+pub(crate) struct RawBody(pub(crate) Bytes);
 
-impl<E: Engine> FromRequest<Api<E>> for Whole {
+impl<E: Engine> FromRequest<Api<E>> for RawBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
@@ -379,13 +379,13 @@ impl Pieces {
 }
 
 /// A body of a known shape.
-pub(crate) struct Form<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<E: Engine, T: DeserializeOwned> FromRequest<Api<E>> for Form<T> {
+impl<E: Engine, T: DeserializeOwned> FromRequest<Api<E>> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
-        let Whole(body) = Whole::from_request(request, api).await?;
+        let RawBody(body) = RawBody::from_request(request, api).await?;
         let body = if body.is_empty() { &b"{}"[..] } else { &body };
         read(body).map(Self)
     }
@@ -400,12 +400,12 @@ pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 }
 
 /// A value of any shape, as canonical CBOR: from JSON, or from CBOR as it is.
-pub(crate) struct Given {
+pub(crate) struct EventBody {
     pub(crate) cbor: Vec<u8>,
     pub(crate) headers: HeaderMap,
 }
 
-impl<E: Engine> FromRequest<Api<E>> for Given {
+impl<E: Engine> FromRequest<Api<E>> for EventBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api<E>) -> Result<Self, Problem> {
@@ -415,7 +415,7 @@ impl<E: Engine> FromRequest<Api<E>> for Given {
     }
 }
 
-impl Given {
+impl EventBody {
     pub(crate) async fn of<E, B>(
         headers: HeaderMap,
         client: Option<&Arc<Client>>,

@@ -2,7 +2,7 @@
 
 use super::{
     Api, ListPage, Problem,
-    extract::{Of, Params, READ, text_header},
+    extract::{Params, READ, WorldScope, text_header},
     json, limit,
 };
 use crate::{
@@ -47,7 +47,7 @@ pub(super) struct JournalParams {
     ))),
 )]
 pub(super) async fn journal<E: Engine>(
-    Of { api, universe, world, tenant }: Of<E, READ>,
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
     Params(params): Params<JournalParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

@@ -2,7 +2,7 @@
 
 use super::{
     Api, ListPage, Problem,
-    extract::{Of, Params, READ, text_header},
+    extract::{Params, READ, WorldScope, text_header},
     journal::until_held_long_enough,
     limit,
     moment::Moment,
@@ -84,7 +84,7 @@ impl Line {
     ))),
 )]
 pub(super) async fn logs<E: Engine>(
-    Of { api, universe, world, tenant }: Of<E, READ>,
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
     Params(params): Params<LogParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

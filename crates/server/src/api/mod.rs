@@ -9,8 +9,8 @@ mod effects;
 mod events;
 mod exposition;
 mod extract;
-mod front;
 mod health;
+mod hot_routes;
 mod journal;
 mod json;
 mod logs;
@@ -34,7 +34,7 @@ mod workers;
 mod worlds;
 
 pub use access::{NewToken, names_of, verbs_of};
-pub use front::{Front, Routes};
+pub use hot_routes::{HotRoutes, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};

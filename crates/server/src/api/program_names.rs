@@ -2,7 +2,7 @@
 
 use super::{
     Problem,
-    extract::{ADMIN, Form, In, Name, READ},
+    extract::{ADMIN, JsonBody, Name, READ, UniverseScope},
     moment::Moment,
 };
 use crate::node::Universe;
@@ -45,7 +45,7 @@ impl Version {
     responses((status = 200, description = "All of them", body = Vec<Version>)),
 )]
 pub(super) async fn versions<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Name(name): Name,
 ) -> Result<Json<Vec<Version>>, Problem> {
     let found = universe.program_versions(&name).await?;
@@ -85,9 +85,9 @@ pub(super) struct VersionGiven {
     ),
 )]
 pub(super) async fn name<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
     Name(name): Name,
-    Form(new): Form<NewVersion>,
+    JsonBody(new): JsonBody<NewVersion>,
 ) -> Result<Response, Problem> {
     let named = ProgramRef::new(&name, new.version).map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let manifest: Hash = new.manifest.parse()?;

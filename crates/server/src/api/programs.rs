@@ -4,7 +4,7 @@
 
 use super::{
     Api, Problem,
-    extract::{ADMIN, In, Name, Program as ProgramBody, READ, Whole, hash},
+    extract::{ADMIN, Name, Program as ProgramBody, READ, RawBody, UniverseScope, hash},
     program_names::{Version, stored_manifest, unname},
 };
 use crate::{
@@ -49,7 +49,9 @@ pub(super) struct Program {
     get, path = "/v1/u/{universe}/programs", tag = "programs",
     responses((status = 200, description = "All of them", body = Vec<Program>)),
 )]
-pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<Vec<Program>>, Problem> {
+pub(super) async fn list<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+) -> Result<Json<Vec<Program>>, Problem> {
     let listed = universe.list_programs().await?.into_iter();
     let one = |ListedProgram { name, built_in, versions_total, versions }: ListedProgram| {
         let newest = *versions.first()?;
@@ -72,7 +74,7 @@ pub(super) struct Stored {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses((status = 201, body = Stored)),
 )]
 pub(super) async fn put<E: Engine>(
-    In { api, universe, tenant }: In<E, ADMIN>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
     name: Name,
     ProgramBody(body): ProgramBody,
 ) -> Result<Response, Problem> {
@@ -84,7 +86,10 @@ pub(super) async fn put<E: Engine>(
     if let Some(loader) = &loader {
         inspect(loader.clone(), body.clone()).await?;
     }
-    let growth = grow(&api, &universe, tenant, actual, Amounts::program(body.len() as u64)).await?;
+    // What was stored as a blob before is no program yet.
+    let is_program = universe.ops().is_program_registered(actual).await?;
+    let programs = Amounts { programs: u64::from(!is_program), ..Amounts::default() };
+    let growth = grow(&api, &universe, tenant, actual, body.len(), programs).await?;
     let storing = async {
         let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
         universe.ops().register_program(stored).await?;
@@ -98,18 +103,20 @@ pub(super) async fn put<E: Engine>(
     Ok((StatusCode::CREATED, Json(Stored { hash: stored.to_string() })).into_response())
 }
 
-/// Room for what is registered. What is there already needs none.
+/// Room for what is registered, and for its object. One that is there already needs none.
 async fn grow<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
     tenant: Tenant,
     hash: Hash,
+    bytes: usize,
     more: Amounts,
 ) -> Result<Growth, Problem> {
     let mut tx = universe.plane().engine.begin().await.map_err(RuntimeError::from)?;
     let is_there = universe.plane().blobs.missing(&mut tx, universe.id(), &[hash]).await?.is_empty();
     drop(tx);
-    if is_there { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
+    let more = if is_there { more } else { Amounts { programs: more.programs, ..Amounts::blob(bytes as u64) } };
+    if more == Amounts::default() { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
 }
 
 async fn settle<E: Engine>(
@@ -167,7 +174,7 @@ pub(super) struct ProgramState {
     get, path = "/v1/u/{universe}/programs/{program}", tag = "programs", responses((status = 200, body = ProgramState)),
 )]
 pub(super) async fn describe<E: Engine>(
-    In { api, universe, .. }: In<E, READ>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, READ>,
     name: Name,
 ) -> Result<Json<ProgramState>, Problem> {
     if !name.0.starts_with("h_") {
@@ -251,8 +258,8 @@ impl ProgramState {
     responses((status = 201, body = Stored)),
 )]
 pub(super) async fn put_manifest<E: Engine>(
-    In { api, universe, tenant }: In<E, ADMIN>,
-    Whole(body): Whole,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, ADMIN>,
+    RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let given = canonical::read(&body).map_err(|error| Problem::new(error.code(), error.to_string()))?;
     let bytes = canonical::to_canonical(&given).into_bytes();
@@ -264,7 +271,7 @@ pub(super) async fn put_manifest<E: Engine>(
         None => Err(ManifestError::ProgramUnknown(manifest.program)),
     };
     known.map_err(|error| Problem::new(error.code(), error.to_string()))?;
-    let growth = grow(&api, &universe, tenant, Hash::of(&bytes), Amounts::blob(bytes.len() as u64)).await?;
+    let growth = grow(&api, &universe, tenant, Hash::of(&bytes), bytes.len(), Amounts::default()).await?;
     let storing = async {
         let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
         universe.ops().register_manifest(stored).await?;
@@ -279,7 +286,10 @@ pub(super) async fn put_manifest<E: Engine>(
 #[utoipa::path(
     get, path = "/v1/u/{universe}/manifests/{manifest}", tag = "programs", responses((status = 200, body = serde_json::Value)),
 )]
-pub(super) async fn manifest<E: Engine>(In { universe, .. }: In<E, READ>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn manifest<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+    name: Name,
+) -> Result<Response, Problem> {
     let found = if name.0.starts_with("h_") { hash(&name)? } else { universe.find_program(&name.0).await?.manifest };
     let bytes = Blobs::get(&universe.plane().blobs, universe.id(), found).await?;
     Manifest::from_bytes(&bytes).map_err(|error| Problem::new(error.code(), error.to_string()))?;
@@ -293,7 +303,7 @@ pub(super) async fn manifest<E: Engine>(In { universe, .. }: In<E, READ>, name: 
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn delete<E: Engine>(
-    In { api, universe, .. }: In<E, ADMIN>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
     if !name.0.starts_with("h_") {
@@ -310,7 +320,7 @@ pub(super) async fn delete<E: Engine>(
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn delete_manifest<E: Engine>(
-    In { api, universe, .. }: In<E, ADMIN>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, ADMIN>,
     name: Name,
 ) -> Result<StatusCode, Problem> {
     let manifest = hash(&name)?;

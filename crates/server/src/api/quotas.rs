@@ -2,7 +2,7 @@
 
 use super::{
     Problem,
-    extract::{ADMIN, Everywhere, Form, In, Name, READ},
+    extract::{ADMIN, AllUniverses, JsonBody, Name, READ, UniverseScope},
     tokens,
 };
 use crate::quotas::{QuotaLimits, QuotaUse};
@@ -45,7 +45,9 @@ pub(super) fn by_name(uses: Vec<QuotaUse>) -> BTreeMap<&'static str, UsedQuota> 
 
 /// The quotas of a universe, and what counts against them in this process.
 #[utoipa::path(get, path = "/v1/u/{universe}/quotas", tag = "quotas", responses((status = 200, body = UniverseQuotas)))]
-pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<UniverseQuotas>, Problem> {
+pub(super) async fn describe<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+) -> Result<Json<UniverseQuotas>, Problem> {
     let set = universe.plane().run(&ReadQuotas { universe: universe.id() }).await?.output;
     let quotas = universe.quotas();
     quotas.set(set);
@@ -65,9 +67,9 @@ pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>) -> Res
 )]
 pub(super) async fn set<E: Engine>(
     // Who administers one universe does not decide how much of the whole it has.
-    Everywhere(api): Everywhere<E, ADMIN>,
+    AllUniverses(api): AllUniverses<E, ADMIN>,
     Name(name): Name,
-    Form(limits): Form<QuotaLimits>,
+    JsonBody(limits): JsonBody<QuotaLimits>,
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(Code::UniverseNotFound, format!("there is no universe `{name}`"));
     let universe = api.node.universe(&name).ok_or_else(missing)?;
@@ -83,9 +85,9 @@ pub(super) async fn set<E: Engine>(
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn set_of_token<E: Engine>(
-    Everywhere(api): Everywhere<E, ADMIN>,
+    AllUniverses(api): AllUniverses<E, ADMIN>,
     Name(name): Name,
-    Form(limits): Form<QuotaLimits>,
+    JsonBody(limits): JsonBody<QuotaLimits>,
 ) -> Result<StatusCode, Problem> {
     let missing = || Problem::new(Code::TokenNotFound, format!("no token has the id `{name}`"));
     let id = tokens::id(&name).ok_or_else(missing)?;

@@ -1,9 +1,9 @@
 //! Which address is which handler, and the document that says so.
 
 use super::{
-    Api, Front, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs, program_names,
-    programs, quotas, requests::Watch, snapshots, space, state, tasks, timers, tokens, universes, verify, workers,
-    worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs,
+    program_names, programs, quotas, requests::Watch, snapshots, space, state, tasks, timers, tokens, universes,
+    verify, workers, worlds,
 };
 use axum::{
     Router,
@@ -121,7 +121,7 @@ async fn document() -> Result<Response, Problem> {
 }
 
 /// All addresses. Each stands with its whole path: routers within routers cost every request more than its handler does.
-pub fn router<E: Engine>(api: Api<E>) -> Front<E> {
+pub fn router<E: Engine>(api: Api<E>) -> HotRoutes<E> {
     let router = Router::new()
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz::<E>))
@@ -132,7 +132,7 @@ pub fn router<E: Engine>(api: Api<E>) -> Front<E> {
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
         .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
-    Front::new(api.clone(), watched(of_world(in_universe(router)), api))
+    HotRoutes::new(api.clone(), watched(of_world(in_universe(router)), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.

@@ -2,7 +2,7 @@
 
 use super::{
     ListPage, Problem,
-    extract::{ADMIN, Of, Params, READ},
+    extract::{ADMIN, Params, READ, WorldScope},
     json::Snapshot,
     limit,
 };
@@ -30,7 +30,7 @@ pub(super) struct SnapshotsParams {
     responses((status = 200, body = ListPage<Snapshot>)),
 )]
 pub(super) async fn list<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Params(params): Params<SnapshotsParams>,
 ) -> Result<Json<ListPage<Snapshot>>, Problem> {
     let below = params.after.map(Height::new);
@@ -49,7 +49,9 @@ pub(super) struct Kept {
     post, path = "/v1/u/{universe}/worlds/{world}/snapshots", tag = "snapshots",
     responses((status = 200, body = Kept)),
 )]
-pub(super) async fn take<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Json<Kept>, Problem> {
+pub(super) async fn take<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<Json<Kept>, Problem> {
     let taken = universe.ops().take_snapshot(world).await?;
     Ok(Json(Kept { done: taken.as_ref().map_or(serde_json::Value::Null, |note| json!(Snapshot::from(note))) }))
 }
@@ -68,7 +70,7 @@ pub(super) struct PromoteParams {
     responses((status = 200, body = Kept)),
 )]
 pub(super) async fn promote<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
     Params(params): Params<PromoteParams>,
 ) -> Result<Json<Kept>, Problem> {
     let promoted = universe.ops().promote_baseline(world, Height::new(params.height)).await?;
@@ -80,7 +82,9 @@ pub(super) async fn promote<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/segments", tag = "snapshots",
     responses((status = 200, body = Kept)),
 )]
-pub(super) async fn export<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Json<Kept>, Problem> {
+pub(super) async fn export<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<Json<Kept>, Problem> {
     let segments = universe.ops().export_segments(world, ExportPolicy::default()).await?;
     Ok(Json(Kept { done: json!({ "segments": segments }) }))
 }

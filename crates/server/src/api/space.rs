@@ -2,7 +2,7 @@
 
 use super::{
     Problem,
-    extract::{ADMIN, Form, In, READ},
+    extract::{ADMIN, JsonBody, READ, UniverseScope},
     moment::Moment,
     quotas::{UsedQuota, by_name},
 };
@@ -60,7 +60,9 @@ pub(super) struct Usage {
 
 /// What a universe occupies. It is counted anew for each request, with one read per object, segment and world.
 #[utoipa::path(get, path = "/v1/u/{universe}/usage", tag = "space", responses((status = 200, body = Usage)))]
-pub(super) async fn usage<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<Usage>, Problem> {
+pub(super) async fn usage<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+) -> Result<Json<Usage>, Problem> {
     let plane = universe.plane();
     let engine_disk_bytes = plane.engine.disk_bytes().await.map_err(RuntimeError::from)?;
     let reachability::Usage {
@@ -179,7 +181,9 @@ impl From<Finished> for SweepEnded {
 
 /// What the sweep of a universe does and did.
 #[utoipa::path(get, path = "/v1/u/{universe}/sweep", tag = "space", responses((status = 200, body = Sweep)))]
-pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<Sweep>, Problem> {
+pub(super) async fn describe<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+) -> Result<Json<Sweep>, Problem> {
     let state = universe.plane().run(&ReadSweep { universe: universe.id() }).await?.output;
     let SweepState { runs, running, requested, last, .. } = state;
     let (running, last) = (running.map(SweepRunning::from), last.map(SweepEnded::from));
@@ -206,8 +210,8 @@ pub(super) struct SweepRequested {
     responses((status = 202, body = SweepRequested)),
 )]
 pub(super) async fn request<E: Engine>(
-    In { universe, .. }: In<E, ADMIN>,
-    Form(NewSweep { dry_run }): Form<NewSweep>,
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+    JsonBody(NewSweep { dry_run }): JsonBody<NewSweep>,
 ) -> Result<Response, Problem> {
     let plane = universe.plane();
     let request = RequestSweep { universe: universe.id(), dry_run, now_ns: plane.now_ns() };

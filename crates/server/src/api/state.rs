@@ -2,18 +2,23 @@
 
 use super::{
     Problem,
-    extract::{Given, Name, Of, Params, READ, world_of},
+    events::WaitParams,
+    extract::{EventBody, Name, Params, READ, WorldScope, world_of},
     json, limit,
 };
-use crate::quotas::Quota;
+use crate::{node::Universe, quotas::Quota};
 use axum::{
     Json,
     http::header,
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Height};
-use mundi_runtime::ops::At;
+use mundi_model::{CallId, Code, Height, InboxSeq, WorldId};
+use mundi_runtime::{Plane, ops::At};
+use mundi_store::{
+    StoreError,
+    keyspace::journal_head::{self, Position},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -25,18 +30,90 @@ pub(super) struct AtParams {
     at: Option<u64>,
 }
 
-/// Asks the program, which cannot change anything.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QueryParams {
+    /// The world as it was before the record at this height; as it is if nothing is said.
+    at: Option<u64>,
+    /// Waits until the world has taken in what stands at this place of its inbox, as `send` names it (`s_…`), or has reached this height.
+    at_least: Option<String>,
+    /// How long to wait for `at_least`: `30s` if nothing is said.
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+/// How far a world has to be before it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AtLeast {
+    Place(InboxSeq),
+    Height(Height),
+}
+
+impl AtLeast {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let height = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+        // What `mundi-call` names is a place, too, with the height of the reply.
+        let place = || text.parse::<CallId>().ok().map(|call| Self::Place(call.seq));
+        height
+            .map(|height| Self::Height(Height::new(height)))
+            .or_else(place)
+            .ok_or_else(|| Problem::invalid("`at_least` is neither a place (`s_…`, as `send` answers it) nor a height"))
+    }
+
+    fn is_reached(self, position: &Position) -> bool {
+        match self {
+            // One that never stood in the inbox was journaled before anyone heard of it.
+            Self::Place(place) => place.is_direct() || position.cursor.is_some_and(|cursor| cursor >= place),
+            Self::Height(height) => position.head.height >= height,
+        }
+    }
+
+    /// Returns once the world is there.
+    async fn wait<E: Engine>(self, universe: &Universe<E>, world: WorldId) -> Result<(), Problem> {
+        let key = journal_head::key(universe.id(), world);
+        let engine = universe.plane().engine();
+        loop {
+            let mut tx = engine.begin().await.map_err(StoreError::from)?;
+            let seen = mundi_engine::Transaction::get(&mut tx, key.as_bytes()).await.map_err(StoreError::from)?;
+            drop(tx);
+            let position = seen.as_ref().map(|bytes| journal_head::decode(key.as_bytes(), bytes)).transpose()?;
+            match position {
+                Some(position) if self.is_reached(&position) => return Ok(()),
+                Some(_) => {}
+                None => drop(universe.ops().describe_world(world).await?), // says that there is none
+            }
+            engine.watch(key.as_bytes(), seen).await.map_err(StoreError::from)?;
+        }
+    }
+}
+
+/// Asks the program, which cannot change anything. It sees everything that the world had taken in when it was asked, which is not yet all that
+/// was sent: `at_least` waits for that.
 #[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/query/{query}", tag = "state", params(AtParams),
+    post, path = "/v1/u/{universe}/worlds/{world}/query/{query}", tag = "state", params(QueryParams),
     request_body(content = serde_json::Value, description = "The parameters of the query: JSON, or canonical CBOR"),
     responses((status = 200, description = "The answer", body = serde_json::Value)),
 )]
 pub(super) async fn query<E: Engine>(
-    Of { api, universe, world, tenant }: Of<E, READ>,
+    WorldScope { api, universe, world, tenant }: WorldScope<E, READ>,
     Name(name): Name,
-    Params(params): Params<AtParams>,
-    Given { cbor, headers }: Given,
+    Params(params): Params<QueryParams>,
+    EventBody { cbor, headers }: EventBody,
 ) -> Result<Response, Problem> {
+    if let Some(at_least) = &params.at_least {
+        if params.at.is_some() {
+            return Err(Problem::invalid("`at` asks the past, which waits for nothing: give `at` or `at_least`"));
+        }
+        let (wanted, wait) = (AtLeast::parse(at_least)?, WaitParams { timeout: params.timeout.clone() });
+        let timeout = wait.timeout(&api)?;
+        let reached = tokio::time::timeout(timeout, wanted.wait(&universe, world)).await;
+        reached.unwrap_or_else(|_| {
+            let detail =
+                format!("the world did not reach {at_least} within {timeout:?}: it is paused, on hold, or behind");
+            Err(Problem::new(Code::RequestTimeout, detail))
+        })?;
+    }
     let _held = api.node.begin(&universe, tenant, Quota::Calls)?; // it runs the program as a call does
     let answer = universe.ops().world_query(world, &name, &cbor, params.at.map(Height::new)).await?;
     if super::extract::text_header(&headers, "accept") == Some("application/cbor") {
@@ -71,7 +148,7 @@ pub(super) struct Cell {
     responses((status = 200, body = super::ListPage<Cell>)),
 )]
 pub(super) async fn cells<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Params(params): Params<CellsParams>,
 ) -> Result<Json<super::ListPage<Cell>>, Problem> {
     let (items_max, at) = (limit(params.limit)?, At { world, height: params.at.map(Height::new) });
@@ -88,7 +165,7 @@ pub(super) async fn cells<E: Engine>(
     responses((status = 200, body = Cell)),
 )]
 pub(super) async fn cell<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Name(key): Name,
     Params(params): Params<AtParams>,
 ) -> Result<Json<Cell>, Problem> {
@@ -129,7 +206,7 @@ pub(super) struct Difference {
     responses((status = 200, body = Vec<Difference>)),
 )]
 pub(super) async fn diff<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Params(params): Params<DiffParams>,
 ) -> Result<Json<Vec<Difference>>, Problem> {
     let other = params.with.as_deref().map_or(Ok(world), |name| world_of(&universe, name))?;

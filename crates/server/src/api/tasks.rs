@@ -1,11 +1,11 @@
-//! External adapter workers: claim effects by kind, keep them by heartbeats, complete or fail them (`docs/adapters.md`).
+//! External adapter workers: claim effects by kind, keep them by heartbeats, complete or fail them (`docs/guides/effects-in-any-language.md`).
 //!
 //! A claim is a text that proves the right to answer; it holds all that is needed to do so, so any server of a fleet takes
 //! it. What was claimed and not kept is given to the next one who asks.
 
 use super::{
     Api, Problem,
-    extract::{Form, In, WORK, duration},
+    extract::{JsonBody, UniverseScope, WORK, duration},
     json,
     moment::Moment,
 };
@@ -14,7 +14,6 @@ use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
 use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
-use mundi_adapters::worker::EffectPace;
 use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Hash, IntentHash, UniverseId, WorkerId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
@@ -24,7 +23,7 @@ use mundi_runtime::{Plane, policy::EffectGrant};
 use mundi_store::{
     blob::Blobs,
     keyspace::{
-        Lane, Shard,
+        QueueShard, Shard,
         effect_place::{EffectPlace, EffectStage},
         queue::QueueSeq,
         queue_notify::{self, Seen},
@@ -116,7 +115,7 @@ impl Ticket {
         let digits = text.strip_prefix("c_").filter(|digits| digits.len() <= 2 * limits::NAME_BYTES_MAX + 400);
         let bytes = digits.and_then(parse_hex_bytes).ok_or_else(invalid)?;
         let Self { kind, seq, token, world, intent } = cbor::decode(&bytes).map_err(|_| invalid())?;
-        Ok(EffectClaim { universe, lane: Lane::of(&kind, intent), seq, token, world, intent })
+        Ok(EffectClaim { universe, queue_shard: QueueShard::of(&kind, intent), seq, token, world, intent })
     }
 }
 
@@ -126,8 +125,8 @@ impl Ticket {
     responses((status = 200, body = Vec<Task>)),
 )]
 pub(super) async fn claim<E: Engine>(
-    In { api, universe, .. }: In<E, WORK>,
-    Form(form): Form<ClaimForm>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<ClaimForm>,
 ) -> Result<Json<Vec<Task>>, Problem> {
     let items_max = form.limit.unwrap_or(1);
     if form.kinds.is_empty() || form.kinds.len() > KINDS_MAX || !(1..=limits::CLAIMS_MAX).contains(&items_max) {
@@ -175,10 +174,10 @@ async fn claim_now<E: Engine>(
     let (plane, id) = (universe.plane(), universe.id());
     let mut claimed = Vec::new();
     for kind in kinds {
-        for lane in Shard::all().map(|shard| Lane::new(kind, shard)) {
+        for queue_shard in Shard::all().map(|shard| QueueShard::new(kind, shard)) {
             let reap = ReapEffects {
                 universe: id,
-                lane,
+                queue_shard,
                 touched: false,
                 items_max: limits::CLAIMS_MAX,
                 now_ns: plane.now_ns(),
@@ -186,8 +185,8 @@ async fn claim_now<E: Engine>(
             };
             plane.run(&reap).await?;
         }
-        let (left, room) = (items_max - claimed.len(), universe.quotas().room(0));
-        if left == 0 || room == 0 {
+        let room = universe.quotas().claim(items_max - claimed.len());
+        if room.count() == 0 {
             break; // effects that are too many for a quota wait in the queue
         }
         let token: [u8; 16] = plane.random();
@@ -196,17 +195,19 @@ async fn claim_now<E: Engine>(
             kind: kind.clone(),
             worker: EXTERNAL,
             token,
-            items_max: left.min(room),
+            items_max: room.count(),
             ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
             now_ns: plane.now_ns(),
             first: Shard::of(&token),
             cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
         };
         let effects = claim_effects(plane.engine(), &**plane.clock(), &claim).await?.effects;
-        universe.quotas().began(effects.len());
+        universe.quotas().claimed(room, effects.iter().map(|effect| effect.proof.intent), ttl);
         for effect in effects {
-            if let Some(grant) = allowed(api, universe, &effect).await? {
-                claimed.push((effect, grant));
+            let intent = effect.proof.intent;
+            match allowed(api, universe, &effect).await? {
+                Some(grant) => claimed.push((effect, grant)),
+                None => universe.quotas().claim_over(intent),
             }
         }
     }
@@ -288,8 +289,8 @@ pub(super) struct KeptClaims {
     responses((status = 200, body = KeptClaims)),
 )]
 pub(super) async fn heartbeat<E: Engine>(
-    In { universe, .. }: In<E, WORK>,
-    Form(form): Form<KeepForm>,
+    UniverseScope { universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<KeepForm>,
 ) -> Result<Json<KeptClaims>, Problem> {
     if form.claims.len() > limits::CLAIMS_MAX {
         return Err(Problem::new(Code::RequestTooLarge, format!("at most {} claims at a time", limits::CLAIMS_MAX)));
@@ -299,6 +300,9 @@ pub(super) async fn heartbeat<E: Engine>(
     let plane = universe.plane();
     let deadline_ns = plane.now_ns().saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
     let extended = plane.run(&ExtendClaims { claims: claims.clone(), deadline_ns }).await?.output;
+    let is_held = |claim: &&EffectClaim| !extended.lost.contains(claim);
+    universe.quotas().kept(claims.iter().filter(is_held).map(|claim| claim.intent), ttl);
+    extended.lost.iter().for_each(|claim| universe.quotas().claim_over(claim.intent));
     let named = |wanted: &[EffectClaim]| {
         let found = form.claims.iter().zip(&claims).filter(|(_, claim)| wanted.contains(claim));
         found.map(|(text, _)| text.clone()).collect()
@@ -314,7 +318,7 @@ pub(super) struct CompleteForm {
     result: serde_json::Value,
     /// Who answers: stands in the receipt. `external` if nothing is said.
     adapter: Option<String>,
-    /// The Ed25519 signature of the receipt, as 128 hex digits: `docs/external-workers.md` says of which bytes.
+    /// The Ed25519 signature of the receipt, as 128 hex digits: `docs/guides/effects-in-any-language.md` says of which bytes.
     signature: Option<String>,
 }
 
@@ -332,8 +336,8 @@ async fn check_signature<E: Engine>(
     (adapter, signature): (&str, Option<&[u8]>),
     (status, payload): (ReceiptStatus, Hash),
 ) -> Result<(), Problem> {
-    let EffectClaim { universe: id, lane, seq, world, intent, .. } = *claim;
-    let place = EffectPlace { stage: EffectStage::Claimed, lane, place_ns: 0, seq };
+    let EffectClaim { universe: id, queue_shard, seq, world, intent, .. } = *claim;
+    let place = EffectPlace { stage: EffectStage::Claimed, queue_shard, place_ns: 0, seq };
     let item = match universe.ops().read_effect(place).await {
         Ok(found) => found.item,
         Err(error) if error.code() == Code::EffectNotFound => return Ok(()),
@@ -362,8 +366,8 @@ fn adapter(name: Option<String>) -> Result<String, Problem> {
     responses((status = 204, description = "The receipt is in the inbox, or nobody waits for it any more")),
 )]
 pub(super) async fn complete<E: Engine>(
-    In { api, universe, .. }: In<E, WORK>,
-    Form(form): Form<CompleteForm>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<CompleteForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
     let signature = signature(form.signature.as_deref())?;
@@ -382,6 +386,7 @@ pub(super) async fn complete<E: Engine>(
     check_signature(&api, &universe, &claim, (&adapter, signature.as_deref()), said).await?;
     let answer = Answer { signature, ..Answer::new(ReceiptStatus::Ok, payload, adapter) };
     universe.ops().complete_effect(claim, answer).await?;
+    universe.quotas().claim_over(claim.intent);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -406,8 +411,8 @@ pub(super) struct FailForm {
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn fail<E: Engine>(
-    In { api, universe, .. }: In<E, WORK>,
-    Form(form): Form<FailForm>,
+    UniverseScope { api, universe, .. }: UniverseScope<E, WORK>,
+    JsonBody(form): JsonBody<FailForm>,
 ) -> Result<StatusCode, Problem> {
     let (claim, adapter) = (Ticket::claim(&form.claim, universe.id())?, adapter(form.adapter)?);
     let signature = signature(form.signature.as_deref())?;
@@ -424,7 +429,9 @@ pub(super) async fn fail<E: Engine>(
     let failure = Failure { code: Code::EffectFailed, reason: form.reason, repeat };
     let (now_ns, dedupe_window_ns) = (universe.plane().now_ns(), limits::DEDUPE_WINDOW_NS);
     let fail = FailEffect { claim, failure, adapter, signature, params: None, now_ns, dedupe_window_ns };
-    match universe.plane().run(&fail).await?.output {
+    let failed = universe.plane().run(&fail).await?.output;
+    universe.quotas().claim_over(claim.intent);
+    match failed {
         Failed::Lost => Err(Problem::new(Code::EffectClaimLost, "the claim is not held any more")),
         _ => Ok(StatusCode::NO_CONTENT),
     }

@@ -2,7 +2,7 @@
 
 use super::{
     ListPage, Problem,
-    extract::{In, Params, READ, world_of},
+    extract::{Params, READ, UniverseScope, world_of},
     json, limit,
     moment::Moment,
 };
@@ -55,7 +55,7 @@ pub(super) struct TimersParams {
     responses((status = 200, body = ListPage<Timer>)),
 )]
 pub(super) async fn list<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<TimersParams>,
 ) -> Result<Json<ListPage<Timer>>, Problem> {
     let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;

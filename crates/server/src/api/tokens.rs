@@ -3,7 +3,7 @@
 use super::{
     Problem,
     access::{NewToken, names_of, verbs_of},
-    extract::{ADMIN, Everywhere, Form, Name},
+    extract::{ADMIN, AllUniverses, JsonBody, Name},
     moment::Moment,
 };
 use crate::{quotas::QuotaLimits, serve::Connection};
@@ -72,8 +72,8 @@ pub(super) fn id(name: &str) -> Option<TokenId> {
     post, path = "/v1/tokens", tag = "tokens", request_body = NewTokenForm, responses((status = 201, body = Token)),
 )]
 pub(super) async fn create<E: Engine>(
-    Everywhere(api): Everywhere<E, ADMIN>,
-    Form(new): Form<NewTokenForm>,
+    AllUniverses(api): AllUniverses<E, ADMIN>,
+    JsonBody(new): JsonBody<NewTokenForm>,
 ) -> Result<Response, Problem> {
     let verbs = verbs_of(&new.can)?;
     if verbs == 0 || new.label.len() > limits::NAME_BYTES_MAX {
@@ -90,7 +90,7 @@ pub(super) async fn create<E: Engine>(
 
 /// All tokens, without their secrets.
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens", responses((status = 200, body = Vec<Token>)))]
-pub(super) async fn list<E: Engine>(Everywhere(api): Everywhere<E, ADMIN>) -> Result<Json<Vec<Token>>, Problem> {
+pub(super) async fn list<E: Engine>(AllUniverses(api): AllUniverses<E, ADMIN>) -> Result<Json<Vec<Token>>, Problem> {
     let tokens = api.node.plane().run(&ListTokens).await?.output;
     Ok(Json(tokens.into_iter().map(|(id, record)| Token::new(id, record, None)).collect()))
 }
@@ -100,7 +100,7 @@ pub(super) async fn list<E: Engine>(Everywhere(api): Everywhere<E, ADMIN>) -> Re
     delete, path = "/v1/tokens/{token}", tag = "tokens", responses((status = 204, description = "Done")),
 )]
 pub(super) async fn revoke<E: Engine>(
-    Everywhere(api): Everywhere<E, ADMIN>,
+    AllUniverses(api): AllUniverses<E, ADMIN>,
     Name(name): Name,
     connection: Option<Extension<Connection>>,
 ) -> Result<StatusCode, Problem> {

@@ -3,7 +3,7 @@
 use super::{
     Api, Problem,
     access::Access,
-    extract::{ADMIN, Everywhere, Form, In, READ},
+    extract::{ADMIN, AllUniverses, JsonBody, READ, UniverseScope},
 };
 use crate::node::Universe;
 use axum::{
@@ -48,8 +48,8 @@ pub(super) struct NewUniverse {
     responses((status = 201, body = UniverseOf), (status = 200, description = "It was there before", body = UniverseOf)),
 )]
 pub(super) async fn create<E: Engine>(
-    Everywhere(api): Everywhere<E, ADMIN>,
-    Form(new): Form<NewUniverse>,
+    AllUniverses(api): AllUniverses<E, ADMIN>,
+    JsonBody(new): JsonBody<NewUniverse>,
 ) -> Result<Response, Problem> {
     let (universe, before) = api.node.create_universe(&new.name).await?;
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
@@ -58,6 +58,6 @@ pub(super) async fn create<E: Engine>(
 
 /// One universe.
 #[utoipa::path(get, path = "/v1/u/{universe}", tag = "universes", responses((status = 200, body = UniverseOf)))]
-pub(super) async fn describe<E: Engine>(In { universe, .. }: In<E, READ>) -> Json<UniverseOf> {
+pub(super) async fn describe<E: Engine>(UniverseScope { universe, .. }: UniverseScope<E, READ>) -> Json<UniverseOf> {
     Json(UniverseOf::new(&universe))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Problem,
-    extract::{Form, Of, READ},
+    extract::{JsonBody, READ, WorldScope},
     json,
     worlds::manifest_of,
 };
@@ -21,7 +21,9 @@ use utoipa::ToSchema;
     post, path = "/v1/u/{universe}/worlds/{world}/verify", tag = "worlds",
     responses((status = 200, body = ProofReport)),
 )]
-pub(super) async fn verify<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Json<ProofReport>, Problem> {
+pub(super) async fn verify<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+) -> Result<Json<ProofReport>, Problem> {
     Ok(Json(ProofReport::of_world(world, &universe.ops().verify_world(world).await?)))
 }
 
@@ -70,8 +72,8 @@ pub(super) struct DivergenceAt {
     responses((status = 200, body = RehearsalOf)),
 )]
 pub(super) async fn rehearse<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
-    Form(new): Form<NewRehearsal>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+    JsonBody(new): JsonBody<NewRehearsal>,
 ) -> Result<Json<RehearsalOf>, Problem> {
     let candidate = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     if new.open_work && (new.from.is_some() || new.to.is_some()) {

@@ -2,7 +2,7 @@
 
 use super::{
     ListPage, PageParams, Problem,
-    extract::{ADMIN, Form, In, Name, Of, Params, READ},
+    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, WorldScope},
     moment::Moment,
 };
 use axum::{Json, http::StatusCode};
@@ -31,7 +31,9 @@ pub(super) struct Worker {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/workers", tag = "workers", responses((status = 200, body = Vec<Worker>)),
 )]
-pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<Json<Vec<Worker>>, Problem> {
+pub(super) async fn list<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+) -> Result<Json<Vec<Worker>>, Problem> {
     let workers = universe.ops().workers().await?.into_iter().map(|(worker, record)| Worker {
         worker: worker.to_string(),
         started_at_ns: record.started_at_ns,
@@ -52,7 +54,7 @@ pub(super) async fn list<E: Engine>(In { universe, .. }: In<E, READ>) -> Result<
     responses((status = 200, body = ListPage<String>)),
 )]
 pub(super) async fn assignments<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     name: Name,
     Params(page): Params<PageParams>,
 ) -> Result<Json<ListPage<String>>, Problem> {
@@ -68,7 +70,10 @@ pub(super) async fn assignments<E: Engine>(
     post, path = "/v1/u/{universe}/workers/drain/{worker}", tag = "workers",
     responses((status = 202, description = "It was told")),
 )]
-pub(super) async fn drain<E: Engine>(In { universe, .. }: In<E, ADMIN>, name: Name) -> Result<StatusCode, Problem> {
+pub(super) async fn drain<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, ADMIN>,
+    name: Name,
+) -> Result<StatusCode, Problem> {
     universe.ops().drain_worker(name.parse()?).await?;
     Ok(StatusCode::ACCEPTED)
 }
@@ -99,7 +104,7 @@ pub(super) struct LeasesParams {
     responses((status = 200, body = ListPage<Lease>)),
 )]
 pub(super) async fn leases<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<LeasesParams>,
 ) -> Result<Json<ListPage<Lease>>, Problem> {
     let worker = params.worker.as_deref().map(str::parse).transpose()?;
@@ -129,8 +134,8 @@ pub(super) struct Pin {
     responses((status = 204, description = "Done")),
 )]
 pub(super) async fn assign<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
-    Form(pin): Form<Pin>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+    JsonBody(pin): JsonBody<Pin>,
 ) -> Result<StatusCode, Problem> {
     let worker = pin.worker.parse()?;
     universe.ops().describe_world(world).await?;
@@ -143,7 +148,9 @@ pub(super) async fn assign<E: Engine>(
     delete, path = "/v1/u/{universe}/worlds/{world}/assignment", tag = "workers",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn unassign<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn unassign<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().describe_world(world).await?;
     universe.ops().unassign_world(world).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -4,7 +4,7 @@ use super::{
     Api, ListPage, Problem,
     access::By,
     effects::AnswerStatus,
-    extract::{ADMIN, Form, In, Of, Params, READ, SEND, address_of, world_of},
+    extract::{ADMIN, JsonBody, Params, READ, SEND, UniverseScope, WorldScope, address_of, world_of},
     json::{self, Snapshot},
     limit,
     moment::Moment,
@@ -186,14 +186,15 @@ fn state(state: WorldState) -> &'static str {
     STATES.iter().find(|(_, found)| *found == state).map_or("", |(name, _)| name)
 }
 
-/// What a world does: a live one may be paused, which only its journal says.
-async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> Result<String, Problem> {
+/// What a world does: a live one may be paused, which only its journal says. Where that cannot be read, because it is damaged or the
+/// world is deleted meanwhile, all else is told: one world does not hide the others from a list.
+async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> String {
     let is_live = meta.state == WorldState::Live;
-    Ok(match (&meta.hold, is_live) {
+    match (&meta.hold, is_live) {
         (Some(_), true) => "on_hold".to_owned(),
-        (None, true) if universe.ops().is_paused_on_record(world).await? => "paused".to_owned(),
+        (None, true) if universe.ops().is_paused_on_record(world).await.unwrap_or(false) => "paused".to_owned(),
         _ => state(meta.state).to_owned(),
-    })
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -253,8 +254,8 @@ pub(super) struct Created {
     responses((status = 201, body = Created), (status = 200, description = "It was there before", body = Created)),
 )]
 pub(super) async fn create<E: Engine>(
-    In { api, universe, tenant }: In<E, SEND>,
-    Form(new): Form<NewWorld>,
+    UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
+    JsonBody(new): JsonBody<NewWorld>,
 ) -> Result<Response, Problem> {
     let address = wanted(&universe, new.world.as_deref())?;
     let world = address.world(universe.id());
@@ -262,18 +263,24 @@ pub(super) async fn create<E: Engine>(
         if new.program.is_some() || new.manifest.is_some() {
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
-        let growth = grow(&api, &universe, tenant, world).await?;
+        let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
         let created = create_from_seed(&universe, &address, seed).await;
         let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
         settle(growth, &universe, is_new).await;
-        return created.map(|(response, _)| response);
+        let (response, before) = created?;
+        if before {
+            keep_name(&universe, &address).await?;
+        }
+        return Ok(response);
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
-    let growth = grow(&api, &universe, tenant, world).await?;
-    let created = create_with(&universe, world, manifest).await;
+    let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
+    let created = create_with(&universe, &address, manifest).await;
     settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
     let before = created?;
-    keep_name(&universe, &address).await?;
+    if before {
+        keep_name(&universe, &address).await?;
+    }
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
     Ok((status, Json(created)).into_response())
@@ -285,7 +292,7 @@ fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<World
     name.map_or_else(|| Ok(drawn()), address_of)
 }
 
-/// Stores the name that a world was created under. Whoever repeats a request that was cut off in between completes it.
+/// Stores the name of a world that was there before, perhaps without one.
 async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) -> Result<(), Problem> {
     match address {
         WorldAddress::Name(name) => Ok(universe.ops().name_world(name.clone()).await?),
@@ -293,14 +300,15 @@ async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) ->
     }
 }
 
-/// Room for one more world. One that is there already needs none.
+/// Room for one more world, and for what is stored with it. One that is there already needs none.
 async fn grow<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
     tenant: Tenant,
     world: WorldId,
+    more: Amounts,
 ) -> Result<Growth, Problem> {
-    match api.node.grow(universe, tenant, Amounts::WORLD).await {
+    match api.node.grow(universe, tenant, more).await {
         Err(problem) if problem.quota.is_some() && universe.ops().describe_world(world).await.is_ok() => {
             Ok(Growth::default())
         }
@@ -317,8 +325,13 @@ async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool)
 }
 
 /// Says whether it was there before.
-async fn create_with<E: Engine>(universe: &Universe<E>, world: WorldId, manifest: Hash) -> Result<bool, Problem> {
-    match universe.ops().world_create(world, manifest, universe.plane().now_ns()).await {
+async fn create_with<E: Engine>(
+    universe: &Universe<E>,
+    address: &WorldAddress,
+    manifest: Hash,
+) -> Result<bool, Problem> {
+    let world = address.world(universe.id());
+    match universe.ops().world_create(address.clone(), manifest, universe.plane().now_ns()).await {
         Ok(_) => Ok(false),
         Err(error) if error.code() == Code::WorldExists => {
             let found = universe.ops().describe_world(world).await?;
@@ -339,8 +352,7 @@ async fn create_from_seed<E: Engine>(
     let world = address.world(universe.id());
     let (of, height, now_ns) =
         (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
-    let forked = universe.ops().world_create_from_seed(world, of, height, now_ns).await?;
-    keep_name(universe, address).await?;
+    let forked = universe.ops().world_create_from_seed(address.clone(), of, height, now_ns).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
     let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
@@ -389,7 +401,7 @@ pub(super) struct WorldsParams {
     responses((status = 200, body = ListPage<World>)),
 )]
 pub(super) async fn list<E: Engine>(
-    In { universe, .. }: In<E, READ>,
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<WorldsParams>,
 ) -> Result<Json<ListPage<World>>, Problem> {
     let unknown = |name: &str| Problem::invalid(format!("`{name}` is no state of a world"));
@@ -417,7 +429,7 @@ pub(super) async fn list<E: Engine>(
     let names = universe.names_of(page.items.iter().filter_map(|found| found.manifest).collect()).await?;
     let mut items = Vec::with_capacity(page.items.len());
     for WorldSummary { world, meta, lease, failure, manifest } in page.items {
-        let state = state_of(&universe, world, &meta).await?;
+        let state = state_of(&universe, world, &meta).await;
         let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
         items.push(World { state, ..world });
     }
@@ -429,14 +441,14 @@ pub(super) async fn list<E: Engine>(
     get, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 200, body = WorldDetails)),
 )]
 pub(super) async fn describe<E: Engine>(
-    Of { universe, world, .. }: Of<E, READ>,
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
 ) -> Result<Json<WorldDetails>, Problem> {
     let found = universe.ops().describe_world(world).await?;
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
     let names = universe.names_of(found.manifest.into_iter().collect()).await?;
     let details = WorldDetails {
         world: World {
-            state: state_of(&universe, world, &found.meta).await?,
+            state: state_of(&universe, world, &found.meta).await,
             ..World::new(world, &found.meta, found.lease, found.failure.as_ref()).running(found.manifest, &names)
         },
         head: found.head.as_ref().map(|head| head.height.get()),
@@ -538,8 +550,8 @@ static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
     responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
 )]
 pub(super) async fn fork<E: Engine>(
-    Of { api, universe, world: parent, tenant }: Of<E, SEND>,
-    Form(new): Form<NewFork>,
+    WorldScope { api, universe, world: parent, tenant }: WorldScope<E, SEND>,
+    JsonBody(new): JsonBody<NewFork>,
 ) -> Result<Response, Problem> {
     let effects = match new.effects.as_deref() {
         None => None,
@@ -548,11 +560,7 @@ pub(super) async fn fork<E: Engine>(
             Problem::invalid(format!("effects: `{name}` is none of {names}"))
         })?),
     };
-    let answers = match new.answers {
-        None => None,
-        Some(answers) => Some(universe.ops().store_answers(&scripted(answers)?).await?),
-    };
-    let policy = ForkPolicy { effects, answers };
+    let script = new.answers.map(scripted).transpose()?;
     let address = wanted(&universe, new.world.as_deref())?;
     let child = address.world(universe.id());
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
@@ -560,14 +568,24 @@ pub(super) async fn fork<E: Engine>(
         (None, None) => None,
         (program, manifest) => Some(manifest_of(&universe, program, manifest).await?),
     };
-    let growth = grow(&api, &universe, tenant, child).await?;
-    let now_ns = universe.plane().now_ns();
-    let forked = universe.ops().world_fork_on(manifest, parent, child, at, policy, now_ns).await;
+    let stored = script.as_ref().map_or(Amounts::default(), |script| Amounts::blob(script.to_bytes().len() as u64));
+    let growth = grow(&api, &universe, tenant, child, Amounts { worlds: 1, ..stored }).await?;
+    let forking = async {
+        let answers = match &script {
+            Some(script) => Some(universe.ops().store_answers(script).await?),
+            None => None,
+        };
+        let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
+        universe.ops().world_fork_on(manifest, parent, address.clone(), at, policy, now_ns).await
+    };
+    let forked = forking.await;
     let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
     settle(growth, &universe, is_new).await;
     let forked = forked?;
-    keep_name(&universe, &address).await?;
     let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
+    if before {
+        keep_name(&universe, &address).await?;
+    }
     let effects = forked.policy.as_str().to_owned();
     let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
@@ -583,7 +601,9 @@ pub(super) struct Commanded {
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/pause", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn pause<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Response, Problem> {
+pub(super) async fn pause<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_pause(world).await?))
 }
 
@@ -591,7 +611,9 @@ pub(super) async fn pause<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/resume", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
-pub(super) async fn resume<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<Response, Problem> {
+pub(super) async fn resume<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<Response, Problem> {
     Ok(commanded(universe.ops().world_resume(world).await?))
 }
 
@@ -612,7 +634,7 @@ pub(super) struct Repair {
     responses((status = 202, description = "It is on its way", body = Repair)),
 )]
 pub(super) async fn retry<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     let name = operator.name.clone();
@@ -626,7 +648,7 @@ pub(super) async fn retry<E: Engine>(
     responses((status = 202, description = "It is on its way", body = Repair)),
 )]
 pub(super) async fn skip<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
     By(operator): By,
 ) -> Result<Response, Problem> {
     let name = operator.name.clone();
@@ -661,8 +683,8 @@ pub(super) struct NewManifest {
     responses((status = 202, body = Commanded)),
 )]
 pub(super) async fn upgrade<E: Engine>(
-    Of { universe, world, .. }: Of<E, ADMIN>,
-    Form(new): Form<NewManifest>,
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+    JsonBody(new): JsonBody<NewManifest>,
 ) -> Result<Response, Problem> {
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     Ok(commanded(universe.ops().world_upgrade(world, manifest, new.forced).await?))
@@ -673,7 +695,9 @@ pub(super) async fn upgrade<E: Engine>(
     post, path = "/v1/u/{universe}/worlds/{world}/archive", tag = "worlds",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn archive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn archive<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().world_archive(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -683,7 +707,9 @@ pub(super) async fn archive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>)
     post, path = "/v1/u/{universe}/worlds/{world}/unarchive", tag = "worlds",
     responses((status = 204, description = "Done")),
 )]
-pub(super) async fn unarchive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn unarchive<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().world_unarchive(world).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -692,7 +718,9 @@ pub(super) async fn unarchive<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN
 #[utoipa::path(
     delete, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 204, description = "Done")),
 )]
-pub(super) async fn delete<E: Engine>(Of { universe, world, .. }: Of<E, ADMIN>) -> Result<StatusCode, Problem> {
+pub(super) async fn delete<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+) -> Result<StatusCode, Problem> {
     universe.ops().describe_world(world).await?;
     universe.ops().world_delete(world).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -722,7 +750,9 @@ impl From<&Branch> for Child {
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/lineage", tag = "worlds", responses((status = 200, body = Family)),
 )]
-pub(super) async fn lineage<E: Engine>(Of { universe, world, .. }: Of<E, READ>) -> Result<Json<Family>, Problem> {
+pub(super) async fn lineage<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+) -> Result<Json<Family>, Problem> {
     let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
     Ok(Json(Family {
         ancestors: found.ancestors.iter().map(Parent::from).collect(),

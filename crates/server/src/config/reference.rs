@@ -169,6 +169,84 @@ mod tests {
         }
     }
 
+    /// What each section is about.
+    const SECTIONS: [(&str, &str); 15] = [
+        ("api", "The HTTP API: where it is served, to whom, and what one client may take."),
+        ("data", "Where everything is kept that no database and no object store keeps."),
+        (
+            "effects",
+            "How many effects are carried out at a time. NAME is a kind, such as `[effects.kinds.\"http.request\"]`.",
+        ),
+        ("engine", "The transactional engine: a folder, or PostgreSQL for fleets."),
+        ("http", "The adapter of `http.request`."),
+        ("llm", "The adapter of `llm.chat`, which is there once it has a base URL."),
+        ("node", "What this process does, and how much of it."),
+        ("objects", "The object store for large bodies."),
+        (
+            "process",
+            "The adapter of `process.run`, which is there once a command is listed: `[process.commands.NAME]`.",
+        ),
+        ("programs", "Components: how they are compiled, and who gets the processors."),
+        ("quotas", "What each token and each universe may take unless it has quotas of its own."),
+        ("shell", "How worker shells work on their mailboxes."),
+        ("sweep", "How objects without a reference are removed."),
+        ("universes", "What holds for one universe: `[universes.NAME]`."),
+        ("worlds", "How worlds take their turns, are snapshotted and archived."),
+    ];
+
+    const HEAD: &str = "\
+# Configuration
+
+Every key there is, with its default. This page is made from the code that `mundi config show --all` prints; a test compares them.
+
+```sh
+mundi config show                        # what holds here, as a file would have it; secrets are masked
+mundi config show --all                  # every key: what holds, its default, its variable, what it does
+mundi dev --config mundi.toml            # with a file
+MUNDI_API__BIND=127.0.0.1:7700 mundi dev # with a variable
+```
+
+Defaults < the TOML file (`--config`, or `MUNDI_CONFIG`) < variables < flags. The variable of a key is `MUNDI_` and the key in capitals with `__` for each dot:
+`http.private_hosts_allowed` is `MUNDI_HTTP__PRIVATE_HOSTS_ALLOWED`. Its value is TOML (`'[\"127.0.0.1\"]'`, `30000`, `true`), or a plain text. Keys with NAME, which stands for a name of
+your choosing, are set in a file only. An unknown key and a value out of its range are refused with `CONFIG_INVALID`, which names the key. A process reads its configuration when it starts.
+
+```toml
+[http]
+private_hosts_allowed = [\"127.0.0.1\"]
+
+[effects.kinds.\"http.request\"]
+calls_max = 64
+```
+";
+
+    fn page() -> String {
+        let mut page = HEAD.to_owned();
+        let mut section = String::new();
+        for Setting { key, what, default, .. } in settings(&Config::default()).unwrap() {
+            let of = key.split('.').next().unwrap();
+            if of != section {
+                section = of.to_owned();
+                let about = SECTIONS.iter().find(|(name, _)| *name == of);
+                let about = about.unwrap_or_else(|| panic!("say what the section `{of}` is about")).1;
+                page += &format!("\n## `{of}`\n\n{about}\n\n| key | default | what it does |\n|---|---|---|\n");
+            }
+            let default = default.map_or_else(|| "not set".to_owned(), |default| format!("`{default}`"));
+            page += &format!("| `{key}` | {default} | {} |\n", what.replace('|', "\\|"));
+        }
+        page
+    }
+
+    #[test]
+    fn the_page_lists_every_setting_as_it_is() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
+        let page = page();
+        if std::env::var_os("MUNDI_BLESS").is_some() {
+            std::fs::write(path, &page).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(found == page, "docs/reference/configuration.md is no longer so; MUNDI_BLESS=1 writes it anew\n{page}");
+    }
+
     #[test]
     fn what_holds_is_shown_beside_the_default_and_secrets_are_masked() {
         let set = [("MUNDI_LLM__API_KEY", "hush"), ("MUNDI_NODE__LANES", "3")];

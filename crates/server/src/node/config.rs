@@ -64,6 +64,8 @@ pub struct NodeConfig {
     pub weights: BTreeMap<String, u32>,
     /// How many worlds that have something to do this process takes; those that rest do not count.
     pub worlds_max: u32,
+    /// After how many processes that ended in their first cycle of a world it is put on hold; 0 for never.
+    pub deaths_max: u32,
     /// Made if they are not there.
     pub universes: BTreeSet<String>,
     /// By name or id.
@@ -125,6 +127,7 @@ impl Default for NodeConfig {
             lanes: 256,
             weights: BTreeMap::new(),
             worlds_max: 10_000,
+            deaths_max: limits::WORLD_DEATHS_MAX,
             universes: [DEFAULT_UNIVERSE.to_owned()].into(),
             universe_rules: BTreeMap::new(),
             snapshots: SnapshotPolicy::default(),

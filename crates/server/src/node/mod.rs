@@ -57,13 +57,14 @@ use edge::StopTasks;
 use forward::Forwarder;
 use mundi_adapters::worker::AdapterWorkerConfig;
 use mundi_engine::{Embedded, Engine};
-use mundi_model::{UniverseId, WorkerId, limits};
+use mundi_model::{Hash, UniverseId, WorkerId, limits};
 use mundi_runtime::{
     Plane, Services,
     attempts::Attempts,
     metrics::Metrics,
     policy::PolicyContexts,
     shell::{Counters, Failed},
+    worker::FirstCycles,
 };
 use mundi_store::{
     Clock, Entropy,
@@ -94,6 +95,8 @@ struct Shared<E: Engine> {
     /// By name, and by id as text.
     universes: RwLock<BTreeMap<String, Arc<Universe<E>>>>,
     metrics: Arc<Metrics>,
+    /// Of the worlds of all universes: what ends this process ends it for all.
+    first_cycles: Arc<FirstCycles>,
     /// The manifests that effects were asked for under.
     policies: PolicyContexts,
     reports: Reports,
@@ -175,6 +178,7 @@ impl<E: Engine> Node<E> {
             older: programs.older,
             universes: RwLock::default(),
             metrics,
+            first_cycles: Arc::default(),
             policies: PolicyContexts::default(),
             reports,
             attempts,
@@ -255,6 +259,13 @@ impl<E: Engine> Node<E> {
     /// All programs that are built in: those that have a name, and older versions of them.
     pub(crate) fn built_in(&self) -> impl Iterator<Item = &NamedProgram> {
         self.0.named.values().chain(&self.0.older)
+    }
+
+    /// The manifests of all programs that are built in, by `name@version`, and by the name alone for the newest.
+    pub(super) fn built_in_names(&self) -> BTreeMap<String, Hash> {
+        let numbered = self.built_in().map(|it| (format!("{}@{}", it.name, it.version), it.manifest_hash()));
+        let newest = self.programs().iter().map(|(name, it)| (name.clone(), it.manifest_hash()));
+        numbered.chain(newest).collect()
     }
 
     pub fn is_leaving(&self) -> bool {

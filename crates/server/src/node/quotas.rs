@@ -27,6 +27,9 @@ pub(crate) struct Tenant {
     pub(crate) token: Option<(TokenId, Quotas)>,
 }
 
+/// A token is charged with so many bytes at a time for a body that does not say how many it has: not every piece is a transaction.
+const CHARGED_AHEAD_BYTES: u64 = 1 << 20;
+
 /// What is about to be made, as far as it is limited. Unless it is kept, it was not made.
 #[derive(Default)]
 pub(crate) struct Growth {
@@ -93,17 +96,21 @@ impl<E: Engine> Node<E> {
     }
 
     /// Charges the token with what is brought in with it, if that is limited.
-    pub(crate) async fn charge(
+    async fn charge(
         &self,
         universe: &Universe<E>,
         tenant: Tenant,
         more: Amounts,
     ) -> Result<Option<TokenCharge>, Problem> {
         let Some((token, limits)) = tenant.token.filter(|_| more != Amounts::default()) else { return Ok(None) };
-        TokenCharge::make(universe.plane(), token, limits, more).await.map_err(|not| match not {
+        TokenCharge::make(universe.plane(), token, limits, more).await.map_err(|not| self.not_charged(not))
+    }
+
+    fn not_charged(&self, not: NotCharged) -> Problem {
+        match not {
             NotCharged::Exceeded(exceeded) => self.refused(exceeded).into(),
             NotCharged::Failed(error) => error.into(),
-        })
+        }
     }
 
     /// For adapters, which the node itself keeps running: it does not keep the node.
@@ -113,19 +120,36 @@ impl<E: Engine> Node<E> {
 }
 
 impl Growth {
-    /// What is made turned out to have so many bytes, of what the universe allows. The token is charged at the end.
-    pub(crate) fn grow_to<E: Engine>(
+    /// What is made turned out to have so many bytes: if there is no room for them, it is not made.
+    pub(crate) async fn grow_to<E: Engine>(
         &mut self,
         node: &Node<E>,
-        universe: &UniverseQuotas,
+        universe: &Universe<E>,
         bytes: u64,
-    ) -> Result<(), QuotaExceeded> {
-        let Some(reservation) = &mut self.reservation else { return Ok(()) };
-        let more = bytes.saturating_sub(reservation.bytes());
+    ) -> Result<(), Problem> {
+        if let Some(reservation) = &mut self.reservation {
+            let more = bytes.saturating_sub(reservation.bytes());
+            let grown = universe.quotas().grow(reservation, Amounts::bytes(more));
+            grown.map_err(|exceeded| node.refused(exceeded))?;
+        }
+        let Some(charge) = &mut self.charge else { return Ok(()) };
+        let more = bytes.saturating_sub(charge.bytes());
         if more == 0 {
             return Ok(());
         }
-        universe.grow(reservation, Amounts::bytes(more)).map_err(|exceeded| node.refused(exceeded))
+        let charged = match charge.add_bytes(universe.plane(), more.max(CHARGED_AHEAD_BYTES)).await {
+            Err(NotCharged::Exceeded(_)) => charge.add_bytes(universe.plane(), more).await,
+            charged => charged,
+        };
+        charged.map_err(|not| node.not_charged(not))
+    }
+
+    /// It was made, with so many bytes.
+    pub(crate) async fn keep_bytes<E: Engine>(mut self, universe: &Universe<E>, bytes: u64) {
+        if let Some(charge) = self.charge.take() {
+            charge.settle(universe.plane(), bytes).await;
+        }
+        self.keep();
     }
 
     /// It was made.

@@ -48,6 +48,7 @@ fn worker_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) ->
     WorkerConfig {
         lanes: config.lanes,
         worlds_max: config.worlds_max,
+        deaths_max: config.deaths_max,
         cycle: config.cycle,
         snapshots: config.snapshots,
         segments: config.segments,
@@ -113,7 +114,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
     ) -> Result<(), NodeError> {
         let universe = quotas.id();
         let config = worker_config(node.config(), universe, node.worker());
-        let worker = WorldWorker::start(plane.clone(), config, calls, node.0.metrics.clone());
+        let (metrics, first_cycles) = (node.0.metrics.clone(), node.0.first_cycles.clone());
+        let worker = WorldWorker::start_beside(plane.clone(), config, calls, metrics, first_cycles);
         worker.keep_pace(quotas);
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
         let shell = shell_config(node.config(), universe, node.worker());
@@ -149,7 +151,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }
         worker = worker.serve(Arc::new(fabric));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
-        worker = worker.serve(Arc::new(spawn.with_room(room.clone())));
+        worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));

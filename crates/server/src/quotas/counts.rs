@@ -1,7 +1,8 @@
 //! What a universe holds, as exactly as a process that does not make everything itself can know it.
 //!
-//! All keys of the universe are counted now and then. What this process adds for a request is added at once, before it is made, so
-//! requests of one process never pass the bound together. What programs add by themselves, what other processes add and what is
+//! All keys of the universe are counted now and then. What this process adds for a request is reserved at once, before it is made, so
+//! requests of one process never pass the bound together, whatever is counted meanwhile: what was made while a count was under way counts
+//! twice until the next one, and never not at all. What programs add by themselves, what other processes add and what is
 //! deleted is seen with the next count.
 
 use super::{Quota, QuotaExceeded, Scope};
@@ -33,10 +34,6 @@ impl Amounts {
 
     pub(crate) fn blob(bytes: u64) -> Self {
         Self { bytes, blobs: 1, ..Self::default() }
-    }
-
-    pub(crate) fn program(bytes: u64) -> Self {
-        Self { programs: 1, ..Self::blob(bytes) }
     }
 
     pub(crate) fn bytes(bytes: u64) -> Self {
@@ -120,10 +117,12 @@ pub(crate) struct Counts {
 #[derive(Default)]
 struct State {
     counted: Option<Counted>,
-    /// Since the last count began.
-    added: Amounts,
-    /// Since the count that is under way began.
-    added_meanwhile: Amounts,
+    /// What is about to be made, or was and is not yet said to be.
+    reserved: Amounts,
+    /// What was made since the last count began.
+    made: Amounts,
+    /// What was made since the count that is under way began.
+    made_meanwhile: Amounts,
 }
 
 #[derive(Clone, Copy)]
@@ -131,6 +130,13 @@ struct Counted {
     amounts: Amounts,
     at_ns: u64,
     took_ns: u64,
+}
+
+impl State {
+    fn known(&self) -> Amounts {
+        let counted = self.counted.map(|counted| counted.amounts).unwrap_or_default();
+        counted.plus(self.made).plus(self.reserved)
+    }
 }
 
 impl Counted {
@@ -162,20 +168,20 @@ impl Counts {
         if let Some((amounts, false)) = self.known(now_ns()) {
             return Ok(amounts);
         }
-        self.state.lock().added_meanwhile = Amounts::default();
+        self.state.lock().made_meanwhile = Amounts::default();
         let begun_ns = now_ns();
         let amounts = Amounts::of_usage(&count().await?, built_in);
         let mut state = self.state.lock();
         let at_ns = now_ns();
         state.counted = Some(Counted { amounts, at_ns, took_ns: at_ns.saturating_sub(begun_ns) });
-        state.added = state.added_meanwhile;
-        Ok(amounts.plus(state.added))
+        state.made = state.made_meanwhile;
+        Ok(state.known())
     }
 
     /// What is known without a look, and whether that is old.
     pub(crate) fn known(&self, now_ns: u64) -> Option<(Amounts, bool)> {
         let state = self.state.lock();
-        state.counted.map(|counted| (counted.amounts.plus(state.added), counted.is_old(now_ns)))
+        state.counted.map(|counted| (state.known(), counted.is_old(now_ns)))
     }
 
     /// Adds what is about to be made, unless that is too much. Says when it is worth to come again.
@@ -196,15 +202,13 @@ impl Reservation {
     /// It takes more than it was thought to.
     pub(crate) fn grow(&mut self, more: Amounts, quotas: &Quotas) -> Result<(), QuotaExceeded> {
         let mut state = self.counts.state.lock();
-        let counted = state.counted.map(|counted| counted.amounts).unwrap_or_default();
-        let current = counted.plus(state.added);
+        let current = state.known();
         if let Some((quota, limit)) = current.beyond(more, quotas) {
             let current = current.of(quota).unwrap_or_default();
             let retry_after = Duration::from_nanos(COUNT_EVERY_NS);
             return Err(QuotaExceeded { scope: Scope::Universe, quota, limit, current, retry_after });
         }
-        state.added = state.added.plus(more);
-        state.added_meanwhile = state.added_meanwhile.plus(more);
+        state.reserved = state.reserved.plus(more);
         self.amounts = self.amounts.plus(more);
         Ok(())
     }
@@ -214,24 +218,26 @@ impl Reservation {
     }
 
     /// It was made: the next count finds it.
-    pub(crate) fn keep(mut self) {
-        self.amounts = Amounts::default();
+    pub(crate) fn keep(self) {
+        let mut state = self.counts.state.lock();
+        state.made = state.made.plus(self.amounts);
+        state.made_meanwhile = state.made_meanwhile.plus(self.amounts);
+        drop(state); // what was reserved is given back when this ends
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if self.amounts != Amounts::default() {
-            let mut state = self.counts.state.lock();
-            state.added = state.added.minus(self.amounts);
-            state.added_meanwhile = state.added_meanwhile.minus(self.amounts);
-        }
+        let mut state = self.counts.state.lock();
+        state.reserved = state.reserved.minus(self.amounts);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn quotas(worlds_max: u64) -> Quotas {
@@ -290,5 +296,91 @@ mod tests {
             },
         );
         assert_eq!(counted.await.unwrap().worlds, 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_being_made_counts_however_often_it_is_counted_meanwhile() {
+        let counts = Arc::<Counts>::default();
+        let count = async |at_ns| counts.current(|| at_ns, 0, async || Ok(usage(1))).await.unwrap().worlds;
+        assert_eq!(count(0).await, 1);
+        let (kept, dropped) = (counts.add(Amounts::WORLD, &quotas(3)), counts.add(Amounts::WORLD, &quotas(3)));
+        assert_eq!(count(COUNT_EVERY_NS).await, 3, "none of the two is there yet");
+        assert!(counts.add(Amounts::WORLD, &quotas(3)).is_err());
+        kept.unwrap().keep();
+        drop(dropped);
+        assert_eq!(count(COUNT_EVERY_NS).await, 2, "one was made and the other was not");
+    }
+
+    /// What requests do, one after another.
+    #[derive(Debug, Clone, Copy)]
+    enum Op {
+        Reserve,
+        /// The one that was reserved longest ago is made.
+        Make,
+        /// And said to be, or given up before.
+        End,
+    }
+
+    /// Requests of one process, and what there really is.
+    #[derive(Default)]
+    struct Process {
+        counts: Arc<Counts>,
+        reserved: Vec<Reservation>,
+        made: Vec<Reservation>,
+        worlds: u64,
+    }
+
+    const WORLDS_MAX: u64 = 5;
+
+    impl Process {
+        fn run(&mut self, op: Op) {
+            match op {
+                Op::Reserve => self.reserved.extend(self.counts.add(Amounts::WORLD, &quotas(WORLDS_MAX))),
+                Op::Make if !self.reserved.is_empty() => {
+                    self.made.push(self.reserved.remove(0));
+                    self.worlds += 1;
+                }
+                Op::Make => {}
+                Op::End => match self.made.pop() {
+                    Some(made) => made.keep(),
+                    None => drop(self.reserved.pop()),
+                },
+            }
+        }
+    }
+
+    fn ops() -> impl Strategy<Value = Vec<Op>> {
+        proptest::collection::vec(prop_oneof![Just(Op::Reserve), Just(Op::Make), Just(Op::End)], 0..12)
+    }
+
+    proptest! {
+        /// Whatever is reserved, made, given up and counted in whatever order, what one process makes stays within the bound, and what nobody
+        /// uses can be had.
+        #[test]
+        fn requests_of_one_process_never_pass_a_bound_together(
+            rounds in proptest::collection::vec((ops(), ops(), any::<prop::sample::Index>()), 1..6),
+        ) {
+            let mut process = Process::default();
+            for (round, (before, during, look)) in (0_u64..).zip(rounds) {
+                if round > 0 {
+                    before.into_iter().for_each(|op| process.run(op));
+                }
+                let counts = process.counts.clone();
+                let count = async || {
+                    let look = look.index(during.len() + 1);
+                    during[..look].iter().for_each(|op| if round > 0 { process.run(*op) });
+                    let seen = process.worlds;
+                    during[look..].iter().for_each(|op| if round > 0 { process.run(*op) });
+                    Ok(usage(seen))
+                };
+                counts.current(|| round * COUNT_EVERY_NS, 0, count).now_or_never().unwrap().unwrap();
+                prop_assert!(process.worlds <= WORLDS_MAX, "{} worlds", process.worlds);
+            }
+            let Process { counts, reserved, made, worlds } = process;
+            drop(reserved);
+            made.into_iter().for_each(Reservation::keep);
+            let known = counts.current(|| u64::MAX, 0, async || Ok(usage(worlds))).now_or_never().unwrap().unwrap();
+            prop_assert_eq!(known.worlds, worlds, "what was given up or counted twice is forgotten");
+        }
     }
 }

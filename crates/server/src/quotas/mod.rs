@@ -3,6 +3,7 @@
 //! - `bucket`: rates, as a pure function of the time that it is told.
 //! - `limits`: the quotas by name, in the configuration and in the API.
 //! - `account`: what one universe or token takes of this process now: events, calls, streams, effects, fuel.
+//! - `claims`: effects that external workers have claimed through this process.
 //! - `counts`: what a universe holds: worlds, bytes, objects, programs; counted now and then, and added to meanwhile.
 //! - `universe`: all of that for one universe, with the quotas that were set for it.
 //! - `exceeded`: the refusal.
@@ -12,6 +13,7 @@
 
 mod account;
 mod bucket;
+mod claims;
 mod counts;
 mod exceeded;
 mod limits;

@@ -35,28 +35,53 @@ impl TokenCharge {
         if !counts::is_limited(&quotas) {
             return Ok(None);
         }
-        let charge = ChargeToken { id, amount: amounts.into(), quotas, give_back: false };
-        match plane.run(&charge).await.map_err(|error| NotCharged::Failed(error.into()))?.output {
-            Charged::Yes => Ok(Some(Self { charge })),
-            Charged::No(usage) => {
-                let usage = Amounts::from(usage);
-                let (quota, limit) = usage.beyond(amounts, &quotas).unwrap_or((Quota::StoredBytes, 0));
-                let current = usage.of(quota).unwrap_or_default();
-                Err(NotCharged::Exceeded(QuotaExceeded {
-                    scope: Scope::Token,
-                    quota,
-                    limit,
-                    current,
-                    retry_after: LATER,
-                }))
-            }
+        let charge = ChargeToken { id, amount: amounts.into(), quotas, give_back: false, change: change(plane) };
+        make(plane, &charge).await?;
+        Ok(Some(Self { charge }))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.charge.amount.bytes
+    }
+
+    /// What it is for turned out to have more bytes.
+    pub(crate) async fn add_bytes<E: Engine>(&mut self, plane: &NodePlane<E>, more: u64) -> Result<(), NotCharged> {
+        make(plane, &ChargeToken { amount: Amounts::bytes(more).into(), change: change(plane), ..self.charge }).await?;
+        self.charge.amount.bytes = self.charge.amount.bytes.saturating_add(more);
+        Ok(())
+    }
+
+    /// It was made, with so many bytes: what was charged beyond them is given back.
+    pub(crate) async fn settle<E: Engine>(mut self, plane: &NodePlane<E>, bytes: u64) {
+        let surplus = self.bytes().saturating_sub(bytes);
+        if surplus > 0 {
+            self.charge.amount = Amounts::bytes(surplus).into();
+            self.give_back(plane).await;
         }
     }
 
     /// What was charged for was not made. If this is not reached, the token has paid for nothing: better than the other way round.
     pub(crate) async fn give_back<E: Engine>(self, plane: &NodePlane<E>) {
-        if let Err(error) = plane.run(&ChargeToken { give_back: true, ..self.charge }).await {
+        if let Err(error) = plane.run(&ChargeToken { give_back: true, change: change(plane), ..self.charge }).await {
             tracing::debug!(%error, "a charge was not given back");
         }
     }
+}
+
+async fn make<E: Engine>(plane: &NodePlane<E>, charge: &ChargeToken) -> Result<(), NotCharged> {
+    match plane.run(charge).await.map_err(|error| NotCharged::Failed(error.into()))?.output {
+        Charged::Yes => Ok(()),
+        Charged::No(usage) => {
+            let usage = Amounts::from(usage);
+            let beyond = usage.beyond(charge.amount.into(), &charge.quotas);
+            let (quota, limit) = beyond.unwrap_or((Quota::StoredBytes, 0));
+            let current = usage.of(quota).unwrap_or_default();
+            Err(NotCharged::Exceeded(QuotaExceeded { scope: Scope::Token, quota, limit, current, retry_after: LATER }))
+        }
+    }
+}
+
+/// Names one change, so that one of unknown fate counts once.
+fn change<E: Engine>(plane: &NodePlane<E>) -> u64 {
+    u64::from_be_bytes(plane.random())
 }

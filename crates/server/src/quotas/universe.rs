@@ -4,12 +4,13 @@ use super::{
     Quota, QuotaExceeded, Scope,
     account::{Account, Begun},
     bucket::Bucket,
+    claims::{ClaimRoom, ExternalClaims},
     counts::{self, Amounts, Counts, Reservation},
 };
 use crate::node::NodePlane;
 use mundi_adapters::worker::EffectPace;
 use mundi_engine::{Engine, EngineError, Transaction};
-use mundi_model::UniverseId;
+use mundi_model::{IntentHash, UniverseId};
 use mundi_runtime::{Plane, worker::Pace};
 use mundi_store::{
     StoreError,
@@ -19,7 +20,7 @@ use mundi_store::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, LazyLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -28,6 +29,9 @@ use tokio::time::Instant;
 
 /// After a look that failed.
 const PAUSE: Duration = Duration::from_millis(250);
+
+/// From when all universes of the process count their time: a token may be used in several of them.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What a quota allows, and what counts against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +57,10 @@ pub(crate) struct UniverseQuotas {
     fuel_used: Arc<AtomicU64>,
     fuel: Mutex<Fuel>,
     effects: Mutex<Bucket>,
+    /// Those of the adapters of this process.
     effects_running: AtomicU64,
+    /// Those that external workers claimed here.
+    claims: Arc<ExternalClaims>,
 }
 
 #[derive(Default)]
@@ -65,8 +72,7 @@ struct Fuel {
 
 impl UniverseQuotas {
     pub(crate) fn new(id: UniverseId, configured: Quotas, built_in: u64) -> Arc<Self> {
-        let begun = Instant::now();
-        let clock = move || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let clock = || u64::try_from(BEGUN.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Self::by(Box::new(clock), id, configured, built_in)
     }
 
@@ -83,6 +89,7 @@ impl UniverseQuotas {
             fuel: Mutex::default(),
             effects: Mutex::default(),
             effects_running: AtomicU64::new(0),
+            claims: Arc::default(),
         })
     }
 
@@ -106,6 +113,35 @@ impl UniverseQuotas {
     /// A time that only goes forward.
     pub(crate) fn now_ns(&self) -> u64 {
         (self.clock)()
+    }
+
+    /// Room for effects that an external worker asks for: at most so many. Adapters find it taken until they are claimed, or not.
+    pub(crate) fn claim(&self, wanted: usize) -> ClaimRoom {
+        let limits = self.limits();
+        let (now_ns, running) = (self.now_ns(), self.effects_running.load(Relaxed));
+        let rate = limits.effects_per_second_max.map_or(u64::MAX, |max| self.effects.lock().room(now_ns, max));
+        let at_a_time = limits.effects_max.map_or(u64::MAX, |max| max.saturating_sub(running));
+        ExternalClaims::room(&self.claims, wanted.min(usize::try_from(rate).unwrap_or(usize::MAX)), at_a_time, now_ns)
+    }
+
+    /// Effects were claimed, for so long unless they are kept.
+    pub(crate) fn claimed(&self, room: ClaimRoom, intents: impl ExactSizeIterator<Item = IntentHash>, ttl: Duration) {
+        self.began(intents.len());
+        room.used(intents, self.until(ttl));
+    }
+
+    /// A heartbeat came for these.
+    pub(crate) fn kept(&self, intents: impl Iterator<Item = IntentHash>, ttl: Duration) {
+        self.claims.keep(intents, self.until(ttl));
+    }
+
+    /// The claim is over: answered, failed or lost.
+    pub(crate) fn claim_over(&self, intent: IntentHash) {
+        self.claims.end(intent);
+    }
+
+    fn until(&self, ttl: Duration) -> u64 {
+        self.now_ns().saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// What was set, in place of what was before.
@@ -176,7 +212,7 @@ impl UniverseQuotas {
         let of = |quota: Quota| match quota {
             Quota::FuelPerSecond => Some(self.fuel_level(limits.fuel_per_second_max?, now_ns)),
             Quota::EffectsPerSecond => Some(self.effects.lock().used(now_ns, limits.effects_per_second_max?)),
-            Quota::Effects => Some(self.effects_running.load(Relaxed)),
+            Quota::Effects => Some(self.effects_running.load(Relaxed) + self.claims.count(now_ns)),
             Quota::EventsPerSecond | Quota::Calls | Quota::Streams => self.account.used(quota, &limits, now_ns),
             Quota::Worlds | Quota::StoredBytes | Quota::Blobs | Quota::Programs => counted?.of(quota),
         };
@@ -216,9 +252,9 @@ impl EffectPace for UniverseQuotas {
     }
 
     fn room(&self, running: usize) -> usize {
-        let limits = self.limits();
-        let at_a_time = limits.effects_max.map_or(u64::MAX, |max| max.saturating_sub(running as u64));
-        let now_ns = self.now_ns();
+        let (limits, now_ns) = (self.limits(), self.now_ns());
+        let taken = |max: u64| max.saturating_sub(running as u64).saturating_sub(self.claims.count(now_ns));
+        let at_a_time = limits.effects_max.map_or(u64::MAX, taken);
         let rate = limits.effects_per_second_max.map_or(u64::MAX, |max| self.effects.lock().room(now_ns, max));
         usize::try_from(at_a_time.min(rate)).unwrap_or(usize::MAX)
     }
@@ -269,6 +305,14 @@ mod tests {
     }
 
     #[test]
+    fn a_universe_that_was_opened_later_has_the_same_time() {
+        let first = universe(Quotas::default());
+        let later_ns = first.now_ns() + 1_000_000;
+        while first.now_ns() < later_ns {}
+        assert!(universe(Quotas::default()).now_ns() >= later_ns);
+    }
+
+    #[test]
     fn worlds_wait_until_the_fuel_that_was_used_has_worn_off() {
         let (quotas, now_ns) = clocked(Quotas { fuel_per_second_max: Some(1_000), ..Quotas::default() });
         assert_eq!(quotas.wait(), None);
@@ -301,6 +345,28 @@ mod tests {
         assert_eq!(quotas.room(0), 1, "what is not set is as it was configured");
         assert!(!universe(Quotas::default()).is_limited());
         assert_eq!(universe(Quotas::default()).room(1_000), usize::MAX);
+    }
+
+    #[test]
+    fn effects_of_adapters_and_of_external_workers_share_one_quota() {
+        let (quotas, now_ns) = clocked(Quotas { effects_max: Some(4), ..Quotas::default() });
+        let (ttl, intent) = (Duration::from_secs(30), |n: u8| IntentHash::from_bytes([n; 32]));
+        let left = || quotas.claim(10).count();
+        quotas.running(1);
+        let room = quotas.claim(10);
+        assert_eq!((room.count(), left(), quotas.room(1)), (3, 0, 0), "it is taken while it is looked for");
+        quotas.claimed(room, [intent(1), intent(2)].into_iter(), ttl);
+        assert_eq!((left(), quotas.room(1)), (1, 1), "what was not found is free again");
+        quotas.claim_over(intent(1));
+        quotas.claim_over(intent(1));
+        assert_eq!(left(), 2);
+        now_ns.fetch_add(20_000_000_000, Relaxed);
+        quotas.kept([intent(2), intent(9)].into_iter(), ttl);
+        now_ns.fetch_add(20_000_000_000, Relaxed);
+        assert_eq!(left(), 2, "it was kept, and what is not known here is not");
+        now_ns.fetch_add(10_000_000_000, Relaxed);
+        assert_eq!((left(), quotas.room(1)), (3, 3), "a claim that nobody keeps is over");
+        assert_eq!(universe(Quotas::default()).claim(256).count(), 256);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Baselines and cursors only move forward.
 
 use super::Evidence;
-use crate::story::Fact;
+use crate::history::Fact;
 use mundi_model::{Height, InboxSeq};
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for ((_, world), story) in &evidence.story.worlds {
+    for ((_, world), history) in &evidence.history.worlds {
         let (mut baseline, mut cursor): (Option<Height>, Option<InboxSeq>) = (None, None);
-        for (number, fact) in &story.facts {
+        for (number, fact) in &history.facts {
             match fact {
                 Fact::Baseline(note) if baseline > Some(note.height) => {
                     return Err(format!("the baseline of {world} went back to {} (commit {number})", note.height));

@@ -2,12 +2,12 @@
 //! only until that lease is released.
 
 use super::Evidence;
-use crate::{log::Author, protocol::Protocol, story::Fact};
+use crate::{history::Fact, log::Author, protocol::Protocol};
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for ((_, world), story) in &evidence.story.worlds {
+    for ((_, world), history) in &evidence.history.worlds {
         let mut holder: Option<Author> = None;
-        for (number, fact) in &story.facts {
+        for (number, fact) in &history.facts {
             let commit = &evidence.commits[*number];
             match fact {
                 Fact::Lease(lease) => holder = lease.holder.map(|_| commit.author),

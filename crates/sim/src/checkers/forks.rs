@@ -4,7 +4,7 @@
 //! That it begins equal byte for byte, [`replay`](super::replay) shows; that nothing of its own is lost, the others do.
 
 use super::Evidence;
-use crate::story::{Fact, Place, WorldStory};
+use crate::history::{Fact, Place, WorldHistory};
 use mundi_model::{
     IntentHash, UniverseId,
     record::{EffectPolicy, ForkGenesis},
@@ -13,20 +13,20 @@ use std::collections::BTreeMap;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     let mut owners: BTreeMap<(UniverseId, IntentHash), Place> = BTreeMap::new();
-    for (place, story) in &evidence.story.worlds {
-        for intent in story.facts.iter().filter_map(published) {
+    for (place, history) in &evidence.history.worlds {
+        for intent in history.facts.iter().filter_map(published) {
             let owner = *owners.entry((place.0, intent)).or_insert(*place);
             if owner != *place {
                 return Err(format!("{} and {} share the intent {intent}", owner.1, place.1));
             }
         }
-        if let Some(genesis) = story.fork() {
-            check_inherited(story, &genesis).map_err(|why| format!("{}: {why}", place.1))?;
+        if let Some(genesis) = history.fork() {
+            check_inherited(history, &genesis).map_err(|why| format!("{}: {why}", place.1))?;
         }
     }
     for told in &evidence.notes.forked {
-        let story = evidence.story.worlds.get(&(told.universe, told.child));
-        let Some(genesis) = story.and_then(WorldStory::fork) else {
+        let history = evidence.history.worlds.get(&(told.universe, told.child));
+        let Some(genesis) = history.and_then(WorldHistory::fork) else {
             return Err(format!("a client was told of {}, which does not exist", told.child));
         };
         if (genesis.parent, genesis.forked_at, genesis.policy) != (told.parent, told.at, told.policy) {
@@ -45,10 +45,10 @@ fn published((_, fact): &(usize, Fact)) -> Option<IntentHash> {
 }
 
 /// What is published with the birth of a fork comes from its parent: effects only into a live one.
-fn check_inherited(story: &WorldStory, genesis: &ForkGenesis) -> Result<(), String> {
-    let born = story.facts.iter().find_map(|(number, fact)| matches!(fact, Fact::Meta(_)).then_some(*number));
+fn check_inherited(history: &WorldHistory, genesis: &ForkGenesis) -> Result<(), String> {
+    let born = history.facts.iter().find_map(|(number, fact)| matches!(fact, Fact::Meta(_)).then_some(*number));
     let inherits = |(number, fact): &&(usize, Fact)| Some(*number) == born && matches!(fact, Fact::Effect(_));
-    if genesis.policy != EffectPolicy::Live && story.facts.iter().any(|fact| inherits(&fact)) {
+    if genesis.policy != EffectPolicy::Live && history.facts.iter().any(|fact| inherits(&fact)) {
         return Err("it repeats effects of its parent and was not asked to".to_owned());
     }
     Ok(())

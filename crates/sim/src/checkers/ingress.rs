@@ -3,8 +3,8 @@
 
 use super::Evidence;
 use crate::{
+    history::{Place, WorldHistory, id_of},
     notes::{Fate, Sent},
-    story::{Place, WorldStory, id_of},
 };
 use mundi_model::{
     InboxSeq,
@@ -17,9 +17,9 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     for sent in &evidence.notes.sent {
         by_world.entry((sent.universe, sent.world)).or_default().push(sent);
     }
-    for (place, story) in &evidence.story.worlds {
+    for (place, history) in &evidence.history.worlds {
         let sent = by_world.get(place).map_or(&[][..], |sent| &sent[..]);
-        one(evidence, story, sent).map_err(|why| format!("{}: {why}", place.1))?;
+        one(evidence, history, sent).map_err(|why| format!("{}: {why}", place.1))?;
     }
     let answers = evidence.notes.answers.iter();
     match answers.into_iter().find(|(id, answer)| id.as_bytes() != &answer[..]) {
@@ -28,16 +28,16 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
     }
 }
 
-fn one(evidence: &Evidence, story: &WorldStory, sent: &[&Sent]) -> Result<(), String> {
+fn one(evidence: &Evidence, history: &WorldHistory, sent: &[&Sent]) -> Result<(), String> {
     let known: BTreeSet<&str> = sent.iter().map(|sent| &sent.id[..]).collect();
     let mut enqueued: BTreeMap<InboxSeq, Option<String>> = BTreeMap::new();
-    for (number, seq, item) in story.items() {
+    for (number, seq, item) in history.items() {
         if enqueued.insert(seq, id_of(item)).is_some() {
             return Err(format!("two items were enqueued at {seq}: one is lost (commit {number})"));
         }
     }
     let (mut taken, mut ids, mut last) = (BTreeSet::new(), BTreeSet::new(), None);
-    for (height, body) in story.journal() {
+    for (height, body) in history.journal() {
         let (seq, event) = match body {
             Body::Ingress(ingress) => {
                 let is_event = matches!(ingress.item.input, Input::Event { .. });
@@ -75,9 +75,9 @@ fn one(evidence: &Evidence, story: &WorldStory, sent: &[&Sent]) -> Result<(), St
         _ => None,
     });
     acknowledged.try_for_each(|(id, seq)| match enqueued.get(&seq) {
-        None if story.exists() => Err(format!("{id} was acknowledged at {seq} and is not in the inbox")),
+        None if history.exists() => Err(format!("{id} was acknowledged at {seq} and is not in the inbox")),
         Some(Some(other)) if other != id => Err(format!("{id} was acknowledged at {seq}, where {other} is")),
-        _ if evidence.settled && story.lives() && !taken.contains(&seq) => {
+        _ if evidence.settled && history.lives() && !taken.contains(&seq) => {
             Err(format!("{id} was acknowledged at {seq} and never journaled"))
         }
         _ => Ok(()),

@@ -2,20 +2,21 @@
 //! the records end.
 
 use super::Evidence;
-use crate::story::{Fact, Place, Story, WorldStory};
+use crate::history::{Fact, Histories, Place, WorldHistory};
 use bytes::Bytes;
 use mundi_model::{Hash, Height, cbor, record::Record};
 use mundi_store::keyspace::journal_head::Position;
 use std::collections::BTreeMap;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let all = evidence.story.worlds.iter();
-    all.filter(|(_, story)| story.state().is_some())
-        .try_for_each(|(place, story)| one(&evidence.story, *place, story).map_err(|why| format!("{}: {why}", place.1)))
+    let all = evidence.history.worlds.iter();
+    all.filter(|(_, history)| history.state().is_some()).try_for_each(|(place, history)| {
+        one(&evidence.history, *place, history).map_err(|why| format!("{}: {why}", place.1))
+    })
 }
 
-fn one(all: &Story, place: Place, story: &WorldStory) -> Result<(), String> {
-    let meta = story.metas().next().ok_or("it has records and was never created")?;
+fn one(all: &Histories, place: Place, history: &WorldHistory) -> Result<(), String> {
+    let meta = history.metas().next().ok_or("it has records and was never created")?;
     let mut chain = match &meta.lineage {
         None => Record::CHAIN_START,
         Some(lineage) => {
@@ -25,7 +26,7 @@ fn one(all: &Story, place: Place, story: &WorldStory) -> Result<(), String> {
         }
     };
     let (mut next, mut written): (Height, BTreeMap<Height, &Bytes>) = (meta.first_height, BTreeMap::new());
-    for (number, fact) in &story.facts {
+    for (number, fact) in &history.facts {
         match fact {
             Fact::Record(height, bytes) => {
                 if written.insert(*height, bytes).is_some_and(|before| before != bytes) {

@@ -2,14 +2,14 @@
 //! from hand to hand, and nobody takes one that has not run out on his own clock.
 
 use super::Evidence;
-use crate::story::Fact;
+use crate::history::Fact;
 use mundi_model::WorldId;
 use mundi_store::keyspace::lease::Lease;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for ((_, world), story) in &evidence.story.worlds {
+    for ((_, world), history) in &evidence.history.worlds {
         let (mut before, mut expires_at_ns): (Option<Lease>, u64) = (None, 0);
-        for (number, fact) in &story.facts {
+        for (number, fact) in &history.facts {
             match fact {
                 Fact::Term(term) => expires_at_ns = term.expires_at_ns,
                 Fact::Lease(after) => {
@@ -29,6 +29,7 @@ fn step(world: WorldId, before: Option<Lease>, after: Lease, run_out: bool) -> R
     match (before, after.holder) {
         (None, Some(_)) => Ok(()),
         (None, None) => Err(format!("{world} was released before anyone held it")),
+        (Some(before), Some(_)) if after == (Lease { probation: None, ..before }) => Ok(()),
         (Some(before), Some(_)) if after.epoch <= before.epoch => {
             Err(format!("the epoch of {world} went from {:?} to {:?}", before.epoch, after.epoch))
         }

@@ -18,11 +18,11 @@ mod universes;
 
 use crate::{
     cluster::{Ground, Handed, SimPlane},
+    history::Histories,
     log::Commit,
     notes::{Notes, Pages},
     run::Failure,
-    stage::Stage,
-    story::Story,
+    run_state::RunState,
 };
 use mundi_kernel::{MemoryObjects, Registry};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// All that is known about a run.
 pub(crate) struct Evidence {
     pub(crate) commits: Vec<Commit>,
-    pub(crate) story: Story,
+    pub(crate) history: Histories,
     pub(crate) notes: Pages,
     pub(crate) handed: Handed,
     /// Whether everything came to its end, so that what is missing now will never come.
@@ -63,19 +63,19 @@ const CHECKERS: &[Checker] = &[
 
 impl Evidence {
     pub(crate) async fn gather(
-        stage: &Stage,
+        run_state: &RunState,
         ground: &Ground,
         plane: &SimPlane,
         notes: &Notes,
         settled: bool,
     ) -> Result<Self, Failure> {
-        let commits = stage.commits();
-        let story = Story::of(&commits).map_err(|what| Failure { checker: "log", what })?;
+        let commits = run_state.commits();
+        let history = Histories::of(&commits).map_err(|what| Failure { checker: "log", what })?;
         let objects = replay::objects(ground, &commits).await.map_err(|what| Failure { checker: "replay", what })?;
-        let read_back = replay::read_back(plane, &story).await;
+        let read_back = replay::read_back(plane, &history).await;
         let registry = ground.registry.clone();
         let handed = ground.doors.handed();
-        Ok(Self { commits, story, notes: notes.pages(), handed, settled, objects, registry, read_back })
+        Ok(Self { commits, history, notes: notes.pages(), handed, settled, objects, registry, read_back })
     }
 }
 

@@ -4,9 +4,9 @@
 
 use super::Evidence;
 use crate::{
+    fake_service::CALL,
+    history::{Fact, Place, WorldHistory, cancelled, id_of},
     notes::ByHand,
-    outside::CALL,
-    story::{Fact, Place, WorldStory, cancelled, id_of},
 };
 use mundi_kernel::intents::TIMER_SET;
 use mundi_model::{
@@ -16,16 +16,16 @@ use mundi_model::{
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for (place, story) in &evidence.story.worlds {
-        one(evidence, *place, story).map_err(|why| format!("{}: {why}", place.1))?;
+    for (place, history) in &evidence.history.worlds {
+        one(evidence, *place, history).map_err(|why| format!("{}: {why}", place.1))?;
     }
     Ok(())
 }
 
-fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), String> {
-    published(story)?;
+fn one(evidence: &Evidence, place: Place, history: &WorldHistory) -> Result<(), String> {
+    published(history)?;
     let (mut messages, mut enqueued, mut by_hand) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for (number, _, item) in story.items() {
+    for (number, _, item) in history.items() {
         if let Input::Receipt(Receipt { operator: Some(operator), .. }) = &item.input {
             by_hand.insert(operator.name.clone());
         }
@@ -39,12 +39,12 @@ fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), Stri
             _ => {}
         }
     }
-    let is_answered_by_parent = story.fork().is_some_and(|genesis| {
+    let is_answered_by_parent = history.fork().is_some_and(|genesis| {
         use EffectPolicy::{Recorded, RecordedThenLive, Sandbox};
         matches!(genesis.policy, Recorded | RecordedThenLive | Sandbox)
     });
     let mut answered: BTreeMap<IntentHash, Receipt> = BTreeMap::new();
-    for (height, body) in story.journal() {
+    for (height, body) in history.journal() {
         let Body::Ingress(ingress) = body else { continue };
         let Input::Receipt(receipt) = ingress.item.input else { continue };
         check_answer(evidence, &receipt, is_answered_by_parent)?;
@@ -52,12 +52,12 @@ fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), Stri
             return Err(format!("a second receipt was journaled at {height}"));
         }
     }
-    answers_by_hand(evidence, place, story, &by_hand, &answered)?;
-    if !evidence.settled || !story.lives() {
+    answers_by_hand(evidence, place, history, &by_hand, &answered)?;
+    if !evidence.settled || !history.lives() {
         return Ok(());
     }
-    let withdrawn: BTreeSet<IntentHash> = cancelled(story).into_iter().collect();
-    let mut open = announced(story).filter(|intent| !withdrawn.contains(intent) && !answered.contains_key(intent));
+    let withdrawn: BTreeSet<IntentHash> = cancelled(history).into_iter().collect();
+    let mut open = announced(history).filter(|intent| !withdrawn.contains(intent) && !answered.contains_key(intent));
     open.next().map_or(Ok(()), |intent| {
         let arrived = if enqueued.contains(&intent) { "which was enqueued" } else { "which was never enqueued" };
         Err(format!("the intent {intent} never got its receipt, {arrived}"))
@@ -68,11 +68,11 @@ fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), Stri
 fn answers_by_hand(
     evidence: &Evidence,
     place: Place,
-    story: &WorldStory,
+    history: &WorldHistory,
     enqueued: &BTreeSet<String>,
     answered: &BTreeMap<IntentHash, Receipt>,
 ) -> Result<(), String> {
-    let withdrawn = cancelled(story);
+    let withdrawn = cancelled(history);
     for (name, noted) in evidence.notes.by_hand.iter().filter(|(_, noted)| (noted.universe, noted.world) == place) {
         let ByHand { intent, status, given, .. } = *noted;
         let is_journaled = answered.get(&intent).is_some_and(|receipt| {
@@ -85,7 +85,7 @@ fn answers_by_hand(
             Some(true) if !enqueued.contains(name) => {
                 return Err(format!("the answer of operator {name} to {intent} was taken and never enqueued"));
             }
-            Some(true) if evidence.settled && story.lives() && !is_journaled && !withdrawn.contains(&intent) => {
+            Some(true) if evidence.settled && history.lives() && !is_journaled && !withdrawn.contains(&intent) => {
                 return Err(format!("the answer of operator {name} to {intent} was taken and is not the receipt"));
             }
             _ => {}
@@ -95,7 +95,7 @@ fn answers_by_hand(
 }
 
 /// The effects of a world: what its journal announces, and what it inherited and either carries out or is answered at once.
-fn announced(story: &WorldStory) -> impl Iterator<Item = IntentHash> {
+fn announced(history: &WorldHistory) -> impl Iterator<Item = IntentHash> {
     let effect = |(_, fact): &(usize, Fact)| match fact {
         Fact::Effect(item) => Some(item.intent),
         Fact::Item(_, InboxItem { input: Input::Receipt(receipt), .. }) => Some(receipt.intent),
@@ -105,12 +105,12 @@ fn announced(story: &WorldStory) -> impl Iterator<Item = IntentHash> {
         Body::Intent(intent) if intent.kind != TIMER_SET => Some(intent.hash),
         _ => None,
     };
-    story.facts.iter().filter_map(effect).chain(story.journal().filter_map(intent))
+    history.facts.iter().filter_map(effect).chain(history.journal().filter_map(intent))
 }
 
 /// No moment lies between the record that asks and the queue that serves.
-fn published(story: &WorldStory) -> Result<(), String> {
-    for (number, fact) in &story.facts {
+fn published(history: &WorldHistory) -> Result<(), String> {
+    for (number, fact) in &history.facts {
         let Fact::Record(height, bytes) = fact else { continue };
         let Ok(Record { body: Body::Intent(intent), .. }) = cbor::decode::<Record>(bytes) else { continue };
         let is_it = |(other, fact): &(usize, Fact)| {
@@ -124,8 +124,8 @@ fn published(story: &WorldStory) -> Result<(), String> {
                 }
         };
         // One that is withdrawn within its own turn is not published at all.
-        let withdrawn = || cancelled(story).contains(&intent.hash);
-        if !story.facts.iter().any(is_it) && !withdrawn() {
+        let withdrawn = || cancelled(history).contains(&intent.hash);
+        if !history.facts.iter().any(is_it) && !withdrawn() {
             let what = if intent.kind == TIMER_SET { "timer" } else { "effect" };
             return Err(format!("the {what} at {height} was journaled and not published (commit {number})"));
         }

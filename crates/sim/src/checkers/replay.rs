@@ -5,8 +5,8 @@
 use super::Evidence;
 use crate::{
     cluster::{Ground, SimPlane},
+    history::{Fact, Histories, Place, WorldHistory},
     log::{Commit, Write},
-    story::{Fact, Place, Story, WorldStory},
 };
 use bytes::Bytes;
 use mundi_kernel::{MemoryObjects, World, replay::Replay};
@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 /// What the store gives for each living world: its whole journal, and where a restored host stands.
 pub(crate) type ReadBack = BTreeMap<Place, Result<(Vec<Bytes>, (Height, Hash)), String>>;
 
-pub(crate) async fn read_back(plane: &SimPlane, story: &Story) -> ReadBack {
+pub(crate) async fn read_back(plane: &SimPlane, history: &Histories) -> ReadBack {
     let mut read_back = BTreeMap::new();
-    for (place, _) in story.worlds.iter().filter(|(_, story)| story.state() == Some(WorldState::Live)) {
+    for (place, _) in history.worlds.iter().filter(|(_, history)| history.state() == Some(WorldState::Live)) {
         read_back.insert(*place, read_one(plane, *place).await);
     }
     read_back
@@ -64,14 +64,14 @@ pub(crate) async fn objects(ground: &Ground, commits: &[Commit]) -> Result<Memor
 }
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for (place, story) in evidence.story.worlds.iter().filter(|(_, story)| story.exists()) {
-        one(evidence, *place, story).map_err(|why| format!("{}: {why}", place.1))?;
+    for (place, history) in evidence.history.worlds.iter().filter(|(_, history)| history.exists()) {
+        one(evidence, *place, history).map_err(|why| format!("{}: {why}", place.1))?;
     }
     Ok(())
 }
 
-fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), String> {
-    let records = evidence.story.lineage(place);
+fn one(evidence: &Evidence, place: Place, history: &WorldHistory) -> Result<(), String> {
+    let records = evidence.history.lineage(place);
     let objects = &evidence.objects;
     let first = records.first().ok_or("it has no record")?;
     let replay = Replay::from_genesis(objects, evidence.registry.clone(), first);
@@ -79,7 +79,7 @@ fn one(evidence: &Evidence, place: Place, story: &WorldStory) -> Result<(), Stri
     replay.run(objects, &records[1..], None).map_err(|error| format!("from genesis: {error}"))?;
     let from_genesis = end(evidence, replay).map_err(|error| format!("from genesis: {error}"))?;
 
-    let note = story.facts.iter().rev().find_map(|(_, fact)| match fact {
+    let note = history.facts.iter().rev().find_map(|(_, fact)| match fact {
         Fact::Baseline(note) => Some(note),
         _ => None,
     });

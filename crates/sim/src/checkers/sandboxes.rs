@@ -2,7 +2,7 @@
 //! sandbox. That each of its intents is answered all the same, [`receipts`](super::receipts) shows.
 
 use super::Evidence;
-use crate::story::{Fact, Place, WorldStory};
+use crate::history::{Fact, Place, WorldHistory};
 use mundi_model::{
     IntentHash,
     record::{Body, EffectPolicy},
@@ -10,18 +10,19 @@ use mundi_model::{
 use std::collections::BTreeSet;
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    let worlds = &evidence.story.worlds;
-    let is_sandbox = |story: &WorldStory| story.fork().is_some_and(|genesis| genesis.policy == EffectPolicy::Sandbox);
+    let worlds = &evidence.history.worlds;
+    let is_sandbox =
+        |history: &WorldHistory| history.fork().is_some_and(|genesis| genesis.policy == EffectPolicy::Sandbox);
     let sandboxes: BTreeSet<Place> =
-        worlds.iter().filter(|(_, story)| is_sandbox(story)).map(|(place, _)| *place).collect();
-    for (place, story) in worlds {
+        worlds.iter().filter(|(_, history)| is_sandbox(history)).map(|(place, _)| *place).collect();
+    for (place, history) in worlds {
         if sandboxes.contains(place) {
-            check_inside(evidence, story).map_err(|why| format!("{}: {why}", place.1))?;
-        } else if let Some(genesis) = story.fork().filter(|genesis| sandboxes.contains(&(place.0, genesis.parent))) {
+            check_inside(evidence, history).map_err(|why| format!("{}: {why}", place.1))?;
+        } else if let Some(genesis) = history.fork().filter(|genesis| sandboxes.contains(&(place.0, genesis.parent))) {
             return Err(format!("{} is a fork of the sandbox {} and none itself", place.1, genesis.parent));
         }
         // A message names its sender, whatever way it came.
-        for (number, _, item) in story.items() {
+        for (number, _, item) in history.items() {
             if let Some(sender) = item.origin.sender.filter(|sender| sandboxes.contains(&(place.0, sender.world))) {
                 return Err(format!("{} got something from the sandbox {} (commit {number})", place.1, sender.world));
             }
@@ -31,13 +32,13 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 }
 
 /// Nothing of it was ever up for anyone to carry out, and the outside never heard of it.
-fn check_inside(evidence: &Evidence, story: &WorldStory) -> Result<(), String> {
-    for (number, fact) in &story.facts {
+fn check_inside(evidence: &Evidence, history: &WorldHistory) -> Result<(), String> {
+    for (number, fact) in &history.facts {
         if let Fact::Effect(item) = fact {
             return Err(format!("its effect `{}` was published (commit {number})", item.kind));
         }
     }
-    let asked = story.journal().filter_map(|(_, body)| match body {
+    let asked = history.journal().filter_map(|(_, body)| match body {
         Body::Intent(intent) => Some(intent.hash),
         _ => None,
     });

@@ -1,14 +1,14 @@
 //! Segments: a record leaves the engine only after a segment that holds it was indexed, and only below the baseline.
 
 use super::Evidence;
-use crate::story::Fact;
+use crate::history::Fact;
 use mundi_model::Height;
 use mundi_store::keyspace::{segment::SegmentRecord, world_meta::WorldState};
 
 pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
-    for ((_, world), story) in &evidence.story.worlds {
+    for ((_, world), history) in &evidence.history.worlds {
         let (mut indexed, mut baseline): (Vec<(usize, &SegmentRecord)>, _) = (Vec::new(), Height::GENESIS);
-        for (number, fact) in &story.facts {
+        for (number, fact) in &history.facts {
             match fact {
                 // What becomes of a deleted world's records is nobody's business any more.
                 Fact::Meta(meta) if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) => break,

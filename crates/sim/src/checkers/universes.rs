@@ -12,8 +12,8 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
             return Err(format!("{} by {} writes into {first:?} and {other}", commit.protocol, commit.author));
         }
     }
-    for ((universe, world), story) in &evidence.story.worlds {
-        for (height, body) in story.journal() {
+    for ((universe, world), history) in &evidence.history.worlds {
+        for (height, body) in history.journal() {
             let named = match body {
                 Body::Genesis(genesis) => (genesis.universe, genesis.world),
                 Body::ForkGenesis(genesis) => (genesis.universe, genesis.world),

@@ -1,6 +1,6 @@
 //! How keys and values become bytes, and how damaged ones are told apart from absent ones.
 
-use super::{Family, Lane, queue::QueueSeq};
+use super::{Family, QueueShard, queue::QueueSeq};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -109,8 +109,8 @@ impl KeyBuilder {
         self.bytes(&number.to_be_bytes())
     }
 
-    pub(crate) fn lane(self, lane: Lane) -> Self {
-        self.u64(lane.kind).u8(lane.shard.get())
+    pub(crate) fn queue_shard(self, queue_shard: QueueShard) -> Self {
+        self.u64(queue_shard.kind).u8(queue_shard.shard.get())
     }
 
     pub(crate) fn key(self) -> Key {

@@ -58,6 +58,10 @@ pub enum LeaseError {
     AssignedElsewhere { world: WorldId, desired: WorkerId },
     #[error("{world} is requested by {by}, who gets it next, for another {:?}", whole_ms(*left_ns))]
     Requested { world: WorldId, by: WorkerId, left_ns: u64 },
+    #[error(
+        "{deaths} holders of {world} ended in their first cycle of it, one after another: it waits until its next one is alone in its process"
+    )]
+    OnProbation { world: WorldId, deaths: u32 },
 }
 
 impl LeaseError {
@@ -65,7 +69,7 @@ impl LeaseError {
     pub fn left_ns(&self) -> Option<u64> {
         match self {
             Self::Held { left_ns, .. } | Self::Requested { left_ns, .. } => Some(*left_ns),
-            Self::AssignedElsewhere { .. } => None,
+            Self::AssignedElsewhere { .. } | Self::OnProbation { .. } => None,
         }
     }
 }
@@ -75,6 +79,7 @@ impl Coded for LeaseError {
         match self {
             Self::Held { .. } | Self::Requested { .. } => Code::LeaseHeld,
             Self::AssignedElsewhere { .. } => Code::LeaseAssignedElsewhere,
+            Self::OnProbation { .. } => Code::WorldOnProbation,
         }
     }
 }

@@ -84,6 +84,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             timers: vec![],
             receipts: Vec::new(),
             command: None,
+            name: None,
             now_ns: 5,
         };
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await
@@ -96,8 +97,8 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
         #[expect(clippy::expect_used, reason = "a test that names worker 0 is wrong")]
         let worker = WorkerId::new(worker).expect("a worker id");
         let (universe, now_ns) = (self.universe, crate::Clock::now_ns(&self.clock));
-        let request = AcquireLease { universe, world, worker, now_ns, ttl_ns: 20_000_000_000 };
-        Ok(self.run(&request).await?.output)
+        let request = AcquireLease { universe, world, worker, now_ns, ttl_ns: 20_000_000_000, opening: None };
+        Ok(self.run(&request).await?.output.fence)
     }
 
     /// A new world, held by worker 1.

@@ -6,7 +6,7 @@ use crate::{
     blob::Blobs,
     journal::Batch,
     keyspace::{
-        Lane,
+        QueueShard,
         effect_dedupe::EffectStatus,
         effect_inflight,
         effect_pending::{EffectItem, EffectTerms},
@@ -47,8 +47,10 @@ pub async fn ask_in_process<E: Engine, B: Blobs>(
     let effects = turn.effects.clone();
     let (_, stamp) = turn.commit(store, fence).await?;
     let claimed = |(index, item): (u16, EffectItem)| {
-        let (universe, lane, seq) = (store.universe, Lane::of(&item.kind, item.intent), QueueSeq::new(stamp?, index));
-        let proof = EffectClaim { universe, lane, seq, token: claim.token, world: item.world, intent: item.intent };
+        let (universe, queue_shard, seq) =
+            (store.universe, QueueShard::of(&item.kind, item.intent), QueueSeq::new(stamp?, index));
+        let proof =
+            EffectClaim { universe, queue_shard, seq, token: claim.token, world: item.world, intent: item.intent };
         Some(ClaimedEffect { proof, claim, item })
     };
     Ok((0..).zip(effects).filter_map(claimed).collect())
@@ -86,13 +88,13 @@ pub async fn held_effect<E: Engine>(
     effect_inflight::publish(&mut tx, universe, 0, &claim, &item, Some(EffectStatus::Pending))?;
     let stamp = tx.commit().await?.stamp();
     let seq = QueueSeq::new(stamp.unwrap_or(Stamp::new(0, 0)), 0); // something was written
-    Ok(EffectClaim { universe, lane: Lane::of(kind, intent), seq, token: claim.token, world, intent })
+    Ok(EffectClaim { universe, queue_shard: QueueShard::of(kind, intent), seq, token: claim.token, world, intent })
 }
 
 /// A claim that nobody holds, for calls of adapters that do not ask for it.
 pub fn unheld(universe: UniverseId, world: WorldId, intent: IntentHash) -> EffectClaim {
-    let (lane, seq) = (Lane::of("unheld", intent), QueueSeq::new(Stamp::new(0, 0), 0));
-    EffectClaim { universe, lane, seq, token: [0; 16], world, intent }
+    let (queue_shard, seq) = (QueueShard::of("unheld", intent), QueueSeq::new(Stamp::new(0, 0), 0));
+    EffectClaim { universe, queue_shard, seq, token: [0; 16], world, intent }
 }
 
 /// A turn that sets timers for these times; returns their intents.

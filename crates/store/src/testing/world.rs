@@ -44,7 +44,12 @@ impl HandmadeWorld {
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
         world_meta::write(&mut tx, universe, world, &meta)?;
-        lease::write(&mut tx, universe, world, &Lease { epoch: Epoch::INITIAL, holder: WorkerId::new(1) })?;
+        lease::write(
+            &mut tx,
+            universe,
+            world,
+            &Lease { epoch: Epoch::INITIAL, holder: WorkerId::new(1), probation: None },
+        )?;
         created.write_head(&mut tx)?;
         created.write_baseline(&mut tx, Height::GENESIS)?;
         tx.commit().await?;
@@ -82,7 +87,7 @@ impl HandmadeWorld {
     /// The lease passes to another worker.
     pub async fn pass_lease<E: Engine>(&self, engine: &E) -> Result<(), StoreError> {
         let mut tx = engine.begin().await?;
-        let lease = Lease { epoch: self.fence.epoch.next(), holder: WorkerId::new(2) };
+        let lease = Lease { epoch: self.fence.epoch.next(), holder: WorkerId::new(2), probation: None };
         lease::write(&mut tx, self.fence.universe, self.fence.world, &lease)?;
         tx.commit().await?;
         Ok(())

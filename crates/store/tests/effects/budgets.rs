@@ -45,12 +45,13 @@ fn a_retry_is_found_although_the_mark_has_passed_its_time() {
     block_on(async {
         let (store, _, _) = asked(&["a"; 17], TERMS).await;
         let claimed = claim(&store, "a", 1).await;
-        let lane = |claimed: &ClaimedEffect| claimed.proof.lane;
+        let queue_shard = |claimed: &ClaimedEffect| claimed.proof.queue_shard;
         let twins = claimed.iter().find_map(|one| {
-            let two = claimed.iter().find(|two| lane(one) == lane(two) && one.proof.seq != two.proof.seq)?;
+            let two =
+                claimed.iter().find(|two| queue_shard(one) == queue_shard(two) && one.proof.seq != two.proof.seq)?;
             Some((one, two))
         });
-        let (one, two) = twins.expect("seventeen items in sixteen lanes");
+        let (one, two) = twins.expect("seventeen items in sixteen queue_shards");
         store.clock.advance(Duration::from_secs(10));
         fail(&store, one, Repeat::Backoff).await;
         store.clock.advance(Duration::from_secs(10));

@@ -6,7 +6,7 @@ use mundi_model::{Code, Coded, IntentHash, record::ReceiptStatus};
 use mundi_store::{
     Clock,
     keyspace::{
-        Lane,
+        QueueShard,
         effect_dedupe::EffectStatus,
         effect_pending::{self, EffectTerms},
         queue::Queue,
@@ -80,10 +80,10 @@ fn a_slow_worker_whose_claim_was_reaped_cannot_acknowledge() {
 /// FACTS, bug 5: the place of an intent depends on nothing but its kind and its hash.
 #[test]
 fn an_item_lies_where_any_release_looks_for_it() {
-    let lane = Lane::of("http.request", IntentHash::from_bytes([7; 32]));
+    let queue_shard = QueueShard::of("http.request", IntentHash::from_bytes([7; 32]));
     let key = effect_pending::key(
         mundi_model::UniverseId::from_bytes([0; 16]),
-        lane,
+        queue_shard,
         mundi_store::keyspace::queue::QueueSeq::from_bytes([0; 12]),
     );
     assert_eq!(format!("{key:?}")[34..52], *"353f6f287a2a49f60e");
@@ -243,10 +243,10 @@ fn a_dedupe_record_outlives_an_open_intent_and_ends_after_its_window() {
 fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_blocks_nobody() {
     block_on(async {
         let (store, _, intents) = asked(&["a"], TERMS).await;
-        let lane = Lane::of("a", intents[0]);
+        let queue_shard = QueueShard::of("a", intents[0]);
         let bad = mundi_store::keyspace::queue::QueueSeq::from_bytes([0; 12]);
         let mut tx = store.engine.begin().await.unwrap();
-        tx.put(effect_pending::key(store.universe, lane, bad).as_bytes(), vec![0xff, 0x00]).unwrap();
+        tx.put(effect_pending::key(store.universe, queue_shard, bad).as_bytes(), vec![0xff, 0x00]).unwrap();
         tx.commit().await.unwrap();
         assert_eq!(claim(&store, "a", 1).await.len(), 1);
         let (universe, queue) = (store.universe, Queue::Effects);
@@ -305,7 +305,7 @@ fn all_lanes_are_claimed_from_in_three_trips_and_an_answer_takes_one() {
         store.engine.revive();
         reap(&store, "nothing").await;
         let trips = store.engine.counts().trips;
-        assert!(trips <= 2 + 16 * 2, "a look at all lanes, then each of them: {trips}");
+        assert!(trips <= 2 + 16 * 2, "a look at all queue_shards, then each of them: {trips}");
     });
 }
 

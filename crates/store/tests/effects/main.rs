@@ -15,13 +15,13 @@ use mundi_store::{
     Clock, Fence, StoreError,
     journal::Batch,
     keyspace::{
-        Lane, Shard,
+        QueueShard, Shard,
         effect_dedupe::{self, EffectStatus},
         effect_pending::EffectTerms,
     },
     protocol::{
         Answer, ClaimEffects, ClaimedEffect, CommitTurn, Completed, FailEffect, Failed, Failure, InProcess, KindCap,
-        LanesToReap, ReapEffects, Reaped, Repeat, WokenBy, complete_effect,
+        ReapEffects, Reaped, Repeat, ShardsToReap, WokenBy, complete_effect,
     },
     testing::{Fixture, Probe, ask},
 };
@@ -76,16 +76,18 @@ async fn fail(store: &Store, claimed: &ClaimedEffect, repeat: Repeat) -> Failed 
     store.run(&fail).await.unwrap().output
 }
 
-/// Reaps all lanes, and sees that those which need not be looked into have nothing.
+/// Reaps all queue shards, and sees that those which need not be looked into have nothing.
 async fn reap(store: &Store, kind: &str) -> Reaped {
     let mut all = Reaped::default();
     let (universe, items_max, now_ns) = (store.universe, 100, store.clock.now_ns());
-    let look = LanesToReap { universe, kinds: vec!["other".into(), kind.into()], items_max, now_ns, gone: None };
+    let look = ShardsToReap { universe, kinds: vec!["other".into(), kind.into()], items_max, now_ns, gone: None };
     let wanting = store.run(&look).await.unwrap().output;
-    for lane in Lane::all(kind, Shard::new(0).unwrap()) {
-        let reaped =
-            store.run(&ReapEffects { universe, lane, touched: false, items_max, now_ns, gone: None }).await.unwrap();
-        assert!(wanting.contains(&lane) || reaped.stamp.is_none(), "{lane:?} was changed: {reaped:?}");
+    for queue_shard in QueueShard::all(kind, Shard::new(0).unwrap()) {
+        let reaped = store
+            .run(&ReapEffects { universe, queue_shard, touched: false, items_max, now_ns, gone: None })
+            .await
+            .unwrap();
+        assert!(wanting.contains(&queue_shard) || reaped.stamp.is_none(), "{queue_shard:?} was changed: {reaped:?}");
         let reaped = reaped.output;
         all.retrying += reaped.retrying;
         all.answered += reaped.answered;

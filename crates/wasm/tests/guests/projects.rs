@@ -47,6 +47,19 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
         let mut node = Command::new("node");
         node.arg("--test").arg(folder.path());
         run(node.env("MUNDI_VECTORS", "vectors.json").env("MUNDI_MISUSES", "misuses.json"));
+
+        // The program on the page about it, with its test.
+        let page = std::fs::read_to_string(repository().join("docs/reference/sdk-typescript.md")).unwrap();
+        let blocks: Vec<_> = page.split("```ts\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+        let (source, bundle) = (folder.path().join("page.ts"), folder.path().join("page/page.test.mjs"));
+        std::fs::write(&source, blocks.join("\n")).unwrap();
+        let mut bundled = Command::new(builder().cache.join("typescript/node_modules/.bin/esbuild"));
+        bundled.arg(source).args(["--bundle", "--format=esm", "--platform=node"]);
+        let sdk = sdk.canonicalize().unwrap().join("typescript/src");
+        bundled.arg(format!("--alias:mundi-sdk/testing={}", sdk.join("testing.ts").display()));
+        bundled.arg(format!("--alias:mundi-sdk={}", sdk.join("index.ts").display()));
+        run(bundled.arg(format!("--outfile={}", bundle.display())));
+        run(Command::new("node").arg("--test").arg(bundle));
     }
 }
 

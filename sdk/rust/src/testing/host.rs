@@ -40,6 +40,7 @@ fn check_id(what: &str, text: &str, prefix: &str, len: usize, alphabet: &str) ->
     refused(format!("`{text}` is not a {what}: expected `{prefix}` and {len} digits"))
 }
 
+const PROGRAM_NAME_BYTES_MAX: usize = 64;
 const BASE32: &str = "0123456789abcdefghjkmnpqrstvwxyz";
 const HEX: &str = "0123456789abcdef";
 
@@ -57,6 +58,20 @@ fn check_world(text: &str) -> Checked {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
     let is_name = !matches!(text, "" | "." | "..") && !text.starts_with("w_") && text.bytes().all(fits);
     if is_name && text.len() <= NAME_BYTES_MAX { Ok(()) } else { check_id128("world", text, "w_") }
+}
+
+/// A program by the hash of a manifest, or by its name and perhaps its version.
+fn check_program(text: &str) -> Checked {
+    let (name, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = name.starts_with(|letter: char| letter.is_ascii_lowercase()) && name.bytes().all(fits);
+    let is_version = version.is_none_or(|version| {
+        !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit()) && version.parse::<u32>().is_ok()
+    });
+    if is_name && is_version && name.len() <= PROGRAM_NAME_BYTES_MAX {
+        return Ok(());
+    }
+    check_id("program", text, "h_", 64, HEX)
 }
 
 fn check_headers(headers: &[(String, String)]) -> Checked {
@@ -312,7 +327,7 @@ pub(crate) fn headers() -> Vec<(String, String)> {
 
 pub(crate) fn spawn(manifest: &str, first: Option<&Outgoing>, label: &str) -> Result<String, Full> {
     with(|state| {
-        check_id("hash", manifest, "h_", 64, HEX)?;
+        check_program(manifest)?;
         let child = format!("w_{:026}", state.height * 1_000 + u64::from(state.emitted));
         let params = cbor::encode(&message_params(&child, Some(manifest), first, &SendOptions::default()));
         state.meter.call(params.len() + label.len())?;

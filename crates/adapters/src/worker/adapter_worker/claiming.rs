@@ -13,8 +13,8 @@ use mundi_runtime::{
 use mundi_store::{
     StoreError,
     blob::Blobs,
-    keyspace::{Lane, Shard, queue_notify::Seen},
-    protocol::{ClaimEffects, ExtendClaims, FindClaims, KindCap, LanesToReap, ReapEffects, Reaped, claim_effects},
+    keyspace::{QueueShard, Shard, queue_notify::Seen},
+    protocol::{ClaimEffects, ExtendClaims, FindClaims, KindCap, ShardsToReap, ReapEffects, Reaped, claim_effects},
     run,
 };
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
             let claims = match round.during(claim_effects(&self.engine, &*self.clock, &claim)).await {
                 Ok(claims) => claims,
                 Err(error) => {
-                    let FindClaims { lanes, token, .. } = claim.find_again();
-                    round.in_doubt.push(InDoubt { lanes, token, slots });
+                    let FindClaims { queue_shards, token, .. } = claim.find_again();
+                    round.in_doubt.push(InDoubt { queue_shards, token, slots });
                     return Err(error);
                 }
             };
@@ -70,15 +70,15 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
 
     /// Looks whether commits of unknown fate have claimed something: it is carried out now, and not when the claims have run out.
     pub(super) async fn settle_doubts<'a>(&'a self, round: &mut Round<'a, E, B>) -> Result<(), StoreError> {
-        while let Some(InDoubt { lanes, token, slots }) = round.in_doubt.pop() {
-            let find = FindClaims { universe: self.universe, lanes, token };
+        while let Some(InDoubt { queue_shards, token, slots }) = round.in_doubt.pop() {
+            let find = FindClaims { universe: self.universe, queue_shards, token };
             match round.during(run(&self.engine, &*self.clock, &find)).await {
                 Ok(found) => {
                     let effects = found.output.into_iter().zip(slots);
                     effects.for_each(|(effect, slot)| round.start(StartEffect { effect, slot }));
                 }
                 Err(error) => {
-                    round.in_doubt.push(InDoubt { lanes: find.lanes, token, slots });
+                    round.in_doubt.push(InDoubt { queue_shards: find.queue_shards, token, slots });
                     return Err(error);
                 }
             }
@@ -90,9 +90,9 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
     pub(super) async fn release_earlier_claims(&self) -> Result<(), StoreError> {
         let (universe, now_ns, gone) = (self.universe, self.clock.now_ns(), Some(self.worker));
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
-        let look = LanesToReap { universe, kinds, items_max, now_ns, gone };
-        for lane in run(&self.engine, &*self.clock, &look).await?.output {
-            let reap = ReapEffects { universe, lane, touched: false, items_max, now_ns, gone };
+        let look = ShardsToReap { universe, kinds, items_max, now_ns, gone };
+        for queue_shard in run(&self.engine, &*self.clock, &look).await?.output {
+            let reap = ReapEffects { universe, queue_shard, touched: false, items_max, now_ns, gone };
             loop {
                 let reaped = run(&self.engine, &*self.clock, &reap).await?.output;
                 self.note_reaped(&reaped);
@@ -154,12 +154,12 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         }
         let universe = self.universe;
         let (kinds, items_max) = (self.adapters.keys().cloned().collect(), limits::CLAIMS_MAX);
-        let look = LanesToReap { universe, kinds, items_max, now_ns, gone: None };
+        let look = ShardsToReap { universe, kinds, items_max, now_ns, gone: None };
         let wanting = round.during(run(&self.engine, &*self.clock, &look)).await?.output;
         let touched = std::mem::take(&mut round.touched);
-        let lanes: BTreeSet<Lane> = wanting.into_iter().chain(touched.iter().copied()).collect();
-        for lane in lanes {
-            let reap = ReapEffects { universe, lane, touched: touched.contains(&lane), items_max, now_ns, gone: None };
+        let queue_shards: BTreeSet<QueueShard> = wanting.into_iter().chain(touched.iter().copied()).collect();
+        for queue_shard in queue_shards {
+            let reap = ReapEffects { universe, queue_shard, touched: touched.contains(&queue_shard), items_max, now_ns, gone: None };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             self.note_reaped(&reaped);
         }

@@ -14,7 +14,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     blob::Blobs,
-    keyspace::{Lane, queue::QueueSeq, queue_notify::Seen},
+    keyspace::{QueueShard, queue::QueueSeq, queue_notify::Seen},
     protocol::EffectClaim,
 };
 use std::{
@@ -56,7 +56,7 @@ pub(super) struct Round<'a, E, B> {
     /// The kinds of which nothing was left to claim.
     pub(super) empty: BTreeMap<&'a str, Empty>,
     /// Where something was held since the last upkeep.
-    pub(super) touched: BTreeSet<Lane>,
+    pub(super) touched: BTreeSet<QueueShard>,
     /// When claims are to be extended and dead ones reaped.
     pub(super) upkeep_ns: u64,
     /// There is no room for some kind, and nobody says when there is: the whole universe has as many calls as it may, or a
@@ -119,7 +119,7 @@ impl<'a, E: Engine, B: Blobs> Round<'a, E, B> {
         worker.pace.began(1);
         let (abort, registration) = AbortHandle::new_pair();
         self.running.insert(seq, Running { claim, kind: slot.kind().to_owned(), abort });
-        self.touched.insert(claim.lane);
+        self.touched.insert(claim.queue_shard);
         self.note_held();
         let call = Abortable::new(worker.carry_out(adapter, effect, slot), registration);
         self.calls.push(call.map(move |again| Ended { seq, again: again.unwrap_or(true) }).boxed());

@@ -231,7 +231,7 @@ impl Log {
         }
         let spare = self.new_spare_name();
         self.disk.rename(name, &spare)?;
-        // Durable before it is written to: else a crash could leave the new content under the old name.
+        // SyncedGroup before it is written to: else a crash could leave the new content under the old name.
         self.disk.sync_folder()?;
         self.spares.lock().push(spare);
         Ok(())

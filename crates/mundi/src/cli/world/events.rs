@@ -95,12 +95,22 @@ pub(crate) struct Query {
     /// As it was when this was the next height.
     #[arg(long)]
     at: Option<u64>,
+    /// Waits until the world has taken in what `mundi world send` printed (`s_…`), or has reached this height.
+    #[arg(long, value_name = "PLACE|HEIGHT", conflicts_with = "at")]
+    at_least: Option<String>,
+    /// How long to wait for --at-least: `250ms`, `30s`, `5m`.
+    #[arg(long, default_value = "30s")]
+    timeout: String,
 }
 
 impl Query {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, query, params, at } = self;
-        let at = at.map_or_else(String::new, |at| format!("?at={at}"));
+        let Self { of, query, params, at, at_least, timeout } = self;
+        let at = match (at, at_least) {
+            (Some(at), _) => format!("?at={at}"),
+            (None, Some(place)) => format!("?at_least={}&timeout={}", escape(&place), escape(&timeout)),
+            (None, None) => String::new(),
+        };
         out.value(&of.post(&format!("/query/{}{at}", escape(&query)), &value(params)?).await?)
     }
 }

@@ -8,7 +8,7 @@ use super::{
     World,
 };
 use clap::Args;
-use mundi_model::{Code, parse_hex_bytes};
+use mundi_model::{Code, cbor, parse_hex_bytes};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -171,10 +171,17 @@ fn readable(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(readable).collect(),
         Value::Object(fields) => match (fields.len(), fields.get("$bytes").and_then(Value::as_str)) {
             (1, Some(digits)) => bytes(digits),
-            _ => Value::Object(fields.iter().map(|(name, value)| (name.clone(), readable(value))).collect()),
+            _ => Value::Object(fields.iter().map(|(name, value)| (name.clone(), member(name, value))).collect()),
         },
         plain => plain.clone(),
     }
+}
+
+/// A member of a value. What another world is sent stands in the params as encoded bytes, and says so by its name.
+fn member(name: &str, value: &Value) -> Value {
+    let encoded = value["$bytes"].as_str().filter(|_| name.ends_with("_cbor")).and_then(parse_hex_bytes);
+    let decoded = encoded.and_then(|bytes| cbor::decode::<mundi_model::Value>(&bytes).ok()?.to_json().ok());
+    decoded.unwrap_or_else(|| readable(value))
 }
 
 fn bytes(digits: &str) -> Value {
@@ -199,6 +206,8 @@ mod tests {
     fn bodies_are_shown_as_text_where_they_are_text() {
         let receipt = json!({ "body": { "$bytes": "6869" }, "raw": { "$bytes": "ff00" } });
         assert_eq!(brief(&receipt), r#"{"body":"hi","raw":{"$bytes":2}}"#);
+        let sent = json!({ "schema": "notice", "value_cbor": { "$bytes": "63746561" } });
+        assert_eq!(brief(&sent), r#"{"schema":"notice","value_cbor":"tea"}"#, "not `ctea`, the encoded text");
         assert_eq!(brief(&json!("x".repeat(500))).chars().count(), VALUE_CHARS_MAX + 1);
     }
 

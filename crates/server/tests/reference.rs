@@ -1,0 +1,269 @@
+//! The reference pages say what the code says: every effect with its fields, limits, settings and codes; everything that the SDKs export.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_model::{Code, limits};
+use mundi_server::config::{Config, settings};
+use mundi_store::keyspace::effect_pending::EffectTerms;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The code in the first cell of each row of a table, with the rest of the row.
+fn rows(text: &str) -> Vec<(&str, &str)> {
+    let first = |line| {
+        let cells: &str = str::strip_prefix(line, "| `")?;
+        cells.split_once('`')
+    };
+    text.lines().filter_map(first).collect()
+}
+
+/// The parts of a page, by their headings without backticks.
+fn sections(page: &str) -> BTreeMap<String, &str> {
+    let parts = page.split("\n## ").skip(1).filter_map(|part| part.split_once('\n'));
+    parts.map(|(heading, text)| (heading.replace('`', ""), text)).collect()
+}
+
+/// All that stands in backticks.
+fn quoted(page: &str) -> BTreeSet<&str> {
+    page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
+}
+
+/// The public fields of the structures in a Rust source.
+fn fields(source: &str) -> BTreeMap<&str, BTreeSet<&str>> {
+    let structures = source.split("pub struct ").skip(1);
+    structures
+        .map(|text| {
+            let name = text.split(|c: char| !c.is_alphanumeric()).next().unwrap();
+            let body = text.split_once("\n}").map_or("", |(body, _)| body);
+            let body = if text[name.len()..].starts_with(" {") { body } else { "" };
+            let field = |line| str::strip_prefix(line, "    pub ")?.split_once(':').map(|(name, _)| name);
+            (name, body.lines().filter_map(field).collect())
+        })
+        .collect()
+}
+
+/// Each kind with the fields of its params and of its receipt, as the SDK has them.
+fn kinds(source: &str) -> BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> {
+    let (fields, effects) = (fields(source), source.split("impl Effect for ").skip(1));
+    let effect = |text| {
+        let between = |from, to| str::split_once(text, from)?.1.split_once(to).map(|(found, _)| found);
+        let params = str::split_once(text, " {")?.0;
+        Some((between("KIND: &'static str = \"", "\"")?, (params, between("type Receipt = ", ";")?)))
+    };
+    let of = |name: &str| fields.get(name).cloned().unwrap_or_else(|| panic!("no structure `{name}`"));
+    effects.filter_map(effect).map(|(kind, (params, receipt))| (kind, (of(params), of(receipt)))).collect()
+}
+
+/// What programs say by `send` and `spawn`, so that no structure of the SDK has it.
+const SENT: [&str; 6] = ["dest_world", "mode", "headers", "correlation_id", "dest_universe", "message_id"];
+const SPAWNED: [&str; 3] = ["dest_world", "manifest", "mode"];
+
+#[test]
+fn every_kind_has_its_fields_on_the_page_and_no_others() {
+    let (page, source) = (read("docs/reference/effects.md"), read("sdk/rust/src/kinds.rs"));
+    let (sections, kinds) = (sections(&page), kinds(&source));
+    assert!(kinds.len() >= 8, "{:?}", kinds.keys());
+    for (kind, (params, receipt)) in &kinds {
+        let section = sections.get(*kind).unwrap_or_else(|| panic!("the page has no section on `{kind}`"));
+        let (asked, answered) = section.split_once("| receipt |").expect("a table of the receipt");
+        let named = |text| rows(text).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
+        let params = match *kind {
+            "fabric.send" => BTreeSet::from(SENT),
+            "world.spawn" => BTreeSet::from(SPAWNED),
+            _ => params.clone(),
+        };
+        assert_eq!(named(asked), params, "the params of `{kind}`");
+        assert_eq!(named(answered), *receipt, "the receipt of `{kind}`");
+        assert!(section.contains("\nSettings: "), "`{kind}` does not say which settings it has");
+    }
+    let known = |heading: &str| kinds.contains_key(heading) || !heading.contains('.');
+    assert!(sections.keys().all(|heading| known(heading)), "{:?}", sections.keys());
+}
+
+macro_rules! limits {
+    ($($name:ident),* $(,)?) => { [$((stringify!($name), limits::$name.to_string())),*] };
+}
+
+#[test]
+fn the_page_of_effects_has_limits_settings_defaults_and_codes_as_they_are() {
+    let page = read("docs/reference/effects.md");
+    let rows: BTreeMap<_, _> = rows(&page).into_iter().collect();
+    for (name, value) in limits![
+        PAYLOAD_BYTES_MAX,
+        NAME_BYTES_MAX,
+        STEP_OUTPUTS_MAX,
+        OPEN_INTENTS_MAX,
+        TIMERS_MAX,
+        EFFECT_ATTEMPTS_MAX,
+        EFFECT_BACKOFF_MS_MIN,
+        EFFECT_BACKOFF_MS_MAX,
+        EFFECT_TIMEOUT_MS_MAX,
+        HEADERS_MAX,
+        HEADERS_BYTES_MAX,
+    ] {
+        let row = rows.get(name).unwrap_or_else(|| panic!("{name} is not on the page"));
+        assert!(row.starts_with(&format!(" | {value} |")), "{name} is {value}, and the page says{row}");
+    }
+    let EffectTerms { timeout_ms, attempts_max, backoff_ms, backoff_ms_max, .. } = EffectTerms::default();
+    assert!(rows["timeout_ms"].ends_with(&format!("| {timeout_ms} |")), "{}", rows["timeout_ms"]);
+    let retry = format!("| {attempts_max}, {backoff_ms}, {backoff_ms_max} |");
+    assert!(rows["retry"].ends_with(&retry), "{}", rows["retry"]);
+    let quoted = quoted(&page);
+    let keys: Vec<_> = settings(&Config::default()).unwrap().into_iter().map(|setting| setting.key).collect();
+    let own = ["http.", "llm.", "process.", "effects."];
+    for key in keys.iter().filter(|key| own.iter().any(|section| key.starts_with(section))) {
+        assert!(quoted.contains(&**key), "the setting `{key}` is not on the page");
+    }
+    let codes: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    let codes_said = quoted.iter().filter(|text| text.starts_with("EFFECT_") && !rows.contains_key(**text));
+    assert_eq!(codes_said.collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>(), "a code without a row");
+    let is_code = |text: &&str| text.contains('_') && text.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    for code in rows.keys().filter(|name| is_code(name) && !name.ends_with("_MAX") && !name.ends_with("_MIN")) {
+        assert!(codes.contains(code), "`{code}` is no code");
+    }
+    let effect_codes = codes.iter().filter(|code| code.starts_with("EFFECT_") && !NOT_IN_RECEIPTS.contains(code));
+    for code in effect_codes {
+        assert!(rows.contains_key(code), "`{code}` is not on the page");
+    }
+}
+
+/// Codes of requests about effects, which no program hears.
+const NOT_IN_RECEIPTS: [&str; 2] = ["EFFECT_CLAIM_LOST", "EFFECT_NOT_FOUND"];
+
+/// The word at the beginning of a text.
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+}
+
+/// What a Rust source exports: types, and methods as `Type::method`.
+fn rust_exports(source: &str, found: &mut BTreeSet<String>) {
+    let (mut of, mut is_trait) = (None, false);
+    for line in source.lines().take_while(|line| *line != "#[cfg(test)]") {
+        let declared = ["pub struct ", "pub enum ", "pub trait "].iter().find_map(|what| line.strip_prefix(what));
+        if let Some(rest) = declared {
+            found.insert(word(rest).to_owned());
+            is_trait = line.starts_with("pub trait ");
+            of = is_trait.then(|| word(rest).to_owned());
+        }
+        if let Some(rest) = line.strip_prefix("impl").filter(|rest| rest.starts_with([' ', '<'])) {
+            let rest =
+                if rest.starts_with('<') { rest.split_once("> ").map_or("", |(_, rest)| rest) } else { &rest[1..] };
+            (of, is_trait) = ((!rest.contains(" for ")).then(|| word(rest).to_owned()), false);
+        }
+        let method = line.strip_prefix("    pub fn ").or_else(|| line.strip_prefix("    fn ").filter(|_| is_trait));
+        if let (Some(of), Some(method)) = (&of, method) {
+            found.insert(format!("{of}::{}", word(method)));
+        }
+    }
+}
+
+/// What a module in TypeScript exports: functions, types, and methods of classes as `Class.method`.
+fn typescript_exports(source: &str, found: &mut BTreeSet<String>) {
+    let mut of = None;
+    for line in source.lines() {
+        if let Some(rest) = line.strip_prefix("export ") {
+            let (what, rest) = rest.split_once(' ').unwrap();
+            of = None;
+            match what {
+                "function" | "class" | "interface" | "type" | "const" => {
+                    found.insert(word(rest).to_owned());
+                    of = (what == "class").then(|| word(rest).to_owned());
+                }
+                "*" if rest.starts_with("as ") => drop(found.insert(word(&rest[3..]).to_owned())),
+                "{" => {
+                    let names = rest.split('}').next().unwrap().split(',');
+                    found.extend(names.map(|name| name.trim().trim_start_matches("type ").to_owned()));
+                }
+                _ => {}
+            }
+        } else if line.starts_with(|c: char| c.is_alphabetic()) {
+            of = None;
+        }
+        let member = line.strip_prefix("  ").map(|member| member.strip_prefix("get ").unwrap_or(member));
+        let Some((of, member)) = of.as_ref().zip(member.filter(|member| member.starts_with(char::is_alphabetic)))
+        else {
+            continue;
+        };
+        let (name, rest) = (word(member), &member[word(member).len()..]);
+        if (rest.starts_with('(') || rest.starts_with('<')) && name != "constructor" {
+            found.insert(format!("{of}.{name}"));
+        }
+    }
+}
+
+/// What a module in Python exports: classes, and methods as `Class.method`.
+fn python_exports(source: &str, found: &mut BTreeSet<String>) {
+    let mut of: Option<String> = None;
+    let all = source.split_once("__all__ = [").map_or("", |(_, rest)| rest.split(']').next().unwrap());
+    found.extend(all.split('"').skip(1).step_by(2).map(str::to_owned));
+    for line in source.lines() {
+        if let Some(class) = line.strip_prefix("class ").map(word) {
+            of = Some(class.to_owned()).filter(|class| !class.starts_with('_'));
+            found.extend(of.clone());
+        } else if line.starts_with("def ") {
+            of = None;
+        }
+        let method = line.strip_prefix("    def ").map(word).filter(|method| !method.starts_with('_'));
+        if let (Some(of), Some(method)) = (&of, method) {
+            found.insert(format!("{of}.{method}"));
+        }
+    }
+}
+
+#[test]
+fn the_pages_of_the_sdks_list_everything_that_they_export_and_nothing_else() {
+    type Exports = fn(&str, &mut BTreeSet<String>);
+    let rust =
+        ["lib", "world", "event", "failure", "bytes", "kinds", "testing/mod"].map(|it| format!("rust/src/{it}.rs"));
+    let typescript = ["index", "kinds", "testing"].map(|it| format!("typescript/src/{it}.ts"));
+    let python = ["__init__", "kinds", "testing"].map(|it| format!("python/mundi/{it}.py"));
+    let sdks: [(&str, &[String], Exports); 3] = [
+        ("rust", &rust, rust_exports),
+        ("typescript", &typescript, typescript_exports),
+        ("python", &python, python_exports),
+    ];
+    for (language, sources, exports) in sdks {
+        let mut exported = BTreeSet::new();
+        sources.iter().for_each(|source| exports(&read(&format!("sdk/{source}")), &mut exported));
+        let page = read(&format!("docs/reference/sdk-{language}.md"));
+        let listed: BTreeSet<_> =
+            rows(&page).into_iter().map(|(name, _)| name.trim_end_matches('!').to_owned()).collect();
+        // A macro, which has no declaration that would be found.
+        exported.extend((language == "rust").then(|| "export".to_owned()));
+        let missing: Vec<_> = exported.difference(&listed).collect();
+        let unknown: Vec<_> = listed.difference(&exported).collect();
+        assert!(missing.is_empty() && unknown.is_empty(), "{language}: not listed {missing:?}, not there {unknown:?}");
+        assert!(exported.len() > 60, "{language}: only {} were found", exported.len());
+        for (name, row) in rows(&page) {
+            assert!(row.split('|').nth(1).is_some_and(|what| what.trim().len() > 5), "{language}: what is `{name}`?");
+        }
+    }
+}
+
+#[test]
+fn the_program_on_the_page_of_the_sdk_in_python_passes_its_test() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("python3 is not installed: the program was not run");
+        return;
+    }
+    let (page, folder) = (read("docs/reference/sdk-python.md"), tempfile::tempdir().unwrap());
+    let blocks: Vec<_> = page.split("```python\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    fs::write(folder.path().join("test_page.py"), blocks.join("\n")).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-m", "unittest", "test_page"]).current_dir(folder.path());
+    let output = python.env("PYTHONPATH", root().join("sdk/python").canonicalize().unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("Ran 1 test"), "{said}");
+}

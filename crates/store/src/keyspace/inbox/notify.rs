@@ -1,0 +1,88 @@
+//! `u/<u>/w/<w>/notify/counter`: rises whenever something was enqueued, so that a worker can watch it.
+//!
+//! Written by `enqueue`, with every item. A counter: while it stands still, so does the inbox (`peek_inbox`).
+
+use crate::StoreError;
+use crate::keyspace::{Family, Key, KeyBuilder};
+use bytes::Bytes;
+use mundi_engine::{Engine, Transaction};
+use mundi_model::{UniverseId, WorldId};
+
+pub fn key(universe: UniverseId, world: WorldId) -> Key {
+    KeyBuilder::world(universe, world, Family::Notify).key()
+}
+
+/// What the counter says, opaque. Read it before the inbox: what is enqueued afterwards changes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen(Option<Bytes>);
+
+#[cfg(test)]
+impl Seen {
+    pub(crate) fn of(count: u64) -> Self {
+        Self(Some(Bytes::copy_from_slice(&count.to_le_bytes())))
+    }
+}
+
+pub(crate) async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<Seen, StoreError> {
+    Ok(Seen(tx.get_snapshot(key(universe, world).as_bytes()).await?))
+}
+
+/// What it says now, and the version up to which that is true.
+pub(crate) async fn peek<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<(Seen, u64), StoreError> {
+    let (value, version) = engine.peek(key(universe, world).as_bytes()).await?;
+    Ok((Seen(value), version))
+}
+
+/// What this process remembers of it: see [`Engine::recall`].
+pub(crate) fn recall<E: Engine>(engine: &E, universe: UniverseId, world: WorldId) -> Option<(Seen, u64)> {
+    let (value, version) = engine.recall(key(universe, world).as_bytes())?;
+    Some((Seen(value), version))
+}
+
+/// As [`read`], for who depends on it.
+pub(crate) async fn depend<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Seen, StoreError> {
+    Ok(Seen(tx.get(key(universe, world).as_bytes()).await?))
+}
+
+pub(crate) fn bump<T: Transaction>(tx: &mut T, universe: UniverseId, world: WorldId) -> Result<(), StoreError> {
+    Ok(tx.add(key(universe, world).as_bytes(), 1)?)
+}
+
+/// Completes once something was enqueued since `seen`; perhaps earlier. Look, and wait again.
+pub fn changed<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    world: WorldId,
+    seen: Seen,
+) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+    let (engine, key) = (engine.clone(), key(universe, world));
+    async move { Ok(engine.watch(key.as_bytes(), seen.0).await?) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::laws;
+    use mundi_engine::Memory;
+
+    #[test]
+    fn a_bump_after_the_read_is_seen() {
+        let (universe, world) = (laws::universe(), laws::world());
+        pollster::block_on(async {
+            let engine = Memory::new();
+            let seen = read(&mut engine.begin().await.unwrap(), universe, world).await.unwrap();
+            let mut tx = engine.begin().await.unwrap();
+            bump(&mut tx, universe, world).unwrap();
+            tx.commit().await.unwrap();
+            changed(&engine, universe, world, seen).await.unwrap();
+        });
+    }
+}

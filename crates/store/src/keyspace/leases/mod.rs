@@ -1,0 +1,5 @@
+//! Who may run a world.
+
+pub mod lease;
+pub mod lease_request;
+pub mod lease_term;

@@ -1,0 +1,7 @@
+//! Where worlds should run, and which have something to do.
+
+pub mod assigned_world;
+pub mod assignment;
+pub mod ready;
+pub mod ready_notify;
+pub mod worker;

@@ -1,0 +1,4 @@
+//! Timers that are due.
+
+pub mod timer_dedupe;
+pub mod timer_due;

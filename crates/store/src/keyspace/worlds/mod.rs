@@ -1,0 +1,8 @@
+//! Worlds from creation to deletion.
+
+pub mod lineage_child;
+pub mod manifest_at;
+pub mod reply;
+pub mod world_failure;
+pub mod world_log;
+pub mod world_meta;

@@ -1,0 +1,212 @@
+//! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
+//!
+//! Written by `create_world`, `name_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
+
+use crate::StoreError;
+use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
+use minicbor::{Decode, Encode};
+use mundi_engine::Transaction;
+use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId, record::EffectPolicy};
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct WorldMeta {
+    #[n(0)]
+    pub created_at_ns: u64,
+    #[n(1)]
+    pub state: WorldState,
+    /// The hash of its first record: tells a repeated creation from another world with the same id.
+    #[n(2)]
+    pub first_record: Hash,
+    /// Where its own journal begins: genesis, or the height at which it was forked.
+    #[n(3)]
+    pub first_height: Height,
+    #[n(4)]
+    pub lineage: Option<Lineage>,
+    #[n(5)]
+    pub inbox: InboxBounds,
+    /// Under which priority its ready hint stands; `None` for the normal one. Follows its assignment.
+    #[n(6)]
+    pub priority: Option<u8>,
+    /// Why no worker runs it, until an operator releases it.
+    #[n(7)]
+    pub hold: Option<Hold>,
+    /// What becomes of the effects of a fork, or of a world that arrived.
+    #[n(8)]
+    pub policy: Option<EffectPolicy>,
+    /// The name that it was created under, if it was: its id follows from it.
+    #[n(9)]
+    pub name: Option<String>,
+}
+
+/// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Hold {
+    #[n(0)]
+    pub since_ns: u64,
+    /// Of the error that its last attempt ended with.
+    #[n(1)]
+    pub code: String,
+    #[n(2)]
+    pub reason: String,
+    /// How many attempts failed in a row; one, for a step.
+    #[n(3)]
+    pub failures: u32,
+    /// The next height of its journal.
+    #[n(4)]
+    pub height: Height,
+    /// The first item that waits in its inbox, if there is one.
+    #[n(5)]
+    pub seq: Option<InboxSeq>,
+    /// A step of its program failed, and its manifest holds it there: what that input is, for people. Else its turns failed.
+    #[n(6)]
+    pub failed_input: Option<String>,
+}
+
+impl WorldMeta {
+    pub fn ready_priority(&self) -> u8 {
+        self.priority.unwrap_or(PRIORITY_NORMAL)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum WorldState {
+    #[n(0)]
+    Live,
+    /// Takes nothing in any more; its keys are being removed.
+    #[n(1)]
+    Deleting,
+    /// Only this record and the lease's epoch are left.
+    #[n(2)]
+    Deleted,
+    /// Takes nothing in until it is taken out of the archive.
+    #[n(3)]
+    Archived,
+}
+
+impl WorldState {
+    /// It takes nothing in, ever again.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::Deleting | Self::Deleted)
+    }
+}
+
+/// Where a fork comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Lineage {
+    #[n(0)]
+    pub parent: WorldId,
+    #[n(1)]
+    pub forked_at: Height,
+    /// The parent's snapshot at that height.
+    #[n(2)]
+    pub parent_snapshot: Hash,
+}
+
+/// How much may wait in an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct InboxBounds {
+    #[n(0)]
+    pub items_max: u64,
+    #[n(1)]
+    pub bytes_max: u64,
+}
+
+pub fn key(universe: UniverseId, world: WorldId) -> Key {
+    KeyBuilder::world(universe, world, Family::WorldMeta).key()
+}
+
+/// All keys of all worlds of a universe; the world follows the prefix.
+pub(crate) fn worlds_prefix(universe: UniverseId) -> Key {
+    KeyBuilder::universe(universe, Family::World).key()
+}
+
+/// The world that a key below [`worlds_prefix`] belongs to.
+pub(crate) fn world_of_key(universe: UniverseId, key: &[u8]) -> Result<WorldId, StoreError> {
+    KeyReader::after(Family::World, &worlds_prefix(universe), key)?.world()
+}
+
+/// All keys of one world.
+pub(crate) fn world_prefix(universe: UniverseId, world: WorldId) -> Key {
+    KeyBuilder::universe(universe, Family::World).bytes(world.as_bytes()).key()
+}
+
+pub(crate) async fn read<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Option<WorldMeta>, StoreError> {
+    get(tx, Family::WorldMeta, &key(universe, world)).await
+}
+
+pub(crate) fn write<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    meta: &WorldMeta,
+) -> Result<(), StoreError> {
+    put(tx, &key(universe, world), meta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::laws;
+    use proptest::prelude::*;
+
+    fn metas() -> impl Strategy<Value = WorldMeta> {
+        let lineage = (laws::worlds(), laws::heights(), laws::hashes())
+            .prop_map(|(parent, forked_at, parent_snapshot)| Lineage { parent, forked_at, parent_snapshot });
+        let state = prop_oneof![
+            Just(WorldState::Live),
+            Just(WorldState::Deleting),
+            Just(WorldState::Deleted),
+            Just(WorldState::Archived)
+        ];
+        let bounds = any::<(u64, u64)>().prop_map(|(items_max, bytes_max)| InboxBounds { items_max, bytes_max });
+        let priority = any::<Option<u8>>();
+        let hold =
+            (any::<(u64, u32)>(), "[A-Z_]{1,16}", any::<String>(), laws::heights(), prop::option::of(laws::seqs()));
+        let hold = hold.prop_map(|((since_ns, failures), code, reason, height, seq)| Hold {
+            since_ns,
+            code,
+            reason,
+            failures,
+            height,
+            seq,
+            failed_input: seq.map(|_| "event add".to_owned()),
+        });
+        let policy = prop::option::of(prop::sample::select(EffectPolicy::OFFERED.to_vec()));
+        let rest = (bounds, priority, prop::option::of(hold), policy, any::<Option<String>>());
+        (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
+            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy, name))| {
+                WorldMeta {
+                    created_at_ns,
+                    state,
+                    first_record,
+                    first_height,
+                    lineage,
+                    inbox,
+                    priority,
+                    hold,
+                    policy,
+                    name,
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_value_survives(meta in metas(), noise: Vec<u8>) {
+            laws::value_survives(Family::WorldMeta, &meta, &noise)?;
+        }
+
+        #[test]
+        fn every_key_of_a_world_names_it(world in laws::worlds()) {
+            let key = key(laws::universe(), world);
+            prop_assert_eq!(world_of_key(laws::universe(), key.as_bytes()).unwrap(), world);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What waits for a world, and the names of what was sent.
+
+pub(in crate::protocol) mod compact_inbox;
+pub(in crate::protocol) mod drain_inbox;
+pub(in crate::protocol) mod enqueue;
+pub(in crate::protocol) mod expire_dedupe;
+pub(in crate::protocol) mod fabric_send;
+pub(in crate::protocol) mod inbox_end;
+pub(in crate::protocol) mod oldest_unread;
+pub(in crate::protocol) mod peek_inbox;
+pub(in crate::protocol) mod read_ahead;
+
+pub use compact_inbox::{CompactInbox, Compacted, compact_inbox};
+pub use drain_inbox::{DrainInbox, Drained};
+pub use enqueue::{Enqueue, Enqueued, NewItem, WokenBy, enqueue, enqueue_woken_by};
+pub use expire_dedupe::{ExpireDedupe, expire_dedupe};
+pub use fabric_send::{FabricMessage, FindMessage, MessageId, Sent, fabric_receipt, fabric_send};
+pub use inbox_end::InboxEnd;
+pub use oldest_unread::OldestUnread;
+pub use peek_inbox::{PeekInbox, Peeked};
+pub use read_ahead::{Ahead, ReadAhead};

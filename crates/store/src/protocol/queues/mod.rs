@@ -1,0 +1,9 @@
+//! What the queues have in common, and what nobody could take.
+
+pub(in crate::protocol) mod dead_letters;
+pub(in crate::protocol) mod page;
+pub(in crate::protocol) mod queue_depths;
+
+pub use dead_letters::{DropDeadLetter, ListDeadLetters, ReadDeadLetter, ReplayDeadLetter, StoredLetter};
+pub use page::Page;
+pub use queue_depths::{Depths, QueueDepths};

@@ -1,0 +1,309 @@
+//! Create a world, or a fork of one.
+//!
+//! Guarantees: a world appears whole, with its first record, its first snapshot as the active baseline, and its
+//! place in the lineage, or not at all. An id is never used twice, not even after a deletion. A fork costs the
+//! same whatever the size of its parent's state and history. The snapshot's blob is stored before; if the rest
+//! fails, it is unreachable and is swept one day. A name that it is given stands with it from the beginning, or is
+//! added to the world that is there already.
+//! Unknown commit: run again; a world that begins with this very record is this world.
+
+use crate::protocol::{CommitTurn, Enqueue, InProcess, NewItem, WorldError, require_live};
+use crate::{
+    Clock, Fence, OnUnknown, Protocol, StoreError,
+    blob::Blobs,
+    journal::Batch,
+    keyspace::{
+        baseline,
+        effect_pending::EffectItem,
+        journal_entry,
+        journal_head::{self, JournalHead, Position},
+        lineage_child::{self, LineageChild},
+        manifest_at, segment, snapshot,
+        timer_due::TimerItem,
+        universe_meta,
+        world_meta::{self, InboxBounds, Lineage, WorldMeta, WorldState},
+    },
+    run,
+    snapshot::{ReadSnapshot, SnapshotError, SnapshotFacts, check_facts, check_horizon, note},
+};
+use bytes::Bytes;
+use mundi_engine::{Engine, Transaction};
+use mundi_model::{
+    Epoch, Hash, Height, UniverseId, WorldId, WorldName, limits,
+    record::{Body, EffectPolicy, InboxItem, Receipt, Record},
+};
+
+/// What a world begins with.
+#[derive(Debug, Clone)]
+pub struct CreateWorld {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    /// A genesis at height 0, or a fork genesis at the height of the fork, chained to the parent's record below.
+    pub first: Record,
+    /// The snapshot at the height of the first record.
+    pub snapshot: Bytes,
+    /// `None` takes the defaults.
+    pub inbox: Option<InboxBounds>,
+    /// What a fork inherits and goes on with: the open intents of a live one, and the timers of every one.
+    pub effects: Vec<EffectItem>,
+    pub timers: Vec<TimerItem>,
+    /// The parent's receipts for open intents of a recorded fork, under the fork's names for them.
+    pub receipts: Vec<Receipt>,
+    /// The first item of its inbox, if it begins with one: a command.
+    pub command: Option<InboxItem>,
+    /// What it is called, if its id follows from a name.
+    pub name: Option<WorldName>,
+    pub now_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorldCreated {
+    Now,
+    /// This very world was created before.
+    Before,
+}
+
+/// Stores the snapshot, then creates the world.
+pub async fn create_world<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    reader: &dyn ReadSnapshot,
+    request: CreateWorld,
+) -> Result<WorldCreated, StoreError> {
+    let facts = reader.facts(&request.snapshot).map_err(SnapshotError::Unreadable)?;
+    let beginning = plan(&request, &facts)?;
+    let snapshot = blobs.put(request.universe, request.snapshot.clone(), &facts.roots).await?;
+    let protocol = Create { request: &request, facts, beginning, snapshot, blobs };
+    Ok(run(engine, clock, &protocol).await?.output)
+}
+
+struct Create<'a, B> {
+    request: &'a CreateWorld,
+    facts: SnapshotFacts,
+    beginning: Beginning,
+    snapshot: Hash,
+    blobs: &'a B,
+}
+
+/// What follows from the request alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Beginning {
+    first: Batch,
+    lineage: Option<Lineage>,
+    /// What the first record says about the snapshot, if it says anything.
+    snapshot: Option<Hash>,
+    /// By which policy a fork was made.
+    policy: Option<EffectPolicy>,
+}
+
+fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, StoreError> {
+    let invalid = |reason| WorldError::BeginningInvalid { world: request.world, reason };
+    check_facts(facts)?;
+    check_horizon(facts)?;
+    let Record { height, prev, body } = &request.first;
+    if facts.height != *height {
+        return Err(invalid("the snapshot is not at the height of the first record").into());
+    }
+    let (universe, world, lineage, snapshot) = match body {
+        Body::Genesis(genesis) => {
+            if (*height, *prev) != (Height::GENESIS, Record::CHAIN_START) {
+                return Err(invalid("a genesis stands at height 0 and follows nothing").into());
+            }
+            if genesis.manifest != facts.manifest {
+                return Err(invalid("the genesis and the snapshot name different manifests").into());
+            }
+            (genesis.universe, genesis.world, None, None)
+        }
+        Body::ForkGenesis(fork) => {
+            if *height != fork.forked_at {
+                return Err(invalid("a fork genesis stands at the height of the fork").into());
+            }
+            let (parent, forked_at, parent_snapshot) = (fork.parent, fork.forked_at, fork.parent_snapshot);
+            let lineage = Lineage { parent, forked_at, parent_snapshot };
+            (fork.universe, fork.world, Some(lineage), Some(fork.snapshot))
+        }
+        _ => return Err(invalid("the first record is no genesis").into()),
+    };
+    if (universe, world) != (request.universe, request.world) {
+        return Err(invalid("the first record names another world").into());
+    }
+    if request.name.as_ref().is_some_and(|name| name.world(universe) != world) {
+        return Err(invalid("the name is another world's").into());
+    }
+    let first = Batch::reserved(JournalHead { height: *height, chain: *prev }, [body.clone()])?;
+    let policy = if let Body::ForkGenesis(fork) = body { Some(fork.policy) } else { None };
+    Ok(Beginning { first, lineage, snapshot, policy })
+}
+
+impl<B: Blobs> Protocol for Create<'_, B> {
+    type Output = WorldCreated;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldCreated, StoreError> {
+        let CreateWorld { universe, world, .. } = *self.request;
+        if universe_meta::read(tx, universe).await?.is_none() {
+            return Err(WorldError::UniverseNotFound(universe).into());
+        }
+        if let Some(meta) = world_meta::read(tx, universe, world).await? {
+            let created = self.already(&meta)?;
+            self.keep_name(tx, meta)?;
+            return Ok(created);
+        }
+        self.check_snapshot(tx).await?;
+        if let Some(lineage) = &self.beginning.lineage {
+            self.join_lineage(tx, lineage).await?;
+        }
+        self.write(tx)?;
+        self.publish(tx).await?;
+        Ok(WorldCreated::Now)
+    }
+}
+
+impl<B: Blobs> Create<'_, B> {
+    fn already(&self, meta: &WorldMeta) -> Result<WorldCreated, StoreError> {
+        let world = self.request.world;
+        match meta.state {
+            WorldState::Live | WorldState::Archived if meta.first_record == self.beginning.first.end().chain => {
+                Ok(WorldCreated::Before)
+            }
+            WorldState::Live | WorldState::Archived => Err(WorldError::Exists(world).into()),
+            WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
+        }
+    }
+
+    fn keep_name<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
+        let CreateWorld { universe, world, .. } = *self.request;
+        match self.name() {
+            Some(name) if meta.name.as_ref() != Some(&name) => {
+                world_meta::write(tx, universe, world, &WorldMeta { name: Some(name), ..meta })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&self) -> Option<String> {
+        self.request.name.as_ref().map(ToString::to_string)
+    }
+
+    async fn check_snapshot<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let said = self.beginning.snapshot.unwrap_or(self.snapshot);
+        if said != self.snapshot {
+            let reason = "the fork genesis names another snapshot";
+            return Err(WorldError::BeginningInvalid { world: self.request.world, reason }.into());
+        }
+        let missing = self.blobs.missing(tx, self.request.universe, &self.facts.roots).await?;
+        if missing.is_empty() { Ok(()) } else { Err(SnapshotError::RootsMissing { missing }.into()) }
+    }
+
+    /// The parent lives, and its journal leads up to the first record, under the manifest of the snapshot. A snapshot
+    /// that the parent has at that height must be the one that the fork names; without one, the journal is proof enough:
+    /// whoever replays it makes that snapshot.
+    async fn join_lineage<T: Transaction>(&self, tx: &mut T, lineage: &Lineage) -> Result<(), StoreError> {
+        let CreateWorld { universe, world, now_ns, .. } = *self.request;
+        let Lineage { parent, forked_at, parent_snapshot } = *lineage;
+        require_live(tx, universe, parent).await?;
+        let not_found = SnapshotError::NotFound { world: parent, height: forked_at };
+        let (chain, manifest) = match snapshot::read(tx, universe, parent, forked_at).await? {
+            Some(note) if note.snapshot == parent_snapshot => (Some(note.chain), Some(note.manifest)),
+            Some(_) => return Err(not_found.into()),
+            None => {
+                let manifest = manifest_at::read(tx, universe, parent, forked_at).await?;
+                (chain_below(tx, universe, parent, forked_at, self.request.first.prev).await?, manifest)
+            }
+        };
+        let reason = if chain.ok_or(not_found)? != self.request.first.prev {
+            "the fork genesis does not follow the parent's record below it"
+        } else if manifest != Some(self.facts.manifest) {
+            "the fork's snapshot was taken under another manifest than the parent's"
+        } else {
+            let child = LineageChild { forked_at, created_at_ns: now_ns };
+            return lineage_child::write(tx, universe, parent, world, &child);
+        };
+        Err(WorldError::BeginningInvalid { world, reason }.into())
+    }
+
+    /// As a turn would, but for intents that the parent's records announce.
+    async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let CreateWorld { universe, world, now_ns, effects, timers, receipts, command, .. } = self.request;
+        let inherited = CommitTurn {
+            fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
+            cursor: None,
+            consumed: None,
+            records: self.beginning.first.clone(),
+            effects: effects.clone(),
+            timers: timers.clone(),
+            receipts: receipts.clone(),
+            expects_end: None,
+            in_process: InProcess::default(),
+            logs: Vec::new(),
+            ready: false,
+            now_ns: *now_ns,
+        };
+        inherited.publish_effects(tx).await?;
+        inherited.publish_timers(tx).await?;
+        let commands = match command {
+            None => 0,
+            Some(item) => {
+                let new = NewItem { item: item.clone(), dedupe: None };
+                let enqueue = Enqueue::new(*universe, *world, &[new], *now_ns, limits::DEDUPE_WINDOW_NS)?;
+                enqueue.run(tx).await?;
+                1
+            }
+        };
+        inherited.answer_after(tx, commands).await
+    }
+
+    fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let CreateWorld { universe, world, now_ns, inbox, .. } = *self.request;
+        let first = &self.beginning.first;
+        let note = note(self.snapshot, &self.facts, first.start().chain);
+        let meta = WorldMeta {
+            created_at_ns: now_ns,
+            state: WorldState::Live,
+            first_record: first.end().chain,
+            first_height: first.start().height,
+            lineage: self.beginning.lineage.clone(),
+            priority: None,
+            hold: None,
+            policy: self.beginning.policy,
+            name: self.name(),
+            inbox: inbox.unwrap_or(InboxBounds {
+                items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
+                bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
+            }),
+        };
+        world_meta::write(tx, universe, world, &meta)?;
+        first.write(tx, universe, world)?;
+        journal_head::write(tx, universe, world, Position::new(first.end()))?;
+        manifest_at::write(tx, universe, world, first.start().height, self.facts.manifest)?;
+        snapshot::write(tx, universe, world, &note)?;
+        baseline::write(tx, universe, world, &note)
+    }
+}
+
+/// The hash of the record below a height of a journal. What was exported is not read again: whoever made the fork has just
+/// replayed it, every link checked, and `stated` is what came out.
+async fn chain_below<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    height: Height,
+    stated: Hash,
+) -> Result<Option<Hash>, StoreError> {
+    let head = journal_head::read(tx, universe, world).await?.map(|position| position.head);
+    if let Some(head) = head.filter(|head| head.height == height) {
+        return Ok(Some(head.chain));
+    }
+    let record = journal_entry::read(tx, universe, world, height).await?;
+    if let Some(record) = record.and_then(|record| record.decode().ok()) {
+        return Ok(Some(record.prev));
+    }
+    Ok(segment::holding(tx, universe, world, height).await?.map(|_| stated))
+}
+
+#[cfg(test)]
+mod tests;

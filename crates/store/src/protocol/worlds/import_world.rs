@@ -1,0 +1,188 @@
+//! Import a world whose records were written as segments before.
+//!
+//! Guarantees: a world appears whole, with all its history, its snapshots, the record that says how it came and the
+//! baseline from which it goes on, or not at all. An id that was ever used is refused. Objects and segments are stored
+//! before; if the rest fails, they are found again by the next import or are unreachable and swept one day.
+//! Unknown commit: run again; a world that begins with this very record is this world.
+
+use crate::protocol::{CommitTurn, InProcess, WorldCreated, WorldError};
+use crate::{
+    Clock, Fence, OnUnknown, Protocol, StoreError,
+    blob::Blobs,
+    journal::Batch,
+    keyspace::{
+        baseline,
+        effect_pending::EffectItem,
+        journal_head::{self, JournalHead, Position},
+        manifest_at,
+        segment::{self, SegmentRecord},
+        snapshot,
+        timer_due::TimerItem,
+        universe_meta,
+        world_meta::{self, InboxBounds, WorldMeta, WorldState},
+    },
+    run,
+    snapshot::{ReadSnapshot, SnapshotError, SnapshotFacts, check_facts, check_horizon, note},
+};
+use bytes::Bytes;
+use mundi_engine::{Engine, Transaction};
+use mundi_model::{
+    Epoch, Hash, Height, UniverseId, WorldId, limits,
+    record::{Body, EffectPolicy, Receipt, Record, SnapshotNote},
+};
+
+/// What a world arrives with.
+#[derive(Debug, Clone)]
+pub struct ImportWorld {
+    pub universe: UniverseId,
+    pub world: WorldId,
+    /// The records from genesis on, contiguous; their objects are written.
+    pub segments: Vec<SegmentRecord>,
+    /// From which height on which manifest holds.
+    pub manifests: Vec<(Height, Hash)>,
+    /// Snapshots of the history, each once.
+    pub snapshots: Vec<SnapshotNote>,
+    /// The fork genesis by which it arrives, chained to the last record of the segments.
+    pub arrival: Record,
+    /// The snapshot at the height of that record.
+    pub snapshot: Bytes,
+    /// From this height on the records are of a world of this id.
+    pub own_from: Height,
+    pub effects: Vec<EffectItem>,
+    pub timers: Vec<TimerItem>,
+    /// Receipts for open intents that are not carried out.
+    pub receipts: Vec<Receipt>,
+    /// What becomes of its effects from here on.
+    pub policy: EffectPolicy,
+    pub now_ns: u64,
+}
+
+/// Stores the snapshot, then makes the world appear.
+pub async fn import_world<E: Engine, B: Blobs>(
+    engine: &E,
+    clock: &dyn Clock,
+    blobs: &B,
+    reader: &dyn ReadSnapshot,
+    request: &ImportWorld,
+) -> Result<WorldCreated, StoreError> {
+    let facts = reader.facts(&request.snapshot).map_err(SnapshotError::Unreadable)?;
+    let arrival = plan(request, &facts)?;
+    let snapshot = blobs.put(request.universe, request.snapshot.clone(), &facts.roots).await?;
+    Ok(run(engine, clock, &Import { request, facts, arrival, snapshot, blobs }).await?.output)
+}
+
+fn plan(request: &ImportWorld, facts: &SnapshotFacts) -> Result<Batch, StoreError> {
+    let invalid = |reason| StoreError::from(WorldError::BeginningInvalid { world: request.world, reason });
+    check_facts(facts)?;
+    check_horizon(facts)?;
+    let Record { height, prev, body } = &request.arrival;
+    let Body::ForkGenesis(fork) = body else { return Err(invalid("it does not arrive by a fork genesis")) };
+    if (fork.universe, fork.world, fork.forked_at) != (request.universe, request.world, *height) {
+        return Err(invalid("the record by which it arrives names another world or height"));
+    }
+    let mut next = Height::GENESIS;
+    for segment in &request.segments {
+        if segment.start != next {
+            return Err(invalid("its segments leave heights out"));
+        }
+        next = segment.end;
+    }
+    if next != *height || facts.height != *height {
+        return Err(invalid("it does not arrive where its history ends"));
+    }
+    Ok(Batch::reserved(JournalHead { height: *height, chain: *prev }, [body.clone()])?)
+}
+
+struct Import<'a, B> {
+    request: &'a ImportWorld,
+    facts: SnapshotFacts,
+    arrival: Batch,
+    snapshot: Hash,
+    blobs: &'a B,
+}
+
+impl<B: Blobs> Protocol for Import<'_, B> {
+    type Output = WorldCreated;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldCreated, StoreError> {
+        let ImportWorld { universe, world, .. } = *self.request;
+        if universe_meta::read(tx, universe).await?.is_none() {
+            return Err(WorldError::UniverseNotFound(universe).into());
+        }
+        match world_meta::read(tx, universe, world).await? {
+            Some(meta) if meta.first_record == self.arrival.end().chain => return Ok(WorldCreated::Before),
+            Some(meta) if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) => {
+                return Err(WorldError::Deleted(world).into());
+            }
+            Some(_) => return Err(WorldError::Exists(world).into()),
+            None => {}
+        }
+        let missing = self.blobs.missing(tx, universe, &self.facts.roots).await?;
+        if !missing.is_empty() {
+            return Err(SnapshotError::RootsMissing { missing }.into());
+        }
+        self.write(tx)?;
+        self.publish(tx).await?;
+        Ok(WorldCreated::Now)
+    }
+}
+
+impl<B: Blobs> Import<'_, B> {
+    fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let ImportWorld { universe, world, now_ns, own_from, .. } = *self.request;
+        let meta = WorldMeta {
+            created_at_ns: now_ns,
+            state: WorldState::Live,
+            first_record: self.arrival.end().chain,
+            first_height: own_from,
+            // What it descends from is in its records; here it has no relatives.
+            lineage: None,
+            priority: None,
+            hold: None,
+            policy: Some(self.request.policy),
+            name: None,
+            inbox: InboxBounds {
+                items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
+                bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
+            },
+        };
+        world_meta::write(tx, universe, world, &meta)?;
+        for segment in &self.request.segments {
+            segment::write(tx, universe, world, segment)?;
+        }
+        for (from, manifest) in &self.request.manifests {
+            manifest_at::write(tx, universe, world, *from, *manifest)?;
+        }
+        for taken in &self.request.snapshots {
+            snapshot::write(tx, universe, world, taken)?;
+        }
+        self.arrival.write(tx, universe, world)?;
+        journal_head::write(tx, universe, world, Position::new(self.arrival.end()))?;
+        baseline::write(tx, universe, world, &note(self.snapshot, &self.facts, self.arrival.start().chain))
+    }
+
+    async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let ImportWorld { universe, world, now_ns, effects, timers, receipts, .. } = self.request;
+        let inherited = CommitTurn {
+            fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
+            cursor: None,
+            consumed: None,
+            records: self.arrival.clone(),
+            effects: effects.clone(),
+            timers: timers.clone(),
+            receipts: receipts.clone(),
+            expects_end: None,
+            in_process: InProcess::default(),
+            logs: Vec::new(),
+            ready: false,
+            now_ns: *now_ns,
+        };
+        inherited.publish_effects(tx).await?;
+        inherited.publish_timers(tx).await?;
+        inherited.answer(tx).await
+    }
+}
