@@ -14,7 +14,7 @@ use mundi_store::{
     StoreError,
     blob::Blobs,
     keyspace::{QueueShard, Shard, queue_notify::Seen},
-    protocol::{ClaimEffects, ExtendClaims, FindClaims, KindCap, ShardsToReap, ReapEffects, Reaped, claim_effects},
+    protocol::{ClaimEffects, ExtendClaims, FindClaims, KindCap, ReapEffects, Reaped, ShardsToReap, claim_effects},
     run,
 };
 use std::collections::BTreeSet;
@@ -159,7 +159,14 @@ impl<E: Engine, B: Blobs> AdapterWorker<E, B> {
         let touched = std::mem::take(&mut round.touched);
         let queue_shards: BTreeSet<QueueShard> = wanting.into_iter().chain(touched.iter().copied()).collect();
         for queue_shard in queue_shards {
-            let reap = ReapEffects { universe, queue_shard, touched: touched.contains(&queue_shard), items_max, now_ns, gone: None };
+            let reap = ReapEffects {
+                universe,
+                queue_shard,
+                touched: touched.contains(&queue_shard),
+                items_max,
+                now_ns,
+                gone: None,
+            };
             let reaped = round.during(run(&self.engine, &*self.clock, &reap)).await?.output;
             self.note_reaped(&reaped);
         }
