@@ -182,7 +182,16 @@ fn understand(
         "pause" => Ok(Control::Pause),
         RESUME => Ok(Control::Resume),
         RETRY => {
-            cbor::decode::<Repair>(payload).map(|_| Control::Resume).map_err(|error| invalid(error.to_string()).into())
+            let Repair { seq, .. } = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
+            // One that comes twice must not end a later hold, nor an operator's pause.
+            let stands_there = match state.position.held {
+                Some(held) => held.seq == seq,
+                None => !state.position.paused || state.expects(seq),
+            };
+            if !stands_there {
+                return Err(invalid(format!("the world does not stand at the input {seq}")).into());
+            }
+            Ok(Control::Resume)
         }
         SKIP => {
             let Repair { seq, .. } = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;

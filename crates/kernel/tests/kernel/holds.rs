@@ -114,6 +114,22 @@ fn an_upgrade_is_taken_ahead_and_a_retry_takes_the_input_again() {
     assert_eq!(identity(&mut replayed, &rig.objects), identity(&mut rig.world, &rig.objects));
 }
 
+/// Once a retry that came twice ended whatever hold or pause it met.
+#[test]
+fn a_retry_ends_no_hold_but_the_one_that_it_names() {
+    let mut rig = holding();
+    let items = ["fail x", "fail y"].map(|script| rig.arrival(event(script)));
+    rig.turn(&items);
+    let skip = repair(&mut rig, "skip", items[0].seq);
+    rig.turn(&[items[0].clone(), skip]);
+    rig.turn(&items);
+    assert_eq!(rig.world.held().unwrap().seq, items[1].seq);
+    let late = repair(&mut rig, "retry", items[0].seq);
+    let output = rig.turn(&[items[1].clone(), late]);
+    assert_eq!(refusal(&output), "CONTROL_INVALID");
+    assert_eq!(rig.world.held().unwrap().seq, items[1].seq, "it is held where it was");
+}
+
 #[test]
 fn a_history_with_holds_can_be_rehearsed_and_forked() {
     let mut rig = holding();

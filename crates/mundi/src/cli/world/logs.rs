@@ -10,6 +10,7 @@ use super::{
 use clap::Args;
 use reqwest::Method;
 use serde_json::Value;
+use std::time::Duration;
 
 #[derive(Args)]
 pub(crate) struct Logs {
@@ -26,6 +27,9 @@ pub(crate) struct Logs {
     limit: usize,
 }
 
+/// Between two streams: a server that ends each at once is not asked without end.
+const PAUSE: Duration = Duration::from_millis(200);
+
 impl Logs {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self { of, follow, after, limit } = self;
@@ -40,6 +44,7 @@ impl Logs {
         let mut seen = lines.last().map(|line| line["number"].clone()).and_then(|number| number.as_u64()).or(after);
         loop {
             follow_on(&of, out, &mut seen).await?;
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }
