@@ -1,10 +1,10 @@
 //! `u/<u>/effects/inflight/<queue shard>/<seq>`: intents that an adapter works on.
 //!
 //! Written by a claim, or by `commit_turn` for an adapter of the same process; removed by an acknowledgement, or by the reaper once the claim ran out, either of which
-//! compares the claim's token first. Free. The reaper scans it from [`low_water`](super::low_water).
+//! compares the claim's token first. Free. The reaper scans it from [`low_water`](crate::keyspace::low_water).
 //!
 //! Of an effect that its world has put into a hand this is all that is stored: what becomes of it has a key of its own
-//! ([`effect_dedupe`](super::effect_dedupe)) only once it is withdrawn, or somebody else has to do with it.
+//! ([`effect_dedupe`](crate::keyspace::effect_dedupe)) only once it is withdrawn, or somebody else has to do with it.
 
 use crate::StoreError;
 use crate::keyspace::{
@@ -52,7 +52,7 @@ pub fn from(universe: UniverseId, queue_shard: QueueShard, mark: Option<QueueSeq
     }
 }
 
-/// Publishes an item that is claimed from the start; its sequence is that of [`effect_pending::publish`](super::effect_pending::publish),
+/// Publishes an item that is claimed from the start; its sequence is that of [`effect_pending::publish`](crate::keyspace::effect_pending::publish),
 /// and its `status` stands here, unless it has a key of its own.
 pub(crate) fn publish<T: Transaction>(
     tx: &mut T,

@@ -1,8 +1,8 @@
 //! `u/<u>/effects/pending/<queue shard>/<seq>`: intents that wait for an adapter.
 //!
-//! Written by `commit_turn`, unless somebody has a hand free at once; moved to [`effect_inflight`](super::effect_inflight) by a claim, and from there to
-//! [`effect_retry`](super::effect_retry), never back: what is behind the first item stays empty. Items are immutable.
-//! Scanned from [`low_water`](super::low_water).
+//! Written by `commit_turn`, unless somebody has a hand free at once; moved to [`effect_inflight`](crate::keyspace::effect_inflight) by a claim, and from there to
+//! [`effect_retry`](crate::keyspace::effect_retry), never back: what is behind the first item stays empty. Items are immutable.
+//! Scanned from [`low_water`](crate::keyspace::low_water).
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, QueueShard, Span, decode_value, queue::QueueSeq};

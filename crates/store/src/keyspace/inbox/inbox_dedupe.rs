@@ -2,7 +2,7 @@
 //!
 //! Written by `enqueue` for senders that name what they send: messages of other worlds,
 //! receipts, timers, callers with an idempotency key. Removed after its window, through
-//! [`dedupe_bucket`](super::dedupe_bucket). Immutable meanwhile. The name of a message says which effect sends it, and stays
+//! [`dedupe_bucket`](crate::keyspace::dedupe_bucket). Immutable meanwhile. The name of a message says which effect sends it, and stays
 //! for as long as that one is open, whatever its window.
 //!
 //! The sequence is known only at commit, so it stands in the key, filled in by the engine. Two senders of one

@@ -1,6 +1,6 @@
 //! `u/<u>/snapshots/due/<due_ns>/<world>`: worlds that rest, by when their next snapshot is due.
 //!
-//! Written and removed with [`snapshot_due_at`](super::snapshot_due_at), of which it is the index. The value is empty. Free: it only says
+//! Written and removed with [`snapshot_due_at`](crate::keyspace::snapshot_due_at), of which it is the index. The value is empty. Free: it only says
 //! when to look.
 
 use crate::StoreError;

@@ -1,7 +1,7 @@
 //! `u/<u>/w/<w>/lease`: who holds a world, and under which epoch.
 //!
 //! Written by `acquire_lease`, `end_probation`, `release_lease` and `archive_world`. The epoch is monotonic, and the key is never deleted, not
-//! even with its world: a token is never reborn. The expiry is kept beside it, in [`lease_term`](super::lease_term),
+//! even with its world: a token is never reborn. The expiry is kept beside it, in [`lease_term`](crate::keyspace::lease_term),
 //! so that a renewal does not conflict with the turns that read this key as their fence.
 
 use crate::StoreError;

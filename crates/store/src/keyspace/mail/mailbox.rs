@@ -3,7 +3,7 @@
 //! Written by `send_mail`; removed by `finish_mail`. Immutable: frames as they were sent. A message that is due at once
 //! has the due time 0 if it is urgent and 1 if it is not, so those come first, in the order in which they were sent; later
 //! ones wait for their time. The sequence comes from the order of commits, so it never restarts, not even when a mailbox
-//! runs empty. Scanned from [`mail_mark`](super::mail_mark), class by class.
+//! runs empty. Scanned from [`mail_mark`](crate::keyspace::mail_mark), class by class.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, mail_mark::MailClass, queue::QueueSeq};

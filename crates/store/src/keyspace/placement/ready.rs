@@ -38,7 +38,7 @@ pub fn parse(universe: UniverseId, shard: Shard, key: &[u8]) -> Result<(u8, Worl
     reader.end(parts)
 }
 
-/// The priority is that of the world's [`meta`](super::world_meta), which whoever writes here has read with a conflict: so
+/// The priority is that of the world's [`meta`](crate::keyspace::world_meta), which whoever writes here has read with a conflict: so
 /// a world has one hint at most, and who changes the priority moves it.
 pub(crate) fn write<T: Transaction>(
     tx: &mut T,

@@ -2,7 +2,7 @@
 //!
 //! Written by `commit_turn` (due, cancelled) and by the delivery (delivered). Monotonic in that order. Removed
 //! after its window, never while the timer waits. The world stands in the key for the reason that
-//! [`effect_dedupe`](super::effect_dedupe) gives.
+//! [`effect_dedupe`](crate::keyspace::effect_dedupe) gives.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, get, put};

@@ -2,7 +2,7 @@
 //!
 //! Written by `commit_turn`; removed by the delivery, or by a turn that cancels it, and moved to a later place when a
 //! delivery failed. Immutable. A shard is
-//! scanned from its [`low_water`](super::low_water) mark; buckets let a scanner drop a whole stretch of time at once.
+//! scanned from its [`low_water`](crate::keyspace::low_water) mark; buckets let a scanner drop a whole stretch of time at once.
 //!
 //! There is no family of claimed timers: a timer is delivered by one transaction, with nothing to be done outside it, so
 //! between "due" and "delivered" there is no state in which a worker could die.

@@ -30,7 +30,7 @@ impl PeekInbox {
         Ok(Peeked { notify, version })
     }
 
-    /// What this process remembers of it, for a turn whose commit [expects](super::CommitTurn::expects_end) it.
+    /// What this process remembers of it, for a turn whose commit [expects](crate::protocol::CommitTurn::expects_end) it.
     pub fn recall<E: Engine>(&self, engine: &E) -> Option<Peeked> {
         let (notify, version) = notify::recall(engine, self.universe, self.world)?;
         Some(Peeked { notify, version })
