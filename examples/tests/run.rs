@@ -86,6 +86,12 @@ fn the_saga_ships_or_undoes_what_it_did() {
     assert_eq!(printed("payment-saga"), format!("{shipped}{refused}{late}"));
 }
 
+#[test]
+fn the_shop_tells_what_the_till_replied() {
+    let said = "tea: 350\nsoup: \"CALL_FAILED\", \"PROGRAM_FAILED\"\ntea: \"WORLD_NOT_FOUND\", null\n";
+    assert_eq!(printed("shop-and-till"), said);
+}
+
 /// What it runs takes compilers for three languages, and minutes: it is a command of its own.
 #[test]
 fn the_three_sagas_are_compared_by_a_command_that_is_there() {

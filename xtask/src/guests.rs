@@ -60,7 +60,7 @@ fn rust() -> bool {
     services::apt(&PACKAGES)
 }
 
-fn on_path(tool: &str) -> bool {
+pub(crate) fn on_path(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 

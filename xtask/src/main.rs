@@ -1,5 +1,8 @@
 //! The developer commands. `cargo xtask` lists them; CONTRIBUTING.md has a line for each.
 
+#[cfg(test)]
+mod architecture;
+mod console;
 mod deny;
 mod documents;
 mod fuzz;
@@ -33,6 +36,8 @@ const COMMANDS: &[Entry] = &[
         "installs what tests need besides Rust, where it is missing: PostgreSQL, moto, API generators",
         services::install,
     ),
+    ("console", "builds console/ into the archive that the server embeds; needs node", console::build),
+    ("console-screenshots", "pictures of the console for the README and the guide", console::screenshots),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
     ("soak", "the randomized suites with far more seeds (about ten minutes)", soak),
     ("soak-server", "the server under load and random kills: ten minutes, then fifty kills with proof", soak_server),
@@ -136,8 +141,8 @@ fn fuzz_api() -> bool {
 }
 
 fn bench() -> bool {
-    let layer = |name| run("cargo", &["run", "--release", "--package", "mundi-bench", "--", name], &[]);
-    let kernel = ["run", "--release", "--package", "mundi-kernel", "--example", "kernel_bench"];
+    let layer = |name| run("cargo", &["run", "--profile", "dist", "--package", "mundi-bench", "--", name], &[]);
+    let kernel = ["run", "--profile", "dist", "--package", "mundi-kernel", "--example", "kernel_bench"];
     layer("engine") && layer("store") && layer("runtime") && run("cargo", &kernel, &[])
 }
 

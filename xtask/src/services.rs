@@ -47,6 +47,21 @@ pub(crate) fn valgrind() -> bool {
     found || apt(&["valgrind"])
 }
 
+/// The browser that the console is tested in.
+pub(crate) fn chromium() -> bool {
+    let known = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    if env::var_os("CHROMIUM").is_some() || known.iter().any(|path| fs::exists(path).unwrap_or(false)) {
+        return true;
+    }
+    if !can_install() {
+        eprintln!(
+            "Chromium is not installed, and this is no Debian where root could install it: set CHROMIUM to its path"
+        );
+        return false;
+    }
+    apt(&["chromium"])
+}
+
 /// Whether this is a Debian, and we are root there.
 pub(crate) fn can_install() -> bool {
     let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");

@@ -3,7 +3,9 @@
 //! A suite that every change must pass is in the tier `change`: together at most 40 minutes from a cold cache on two cores, 15 from a
 //! warm one. What takes longer is in the tier `nightly`.
 
-use crate::{clippy, deny, doctests, documentation, format, fuzz, fuzz_api, guests, instructions, nightly, services};
+use crate::{
+    clippy, console, deny, doctests, documentation, format, fuzz, fuzz_api, guests, instructions, nightly, services,
+};
 use std::{
     fmt::Write,
     time::{Duration, Instant},
@@ -46,6 +48,7 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Change, "tests", "all tests of the workspace", crate::tests),
     suite(Tier::Change, "doctests", "examples in the documentation of the crates", doctests),
     suite(Tier::Change, "guests-two", "programs in Rust and TypeScript (Python where there is no node)", guests::two),
+    suite(Tier::Change, "console", "the console in a browser; its archive is what console/ builds", console::test),
     suite(Tier::Change, "instructions", "instruction counts of the hot paths", instructions::check),
     suite(Tier::Nightly, "simulation", "50,000 seeds of the simulator that were never run", nightly::simulation),
     suite(Tier::Nightly, "simulation-together", "a tenth of them with ten faults at once", nightly::together),
@@ -60,6 +63,7 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Nightly, "soak-server", "the server under load and random kills", crate::soak_server),
     suite(Tier::Nightly, "fleets", "a fleet of processes, 300 worlds, ten minutes of kills and cuts", crate::failover),
     suite(Tier::Nightly, "guests", "programs in Rust, TypeScript and Python", guests::all),
+    suite(Tier::Nightly, "console-large", "the console with 100,000 records and worlds", console::large),
     suite(Tier::Nightly, "fuzz", "decoders under libFuzzer, those of components too, a minute each", fuzz::nightly),
     suite(Tier::Nightly, "fuzz-api", "schemathesis against the served OpenAPI document", fuzz_api),
     suite(Tier::Nightly, "s3-garage", "the object store against Garage, which is built first", crate::s3_garage),

@@ -1,21 +1,18 @@
 //! `blob.put` and `blob.get`: the content store of the world's universe.
 //!
 //! `blob.put {bytes}` answers `{hash, bytes}`; `blob.get {hash}` answers `{bytes}`. A put is idempotent by nature: the
-//! name is the content. The receipt refers to the object, so it lives as long as the journal does.
+//! name is the content. The receipt refers to the object, so it is kept as long as the journal.
 
 use crate::{
-    Adapter, Call, Params, failed,
-    params::{invalid, map, text},
+    Params,
+    params::{map, text},
     room::{Boundless, Room},
-    too_large,
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use mundi_model::{Code, Coded, Hash, Kind, Value, limits};
-use mundi_store::{
-    blob::Blobs,
-    protocol::{Failure, Repeat},
-};
+use mundi_model::{Hash, Value, limits};
+use mundi_runtime::effects::{Adapter, Call, invalid, refused, too_large};
+use mundi_store::{blob::Blobs, protocol::Failure};
 use std::sync::Arc;
 
 pub struct BlobAdapter<B> {
@@ -71,16 +68,5 @@ impl<B: Blobs> Adapter for BlobAdapter<B> {
                 _ => self.get(call).await,
             }
         })
-    }
-}
-
-/// What the store refuses for good keeps its code; the rest may pass.
-pub(crate) fn refused(error: &(impl Coded + ToString)) -> Failure {
-    let code: Code = error.code();
-    match code.kind() {
-        Kind::NotFound | Kind::Invalid | Kind::Corrupt => {
-            Failure { code, reason: error.to_string(), repeat: Repeat::Never }
-        }
-        _ => failed(error.to_string()),
     }
 }

@@ -8,14 +8,18 @@
 //! A destination that does not exist, an event that the destination's manifest does not take, and a universe that does not
 //! accept messages from the sender's are `error` receipts at once; a destination whose inbox is full is tried again.
 
-use crate::{Adapter, Call, Params, blob::refused, params::invalid};
+use crate::Params;
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{FABRIC_SEND, check_headers};
 use mundi_model::{
     Code, Hash, UniverseId, Value, WorldAddress, limits,
     record::{Input, Payload, Sender},
 };
-use mundi_runtime::{Delivery, LocalWorlds, Plane, RuntimeError, manifests::check_event};
+use mundi_runtime::{
+    Delivery, LocalWorlds, Plane, RuntimeError,
+    effects::{Adapter, Call, invalid, refused},
+    manifests::check_event,
+};
 use mundi_store::protocol::{FabricMessage, Failure, FindMessage, MessageId, Repeat, Sent, fabric_receipt};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -87,7 +91,7 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
 }
 
 /// A program that sent to a name reads the name in the reason, too, and not only the id that follows from it.
-fn with_name(failure: Failure, to: &WorldAddress) -> Failure {
+pub(crate) fn with_name(failure: Failure, to: &WorldAddress) -> Failure {
     match to {
         WorldAddress::Name(name) => Failure { reason: format!("to `{name}`: {}", failure.reason), ..failure },
         WorldAddress::Id(_) => failure,

@@ -9,9 +9,8 @@
 //! program that wants to know the id computes it as [`branch_of`] does, or waits for the receipt.
 
 use crate::{
-    Adapter, Call, Params,
-    blob::refused,
-    params::{invalid, map, text},
+    Params,
+    params::{map, text},
     room::{Boundless, Room},
     spawn::status,
 };
@@ -22,6 +21,7 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane,
+    effects::{Adapter, Call, invalid, refused},
     lifecycle::{ForkAt, ForkPolicy, ForkWorld, fork},
 };
 use mundi_store::{

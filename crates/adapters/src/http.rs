@@ -14,9 +14,8 @@ mod address;
 pub mod client;
 
 use crate::{
-    Adapter, Call, Params, denied, failed,
-    params::{invalid, map, text},
-    too_large,
+    Params,
+    params::{map, text},
 };
 use address::is_public;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -30,6 +29,7 @@ use http::{
 };
 use http_body_util::Full;
 use mundi_model::{Value, limits};
+use mundi_runtime::effects::{Adapter, Call, denied, failed, invalid, too_large};
 use mundi_store::protocol::{Failure, Repeat};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -155,6 +155,10 @@ impl Adapter for HttpAdapter {
     }
 }
 
+/// The pool and the lease under which a request is made, and the epoch: what the other side compares.
+const LEASE: &str = "mundi-lease";
+const LEASE_EPOCH: &str = "mundi-lease-epoch";
+
 /// A request on its way out.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
@@ -191,6 +195,15 @@ fn completed(asked: &Outgoing, call: &Call) -> Result<HeaderMap, Failure> {
     let mut headers = asked.headers.clone();
     let key = HeaderValue::from_str(&call.intent.to_string()).map_err(|error| failed(error.to_string()))?;
     headers.insert(HeaderName::from_static("idempotency-key"), key);
+    // Only the host says which lease an effect has: the other side relies on it.
+    for name in [LEASE, LEASE_EPOCH] {
+        headers.remove(name);
+    }
+    if let Some(lease) = &call.lease {
+        let value = HeaderValue::from_str(&lease.name()).map_err(|error| failed(error.to_string()))?;
+        headers.insert(HeaderName::from_static(LEASE), value);
+        headers.insert(HeaderName::from_static(LEASE_EPOCH), lease.lease_epoch.into());
+    }
     if let Some(trace) = call.trace.as_deref().and_then(|trace| HeaderValue::from_str(trace).ok()) {
         headers.insert(HeaderName::from_static("traceparent"), trace);
     }

@@ -1,20 +1,17 @@
-//! What carries out effects: the workers that serve the queues, and the adapters that come with Mundi.
+//! The adapters that come with Mundi: implementations of [`Adapter`](mundi_runtime::effects::Adapter) and nothing else.
 //!
-//! - [`Adapter`]: the one trait; an adapter is one file that implements it.
-//! - [`worker`]: the loops that claim effects and fire timers. They name no async runtime: clock, sleep, entropy and
-//!   engine are parameters, so that the simulator runs the very same code.
-//! - [`blob`], [`fabric`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
+//! - [`blob`], [`fabric`], [`world_call`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
+//! - [`Params`]: the parameters of an effect; [`room`]: whether a universe may have more.
 //!
-//! - [`signature`]: receipts that their adapter signs.
+//! The worker that claims effects and calls these is [`AdapterWorker`](mundi_runtime::effects::AdapterWorker).
 //!
-//! This crate must never run a program, nor hold a lease: all it gives to a world goes through the inbox.
+//! This crate must never claim an effect, run a program, nor hold a lease: all it gives to a world goes through the inbox.
 //! Secrets are given to an adapter when it is made; they never reach a receipt.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod adapter;
 pub mod blob;
 pub mod fabric;
 pub mod fork;
@@ -26,9 +23,7 @@ mod params;
 #[cfg(feature = "process")]
 pub mod process;
 pub mod room;
-pub mod signature;
 pub mod spawn;
-pub mod worker;
+pub mod world_call;
 
-pub use adapter::{Adapter, Call, denied, failed, too_large};
 pub use params::Params;

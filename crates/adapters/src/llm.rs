@@ -11,9 +11,9 @@
 mod stream;
 
 use crate::{
-    Adapter, Call, Params, denied, failed,
+    Params,
     http::{HttpAdapter, Outgoing, asks_for_another_try},
-    params::{invalid, map, text},
+    params::{map, text},
 };
 use futures_util::future::BoxFuture;
 use http::{
@@ -21,6 +21,7 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use mundi_model::Value;
+use mundi_runtime::effects::{Adapter, Call, denied, failed, invalid};
 use mundi_store::protocol::{Failure, Repeat};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
@@ -31,7 +32,7 @@ use url::Url;
 pub struct LlmConfig {
     /// Up to and including the version, such as `https://api.openai.com/v1`.
     pub base_url: Url,
-    /// Sent as a bearer token. Resolved by whoever makes the adapter.
+    /// Sent as a bearer token. Resolved by the code that creates the adapter.
     pub api_key: Option<String>,
     pub model: String,
     /// Other models that a program may name.

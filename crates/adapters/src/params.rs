@@ -1,7 +1,8 @@
 //! Reading the parameters of an effect, field by field, with errors that name the field.
 
-use mundi_model::{Code, Value};
-use mundi_store::protocol::{Failure, Repeat};
+use mundi_model::Value;
+use mundi_runtime::effects::invalid;
+use mundi_store::protocol::Failure;
 use std::collections::BTreeMap;
 
 /// The fields of a map.
@@ -86,11 +87,6 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The parameters cannot be used, and the same ones never can.
-pub(crate) fn invalid(reason: impl Into<String>) -> Failure {
-    Failure { code: Code::EffectParamsInvalid, reason: reason.into(), repeat: Repeat::Never }
-}
-
 /// A map of the answer.
 pub(crate) fn map<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
@@ -103,6 +99,8 @@ pub(crate) fn text(text: impl Into<String>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mundi_model::Code;
+    use mundi_store::protocol::Repeat;
 
     #[test]
     fn an_error_names_the_field() {

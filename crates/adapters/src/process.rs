@@ -5,13 +5,10 @@
 //! empty environment but for what their entry names, in the folder that it names, and are killed when their time is up or
 //! nobody waits for them any more. `MUNDI_INTENT` holds the idempotency key.
 
-use crate::{
-    Adapter, Call, Params, denied, failed,
-    params::{invalid, map},
-    too_large,
-};
+use crate::{Params, params::map};
 use futures_util::future::BoxFuture;
 use mundi_model::{Code, Value};
+use mundi_runtime::effects::{Adapter, Call, denied, failed, invalid, too_large};
 use mundi_store::protocol::{Failure, Repeat};
 use std::{collections::BTreeMap, path::PathBuf, process::Stdio, time::Duration};
 use tokio::{
@@ -67,6 +64,9 @@ impl ProcessAdapter {
         let mut command = Command::new(&allowed.program);
         command.args(&allowed.args).args(args).current_dir(&allowed.folder);
         command.env_clear().envs(&allowed.environment).env("MUNDI_INTENT", call.intent.to_string());
+        if let Some(lease) = &call.lease {
+            command.env("MUNDI_LEASE", lease.name()).env("MUNDI_LEASE_EPOCH", lease.lease_epoch.to_string());
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Ok(command)
     }

@@ -8,10 +8,9 @@
 //! a later one finds the world, also if the name has a newer version by then.
 
 use crate::{
-    Adapter, Call, Params,
-    blob::refused,
+    Params,
     fabric::{self, ClosedUniverses},
-    params::{invalid, map, text},
+    params::{map, text},
     room::{Boundless, Room},
 };
 use futures_util::future::BoxFuture;
@@ -19,6 +18,7 @@ use mundi_kernel::intents::WORLD_SPAWN;
 use mundi_model::{Code, Hash, ProgramAddress, ProgramRef, UniverseId, Value, WorldAddress, WorldId, limits};
 use mundi_runtime::{
     Plane,
+    effects::{Adapter, Call, invalid, refused},
     lifecycle::{NewWorld, create},
 };
 use mundi_store::{

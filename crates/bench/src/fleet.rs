@@ -14,7 +14,7 @@ use std::{error::Error, time::Duration};
 pub(crate) struct Settings {
     #[command(flatten)]
     common: Common,
-    /// The database: `postgres://user@host/name`. Its schema `mundi_bench` is dropped and made anew.
+    /// The database: `postgres://user@host/name`. Its schema `mundi_bench` is dropped and made again.
     #[arg(long)]
     database: String,
     /// How many clients there are, in all processes together.

@@ -23,7 +23,7 @@ mod suite;
 use clap::{Subcommand, ValueEnum};
 use std::{error::Error, path::PathBuf, process::Command};
 
-/// Begins the bench command anew, in a process of its own.
+/// Begins the bench command again, in a process of its own.
 pub type Again<'a> = &'a dyn Fn() -> Command;
 
 /// One measurement, or all of them, and how to take it.
@@ -42,7 +42,7 @@ enum What {
     Call(serving::CallSettings),
     /// Sends over HTTP: an event to one of many counters, acknowledged when it is durable.
     Send(serving::SendSettings),
-    /// Calls that ask an HTTP server on the loopback and reply when its answer is on record.
+    /// Calls that ask an HTTP server on the loopback and reply when its answer is journaled.
     Effect(serving::CallSettings),
     /// Calls that send a message to another world and reply when it is durable there.
     Message(serving::CallSettings),
@@ -64,6 +64,8 @@ enum What {
     Targets(Common),
     /// Two tenants with the same quota, under full load: what each gets of its share.
     Tenants(Common),
+    /// Endless loops in one universe: what calls of another one, and `/livez`, wait beside them.
+    Loops(Common),
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
@@ -113,6 +115,7 @@ impl BenchArgs {
                 runtime::renewals(report, common)
             }),
             Some(What::Tenants(common)) => reported(common, |report| serving::tenants(report, common, again)),
+            Some(What::Loops(common)) => reported(common, |report| serving::loops(report, common, again)),
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),

@@ -1,4 +1,4 @@
-//! What this machine is, and what this process has used of it.
+//! The machine, and the resources that this process has used.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 /// The allocator of the product, so that the bench measures what users run.
 #[global_allocator]
-static ALLOCATOR: mundi_heap::Heap = mundi_heap::Heap;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 #[command(name = "mundi-bench", about = "Measures Mundi's layers beside the raw limit of the disk, in one run")]

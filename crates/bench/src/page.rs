@@ -1,4 +1,4 @@
-//! The page of benchmarks: made from the figures, never by hand.
+//! The page of benchmarks, generated from the figures.
 
 mod plot;
 

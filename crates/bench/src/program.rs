@@ -1,4 +1,4 @@
-//! A program that does what a workload asks for.
+//! The program of the workloads.
 
 use mundi_kernel::{
     manifest::{EffectRule, Manifest, Schema},

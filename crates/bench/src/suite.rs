@@ -48,6 +48,7 @@ impl SuiteSettings {
         serving::kill(&mut report, common, 10_000, again)?;
         serving::targets(&mut report, common, again)?;
         serving::tenants(&mut report, common, again)?;
+        serving::loops(&mut report, common, again)?;
         runtime::renewals(&mut report, common)?;
         let suite = Suite { workloads, figures: report.into_figures() };
         if let Some(folder) = page {

@@ -1,6 +1,6 @@
 //! The engine on PostgreSQL beside pgbench, on the same server and in the same run.
 //!
-//! `cargo run --release -p mundi-engine --features postgres --example postgres_bench -- postgres://user@host/database`
+//! `cargo run --profile dist -p mundi-engine --features postgres --example postgres_bench -- postgres://user@host/database`
 //!
 //! With `steady 10` behind the URL: ten minutes of a queue that is filled and emptied, and how large its tables become.
 //!

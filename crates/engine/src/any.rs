@@ -1,8 +1,8 @@
-//! One of our engines, chosen when the program starts: the layers above are compiled once, for this one.
+//! One of the engines, chosen at run time: the layers above are compiled once, for this type.
 
 use crate::{
-    CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Read, Transaction,
-    embedded::EmbeddedTransaction, postgres::PostgresTransaction,
+    CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Read, ReadPlan, Source,
+    Transaction, embedded::EmbeddedTransaction, postgres::PostgresTransaction,
 };
 use bytes::Bytes;
 use futures_util::future::Either;
@@ -36,38 +36,17 @@ impl Engine for AnyEngine {
         }
     }
 
-    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
+    async fn begin_planned(
+        &self,
+        source: Source,
+        plan: impl FnOnce() -> ReadPlan + Send,
+    ) -> Result<Option<AnyTransaction>, EngineError> {
         match self {
-            Self::Embedded(engine) => engine.peek(key).await,
-            Self::Postgres(engine) => engine.peek(key).await,
-        }
-    }
-
-    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
-        match self {
-            Self::Embedded(engine) => engine.recall(key),
-            Self::Postgres(engine) => engine.recall(key),
-        }
-    }
-
-    fn remembers(&self) -> bool {
-        match self {
-            Self::Embedded(engine) => engine.remembers(),
-            Self::Postgres(engine) => engine.remembers(),
-        }
-    }
-
-    async fn begin_from_memory(&self) -> Result<AnyTransaction, EngineError> {
-        match self {
-            Self::Embedded(_) => self.begin().await,
-            Self::Postgres(engine) => engine.begin_from_memory().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
-        }
-    }
-
-    async fn begin_announced(&self) -> Result<AnyTransaction, EngineError> {
-        match self {
-            Self::Embedded(_) => self.begin().await,
-            Self::Postgres(engine) => engine.begin_announced().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
+            Self::Embedded(_) => Ok(None),
+            Self::Postgres(engine) => {
+                let begun = engine.begin_planned(source, plan).await?;
+                Ok(begun.map(|tx| AnyTransaction::Postgres(Box::new(tx))))
+            }
         }
     }
 
@@ -113,12 +92,8 @@ impl Transaction for AnyTransaction {
         on_any!(self, tx => tx.version().await)
     }
 
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
-        on_any!(self, tx => tx.announce(reads));
-    }
-
-    fn expect(&mut self, prefix: &[u8]) {
-        on_any!(self, tx => tx.expect(prefix));
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        on_any!(self, tx => tx.prefetch(reads));
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -135,10 +110,6 @@ impl Transaction for AnyTransaction {
 
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
         on_any!(self, tx => tx.put(key, value))
-    }
-
-    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        on_any!(self, tx => tx.put_new(key, value))
     }
 
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {

@@ -1,7 +1,7 @@
 //! The contract. It is shaped like FoundationDB, because that is the strictest; it asks for nothing
 //! that FoundationDB, PostgreSQL or a single file could not give.
 
-use crate::{CommitError, EngineError};
+use crate::{CommitError, EngineError, Read, ReadPlan, Source};
 use bytes::Bytes;
 use mundi_model::Stamp;
 use std::future::Future;
@@ -29,43 +29,17 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// one that reads nothing costs nothing. Whoever wants to be sure of the moment reads.
     fn begin(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send;
 
-    /// The newest acknowledged value of one key, and a version up to which every commit was seen when it was read: as by a
-    /// transaction that reads nothing else. Engines at the other end of a line answer many such questions in one trip.
-    fn peek(&self, key: &[u8]) -> impl Future<Output = Result<(Option<Bytes>, u64), EngineError>> + Send {
-        let (engine, key) = (self.clone(), Bytes::copy_from_slice(key));
-        async move {
-            let mut tx = engine.begin().await?;
-            Ok((tx.get_snapshot(&key).await?, tx.version().await?))
-        }
-    }
-
-    /// What this process remembers of a key, and a version up to which that was its value; `None` if it remembers nothing, as
-    /// engines do that can look as fast. It may be long past: only a commit that depends on the key tells whether it was true.
-    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
-        let _not_remembered = key;
-        None
-    }
-
-    /// Whether [`Engine::begin_from_memory`] is anything else than [`Engine::begin`].
-    fn remembers(&self) -> bool {
-        false
-    }
-
-    /// A transaction whose `get`s may be answered by what this process remembers instead of the newest state, and whose other
-    /// reads may each be of a moment of its own, so that many transactions can read in one trip.
+    /// As [`Engine::begin`], with a [`ReadPlan`]; `None` if the engine has no use for plans of this source. Then the plan was not asked for, and
+    /// the transaction is begun without one.
     ///
-    /// Its commit is as good as any other: it conflicts if anything that it was told is not true any more. Everything else that
-    /// it leads to (an error, a commit without writes) may rest on what is long past or never was, and must be decided by a
-    /// transaction of [`Engine::begin`]. For protocols that mostly commit.
-    fn begin_from_memory(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send {
-        self.begin()
-    }
-
-    /// A transaction of the newest acknowledged state that announces all its reads before the first of them, so that many such
-    /// transactions can read in one trip. It is as good as any other, also if it writes nothing; but a read that was not announced
-    /// may fail with [`EngineError::TooOld`]: then it is run again by [`Engine::begin`].
-    fn begin_announced(&self) -> impl Future<Output = Result<Self::Transaction, EngineError>> + Send {
-        self.begin()
+    /// This and [`Transaction::prefetch`] are all that an engine may use to be faster than the reads and writes alone would let it be.
+    fn begin_planned(
+        &self,
+        source: Source,
+        plan: impl FnOnce() -> ReadPlan + Send,
+    ) -> impl Future<Output = Result<Option<Self::Transaction>, EngineError>> + Send {
+        let _not_asked = (source, plan);
+        std::future::ready(Ok(None))
     }
 
     /// Completes once the value under `key` differs from `seen`, at once if it does already.
@@ -98,20 +72,13 @@ pub trait Transaction: Send + 'static {
     /// and no other. So its own stamp, if it commits, has a larger one.
     fn version(&mut self) -> impl Future<Output = Result<u64, EngineError>> + Send;
 
-    /// Says which reads will follow, so that an engine at the other end of a line can ask for all of them in one trip.
+    /// The next stage of the [`ReadPlan`]: reads that depend on what was read before, and that all follow now. An engine at the other end of a
+    /// network connection fetches them in one round trip, with the next read.
     ///
-    /// A hint: it changes no answer, and what is announced and never read is nothing that the commit depends on. A read that
-    /// was announced counts like any other, if and when it is made. Engines that have no use for hints do not ask what they
-    /// are, so the list is made in a closure; those that have one take up to
-    /// [`ANNOUNCED_READS_MAX`](mundi_model::limits::ANNOUNCED_READS_MAX) of them and pass over the rest.
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+    /// A hint: it changes no answer, and what is never read is nothing that the commit depends on. Engines that have no use for it do not
+    /// ask for the list.
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
         let _not_asked = reads;
-    }
-
-    /// Says that this process will soon read what the transaction writes under keys that begin so. A hint, as
-    /// [`Transaction::announce`]: an engine at the other end of a line keeps it at hand.
-    fn expect(&mut self, prefix: &[u8]) {
-        let _not_kept = prefix;
     }
 
     /// The value under a key. A commit conflicts if another transaction has changed it since.
@@ -126,12 +93,6 @@ pub trait Transaction: Send + 'static {
 
     /// Sets a value. Blind: a put alone conflicts with nothing, and the last one to commit stays.
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError>;
-
-    /// As [`Transaction::put`], of a key that holds nothing yet, as far as anyone knows. That is a hint, too: if it holds something, this
-    /// replaces it, and some engines take longer for that.
-    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.put(key, value)
-    }
 
     /// Sets a value under `prefix ++ stamp ++ suffix`, where the stamp is the one of this commit.
     ///
@@ -174,19 +135,6 @@ impl Committed {
             Self::ReadOnly => None,
             Self::At(stamp) => Some(stamp),
         }
-    }
-}
-
-/// A read that is announced: see [`Transaction::announce`]. Whether it adds a conflict is up to the read that follows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Read {
-    Get(Bytes),
-    Range(RangeRead),
-}
-
-impl Read {
-    pub fn get(key: &[u8]) -> Self {
-        Self::Get(Bytes::copy_from_slice(key))
     }
 }
 

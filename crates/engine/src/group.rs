@@ -30,9 +30,9 @@ pub(crate) struct Group {
     places: Option<BTreeMap<Bytes, usize>>,
     pub(crate) bytes: usize,
     pub(crate) callers: Callers,
-    /// The prefixes of what is soon read, as its commits say.
+    /// The prefixes of what is soon read, as the plans of its commits say.
     #[cfg(feature = "postgres")]
-    pub(crate) expected: Vec<Bytes>,
+    pub(crate) rereads: Vec<Bytes>,
 }
 
 /// What the engine found out for one commit.
@@ -110,7 +110,7 @@ impl Group {
             self.write(put.key(stamp), Some(put.value));
         }
         #[cfg(feature = "postgres")]
-        self.expected.extend(overlay.expected);
+        self.rereads.extend(overlay.rereads);
         self.callers.answers.push((answer, stamp));
     }
 
@@ -131,7 +131,7 @@ impl Group {
         self.places = None;
         self.writes.sort_by(|(one, _), (other, _)| one.cmp(other));
         #[cfg(feature = "postgres")]
-        self.expected.sort();
+        self.rereads.sort();
     }
 }
 

@@ -1,10 +1,10 @@
-//! The ordered transactional key-value contract that everything durable in Mundi is a layer over,
-//! engines that keep it, and a conformance suite that tells whether an engine does.
+//! The ordered transactional key-value contract on which everything durable in Mundi is built,
+//! engines that implement it, and a conformance suite that tests an engine against it.
 //!
 //! Start with [`Engine`] and [`Transaction`]: their documentation is the contract. [`Memory`] is the
 //! reference, [`Embedded`] is what users run on one machine, and `Postgres` what they run on many.
 //!
-//! This crate must never know what is stored in it: no world, no journal, no queue.
+//! This crate must not depend on what is stored in it: no world, no journal, no queue of a layer. Its only queue is that of commits.
 //!
 //! The embedded engine is an ordered map with serializable transactions in one folder:
 //!
@@ -37,9 +37,12 @@ pub mod conformance;
 mod contract;
 pub mod embedded;
 mod error;
+mod forward;
+mod generations;
 mod group;
 pub mod memory;
 mod overlay;
+mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod recent;
@@ -48,9 +51,10 @@ mod write_set;
 
 #[cfg(feature = "postgres")]
 pub use any::{AnyEngine, AnyTransaction};
-pub use contract::{Committed, Engine, Page, RangeRead, Read, Transaction};
+pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
 pub use embedded::Embedded;
 pub use error::{CommitError, EngineError};
 pub use memory::Memory;
+pub use plan::{Read, ReadPlan, Source};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;

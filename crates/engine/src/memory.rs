@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Memory {
-    /// An empty store in which time stands still: transactions do not grow old.
+    /// An empty store in which time is suspended: transactions do not grow old.
     pub fn new() -> Self {
         Self::with_clock(Arc::new(|| 0))
     }
@@ -125,25 +125,7 @@ impl Transaction for MemoryTransaction {
         self.overlay.range(&read, state.items(&read, self.snapshot))
     }
 
-    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put(key, value.into())
-    }
-
-    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put_stamped(prefix, suffix, value.into())
-    }
-
-    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
-        self.overlay.add(key, delta)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        self.overlay.delete(key)
-    }
-
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
-        self.overlay.delete_range(start, end)
-    }
+    crate::forward_writes!(overlay);
 
     async fn commit(mut self) -> Result<Committed, CommitError> {
         if self.overlay.is_read_only() {

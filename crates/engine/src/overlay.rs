@@ -49,12 +49,12 @@ pub(crate) struct Overlay {
     pub(crate) cleared: Vec<(Bytes, Bytes)>,
     pub(crate) stamped: Vec<StampedPut>,
     pub(crate) reads: Reads,
-    /// What it writes under these prefixes is soon read.
+    /// What it writes under these prefixes is soon read, as its plan says.
     #[cfg(feature = "postgres")]
-    pub(crate) expected: Vec<Bytes>,
-    /// Keys that hold nothing before it, as far as it knows.
+    pub(crate) rereads: Vec<Bytes>,
+    /// What it puts under these prefixes holds nothing before, as its plan says.
     #[cfg(feature = "postgres")]
-    pub(crate) new: Vec<Bytes>,
+    pub(crate) new_keys: Vec<Bytes>,
     size: Size,
 }
 
@@ -68,13 +68,6 @@ impl Overlay {
         check_value(&value)?;
         self.size.add(key.len() + value.len())?;
         self.writes.insert(Bytes::copy_from_slice(key), Write::Put(value));
-        Ok(())
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn put_new(&mut self, key: &[u8], value: Bytes) -> Result<(), EngineError> {
-        self.put(key, value)?;
-        self.new.push(Bytes::copy_from_slice(key));
         Ok(())
     }
 
@@ -122,6 +115,14 @@ impl Overlay {
         self.writes.remove_range(&start, &end);
         self.cleared.push((start, end));
         Ok(())
+    }
+
+    /// The keys that it puts and that hold nothing before, as its plan says.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn puts_of_new_keys(&self) -> impl Iterator<Item = &Bytes> {
+        let is_new = |key: &Bytes| self.new_keys.iter().any(|prefix| key.starts_with(prefix));
+        let puts = self.writes.iter().filter(|(_, write)| matches!(write, Write::Put(_)));
+        puts.map(|(key, _)| key).filter(move |key| is_new(key))
     }
 
     /// Whether a read of this key needs nothing of the snapshot.

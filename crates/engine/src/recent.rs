@@ -1,4 +1,4 @@
-//! What was written lately, so that a commit can tell whether something it read has changed.
+//! Recent writes, to find out at commit whether a read has changed.
 //!
 //! Engines that check commits in this process share it. The last groups stay as they were written; they also answer what
 //! the embedded engine's tree does not hold yet. A transaction is mostly

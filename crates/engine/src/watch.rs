@@ -1,4 +1,4 @@
-//! Who waits for which key. Engines that decide commits in this process share it.
+//! Watchers by key. Engines that decide commits in this process share it.
 
 use crate::{EngineError, overlay::check_key};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ struct Waiting {
 }
 
 impl Watches {
-    /// Waits until `differs` is true of the value under `key`, asking anew after each commit that wrote it.
+    /// Waits until `differs` is true of the value under `key`, asking again after each commit that wrote it.
     ///
     /// `differs` is asked after the watch is in place, so no commit falls between the two.
     pub(crate) async fn until(

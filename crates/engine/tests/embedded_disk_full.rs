@@ -1,4 +1,4 @@
-//! A real file system without room: commits are refused with a code, reads go on, and it works again by
+//! A real file system without room: commits are refused with a code, reads continue, and it works again by
 //! itself when there is room. The tree's own files are on it, too.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test")]

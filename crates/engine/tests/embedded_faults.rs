@@ -103,7 +103,7 @@ fn one_story(seed: u64) -> Result<(), String> {
         }
         disk.set_plan(Box::new(|_, _| None));
         if dice.chance(2) {
-            // Only the process dies: what it wrote is there for the next one, synced or not.
+            // Only the process crashes: what it wrote is there for the next one, synced or not.
             drop(engine);
             engine = open(folder.path(), &disk);
             state = settled(&engine, &state, &open_ends)?;
@@ -122,7 +122,7 @@ fn one_story(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// What the engine holds, if that is what was acknowledged, with or without the last commit of unknown fate.
+/// What the engine holds, if that is what was acknowledged, with or without the last commit with an unknown result.
 fn settled(engine: &Embedded, state: &State, open_ends: &[State]) -> Result<State, String> {
     let found = contents(engine);
     if found == *state || open_ends.contains(&found) {

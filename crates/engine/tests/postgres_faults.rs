@@ -1,4 +1,4 @@
-//! The engine on PostgreSQL when lines are cut, servers restart, and processes stand still.
+//! The engine on PostgreSQL when lines are cut, servers restart, and processes are suspended.
 
 #![cfg(feature = "testing")]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
@@ -105,7 +105,7 @@ async fn a_group_of_one_trip_whose_line_is_cut_is_applied_once_or_its_fate_is_un
         }
         let is_cut = once(&proxy, is_a_group, if round % 2 == 0 { Act::CutBefore } else { Act::CutAfter });
         let mut fate = count(&behind).await;
-        // As a rule: a process that hears of its own commit from the database first asks once more.
+        // As a rule: a process that learns of its own commit from the database first asks once more.
         for _ in 0..30 {
             if is_cut.load(Ordering::SeqCst) {
                 break;
@@ -158,7 +158,7 @@ async fn a_line_that_is_cut_before_the_commit_costs_nothing() {
         proxy.cut();
         tokio::time::sleep(Duration::from_millis(50)).await; // until it is: cut in the middle of the commit, its fate is unknown
         let key = format!("round {round}");
-        // Surely not applied, or applied: never unknown, because nothing was under way.
+        // Surely not applied, or applied: never unknown, because nothing was in progress.
         let fate = put(&behind, &key).await;
         assert!(matches!(fate, Ok(_) | Err(CommitError::Conflict)), "{fate:?}");
     }
@@ -207,7 +207,7 @@ async fn a_process_that_stands_still_with_the_head_locked_does_not_stop_the_flee
         }
     };
     tokio::time::timeout(Duration::from_secs(60), put(&beside, "free")).await.expect("not for ever").unwrap();
-    // The server has said so to the one that stood still, too; a line that is cut before it hears would leave its fate unknown.
+    // The server has said so to the one that was suspended, too; a connection that breaks before that would leave the result unknown.
     let fate = tokio::time::timeout(Duration::from_secs(60), standing).await.expect("it is told").unwrap();
     assert!(matches!(fate, Err(CommitError::Engine(EngineError::DatabaseUnavailable { .. }))), "{fate:?}");
     assert!(get(&beside, "held").await.is_none(), "the server took the lock away, and with it the group");

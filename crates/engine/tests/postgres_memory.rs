@@ -4,10 +4,11 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use mundi_engine::{
-    CommitError, Engine, Postgres, RangeRead, Read, Transaction,
+    CommitError, Engine, Postgres, RangeRead, Read, ReadPlan, Source, Transaction,
     postgres::{
-        Options,
+        Options, PostgresTransaction,
         testing::{fresh_schema, shared},
     },
 };
@@ -27,9 +28,22 @@ fn number(value: Option<&Bytes>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()))
 }
 
+/// A transaction that may be answered by what its process remembers.
+async fn cached(engine: &Postgres, reads: impl IntoIterator<Item = Read> + Send) -> PostgresTransaction {
+    let reads: Vec<_> = reads.into_iter().collect();
+    engine.begin_planned(Source::Cache, || ReadPlan::reads(reads)).await.unwrap().unwrap()
+}
+
+/// One key of the newest state, and its version, read together with others.
+async fn look(engine: &Postgres, key: &[u8]) -> (Option<Bytes>, u64) {
+    let plan = || ReadPlan::reads([Read::get(key)]);
+    let mut tx = engine.begin_planned(Source::SharedSnapshot, plan).await.unwrap().unwrap();
+    (tx.get_snapshot(key).await.unwrap(), tx.version().await.unwrap())
+}
+
 /// Adds one to a key and says whether it was applied.
 async fn increment(engine: &Postgres, key: &str) -> bool {
-    let mut tx = engine.begin_from_memory().await.unwrap();
+    let mut tx = cached(engine, []).await;
     let before = number(tx.get(key.as_bytes()).await.unwrap().as_ref());
     tx.put(key.as_bytes(), (before + 1).to_le_bytes().to_vec()).unwrap();
     match tx.commit().await {
@@ -72,7 +86,7 @@ async fn no_update_is_lost_between_processes_that_remember() {
 async fn what_another_process_has_changed_conflicts_although_it_is_remembered() {
     let [one, other] = processes::<2>().await;
     assert!(increment(&one, "key").await && increment(&one, "key").await);
-    let mut remembering = one.begin_from_memory().await.unwrap();
+    let mut remembering = cached(&one, []).await;
     assert_eq!(number(remembering.get(b"key").await.unwrap().as_ref()), 2);
     let mut tx = other.begin().await.unwrap();
     tx.put(b"key", 7u64.to_le_bytes().to_vec()).unwrap();
@@ -85,21 +99,20 @@ async fn what_another_process_has_changed_conflicts_although_it_is_remembered() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn peeks_tell_the_newest_value_and_a_version_that_covers_it() {
+async fn shared_reads_tell_the_newest_value_and_a_version_that_covers_it() {
     let [one, other] = processes::<2>().await;
     let long = vec![b'k'; 4_000];
-    assert_eq!(one.peek(b"key").await.unwrap().0, None);
+    assert_eq!(look(&one, b"key").await.0, None);
     for round in 0..20u64 {
         let mut tx = other.begin().await.unwrap();
         tx.put(b"key", round.to_le_bytes().to_vec()).unwrap();
         tx.put(&long, round.to_le_bytes().to_vec()).unwrap();
         let stamp = tx.commit().await.unwrap().stamp().unwrap();
-        let peeks =
-            futures_util::future::join_all([&b"key"[..], &long, b"missing", b"key"].map(|key| one.peek(key))).await;
-        let peeks: Vec<_> = peeks.into_iter().map(Result::unwrap).collect();
-        assert_eq!([0, 1, 3].map(|place| number(peeks[place].0.as_ref())), [round; 3]);
-        assert_eq!(peeks[2].0, None);
-        assert!(peeks.iter().all(|(_, version)| Stamp::new(*version, u16::MAX) >= stamp), "{peeks:?} after {stamp:?}");
+        let keys = [&b"key"[..], &long, b"missing", b"key"];
+        let looks = futures_util::future::join_all(keys.map(|key| look(&one, key))).await;
+        assert_eq!([0, 1, 3].map(|place| number(looks[place].0.as_ref())), [round; 3]);
+        assert_eq!(looks[2].0, None);
+        assert!(looks.iter().all(|(_, version)| Stamp::new(*version, u16::MAX) >= stamp), "{looks:?} after {stamp:?}");
     }
 }
 
@@ -108,9 +121,8 @@ async fn what_is_read_together_with_others_conflicts_as_if_it_had_been_read_alon
     let [one, other] = processes::<2>().await;
     for (changed, conflicts) in [("a", true), ("absent", true), ("m/5", true), ("m/7", true), ("b", false)] {
         put(&other, &["a", "b", "m/5"]).await;
-        let mut tx = one.begin_from_memory().await.unwrap();
         let range = RangeRead::prefix(b"m/", 10);
-        tx.announce(|| [Read::get(b"absent"), Read::get(b"b"), Read::Range(range.clone())]);
+        let mut tx = cached(&one, [Read::get(b"absent"), Read::get(b"b"), Read::Range(range.clone())]).await;
         assert!(tx.get(b"a").await.unwrap().is_some());
         assert_eq!(tx.get(b"absent").await.unwrap(), None);
         assert_eq!(tx.range(range).await.unwrap().items.len(), 1);
@@ -125,7 +137,7 @@ async fn what_is_read_together_with_others_conflicts_as_if_it_had_been_read_alon
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_announces_all_reads_the_newest_state_of_one_moment_and_nothing_else() {
+async fn who_plans_all_reads_the_newest_state_of_one_moment_and_nothing_else() {
     let [one, other] = processes::<2>().await;
     assert!(increment(&one, "key").await, "now this process remembers it");
     for round in 2..20u64 {
@@ -133,13 +145,13 @@ async fn who_announces_all_reads_the_newest_state_of_one_moment_and_nothing_else
         tx.put(b"key", round.to_le_bytes().to_vec()).unwrap();
         tx.put(b"pair", round.to_le_bytes().to_vec()).unwrap();
         let stamp = tx.commit().await.unwrap().stamp().unwrap();
-        let mut tx = one.begin_announced().await.unwrap();
-        tx.announce(|| [Read::get(b"key"), Read::get(b"pair")]);
+        let plan = || ReadPlan::reads([Read::get(b"key"), Read::get(b"pair")]);
+        let mut tx = one.begin_planned(Source::SharedSnapshot, plan).await.unwrap().unwrap();
         assert_eq!(number(tx.get(b"key").await.unwrap().as_ref()), round, "it was acknowledged");
         assert!(Stamp::new(tx.version().await.unwrap(), u16::MAX) >= stamp);
         put(&other, &["elsewhere"]).await;
         assert_eq!(number(tx.get(b"pair").await.unwrap().as_ref()), round);
-        let more = tx.get(b"not announced").await.unwrap_err();
+        let more = tx.get(b"not planned").await.unwrap_err();
         assert_eq!(more.code(), Code::TransactionTooOld, "{more}");
         if round % 2 == 0 {
             put(&other, &["pair"]).await;
@@ -153,20 +165,21 @@ async fn who_announces_all_reads_the_newest_state_of_one_moment_and_nothing_else
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_process_expects_to_read_it_remembers_as_it_wrote_it() {
     let [one, other] = processes::<2>().await;
-    let mut tx = one.begin().await.unwrap();
-    tx.expect(b"claim/");
-    tx.expect(b"state");
+    let rereads = vec![Bytes::from("claim/"), Bytes::from("state")];
+    let plan = || ReadPlan { rereads, ..ReadPlan::default() };
+    let mut tx = one.begin_planned(Source::OwnSnapshot, plan).await.unwrap().unwrap();
     tx.put_stamped(b"claim/", b"!", "held").unwrap();
     tx.put(b"state", "open").unwrap();
     tx.put(b"stat", "nobody asks").unwrap();
     let stamp = tx.commit().await.unwrap().stamp().unwrap();
     let claim = [b"claim/", &stamp.as_bytes()[..], b"!"].concat();
-    let recalled = |key: &[u8]| one.recall(key).map(|(value, _)| value);
-    assert_eq!(recalled(&claim), Some(Some(Bytes::from_static(b"held"))));
-    assert_eq!(recalled(b"state"), Some(Some(Bytes::from_static(b"open"))));
-    assert_eq!(recalled(b"stat"), None);
+    // What is remembered is there at once; what is not takes a round trip.
+    let recalled = async |key: &[u8]| cached(&one, []).await.get(key).now_or_never().map(Result::unwrap);
+    assert_eq!(recalled(&claim).await, Some(Some(Bytes::from_static(b"held"))));
+    assert_eq!(recalled(b"state").await, Some(Some(Bytes::from_static(b"open"))));
+    assert_eq!(recalled(b"stat").await, None);
     // Taken away by another process: what is remembered does not commit.
-    let mut tx = one.begin_from_memory().await.unwrap();
+    let mut tx = cached(&one, []).await;
     assert!(tx.get(&claim).await.unwrap().is_some());
     let mut taken = other.begin().await.unwrap();
     taken.delete(&claim).unwrap();

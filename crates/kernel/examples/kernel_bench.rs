@@ -1,6 +1,6 @@
 //! What a step, a replay, a snapshot, a diff and a cold start cost.
 //!
-//! `cargo run --release -p mundi-kernel --example kernel_bench -- --format table`
+//! `cargo run --profile dist -p mundi-kernel --example kernel_bench -- --format table`
 //!
 //! Options: `--format json|table`, `--only NAME` (one measurement, for a profiler), `--records N`,
 //! `--cells N`. Each measurement is the best of several rounds, and rounds of what is compared alternate,

@@ -99,36 +99,42 @@ pub fn arrive(parent: &KernelSnapshot, universe: UniverseId, request: ForkReques
 pub(crate) fn branch(parent: &KernelSnapshot, universe: UniverseId, request: ForkRequest) -> Result<Fork, ForkError> {
     check(parent, request)?;
     let snapshot = rewrite(parent, universe, request);
-    let bytes: Arc<[u8]> = snapshot.to_bytes().into();
-    let note = snapshot.note(Hash::of(&bytes));
     let genesis = ForkGenesis {
         universe,
         world: request.child,
         parent: parent.world(),
         forked_at: parent.height(),
         parent_snapshot: Hash::of(&parent.to_bytes()),
-        snapshot: note.snapshot,
+        snapshot: Hash::of(&snapshot.to_bytes()),
         policy: request.policy,
         now_ns: request.now_ns,
         manifest: None,
         answers: request.answers,
     };
-    let body = Body::ForkGenesis(genesis.clone());
-    let (record, _) = Record { height: parent.height(), prev: parent.position.chain, body }.seal();
-    let manifest = snapshot.manifest;
-    // A pure function has no manifest at hand: the caller looks the policies up.
-    let policies = EffectPolicies::default();
-    use EffectPolicy::{Recorded as Strict, RecordedThenLive, Sandbox};
-    let recorded = matches!(request.policy, Strict | RecordedThenLive | Sandbox);
-    let publish = |intent: &OpenIntent| {
-        let ancestor = intent_hash(parent.world(), intent.place, &intent.kind, &intent.params);
-        let recorded = recorded.then_some(Recorded::Open(ancestor));
-        Publish { intent: intent.clone(), manifest, policies, recorded }
-    };
-    let publish = snapshot.intents.iter().map(publish).collect();
-    let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
-    let timers = snapshot.timers.iter().filter_map(timer).collect();
-    Ok(Fork { snapshot, bytes, note, genesis, record, publish, timers })
+    Ok(Fork::on_record(snapshot, genesis))
+}
+
+impl Fork {
+    /// From what a branch has on record: its first snapshot, and its first record or the one by which it arrived.
+    pub fn on_record(snapshot: KernelSnapshot, genesis: ForkGenesis) -> Self {
+        let bytes: Arc<[u8]> = snapshot.to_bytes().into();
+        let note = snapshot.note(genesis.snapshot);
+        let body = Body::ForkGenesis(genesis.clone());
+        let (record, _) = Record { height: genesis.forked_at, prev: snapshot.position.chain, body }.seal();
+        use EffectPolicy::{Recorded as Strict, RecordedThenLive, Sandbox};
+        let recorded = matches!(genesis.policy, Strict | RecordedThenLive | Sandbox);
+        // A pure function has no manifest at hand: the caller looks the policies up.
+        let (manifest, policies) = (snapshot.manifest, EffectPolicies::default());
+        let publish = |intent: &OpenIntent| {
+            let ancestor = intent_hash(genesis.parent, intent.place, &intent.kind, &intent.params);
+            let recorded = recorded.then_some(Recorded::Open(ancestor));
+            Publish { intent: intent.clone(), manifest, policies, recorded }
+        };
+        let publish = snapshot.intents.iter().map(publish).collect();
+        let timer = |timer: &OpenIntent| Some(PublishTimer { timer: timer.hash, set: timer.timer()? });
+        let timers = snapshot.timers.iter().filter_map(timer).collect();
+        Self { snapshot, bytes, note, genesis, record, publish, timers }
+    }
 }
 
 /// A sandbox has no door: neither a fork nor a journey leads out of it.

@@ -11,9 +11,13 @@ use crate::{
     state::State,
 };
 use mundi_model::{
-    Code, Hash, Height, InboxSeq, ProgramAddress, WorldAddress, WorldId, cbor, limits,
+    Code, Hash, Height, InboxSeq, ProgramAddress, UniverseId, WorldAddress, WorldId, cbor, limits,
+    pool::AuthorityChange,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
+
+/// What the key and the value of an authority add to a transaction, about.
+const AUTHORITY_BYTES: usize = 128;
 
 /// Reading cells on a budget: the part that steps and queries share.
 fn get(cells: &Cells, objects: &dyn Objects, meter: &mut Meter, key: &str) -> Result<Option<Vec<u8>>, Stop> {
@@ -45,6 +49,10 @@ pub(crate) struct QueryView<'a> {
 impl View for QueryView<'_> {
     fn world(&self) -> WorldId {
         self.state.position.world
+    }
+
+    fn universe(&self) -> UniverseId {
+        self.state.position.universe
     }
 
     fn height(&self) -> Height {
@@ -98,6 +106,7 @@ pub(crate) struct StepHost<'a> {
     pub(crate) outputs: Vec<Body>,
     /// Payloads too large for a record.
     pub(crate) blobs: Vec<Object>,
+    pub(crate) authorities: Vec<AuthorityChange>,
 }
 
 impl<'a> StepHost<'a> {
@@ -108,8 +117,8 @@ impl<'a> StepHost<'a> {
         height: Height,
     ) -> Self {
         let meter = Meter::new(&state.active.manifest.manifest.limits);
-        let (outputs, blobs) = (Vec::new(), Vec::new());
-        Self { state, objects, stamps, height, emitted: 0, drawn: 0, work, meter, outputs, blobs }
+        let (outputs, blobs, authorities) = (Vec::new(), Vec::new(), Vec::new());
+        Self { state, objects, stamps, height, emitted: 0, drawn: 0, work, meter, outputs, blobs, authorities }
     }
 
     fn check_name(&mut self, what: &str, name: &str) -> Result<(), Stop> {
@@ -144,7 +153,7 @@ impl<'a> StepHost<'a> {
         Ok(())
     }
 
-    /// Names the intent and puts it on record.
+    /// Names the intent and journals it.
     fn intent(&mut self, kind: &str, params: Payload, label: String) -> Result<OpenIntent, Stop> {
         self.meter.output(inline_len(&params) + kind.len() + label.len())?;
         let place = self.next_place();
@@ -203,6 +212,10 @@ fn inline_len(payload: &Payload) -> usize {
 impl View for StepHost<'_> {
     fn world(&self) -> WorldId {
         self.state.position.world
+    }
+
+    fn universe(&self) -> UniverseId {
+        self.state.position.universe
     }
 
     fn height(&self) -> Height {
@@ -358,5 +371,11 @@ impl Host for StepHost<'_> {
         let mut number = [0; 8];
         number.copy_from_slice(&block.as_bytes()[..8]);
         Ok(u64::from_be_bytes(number))
+    }
+
+    fn publish_authority(&mut self, change: AuthorityChange) -> Result<(), Stop> {
+        self.meter.output(AUTHORITY_BYTES)?;
+        self.authorities.push(change);
+        Ok(())
     }
 }

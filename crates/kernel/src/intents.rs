@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub const TIMER_SET: &str = "timer.set";
 /// The kind of the intent that a message to another world is.
 pub const FABRIC_SEND: &str = "fabric.send";
+/// The kind of the intent that calls another world: its receipt is the reply.
+pub const WORLD_CALL: &str = "world.call";
 /// The kind of the intent that asks for a new world.
 pub const WORLD_SPAWN: &str = "world.spawn";
 

@@ -1,6 +1,6 @@
 //! Deterministic worlds: a step, replay, snapshot, cells, native programs.
 //!
-//! This crate must never know an engine, a clock, a source of randomness, a file, a socket or an
+//! This crate must not depend on an engine, a clock, a source of randomness, a file, a socket or an
 //! asynchronous runtime. A step is a function, and everything that enters it is in the record. What is
 //! not at hand is reported by its hash, so that a host can fetch it and run the same turn again.
 //!
@@ -53,6 +53,7 @@ pub mod cells;
 pub mod fork;
 mod host;
 pub mod intents;
+pub mod lease_kernel;
 pub mod loader;
 pub mod manifest;
 mod meter;

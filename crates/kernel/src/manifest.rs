@@ -4,6 +4,7 @@
 //! also checks events before they are enqueued.
 
 use crate::{
+    intents::WORLD_CALL,
     objects::{LoadError, Objects, load_checked},
     schema::{BoundedSchema, Mismatch, Registration, Work},
 };
@@ -164,6 +165,14 @@ impl EffectPolicies {
 }
 
 impl EffectRule {
+    fn check(&self, kind: &str) -> Result<(), ManifestError> {
+        if self.signed && kind == WORLD_CALL {
+            let why = format!("effects.{kind}.signed: the reply of a world carries no signature of an adapter");
+            return Err(ManifestError::Invalid(why));
+        }
+        self.policies().check(kind)
+    }
+
     pub fn policies(&self) -> EffectPolicies {
         EffectPolicies { timeout_ms: self.timeout_ms, retry: self.retry, rate: self.rate }
     }
@@ -321,7 +330,7 @@ impl Manifest {
         let value = json::from_canonical(bytes).map_err(|error| invalid(&error))?;
         let manifest: Self = serde_json::from_value(value).map_err(|error| invalid(&error))?;
         manifest.limits.check()?;
-        manifest.effects.iter().try_for_each(|(kind, rule)| rule.policies().check(kind))?;
+        manifest.effects.iter().try_for_each(|(kind, rule)| rule.check(kind))?;
         manifest.wasm.as_ref().map_or(Ok(()), |wasm| wasm.limits.check())?;
         Ok(manifest)
     }

@@ -35,7 +35,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// Why a step cannot go on.
+/// Why a step cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Not the program's fault: the turn is run again when the object is there.

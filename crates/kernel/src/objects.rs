@@ -1,6 +1,6 @@
 //! Content-addressed objects as the kernel sees them: read by hash through a trait, written as a list.
 //!
-//! The content store is asynchronous and lives elsewhere. What is not at hand is reported as
+//! The content store is asynchronous and lives elsewhere. What is not in memory is reported as
 //! [`LoadError::Missing`]; a host fetches it and runs the same turn again, which a pure step allows.
 
 use mundi_model::{Code, Coded, Hash};
@@ -28,7 +28,7 @@ pub trait Objects {
 /// outcome: the turn did not happen, and is taken again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// Not at hand. A host that can fetch it does so and calls again.
+    /// Not in memory. A host that can fetch it does so and calls again.
     #[error("the object {0} is not at hand")]
     Missing(Hash),
     /// A program that is being made ready to run. A host waits a little and calls again.

@@ -6,13 +6,14 @@
 use crate::cells::Entry;
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, ParseIdError, ProgramAddress, UniverseId, WorldAddress, WorldId,
+    pool::AuthorityChange,
     record::{Origin, ReceiptStatus},
 };
 use std::{collections::BTreeMap, str::FromStr};
 
 /// The code of a world.
 pub trait Program: Send + Sync {
-    /// Takes one event. An error throws away all that the step did; the world goes on.
+    /// Takes one event. An error throws away all that the step did; the world continues.
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure>;
 
     /// Answers a question about the world, and changes nothing.
@@ -66,6 +67,8 @@ pub enum Cause<'a> {
 pub trait View {
     fn world(&self) -> WorldId;
 
+    fn universe(&self) -> UniverseId;
+
     /// The height of the record that is being handled; for a query, the next height.
     fn height(&self) -> Height;
 
@@ -83,13 +86,13 @@ pub trait View {
     /// Uses up budget for work that the host does not see, such as a guest's instructions.
     fn charge(&mut self, units: u64) -> Result<(), Stop>;
 
-    /// A budget that the host does not count is used up: the step fails, and that is on record.
+    /// A budget that the host does not count is used up: the step fails, and that is journaled.
     fn exhaust(&mut self, what: &'static str) -> Stop;
 
-    /// What the program said is nothing that it may say: the step fails, and that is on record.
+    /// What the program said is nothing that it may say: the step fails, and that is journaled.
     fn refuse(&mut self, why: &str) -> Stop;
 
-    /// The node cannot finish the step, for a reason that is not the program's: nothing of it is on record, and it
+    /// The node cannot finish the step, for a reason that is not the program's: nothing of it is journaled, and it
     /// is run again.
     fn abandon(&mut self, code: Code, why: &str) -> Stop;
 }
@@ -151,6 +154,10 @@ pub trait Host: View {
 
     /// The next number of a sequence that the record's seed determines.
     fn random(&mut self) -> Result<u64, Stop>;
+
+    /// Publishes, in the transaction of the turn, that the holder of a lease of this pool has authority from here on, or has none any more.
+    /// For the native program of pools; components have no call for it.
+    fn publish_authority(&mut self, change: AuthorityChange) -> Result<(), Stop>;
 }
 
 /// Reads an id or a name that a program wrote as a text. What is none ends the step.
@@ -194,10 +201,10 @@ pub struct Stop;
 /// Why an intent was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The program may go on without it.
+    /// The program may continue without it.
     #[error("the world has as many open intents as it may have")]
     OpenIntentsFull,
-    /// The program may go on without it.
+    /// The program may continue without it.
     #[error("the world has as many timers as it may have")]
     TimersFull,
     #[error(transparent)]

@@ -177,7 +177,7 @@ impl Rehearser {
         Ok(divergence)
     }
 
-    /// Both go on as the branch that the history became here, if they are not that branch already.
+    /// Both continue as the branch that the history became here, if they are not that branch already.
     fn branch(&mut self, objects: &dyn Objects, genesis: &ForkGenesis) -> Result<(), RehearseError> {
         let is_branch = self.recorded.snapshot(objects).map_err(ReplayError::from)?.note.snapshot == genesis.snapshot;
         for world in [&mut self.recorded, &mut self.rehearsed] {

@@ -30,7 +30,7 @@ pub struct Replay {
     caused_at: Height,
 }
 
-/// Why a replay cannot go on. The record that is named was not applied.
+/// Why a replay cannot continue. The record that is named was not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// If it is [`LoadError::Missing`]: fetch the object and apply the same record again.
@@ -113,7 +113,7 @@ impl Replay {
     }
 
     /// The world at the height that was reached. In the middle of what follows from a step there is none
-    /// that a journal could go on from.
+    /// that a journal could continue from.
     pub fn finish(self) -> Result<World, ReplayError> {
         if self.expected.is_empty() { Ok(self.world) } else { Err(ReplayError::MidStep(self.head())) }
     }

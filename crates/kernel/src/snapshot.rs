@@ -1,6 +1,6 @@
 //! Snapshots: a world at a height, as one canonical object that names everything else it needs.
 //!
-//! A snapshot at height `h` covers every record below `h`. It is checked when it is put on record, when it
+//! A snapshot at height `h` covers every record below `h`. It is checked when it is journaled, when it
 //! becomes the baseline, and when it is loaded; what does not agree is not used.
 
 use crate::{
@@ -122,6 +122,11 @@ impl KernelSnapshot {
 
     pub fn timers(&self) -> &[OpenIntent] {
         &self.timers
+    }
+
+    /// The world takes nothing but commands.
+    pub fn is_paused(&self) -> bool {
+        self.position.paused
     }
 
     /// What becomes of effects that must not leave the world.

@@ -244,7 +244,7 @@ impl State {
         self.position.held = failed.map(|seq| HeldAt { seq, height });
     }
 
-    /// It goes on.
+    /// It continues.
     pub(crate) fn resume(&mut self) {
         self.position.paused = false;
         self.position.held = None;

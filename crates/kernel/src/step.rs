@@ -19,6 +19,7 @@ use minicbor::Encoder;
 use mundi_model::{
     Code, Hash, Height, cbor, limits,
     mutants::{Mutant, planted},
+    pool::AuthorityChange,
     record::{Body, Ingress, Input, ManifestChange, ReceiptStatus, Reply, ReplyOutcome, StepFailed},
 };
 use std::{
@@ -51,6 +52,8 @@ pub(crate) struct Outcome {
     /// Payloads too large for a record.
     pub(crate) blobs: Vec<Object>,
     pub(crate) logs: Vec<LogLine>,
+    /// Leases of a pool whose holders got authority or lost it.
+    pub(crate) authorities: Vec<AuthorityChange>,
     /// What the step cost, in host calls.
     pub(crate) spent: u64,
     /// Where the cells that it wrote begin.
@@ -164,7 +167,14 @@ impl Run<'_> {
     }
 
     fn nothing(&self, state: &State) -> Outcome {
-        Outcome { outputs: Vec::new(), blobs: Vec::new(), logs: Vec::new(), spent: 0, cells: state.cells.mark() }
+        Outcome {
+            outputs: Vec::new(),
+            blobs: Vec::new(),
+            logs: Vec::new(),
+            authorities: Vec::new(),
+            spent: 0,
+            cells: state.cells.mark(),
+        }
     }
 
     /// Runs the program; a failure counts towards the manifest's policy.
@@ -190,7 +200,7 @@ impl Run<'_> {
         let mut host = StepHost::new(state, self.objects, (&self.ingress.stamps, self.work.get()), self.height);
         // A panic leaves nothing behind: all that the program could touch is undone below.
         let result = catch_unwind(AssertUnwindSafe(|| program.handle(&mut host, &event)));
-        let StepHost { meter, outputs, blobs, work, .. } = host;
+        let StepHost { meter, outputs, blobs, authorities, work, .. } = host;
         self.work.set(work);
         let spent = meter.spent(&state.active.manifest.manifest.limits);
         let failed = match (meter.fault, result) {
@@ -202,10 +212,13 @@ impl Run<'_> {
             (Some(Fault::WorkExceeded(reason)), _) => StepFailed { code: Code::SchemaWorkExceeded.to_string(), reason },
             (Some(Fault::Refused(reason)), _) => StepFailed { code: Code::OutputRefused.to_string(), reason },
             (None, Ok(Err(Failure { code, reason }))) => StepFailed { code: code.to_string(), reason },
-            (None, Ok(Ok(()))) => return Ok((Outcome { outputs, blobs, logs: meter.logs, spent, cells }, false)),
+            (None, Ok(Ok(()))) => {
+                return Ok((Outcome { outputs, blobs, logs: meter.logs, authorities, spent, cells }, false));
+            }
         };
         let outputs = self.failed(state, before, failed);
-        Ok((Outcome { outputs, blobs: Vec::new(), logs: meter.logs, spent, cells }, true))
+        let (blobs, authorities) = (Vec::new(), Vec::new());
+        Ok((Outcome { outputs, blobs, logs: meter.logs, authorities, spent, cells }, true))
     }
 
     /// The item is taken in, what it answers is closed, and the program does not see it.
@@ -234,7 +247,7 @@ impl Run<'_> {
         self.failure(failed)
     }
 
-    /// What is on record of a failure: for the caller that the step worked for, too.
+    /// What is journaled of a failure: for the caller that the step worked for, too.
     fn failure(&self, mut failed: StepFailed) -> Vec<Body> {
         failed.reason = bounded(&failed.reason);
         let reply = self.ingress.item.origin.call_at(self.ingress.seq).map(|to| {

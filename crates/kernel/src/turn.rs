@@ -14,6 +14,7 @@ use crate::{
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, IntentHash, cbor, limits,
     mutants::{Mutant, planted},
+    pool::AuthorityChange,
     record::{
         Body, FailedInput, Held, InboxItem, Ingress, Input, Rejected, Reply, ReplyOutcome, Sealed, Stamps, StepFailed,
     },
@@ -118,6 +119,8 @@ pub struct TurnOutput {
     pub objects: Vec<Object>,
     /// What the steps logged, each with the height of the record whose step it was.
     pub logs: Vec<(Height, LogLine)>,
+    /// Of a pool: leases that became active or ceased to be, in order. A replay publishes none.
+    pub authorities: Vec<AuthorityChange>,
 }
 
 /// Why a turn could not be taken. The world is as it was.
@@ -261,7 +264,7 @@ impl<'w> Turn<'w> {
             || self.world.written_cells() > limits::UNSETTLED_CELLS_MAX
     }
 
-    /// The turn is over: puts the running hash over its outcomes on record.
+    /// The turn is over: writes the running hash over its outcomes into the journal.
     pub(crate) fn end(&mut self) {
         if !self.output.records.is_empty() {
             self.append(Body::OutcomeDigest(self.world.state.position.digest));
@@ -373,9 +376,10 @@ impl<'w> Turn<'w> {
         self.world.state.pass(seq);
     }
 
-    /// Puts what follows from a step on record, and up for publication.
+    /// Journals what follows from a step, and collects it for publication.
     fn publish(&mut self, height: Height, outcome: Outcome) {
         self.output.objects.extend(outcome.blobs);
+        self.output.authorities.extend(outcome.authorities);
         self.output.logs.extend(outcome.logs.into_iter().map(|line| (height, line)));
         self.calls += outcome.spent;
         let mut never_open = Vec::new();

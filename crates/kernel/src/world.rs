@@ -174,7 +174,7 @@ impl World {
     }
 
     /// The same; or, with a reason why such a turn fails, a turn that takes nothing but the commands among the items, ahead of
-    /// the others: the reason is on record, and the world is paused from there.
+    /// the others: the reason is journaled, and the world is paused from there.
     pub fn turn_or_hold(
         &mut self,
         objects: &dyn Objects,

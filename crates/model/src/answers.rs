@@ -1,4 +1,4 @@
-//! Scripted answers: what a sandbox is told in place of the outside.
+//! Scripted answers: what a sandbox gets instead of answers of external services.
 //!
 //! One object in the content store, named by the first record of the sandbox. The first rule that fits an effect answers it, as
 //! often as it fits: so an answer depends on what is asked and on its number since the fork, and on nothing that a restart

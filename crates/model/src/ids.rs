@@ -54,6 +54,7 @@ macro_rules! id128 {
         cbor_as_bytes!($name, 16);
     };
 }
+pub(crate) use id128;
 
 id128!(
     /// The isolation boundary: tenants, content store, queues. Every key starts with one.

@@ -1,4 +1,4 @@
-//! The words that every part of Mundi speaks: ids, canonical encodings, schedules, limits, error codes.
+//! Types that every crate of Mundi uses: ids, canonical encodings, schedules, limits, error codes.
 //!
 //! This crate must never know an engine, a clock, a source of randomness, a file or a socket, and
 //! nothing in it is asynchronous. Ids are made elsewhere, from injected entropy; here they only get
@@ -14,6 +14,7 @@ pub mod limits;
 mod moment;
 #[doc(hidden)]
 pub mod mutants;
+pub mod pool;
 mod program_ref;
 pub mod record;
 pub mod schedule;

@@ -1,81 +1,84 @@
-//! Every bound in one place, each with its reason. What exceeds one is a typed error, never an allocation.
+//! Every bound in one place, each with its reason. Exceeding one is a typed error, never an allocation.
 
-/// FoundationDB's bound on keys, which the strictest engine sets for all.
+/// FoundationDB's bound on keys: the strictest engine sets the bound for all.
 pub const KEY_BYTES_MAX: usize = 10_000;
 
 /// FoundationDB's bound on values; larger payloads go to the content store and are referenced.
 pub const VALUE_BYTES_MAX: usize = 100_000;
 
-/// FoundationDB's bound on what a transaction writes and what it declares to have read.
+/// FoundationDB's bound on the bytes that a transaction writes and declares as read.
 pub const TRANSACTION_BYTES_MAX: usize = 10_000_000;
 
-/// FoundationDB's bound on a transaction's age; it lets an engine forget old versions.
+/// FoundationDB's bound on a transaction's age; it lets an engine discard old versions.
 pub const TRANSACTION_AGE_MS_MAX: u64 = 5_000;
 
 /// As many operations as a transaction could hold if each were empty; bounds per-operation overhead.
 pub const TRANSACTION_OPERATIONS_MAX: usize = 200_000;
 
-/// Reads that a transaction announces before it makes them: a few of each item of the largest batch of a queue. What was
-/// fetched for them is held in memory.
-pub const ANNOUNCED_READS_MAX: usize = 2_048;
+/// Reads that a transaction plans or prefetches before it makes them: a few for each item of the largest batch of a queue. The
+/// results are held in memory.
+pub const PLANNED_READS_MAX: usize = 2_048;
 
-/// What one range read returns at most; more is read by another call from where it ended.
+/// The most items of one range read; the next call continues from its end.
 pub const RANGE_ITEMS_MAX: usize = 10_000;
 
-/// What one range read returns at most in bytes (it may end with an item that goes beyond).
+/// The most bytes of one range read (its last item may exceed them).
 pub const RANGE_BYTES_MAX: usize = 4_000_000;
 
-/// Deep enough for any data made by people, shallow enough for the smallest thread stack.
+/// The nesting of a value: deep enough for data written by people, shallow enough for the smallest thread stack.
 pub const VALUE_DEPTH_MAX: u32 = 64;
 
-/// What one append writes at most: its entries must fit a transaction together with what the turn publishes.
+/// The most records of one append: they must fit into a transaction together with what the turn publishes.
 pub const BATCH_RECORDS_MAX: usize = 10_000;
 
-/// Leaves room under the value bound for the stamps and the frame that the journal puts around an item.
+/// An inbox item: below the value bound by the size of the stamps and the frame that the journal adds.
 pub const INBOX_ITEM_BYTES_MAX: usize = 64 * 1024;
 
-/// A payload above this is moved to the content store when it is enqueued; below, another object costs more.
+/// A larger payload is moved to the content store when it is enqueued; for a smaller one, an object costs more.
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 16 * 1024;
 
-/// Items that wait in memory for one world. Their senders wait with them, so more than a few turns' worth helps nobody;
-/// who finds no room goes through the inbox, which has bounds of its own.
+/// Direct items that wait in memory for one world: a few turns' worth, because their senders wait for them. Further items
+/// go through the inbox, which has bounds of its own.
 pub const DIRECT_ITEMS_MAX: usize = 256;
 
-/// How long a sender waits for a lane to take its item before it puts it into the inbox; it may be half as long again. Turns take
-/// milliseconds; a world that is busy for longer must not keep its senders from an acknowledgement.
-pub const DIRECT_PATIENCE_MS: u64 = 100;
+/// How long a direct item waits for a runner before it goes to the inbox (up to half as long again). Turns take
+/// milliseconds; senders to a world that is busy for longer get their acknowledgement through the inbox.
+pub const DIRECT_WAIT_MS_MAX: u64 = 100;
 
-/// What one transaction enqueues at most, so that with the largest items it still fits.
+/// The most items that one transaction enqueues, so that the largest items still fit.
 pub const INBOX_BATCH_ITEMS_MAX: usize = 1_024;
 
-/// How much waits in an inbox unless its world says otherwise: minutes of a fast sender, not hours.
+/// The items of an inbox, unless its world has another bound: minutes of a fast sender, not hours.
 pub const INBOX_ITEMS_MAX_DEFAULT: u64 = 100_000;
 
 /// The same in bytes.
 pub const INBOX_BYTES_MAX_DEFAULT: u64 = 256 * 1024 * 1024;
 
-/// Attempts at an effect that a manifest may ask for: with the longest wait between them, a hundred days.
+/// The most attempts of an effect in a manifest: with the longest wait between them, a hundred days.
 pub const EFFECT_ATTEMPTS_MAX: u64 = 100;
 
-/// Failed attempts at an effect that are kept for people to see, the newest ones: enough to tell a pattern.
+/// The newest failed attempts of an effect that are kept for inspection: enough to see a pattern.
 pub const EFFECT_ATTEMPTS_KEPT_MAX: usize = 10;
 
-/// What is kept of the reason of each of them, in characters: the record stays small beside the item that it is about.
+/// The characters of the reason of each of them that are kept: the record stays small compared with its item.
 pub const EFFECT_ATTEMPT_REASON_CHARS_MAX: usize = 200;
 
-/// Records that are looked through, from the newest back, for an effect that is in no queue any more.
+/// The newest records that are searched for an effect that is in no queue.
 pub const EFFECT_SEARCH_RECORDS_MAX: u64 = 100_000;
 
-/// The shortest wait between two attempts at an effect, whatever its manifest says: a failing one does not keep a process busy.
+/// Queued effects, and as many dead letters, that are looked through for one by its intent: those that could be it.
+pub const EFFECT_SEARCH_ITEMS_MAX: usize = 100_000;
+
+/// The shortest wait between two attempts of an effect, so that a failing one does not occupy a process.
 pub const EFFECT_BACKOFF_MS_MIN: u64 = 10;
 
-/// The longest wait between two attempts at an effect, whether its manifest or the other side asks for it (`Retry-After`).
+/// The longest wait between two attempts of an effect, from its manifest or from the external service (`Retry-After`).
 pub const EFFECT_BACKOFF_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-/// How long one attempt at an effect may take.
+/// How long one attempt of an effect may take.
 pub const EFFECT_TIMEOUT_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 
-/// How often the delivery of a timer, or of what was sent with a delay, is tried before it becomes a dead letter: with the waits
+/// Attempts to deliver a timer or a delayed event before it becomes a dead letter: with the waits
 /// below, about a quarter of an hour.
 pub const DELIVERY_ATTEMPTS_MAX: u32 = 20;
 
@@ -85,30 +88,33 @@ pub const DELIVERY_BACKOFF_MS: u64 = 100;
 /// The longest wait between two deliveries.
 pub const DELIVERY_BACKOFF_MS_MAX: u64 = 60_000;
 
-/// Room that a full inbox still has for commands: a paused world with a full inbox must hear that it may go on.
+/// Space that a full inbox reserves for commands: a paused world with a full inbox can be resumed.
 pub const INBOX_COMMANDS_MAX: u64 = 16;
 
-/// What one turn takes from an inbox at most.
+/// The most items of one turn.
 pub const TURN_ITEMS_MAX: usize = 4_096;
 
 /// The same in bytes: a turn writes each item once more, with its outcome, and must fit a transaction.
 pub const TURN_BYTES_MAX: usize = 2_000_000;
 
-/// What one turn publishes at most; their index has 16 bits.
+/// The most intents that one turn publishes; their index has 16 bits.
 pub const TURN_INTENTS_MAX: usize = 16_384;
 
-/// How many roots a snapshot lists at most: each is looked up when it is committed and when it is loaded.
+/// The most roots of a snapshot: each is looked up when it is committed and when it is loaded.
 pub const SNAPSHOT_ROOTS_MAX: usize = 10_000;
 
-/// How many ancestors the history of a fork is followed through.
+/// The most ancestors of a fork whose history is read.
 pub const LINEAGE_DEPTH_MAX: usize = 1_000;
 
 /// Intents of a parent that a recorded fork keeps in memory while it looks for one receipt.
 pub const RECORDING_AHEAD_MAX: usize = 10_000;
 
-/// Intents of a sandbox, and as many of its parent since the fork, that are compared with each other. Each costs two hashes in
+/// Intents of a sandbox, and of its parent since the fork, that are compared with each other. Each costs two hashes in
 /// memory.
 pub const SANDBOX_COMPARED_MAX: usize = 10_000;
+
+/// Recorded forks and sandboxes that a worker released, of which it keeps what it had read of their parents.
+pub const RECORDINGS_KEPT_MAX: usize = 16;
 
 /// Scripted answers of a sandbox: each effect is compared with all of them.
 pub const ANSWERS_MAX: usize = 1_000;
@@ -122,19 +128,28 @@ pub const DIVERGED_ATTEMPTS_MAX: u32 = 2;
 /// Intents of one turn of a recorded fork, each of which may bring its receipt into the same transaction.
 pub const RECORDING_TURN_INTENTS_MAX: usize = 256;
 
-/// How long a finished effect, timer or message is remembered: longer than any retry of its sender.
+/// Open effects, receipts and timers that one transaction publishes of what a fork inherits: each is a few keys.
+pub const INHERITED_ITEMS_MAX: usize = 500;
+
+/// The same in bytes, without their keys; one item fits always.
+pub const INHERITED_BYTES_MAX: usize = 1_000_000;
+
+/// How long the dedupe record of a finished effect, timer or message is kept: longer than any retry of its sender.
 pub const DEDUPE_WINDOW_NS: u64 = 3_600_000_000_000;
 
-/// The shortest window that a configuration may ask for: a client that lost an answer tries again within it.
+/// The shortest dedupe window of a configuration: a client that lost an answer retries within it.
 pub const DEDUPE_WINDOW_MS_MIN: u64 = 60_000;
 
-/// The longest one: every name of that time is kept.
+/// The longest dedupe window: every key of that time is stored.
 pub const DEDUPE_WINDOW_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// What one page of a listing holds at most: as much as a person or a screen takes in.
+/// The most items of one page of a list.
 pub const LIST_ITEMS_MAX: usize = 1_000;
 
-/// What one call of a listing looks at to fill its page; a filter that fits little gives short pages, not long waits.
+/// Worlds that a summary of a universe counts: a page that is refreshed every few seconds must not read a million of them each time.
+pub const SUMMARY_WORLDS_MAX: u64 = 20_000;
+
+/// The most items that one call of a list examines to fill its page; a selective filter gives short pages, not long waits.
 pub const LIST_LOOKS_MAX: usize = 1_000;
 
 /// Effects that one transaction claims, and claims that one extends.
@@ -143,20 +158,20 @@ pub const CLAIMS_MAX: usize = 256;
 /// Timers that one transaction delivers.
 pub const TIMERS_FIRED_MAX: usize = 256;
 
-/// How many leases one transaction renews.
+/// Leases that one transaction renews.
 pub const RENEWALS_MAX: usize = 1_000;
 
-/// What a content-store object may have to live in the engine: below, a second round trip costs more than the
-/// bytes; above, values crowd the engine's cache, and a commit log carries every body twice.
+/// The size up to which a content-store object is stored in the engine: below, a second round trip costs more than the
+/// bytes; above, values displace others from the engine's cache, and each body is written twice, to the log and to the tree.
 pub const BLOB_INLINE_BYTES_MAX: usize = 16 * 1024;
 
 /// The largest object that S3 copies in one request, which a put of unknown hash ends with.
 pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 
-/// What a get returns in one piece; larger objects are read as a stream or in ranges.
+/// The most that a get returns at once; larger objects are read as a stream or in ranges.
 pub const BLOB_WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The buffer of a streamed body. Stores want parts of 5 MiB and more, all of one size, and at most 10,000 of
+/// The buffer of a streamed body. S3 requires parts of at least 5 MiB and at most 10,000 of
 /// them; two buffers are in use at a time.
 pub const BLOB_PART_BYTES: usize = 8 * 1024 * 1024;
 
@@ -169,80 +184,80 @@ pub const SEGMENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Heights of one segment; bounds the list of hot keys that are deleted after it.
 pub const SEGMENT_RECORDS_MAX: u64 = 65_536;
 
-/// A block is closed once it holds this much before compression: what a read of one record costs.
+/// The target size of a block before compression: the cost of reading one record.
 pub const SEGMENT_BLOCK_BYTES: usize = 64 * 1024;
 
-/// A block never holds more before compression: the target, and one record of the largest size on top.
+/// The largest block before compression: the target, and one record of the largest size.
 pub const SEGMENT_BLOCK_BYTES_MAX: usize = 256 * 1024;
 
 /// The index inside a segment: its blocks and every hash that its records refer to.
 pub const SEGMENT_FOOTER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Hot keys deleted by one transaction after an export: small enough that the foreground does not notice.
+/// Keys deleted by one transaction after an export: few enough that turns are not delayed.
 pub const SEGMENT_DELETE_CHUNK: u64 = 1_000;
 
-/// What a frame of a bundle holds before compression, before it is closed: what a reader of one object pays.
+/// The target size of a bundle's frame before compression: the cost of reading one object.
 pub const BUNDLE_FRAME_BYTES: usize = 256 * 1024;
 
-/// A frame of a bundle never holds more before compression: what a reader allocates for one whose length lies.
+/// The largest frame of a bundle before compression: the most that a reader allocates for a forged length.
 pub const BUNDLE_FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Objects from this size on are cut into frames of their own, so that a bundle is written and read in little memory.
+/// Larger objects are split into frames of this size, so that a bundle is written and read in little memory.
 pub const BUNDLE_PART_BYTES: usize = 1024 * 1024;
 
-/// Records of one frame: a damaged frame names so many heights at most.
+/// Records of one frame: the most heights that one damaged frame affects.
 pub const BUNDLE_RECORDS_MAX: usize = 256;
 
-/// Snapshots that a bundle carries, the newest of them and the first: what one transaction indexes when it arrives.
+/// Snapshots in a bundle, the newest and the first: one transaction indexes them at the import.
 pub const BUNDLE_SNAPSHOTS_MAX: usize = 1_000;
 
-/// What a reader of a bundle expands, however little was stored: small worlds of one repeated byte are within it.
+/// A bundle may always expand to this much: enough for small worlds that compress very well.
 pub const BUNDLE_EXPANDED_BYTES_MIN: u64 = 16 * 1024 * 1024;
 
-/// Beyond that, a bundle expands to so many times its size at most, so that a small file cannot fill a disk. A writer stores what
-/// compresses better as it is.
+/// Beyond that, a bundle may expand to this many times its size, so that a small file cannot fill a disk. A writer stores data that
+/// compresses better uncompressed.
 pub const BUNDLE_EXPANSION_MAX: u64 = 100;
 
-/// What a server takes in as one bundle: it is written to its disk before it is believed.
+/// The largest bundle that a server accepts: it is written to disk before it is verified.
 pub const BUNDLE_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 
-/// A journal record is one value of an engine, with room for what the store adds.
+/// A journal record: one value of an engine, less what the store adds.
 pub const RECORD_BYTES_MAX: usize = 90_000;
 
-/// What a program may pass in one payload: what an adapter or another world can take in one piece.
+/// A payload of a program: adapters and other worlds take it as one value.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// The key of a cell: a readable path. It also bounds the depth of the cell tree.
 pub const CELL_KEY_BYTES_MAX: usize = 512;
 
-/// The value of a cell; what is larger is a blob that a cell names.
+/// The value of a cell; store larger data as a blob and its hash in a cell.
 pub const CELL_VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// Cell values above this are objects of their own, so that one edit does not rewrite its neighbours' bytes.
 pub const CELL_INLINE_BYTES_MAX: usize = 1_024;
 
-/// What a subtree of cells may weigh and still be one node: about one disk page.
+/// The largest subtree of cells that is stored as one node: about one disk page.
 pub const CELL_LEAF_BYTES_MAX: usize = 4_096;
 
-/// What one scan of cells returns at most; more is read by another call from where it ended.
+/// The most items of one scan of cells; the next call continues from its end.
 pub const SCAN_ITEMS_MAX: usize = 1_000;
 
-/// What one scan of cells returns at most in bytes (it may end with an item that goes beyond).
+/// The most bytes of one scan of cells (its last item may exceed them).
 pub const SCAN_BYTES_MAX: usize = 1 << 20;
 
 /// Headers of a message or an event between worlds: what a proxy or a tracer adds, several times over.
 pub const HEADERS_MAX: usize = 64;
 
-/// The names and values of all headers together, with eight bytes for each: they stand in the record beside the payload.
+/// The names and values of all headers together, plus eight bytes for each: they are in the record with the payload.
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
 
 /// Names: labels, effect kinds, schemas, inboxes, codes. Long enough for a path, short enough for an index.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// A sentence for people in a journal record.
+/// A reason in a journal record.
 pub const REASON_BYTES_MAX: usize = 1_024;
 
-/// Host calls of one step: far above what a sane step does, and still bounded in time.
+/// Host calls of one step: far above the need of a normal step, and still bounded in time.
 pub const STEP_CALLS_MAX: u64 = 1_000_000;
 
 /// Bytes that one step may pass through its host, reading or writing.
@@ -251,62 +266,62 @@ pub const STEP_BYTES_MAX: u64 = 64 << 20;
 /// Intents, cancels and replies of one step, which become records of the same transaction.
 pub const STEP_OUTPUTS_MAX: u64 = 256;
 
-/// Bytes of inline payloads that one step may add to its transaction: a tenth of what that may hold.
+/// Bytes of inline payloads that one step may add to its transaction: a tenth of the bound of a transaction.
 pub const STEP_OUTPUT_BYTES_MAX: u64 = 1_000_000;
 
 /// Log lines of one step; they are not part of the outcome. Further ones are dropped.
 pub const STEP_LOGS_MAX: usize = 100;
 
-/// The bytes of a log line that are kept: a sentence with its values, and no dump.
+/// The bytes of a log line that are kept: a sentence with its values.
 pub const LOG_LINE_BYTES_MAX: usize = 1_024;
 
 /// Pages that the log lines of a world are kept in; the oldest page is overwritten.
 pub const LOG_PAGES_MAX: u16 = 16;
 
-/// The bytes of such a page: each turn that logs writes its newest page anew. 16 pages are 128 KiB for each world at most.
+/// The bytes of such a page: each turn that logs rewrites its newest page. 16 pages are 128 KiB for each world.
 pub const LOG_PAGE_BYTES_MAX: usize = 8 * 1_024;
 
 /// Programs and codes that failed steps are counted by in one process; further ones are counted together.
 pub const FAILURE_LABELS_MAX: usize = 200;
 
-/// Open intents of one world. They travel in each snapshot.
+/// Open intents of one world. Each snapshot contains them.
 pub const OPEN_INTENTS_MAX: u64 = 10_000;
 
-/// Timers of one world. They travel in each snapshot.
+/// Timers of one world. Each snapshot contains them.
 pub const TIMERS_MAX: u64 = 10_000;
 
-/// Closed intents that a world remembers, to tell a repeated receipt from a stray one.
+/// Closed intents that a world remembers, to distinguish a repeated receipt from an unknown one.
 pub const CLOSED_INTENTS_MAX: u64 = 1_024;
 
-/// Control commands that a paused world took ahead of the items before them.
+/// Control commands that a paused world processed ahead of the items before them.
 pub const TAKEN_AHEAD_MAX: usize = 1_024;
 
-/// Resumes among them for which there is room although the others fill the list.
+/// Places on that list that are reserved for resumes.
 pub const RESUMES_AHEAD_MAX: usize = 1_024;
 
-/// Cells that are written before the tree is made of them: bounds what a scan passes over.
+/// Written cells that are not in the tree yet: bounds the work of a scan.
 pub const UNSETTLED_CELLS_MAX: usize = 10_000;
 
-/// Fuel of a component in one step: a second or so of a processor, and far less than a lease.
+/// Fuel of a component in one step: about a second of a processor, and far less than a lease.
 pub const WASM_FUEL_MAX: u64 = 1_000_000_000;
 
-/// Fuel that counts as one host call, so that a turn of hungry steps ends as early as one of talkative steps.
+/// Fuel that counts as one host call, so that the budget of a turn bounds computation like host calls.
 pub const WASM_FUEL_PER_CALL: u64 = 1_000;
 
-/// Linear memory of a component: an interpreter with a heap of its own fits, and dozens of them fit on a machine.
+/// Linear memory of a component: enough for an interpreter with its heap, and dozens of them fit on a machine.
 pub const WASM_MEMORY_BYTES_MAX: u64 = 256 << 20;
 
 /// Elements of each table of a component: an interpreter has some ten thousand functions.
 pub const WASM_TABLE_ELEMENTS_MAX: u64 = 100_000;
 
-/// Steps and queries of one universe that wait for a processor: each of them holds a thread of the process.
+/// Steps and queries of one universe that wait for a processor: each of them occupies a thread of the process.
 pub const STEPS_WAITING_MAX: usize = 128;
 
-/// Of these, steps that are expected to be long and have not begun. The other places are for short ones, so that loops of some worlds keep
-/// no other world of the same universe from its turn.
+/// Of these, steps that are expected to be long and have not begun. The rest is reserved for short steps, so that loops in some worlds do not
+/// block other worlds of the same universe.
 pub const STEPS_WAITING_LONG_MAX: usize = 64;
 
-/// Steps of components that have outlasted their first slice and are not over, in one process: each holds an instance with its memory.
+/// Steps of components that run longer than their first slice, in one process: each occupies an instance with its memory.
 pub const STEPS_LONG_MAX: usize = 32;
 
 /// The same of one universe.
@@ -318,14 +333,14 @@ pub const WASM_STACK_BYTES_MIN: u64 = 64 << 10;
 /// The stack of a component is on the thread that runs the world, which has 2 MiB.
 pub const WASM_STACK_BYTES_MAX: u64 = 1 << 20;
 
-/// A component: interpreters have some twenty megabytes, and it must pass as one blob.
+/// A component: interpreters have about 20 MB, and a component is one blob.
 pub const COMPONENT_BYTES_MAX: usize = 48 << 20;
 
 /// One function of a component: the time to compile a function grows faster than its size.
 pub const COMPONENT_FUNCTION_BYTES_MAX: usize = 1 << 20;
 
-/// What the compiler carries through one function (`crates/wasm/src/weight.rs`): a few kilobytes can be gigabytes to it. The
-/// heaviest function of today's interpreters has 0.3 million.
+/// Live values in one function (`crates/wasm/src/weight.rs`): for a few kilobytes of code the compiler can need gigabytes. The
+/// largest function of today's interpreters has 0.3 million.
 pub const COMPONENT_FUNCTION_WEIGHT_MAX: u64 = 400_000;
 
 /// Loops of one function: the time to compile them grows with the square of their number. Today's interpreters have 400 at most.
@@ -334,36 +349,36 @@ pub const COMPONENT_FUNCTION_LOOPS_MAX: u64 = 2_048;
 /// Blocks, loops and conditions of one function. Today's interpreters have 4,200 at most.
 pub const COMPONENT_FUNCTION_BLOCKS_MAX: u64 = 20_000;
 
-/// What the compiler carries through all functions: those of an interpreter have 8 million.
+/// Live values in all functions: an interpreter has 8 million.
 pub const COMPONENT_WEIGHT_MAX: u64 = 16_000_000;
 
 /// Functions of a component, over all its modules.
 pub const COMPONENT_FUNCTIONS_MAX: u64 = 200_000;
 
-/// Types, imports, exports, instances and nested modules of a component: what is worked through before any compiling.
+/// Types, imports, exports, instances and nested modules of a component: they are processed before compilation.
 pub const COMPONENT_ITEMS_MAX: u64 = 100_000;
 
-/// Compiled components that a node keeps at hand beside those that its worlds run.
+/// Compiled components that a node keeps in memory in addition to those that its worlds run.
 pub const COMPONENTS_KEPT_MAX: usize = 64;
 
-/// Compiled code on a node's disk: some hundred interpreters, or ten thousand components of a compiled language. What another
-/// version of the engine left behind goes first.
+/// Compiled code on a node's disk: some hundred interpreters, or ten thousand components of a compiled language. Code of another
+/// version of the WASM engine is removed first.
 pub const COMPILED_BYTES_MAX: u64 = 8 << 30;
 
-/// Seconds of processor time that compiling one component may take, unless configuration says otherwise. An interpreter of 20 MB takes
-/// some fifteen with an optimized compiler.
+/// The default bound on the processor time of one compilation, in seconds. An interpreter of 20 MB takes
+/// about twenty with the fully optimized build.
 pub const COMPILE_CPU_S_MAX: u64 = 120;
 
-/// Memory that compiling one component may take, unless configuration says otherwise.
+/// The default bound on the memory of one compilation.
 pub const COMPILE_MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// Components of one universe that wait to be compiled.
 pub const COMPONENTS_QUEUED_OF_UNIVERSE_MAX: usize = 128;
 
-/// Code that waits in memory to be compiled, where it is nowhere else; a node reads it when its turn comes.
+/// Code that waits in memory for the compiler, where it is stored nowhere else; a node reads it from the content store instead.
 pub const COMPONENTS_QUEUED_BYTES_MAX: usize = 64 << 20;
 
-/// Components that wait to be compiled; whoever brings more comes again later.
+/// Components that wait to be compiled; further uploads are refused and retried later.
 pub const COMPONENTS_QUEUED_MAX: usize = 1_024;
 
 /// A manifest with its inline schemas.
@@ -381,21 +396,21 @@ pub const PROGRAM_VERSIONS_MAX: usize = 1_000;
 /// Versions that a list of programs shows of each name, the newest.
 pub const PROGRAM_VERSIONS_LISTED_MAX: usize = 16;
 
-/// The name of a universe: it stands in every address.
+/// The name of a universe: it is in every path.
 pub const UNIVERSE_NAME_BYTES_MAX: usize = 64;
 
-/// The name of a world: another way to write its id.
+/// The name of a world: used in place of its id.
 pub const WORLD_NAME_BYTES_MAX: usize = 256;
 
-/// How long an operator's request waits for the holder of a world to give it back, or to do what was asked: longer than the usual lease,
-/// so that a holder that died is succeeded meanwhile.
+/// How long an operator's request waits for the holder of a world to release it or to perform the request: longer than the default lease,
+/// so that another worker can replace a crashed holder meanwhile.
 pub const TAKE_OVER_MS_MAX: u64 = 30_000;
 
-/// Steps of the checks of one item against schemas, and of all that its step asks for: a tenth of a second. A step is one
+/// Steps of the schema checks of one item and of the outputs of its step: a tenth of a second. A step is one
 /// subschema applied to one part of a value.
 pub const SCHEMA_WORK_MAX: u64 = 4_000_000;
 
-/// Steps of one check in a replay, where what was checked when it was recorded is checked again without the bound above: a
+/// Steps of one check in a replay, which repeats recorded checks without the bound above: a
 /// history that takes longer is refused.
 pub const SCHEMA_REPLAY_WORK_MAX: u64 = 400_000_000;
 
@@ -414,17 +429,114 @@ pub const SCHEMA_PATTERN_WEIGHT_MAX: u64 = 50_000;
 /// All regular expressions of a manifest that is registered: compiled, they stay in memory.
 pub const SCHEMA_PATTERNS_WEIGHT_MAX: u64 = 500_000;
 
-/// Changes of a token's usage that are remembered by their numbers, so that one whose commit got no answer is not made twice: more than the
-/// requests of one token that charge it in the time of one commit.
+/// Changes of a token's usage whose numbers are remembered, so that a change with an unknown commit is not applied twice: more than the
+/// requests that charge one token during one commit.
 pub const TOKEN_CHANGES_REMEMBERED: usize = 64;
 
-/// Attempts of a world that may fail in a row for a reason that lies in the world itself, before it is put on hold.
+/// Failed attempts in a row, for a reason that lies in the world itself, after which a world is put on hold.
 pub const WORLD_FAILURES_MAX: u32 = 5;
 
-/// Processes that may end one after another in their first cycle of a world before it is put on hold, unless configured otherwise. One or
-/// two are a coincidence: the process that ended the one before is killed, too, or another world ended it.
+/// Processes in a row that end in their first cycle of a world, after which it is put on hold, unless configured otherwise. One or
+/// two may be a coincidence: an operator killed the process, or another world ended it.
 pub const WORLD_DEATHS_MAX: u32 = 3;
 
-/// How long the first cycle of a world that perhaps ended a process keeps others of its kind waiting: they are opened beside it then, so that
-/// one world's long cycle does not hold up the worlds of others.
+/// The age at which a process starts a world that may have ended one process; twice as old for each further one that is counted. Longer than a
+/// process takes to fail at its start for another reason, and short compared with a lease.
+pub const SUSPECT_WAIT_NS: u64 = 1_000_000_000;
+
+/// The longest such wait.
+pub const SUSPECT_WAIT_NS_MAX: u64 = 32_000_000_000;
+
+/// How long the first cycle of a world on probation delays other worlds on probation: after that they start as well, so that
+/// one world's long cycle does not block others.
 pub const ALONE_NS_MAX: u64 = 10_000_000_000;
+
+/// The length of a slot of a pool, unless configured otherwise: fine enough for people, coarse enough for a clock.
+pub const POOL_SLOT_MS_DEFAULT: u64 = 1_000;
+
+/// A slot of a day: longer ones measure nothing.
+pub const POOL_SLOT_MS_MAX: u64 = 86_400_000;
+
+/// Resources of one shard of a pool, unless configured otherwise.
+pub const POOL_RESOURCES_DEFAULT: u64 = 100_000;
+
+/// Resources of one shard of a pool: each is a few cells. More go into more shards.
+pub const POOL_RESOURCES_MAX: u64 = 1_000_000;
+
+/// Leases that a shard of a pool keeps, live or for their history, unless configured otherwise.
+pub const POOL_LEASES_DEFAULT: u64 = 200_000;
+
+/// Leases that a shard of a pool keeps: as many as resources can be held, and as many again in the history.
+pub const POOL_LEASES_MAX: u64 = 2_000_000;
+
+/// Members of all leases that a shard of a pool keeps, unless configured otherwise.
+pub const POOL_MEMBERS_DEFAULT: u64 = 400_000;
+
+/// Members of all leases that a shard of a pool keeps.
+pub const POOL_MEMBERS_MAX: u64 = 4_000_000;
+
+/// Resources of one lease, unless configured otherwise.
+pub const POOL_BUNDLE_DEFAULT: u64 = 64;
+
+/// Resources of one lease: one command changes all of them, in one step.
+pub const POOL_BUNDLE_MAX: u64 = 256;
+
+/// Results that a shard of a pool keeps for operations that are sent again, unless configured otherwise.
+pub const POOL_OPERATIONS_DEFAULT: u64 = 200_000;
+
+/// Results that a shard of a pool keeps for operations that are sent again.
+pub const POOL_OPERATIONS_MAX: u64 = 2_000_000;
+
+/// Leases of a shard of a pool that are reserved at a time, unless configured otherwise.
+pub const POOL_EXPIRATIONS_DEFAULT: u64 = 100_000;
+
+/// Leases of a shard of a pool that are reserved at a time.
+pub const POOL_EXPIRATIONS_MAX: u64 = 1_000_000;
+
+/// How long a lease may stay reserved, in slots, unless configured otherwise: an hour of seconds.
+pub const POOL_TTL_SLOTS_DEFAULT: u64 = 3_600;
+
+/// How long a lease that ended still answers, in slots, unless configured otherwise: five minutes of seconds.
+pub const POOL_HISTORY_SLOTS_DEFAULT: u64 = 300;
+
+/// How long a result is kept for an operation that is sent again, in slots, unless configured otherwise: two minutes of seconds.
+pub const POOL_OPERATION_SLOTS_DEFAULT: u64 = 120;
+
+/// Reservations that wait in the queue of a shard of a pool, unless configured otherwise.
+pub const POOL_QUEUE_DEFAULT: u64 = 1_000;
+
+/// Reservations that wait in the queue of a shard of a pool: all of them are served one after another.
+pub const POOL_QUEUE_MAX: u64 = 100_000;
+
+/// Resources that one command creates: a few thousand cells, far below the budget of a step.
+pub const POOL_CREATE_MAX: usize = 1_000;
+
+/// Labels of a resource: each is an index entry that every lease of the resource moves.
+pub const POOL_LABELS_MAX: usize = 8;
+
+/// A label of a resource: a word.
+pub const POOL_LABEL_BYTES_MAX: usize = 64;
+
+/// Leases that expire in one step of a pool's timer; the timer is due again at once if more have run out.
+pub const POOL_EXPIRE_BATCH_MAX: usize = 64;
+
+/// Records whose time is over that one command removes: more than a command makes, so that they never pile up.
+pub const POOL_RETIRE_BATCH_MAX: usize = 8;
+
+/// Shards of a pool: worlds that may run on different workers.
+pub const POOL_SHARDS_MAX: u64 = 64;
+
+/// Pools of a universe: all of them are listed in one answer.
+pub const POOLS_MAX: usize = 1_000;
+
+/// Runs of a query of a world that may fail in a row, by a trap, a panic or an exhausted budget, before the query is held back.
+pub const QUERY_FAILURES_MAX: u32 = 5;
+
+/// How long a query that fails again and again is refused; twice as long after each further failure. One run is tried at the end of each such time.
+pub const QUERY_PAUSE_NS: u64 = 1_000_000_000;
+
+/// The longest such time: a query that was mended is answered again after it.
+pub const QUERY_PAUSE_NS_MAX: u64 = 32_000_000_000;
+
+/// Queries of a universe that a process remembers as failing. Beyond it the oldest are forgotten, and fail a few times before they are held back again.
+pub const QUERIES_FAILING_MAX: usize = 4_096;

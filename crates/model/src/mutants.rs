@@ -31,13 +31,13 @@ pub enum Mutant {
     HeadLeftBehind,
     /// A restored world forgets how late it was.
     TimeForgotten,
-    /// A fork goes on with its parent's effects although it was not asked to.
+    /// A fork continues with its parent's effects although it was not asked to.
     ForkRepeats,
     /// All timers lie in the queue of one universe.
     UniverseCrossed,
     /// What is handed to a world directly gets a place behind items that the turn has not seen.
     DirectAhead,
-    /// An operator's answer is taken without a look whether the intent is open.
+    /// An operator's answer is taken without a check that the intent is open.
     AnswerUnasked,
     /// A full page of an inbox is taken for all of it, so what is handed to a world directly passes what was not read.
     EndAssumed,
@@ -65,10 +65,27 @@ pub enum Mutant {
     ProbationKept,
     /// A token's charge whose commit got no answer is made twice.
     ChargeRepeated,
+    /// A revoke makes the resources of a lease available.
+    RevokeFrees,
+    /// A release leaves the epoch of a lease as it was.
+    LeaseEpochKept,
+    /// A reservation takes only the first member of a bundle.
+    BundleHalf,
+    /// Operations of different clients share their ids.
+    DedupeWithoutClient,
+    /// A lease that ended can be activated.
+    RetiredRevived,
+    /// A reply to a call of a world is stored, and its receipt is left to a transaction that never comes.
+    ReplyUnpublished,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 29] = [
+    /// Those of the lease kernel, which the simulation of pools finds.
+    pub const OF_POOLS: [Self; 5] =
+        [Self::RevokeFrees, Self::LeaseEpochKept, Self::BundleHalf, Self::DedupeWithoutClient, Self::RetiredRevived];
+
+    /// Those that the simulation of a cluster finds.
+    pub const ALL: [Self; 30] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -98,6 +115,7 @@ impl Mutant {
         Self::SandboxLeaks,
         Self::ProbationKept,
         Self::ChargeRepeated,
+        Self::ReplyUnpublished,
     ];
 }
 

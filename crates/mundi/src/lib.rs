@@ -1,4 +1,4 @@
-//! Mundi as a library: what a program that embeds it needs, under one name.
+//! Mundi as a library: the API for programs that embed it.
 //!
 //! ```no_run
 //! use mundi::{Node, NodeConfig, Programs, Value};
@@ -65,7 +65,7 @@ fn in_folder(folder: &Path) -> ComponentsConfig {
     ComponentsConfig { cache: Some(folder.join("compiled")), blocking: off_the_runtime, ..ComponentsConfig::default() }
 }
 
-/// Runs long work on a thread of the runtime, whose tasks go on on another thread.
+/// Runs long work on a thread of the runtime, whose tasks continue on another thread.
 fn off_the_runtime(work: &mut dyn FnMut()) {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

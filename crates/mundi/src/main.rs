@@ -3,7 +3,7 @@
 mod cli;
 
 #[global_allocator]
-static ALLOCATOR: mundi_heap::Heap = mundi_heap::Heap;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     cli::run()

@@ -12,8 +12,8 @@ use mundi_model::{
 };
 use mundi_runtime::{
     calls::Calls,
+    control::Ops,
     metrics::Metrics,
-    ops::Ops,
     testing::{Rig, TestPlane, script_event},
     worker::{WorkerConfig, WorldWorker},
 };

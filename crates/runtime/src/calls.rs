@@ -1,13 +1,13 @@
 //! Calls: which callers wait for the reply to which inbox item.
 //!
-//! A reply is durable before anyone hears of it. A caller in the process that ran the turn gets it from there; every
+//! A reply is durable before anyone is notified. A caller in the process that ran the turn gets it from there; every
 //! other one, and one that comes back later, finds it under the reply's key, or in the journal at the height that its
 //! call names.
 //!
 //! A caller whose call was just taken by a world of this process need not look for the reply: the turn hands the reply over, also if it
 //! comes before the caller waits for it. Only if that takes long does the caller look, because the world may have moved.
 
-use crate::{Plane, RuntimeError, recording::decode};
+use crate::{Plane, RuntimeError, effects::recording::decode};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use mundi_model::{
@@ -29,7 +29,7 @@ type Key = (WorldId, InboxSeq, u64);
 const EARLY_MAX: usize = 256;
 /// Larger ones are looked for.
 const EARLY_BYTES_MAX: usize = 4_096;
-/// How long a reply of a world that was here may be waited for without a look: a fraction of what a move takes.
+/// How long a reply of a world that was here may be waited for without a poll: a fraction of what a move takes.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
 
 /// The callers that wait in this process. Clones share them.
@@ -161,7 +161,7 @@ impl Calls {
                 Either::Left((Err(_), _)) => {}
                 Either::Right((arrived, _)) => arrived?,
             }
-            if let Some(stored) = reply::peek(plane.engine(), universe, world, call).await? {
+            if let Some(stored) = reply::read_newest(plane.engine(), universe, world, call).await? {
                 return Ok(stored.outcome);
             }
         }

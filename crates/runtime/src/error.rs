@@ -1,6 +1,6 @@
 //! The one error type of the crate. What a caller acts on is the stable code and its kind.
 
-use crate::{bundle::BundleError, recording::Diverged};
+use crate::{bundle::BundleError, effects::recording::Diverged};
 use mundi_kernel::{
     LoadError, QueryError,
     fork::ForkError,
@@ -13,7 +13,7 @@ use mundi_kernel::{
 };
 use mundi_model::{Code, Coded, Hash, Height, InboxSeq, Kind, WorkerId, WorldId, answers::AnswersError, limits};
 use mundi_store::{
-    StoreError,
+    DamagedObject, StoreError,
     journal::JournalError,
     protocol::{InboxError, LeaseError, WorldError},
     snapshot::SnapshotError,
@@ -68,6 +68,11 @@ pub enum RuntimeError {
         "{deaths} processes, one after another, ended in their first cycle of {world}: perhaps one of its inputs ends them"
     )]
     EndsProcess { world: WorldId, deaths: u32 },
+    #[error(
+        "the query `{query}` of {world} failed {failures} times in a row, last with {last}: it is tried again in {:?}",
+        Duration::from_millis(*left_ms)
+    )]
+    QueryHeldBack { world: WorldId, query: String, failures: u32, last: Code, left_ms: u64 },
     #[error("{0}")]
     Cancelled(&'static str),
     #[error(transparent)]
@@ -88,6 +93,14 @@ pub enum RuntimeError {
     NotOnHold(WorldId),
     #[error("no reply to {call} of {world} within {:?}; it may still come", Duration::from_millis(*waited_ms))]
     CallTimeout { world: WorldId, call: InboxSeq, waited_ms: u64 },
+    #[error(
+        "no answer of {world} within {:?}, and whether the call was made is not known; under the same idempotency key it is made once",
+        Duration::from_millis(*waited_ms)
+    )]
+    CallUnanswered { world: WorldId, waited_ms: u64 },
+    /// A pool took a command in, and its step failed.
+    #[error("{reason}")]
+    CommandFailed { code: Code, reason: String },
 }
 
 impl Coded for RuntimeError {
@@ -110,6 +123,7 @@ impl Coded for RuntimeError {
             Self::Unassigned(_) => Code::WorldUnassigned,
             Self::WorkerFull { .. } => Code::WorkerFull,
             Self::EndsProcess { .. } => Code::WorldEndsProcess,
+            Self::QueryHeldBack { .. } => Code::QueryHeldBack,
             Self::Cancelled(_) => Code::RequestTimeout,
             Self::Bundle(error) => error.code(),
             Self::Verify(error) => error.code(),
@@ -118,7 +132,8 @@ impl Coded for RuntimeError {
             Self::UpgradeDiverges { .. } => Code::UpgradeDiverges,
             Self::NotRegistered { .. } => Code::ManifestNotRegistered,
             Self::Event(error) => error.code_or(Code::EventInvalid),
-            Self::CallTimeout { .. } => Code::CallTimeout,
+            Self::CallTimeout { .. } | Self::CallUnanswered { .. } => Code::CallTimeout,
+            Self::CommandFailed { code, .. } => *code,
             Self::NotOnHold(_) => Code::WorldNotOnHold,
         }
     }
@@ -151,6 +166,15 @@ impl RuntimeError {
             Kind::Unavailable => code == Code::StepAbandoned,
             Kind::Full => code == Code::LineageTooDeep,
             Kind::Conflict | Kind::Fenced => false,
+        }
+    }
+
+    /// The object that could not be read, if that is what is wrong. By itself this is of no world: another read shows whether it is.
+    pub(crate) fn damaged_object(&self) -> Option<DamagedObject> {
+        match self {
+            Self::Store(error) => error.damaged_object(),
+            Self::ObjectLost { hash, .. } => Some(DamagedObject::Blob(*hash)),
+            _ => None,
         }
     }
 
@@ -193,7 +217,7 @@ macro_rules! through_store {
 }
 through_store!(JournalError, SnapshotError, InboxError, LeaseError, WorldError, mundi_engine::EngineError);
 
-/// An error that may only mean that an object was not at hand.
+/// An error that may only mean that an object was not in memory.
 pub(crate) trait NamesMissing {
     fn missing(&self) -> Option<Hash>;
 }

@@ -1,48 +1,50 @@
 //! The roles that run worlds, over the persistence plane and the kernel.
 //!
-//! - [`bundle`]: a world as one file that proves itself.
-//! - [`host`]: one world in memory under one fence: restore, turn, snapshot.
+//! - [`bundle`]: a world as one file that can be verified.
+//! - [`world`]: one world in memory under one fence: restore, turn, snapshot.
 //! - [`worker`]: many worlds on a few runners: leases, fairness, residents, drain.
 //! - [`orchestrator`]: where worlds should run.
-//! - [`sweeper`]: gets back the space of what nothing refers to.
+//! - [`sweeper`]: removes unreferenced objects.
 //! - [`lifecycle`]: create, fork, pause, resume, archive, delete.
-//! - [`delivery`]: how an item reaches its world; [`effects`]: which intents become effects, and where these start.
-//! - [`manifests`]: what a world takes in, for its senders; [`policy`]: what an effect was allowed by.
-//! - [`ops`]: the internal control surface.
-//! - [`shell`]: what every role runs in: boot guard, mailbox, retries, counters, stop.
+//! - [`delivery`]: how an item reaches its world.
+//! - [`effects`]: which intents become effects, where these start, and the role that carries them out.
+//! - [`timers`]: the role that fires timers.
+//! - [`manifests`]: which events a world accepts.
+//! - [`control`]: the operations on worlds, for the server and embedders.
+//! - [`tidying`]: removes the names of old items.
+//! - [`shell`]: what every role runs in: boot guard, stop, counters; and the mailbox, for roles that have one.
 //! - [`calls`]: callers that wait for replies.
 //! - [`metrics`]: every metric, with its name and unit.
 //! - [`trace`]: one trace from an input to the receipts of all that followed from it.
 //! - [`testing`]: an executor with its own time, in which a crash drops tasks at an await.
 //!
-//! This crate must never know an async runtime, a wall clock, a socket, or which engine it stands on: all that comes
+//! This crate must not depend on an async runtime, a wall clock, a socket, or a particular engine: all that comes
 //! through a [`Plane`], so that the simulator runs the very same code.
 
-pub mod attempts;
 pub mod bundle;
 pub mod calls;
+pub mod control;
 pub mod delivery;
 pub mod effects;
 mod error;
-pub mod host;
 pub mod lifecycle;
 pub mod manifests;
 pub mod metrics;
 mod objects;
-pub mod ops;
 pub mod orchestrator;
 mod plane;
-pub mod policy;
-mod recording;
 pub mod shell;
 mod signal;
 mod snapshots;
 pub mod sweeper;
 mod take_over;
-mod terms;
+#[cfg(feature = "testing")]
 pub mod testing;
+pub mod tidying;
+pub mod timers;
 pub mod trace;
 pub mod worker;
+pub mod world;
 
 pub use delivery::{Delivery, LocalWorlds, Wake};
 pub use error::RuntimeError;

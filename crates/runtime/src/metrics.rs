@@ -1,4 +1,4 @@
-//! Every metric, with its name and its unit, in one place. The runtime counts its own; what others count has its name here too.
+//! Every metric, with its name and its unit, in one place: those of the runtime and those of other crates.
 
 use mundi_model::{Code, Hash, limits};
 use parking_lot::Mutex;
@@ -35,16 +35,16 @@ macro_rules! metrics {
 }
 
 metrics! {
-    LeasesAcquired = "mundi_leases_acquired_total", "leases", "Leases that this worker was given.";
+    LeasesAcquired = "mundi_leases_acquired_total", "leases", "Leases that this worker acquired.";
     LeasesRenewed = "mundi_leases_renewed_total", "leases", "Leases that were renewed, counted one by one.";
     LeasesLost = "mundi_leases_lost_total", "leases", "Worlds dropped because a renewal or a write was fenced.";
-    LeasesReleased = "mundi_leases_released_total", "leases", "Leases given back: idle, evicted or drained.";
+    LeasesReleased = "mundi_leases_released_total", "leases", "Leases released: idle, evicted or drained.";
     Turns = "mundi_turns_total", "turns", "Turns that were committed.";
-    TurnItems = "mundi_turn_items_total", "items", "Inbox items that turns took in or rejected.";
+    TurnItems = "mundi_turn_items_total", "items", "Inbox items that turns processed or rejected.";
     TurnRecords = "mundi_turn_records_total", "records", "Journal records that turns appended.";
-    InboxAgeNs = "mundi_inbox_age_ns_total", "nanoseconds", "How long the items that turns took had waited, together.";
-    InboxAgeNsMax = "mundi_inbox_age_ns_max", "nanoseconds", "The longest that an item had waited when a turn took it.";
-    InboxDepthMax = "mundi_inbox_depth_max", "items", "The most items that were seen to wait in one inbox after a cycle.";
+    InboxAgeNs = "mundi_inbox_age_ns_total", "nanoseconds", "Sum of the waiting times of the items that turns took.";
+    InboxAgeNsMax = "mundi_inbox_age_ns_max", "nanoseconds", "The longest waiting time of an item that a turn took.";
+    InboxDepthMax = "mundi_inbox_depth_max", "items", "The most items in one inbox after a cycle.";
     CycleNs = "mundi_cycle_ns_total", "nanoseconds", "Time spent in cycles of turns.";
     CycleNsMax = "mundi_cycle_ns_max", "nanoseconds", "The longest cycle of turns.";
     Restores = "mundi_restores_total", "worlds", "Worlds restored from their journal.";
@@ -54,55 +54,57 @@ metrics! {
     SegmentsExported = "mundi_segments_exported_total", "segments", "Segments that old journal records were moved into.";
     SegmentRecords = "mundi_segment_records_total", "records", "Journal records that were moved into segments.";
     WorldFailures = "mundi_world_failures_total", "failures", "Worlds dropped from memory because of an error.";
-    WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns, or a step of theirs, failed.";
+    WorldsHeld = "mundi_worlds_held_total", "worlds", "Worlds that this worker put on hold because their turns or a step failed.";
     StepFailures = "mundi_steps_failed_total", "steps", "Steps of programs that failed: traps, refused output, errors of the program.";
-    ObjectsAbsent = "mundi_objects_absent_total", "attempts", "Attempts at worlds that failed again while the object store did not have most of what it should have, or could not be read: no world is put on hold for that.";
-    RepliesDelivered = "mundi_replies_delivered_total", "replies", "Answers handed to callers that waited in this process.";
-    ReadyScans = "mundi_ready_scans_total", "scans", "Looks into the ready queue.";
+    ObjectsAbsent = "mundi_objects_absent_total", "attempts", "Failed attempts of worlds while the object store did not return an existing object, lacked most of its objects or could not be read; none counts towards a hold.";
+    RepliesDelivered = "mundi_replies_delivered_total", "replies", "Replies delivered to callers that waited in this process.";
+    WorldCallsAnswered = "mundi_world_calls_answered_total", "replies", "Replies to calls of other worlds (`world.call`) that became their receipts.";
+    ReadyScans = "mundi_ready_scans_total", "scans", "Scans of the ready queue.";
     ResidentWorlds = "mundi_resident_worlds", "worlds", "Worlds that are in memory.";
     ResidentWorldsMax = "mundi_resident_worlds_max", "worlds", "The most worlds that were in memory at a time.";
-    WorldsRefused = "mundi_worlds_refused_total", "worlds", "Worlds that this worker did not take because it runs as many as it may.";
-    WorldsWithoutRoom = "mundi_worlds_without_room", "worlds", "Worlds that have something to do and that no worker had room for at the orchestrator's last look.";
-    EffectsKeptInside = "mundi_effects_kept_inside_total", "effects", "Effects of recorded and sandboxed forks that were answered and not carried out.";
+    WorldsRefused = "mundi_worlds_refused_total", "worlds", "Worlds that this worker refused because it runs `node.worlds_max` active worlds.";
+    WorldsWithoutRoom = "mundi_worlds_without_room", "worlds", "Active worlds for which no worker had capacity at the orchestrator's last pass.";
+    EffectsSuppressed = "mundi_effects_suppressed_total", "effects", "Effects of recorded and sandboxed forks that were answered without being carried out.";
     PacedCycles = "mundi_paced_cycles_total", "cycles", "Cycles of turns that waited because their universe had used its fuel (`fuel_per_second_max`).";
-    PacedNs = "mundi_paced_ns_total", "nanoseconds", "How long these cycles waited, together.";
-    EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts at effects.";
-    EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts at effects that failed.";
-    EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts at effects.";
-    EffectNsMax = "mundi_effect_ns_max", "nanoseconds", "The longest attempt at an effect.";
-    EffectAgeNs = "mundi_effect_queue_age_ns_total", "nanoseconds", "How long effects had waited when they were first claimed, together.";
-    EffectAgeNsMax = "mundi_effect_queue_age_ns_max", "nanoseconds", "The longest that an effect had waited when it was first claimed.";
-    EffectsRunning = "mundi_effects_in_hands", "effects", "Effects that this worker carries out now.";
-    EffectsLimited = "mundi_effects_limited_total", "looks", "Looks for effects to carry out that began none because the process makes as many attempts as it may (`effects.attempts_at_a_time_max`, `effects.attempts_per_second_max`).";
+    PacedNs = "mundi_paced_ns_total", "nanoseconds", "Sum of the waiting times of these cycles.";
+    EffectAttempts = "mundi_effect_attempts_total", "attempts", "Attempts of effects.";
+    EffectFailures = "mundi_effect_failures_total", "attempts", "Attempts of effects that failed.";
+    EffectsHandedOn = "mundi_effects_handed_on_total", "attempts", "Attempts whose receipt comes from elsewhere: calls of other worlds that wait for their reply.";
+    EffectNs = "mundi_effect_ns_total", "nanoseconds", "Time spent in attempts of effects.";
+    EffectNsMax = "mundi_effect_ns_max", "nanoseconds", "The longest attempt of an effect.";
+    EffectAgeNs = "mundi_effect_queue_age_ns_total", "nanoseconds", "Sum of the waiting times of effects when they were first claimed.";
+    EffectAgeNsMax = "mundi_effect_queue_age_ns_max", "nanoseconds", "The longest waiting time of an effect when it was first claimed.";
+    EffectsRunning = "mundi_effects_running", "effects", "Effects that this worker carries out now.";
+    EffectsLimited = "mundi_effects_limited_total", "polls", "Polls of the effect queue that started none because of `effects.attempts_at_a_time_max` or `effects.attempts_per_second_max`.";
     TimersFired = "mundi_timers_fired_total", "timers", "Timers that were delivered.";
-    TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The most that a timer was late.";
+    TimerLagNsMax = "mundi_timer_lag_ns_max", "nanoseconds", "The largest delay of a timer.";
     DeadLetters = "mundi_dead_letters_total", "letters", "Items that a queue gave up on.";
-    ShellsStopped = "mundi_shells_stopped_total", "shells", "Worker shells that ended because of a failure, as `shell.on_non_retryable` asks for.";
-    ReplayRecordsDropped = "mundi_replay_records_dropped_total", "records", "Records that the replay log could not keep up with, or could not write.";
-    RefusedInboxAge = "mundi_refused_inbox_age_total", "requests", "Requests refused because the inbox of their world was too old (`WORLD_OVERLOADED`).";
-    RefusedMemory = "mundi_refused_memory_total", "requests", "Requests refused because the process had too much in memory (`NODE_OVERLOADED`).";
-    RefusedAddressConnections = "mundi_refused_address_connections_total", "connections", "Connections refused because their address had as many as it may have (`CONNECTIONS_FULL`).";
-    RefusedTokenConnections = "mundi_refused_token_connections_total", "requests", "Requests refused because their token had as many connections as it may have (`CONNECTIONS_FULL`).";
-    ConnectionsAwaited = "mundi_connections_awaited_total", "connections", "Times that this process had as many connections as it may have, and let further ones wait in the queue of the system.";
-    CutHead = "mundi_cut_head_total", "connections", "Connections cut off because the head of a request did not come in time.";
-    CutSlow = "mundi_cut_slow_total", "connections", "Connections cut off because their client read too slowly.";
-    CutRevoked = "mundi_cut_revoked_total", "connections", "Connections cut off because their token was revoked.";
+    ShellsStopped = "mundi_shells_stopped_total", "shells", "Worker shells that stopped after a failure (`shell.on_non_retryable`).";
+    ReplayRecordsDropped = "mundi_replay_records_dropped_total", "records", "Records that the replay log dropped because its disk was too slow or failed.";
+    RefusedInboxAge = "mundi_refused_inbox_age_total", "requests", "Requests refused because the oldest item in the inbox of their world was too old (`WORLD_OVERLOADED`).";
+    RefusedMemory = "mundi_refused_memory_total", "requests", "Requests refused because the process used too much memory (`NODE_OVERLOADED`).";
+    RefusedAddressConnections = "mundi_refused_address_connections_total", "connections", "Connections refused because their address had too many (`CONNECTIONS_FULL`).";
+    RefusedTokenConnections = "mundi_refused_token_connections_total", "requests", "Requests refused because their token had too many connections (`CONNECTIONS_FULL`).";
+    ConnectionsAwaited = "mundi_connections_awaited_total", "connections", "Times that this process reached `api.connections_max` and let further connections wait in the operating system's queue.";
+    CutHead = "mundi_cut_head_total", "connections", "Connections closed because the head of a request did not arrive in time.";
+    CutSlow = "mundi_cut_slow_total", "connections", "Connections closed because their client read too slowly.";
+    CutRevoked = "mundi_cut_revoked_total", "connections", "Connections closed because their token was revoked.";
     HandshakesFailed = "mundi_handshakes_failed_total", "connections", "Connections whose TLS handshake failed or took too long.";
-    RefusedBodies = "mundi_refused_bodies_total", "requests", "Requests refused because bodies took as much memory as they may (`BODIES_FULL`).";
-    RefusedAnswers = "mundi_refused_answers_total", "requests", "Requests refused because answers that wait to be read took as much memory as they may (`ANSWERS_FULL`).";
-    BodyBytes = "mundi_body_bytes", "bytes", "Memory that bodies of requests take, as far as it is counted.";
-    AnswerBytes = "mundi_answer_bytes", "bytes", "Memory that answers take which wait to be read, as far as it is counted.";
+    RefusedBodies = "mundi_refused_bodies_total", "requests", "Requests refused because request bodies used too much memory (`BODIES_FULL`).";
+    RefusedAnswers = "mundi_refused_answers_total", "requests", "Requests refused because unread answers used too much memory (`ANSWERS_FULL`).";
+    BodyBytes = "mundi_body_bytes", "bytes", "Memory of request bodies, as far as it is counted.";
+    AnswerBytes = "mundi_answer_bytes", "bytes", "Memory of unread answers, as far as it is counted.";
     MemoryBytes = "mundi_memory_bytes", "bytes", "Memory of the process, as the kernel counts it.";
-    Sweeps = "mundi_sweeps_total", "sweeps", "Sweeps of the content store that this process ended, dry runs among them.";
-    SweepFailures = "mundi_sweep_failures_total", "sweeps", "Attempts at a sweep that failed; the sweep goes on where it was.";
-    SweepNs = "mundi_sweep_ns_total", "nanoseconds", "Time spent in sweeps that ended, with their pauses.";
+    Sweeps = "mundi_sweeps_total", "sweeps", "Sweeps of the content store that this process completed, dry runs included.";
+    SweepFailures = "mundi_sweep_failures_total", "sweeps", "Failed attempts of a sweep; the next attempt resumes it.";
+    SweepNs = "mundi_sweep_ns_total", "nanoseconds", "Time of completed sweeps, pauses included.";
     SweepKeys = "mundi_sweep_keys_total", "keys", "Keys that sweeps read.";
     SweepObjectsCondemned = "mundi_sweep_objects_condemned_total", "objects", "Objects that sweeps found without a reference for the first time.";
     SweepObjectsRemoved = "mundi_sweep_objects_removed_total", "objects", "Objects that sweeps removed.";
     SweepBytesRemoved = "mundi_sweep_bytes_removed_total", "bytes", "Bytes of the objects that sweeps removed.";
     SweepSegmentsRemoved = "mundi_sweep_segments_removed_total", "segments", "Segments of deleted worlds that sweeps removed.";
-    UnreachableBytes = "mundi_unreachable_bytes", "bytes", "Bytes of the objects without a reference that the last sweep of this process left in place.";
-    HandedOn = "mundi_calls_handed_on_total", "calls", "Calls that were answered by another process, which holds their world.";
+    UnreachableBytes = "mundi_unreachable_bytes", "bytes", "Bytes of unreferenced objects that the last sweep of this process did not remove yet.";
+    CallsForwarded = "mundi_calls_forwarded_total", "calls", "Calls that were forwarded to the process that holds their world, and answered there.";
     HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
 }
 
@@ -112,7 +114,7 @@ pub struct Family {
     pub name: &'static str,
     pub unit: &'static str,
     pub meaning: &'static str,
-    /// Every label has few values, known beforehand: a route is a template and never an address that someone sent.
+    /// Every label has few values, known beforehand: a route is a template and never a path that a client sent.
     pub labels: &'static [&'static str],
 }
 
@@ -120,31 +122,31 @@ impl Family {
     pub const HTTP_REQUESTS: Self = Self {
         name: "mundi_http_requests_total",
         unit: "requests",
-        meaning: "Requests that were answered; those whose client went away before have the status 499.",
+        meaning: "Requests that were answered; status 499 if the client closed the connection before.",
         labels: &["method", "route", "status"],
     };
     pub const HTTP_REQUEST_SECONDS: Self = Self {
         name: "mundi_http_request_seconds",
         unit: "seconds",
-        meaning: "Time from the head of a request to the head of its answer. Calls and claims that wait are in it.",
+        meaning: "Time from the head of a request to the head of its answer, waiting calls and claims included.",
         labels: &["method", "route"],
     };
     pub const SHELL_ATTEMPTS: Self = Self {
         name: "mundi_shell_attempts_total",
         unit: "attempts",
-        meaning: "Steps that worker shells attempted, by what they came from: `inbox` for what was due at once, `timer` for what waited for its time.",
+        meaning: "Steps that worker shells attempted, by source: `inbox` for messages that were due at once, `timer` for delayed ones.",
         labels: &["shell", "source"],
     };
     pub const SHELL_RESULTS: Self = Self {
         name: "mundi_shell_results_total",
         unit: "steps",
-        meaning: "How steps of worker shells ended: `ok`, `conflict` and `busy` (tried again), or `failed` (not tried again).",
+        meaning: "Results of steps of worker shells: `ok`, `conflict` and `busy` (retried), or `failed` (not retried).",
         labels: &["shell", "result"],
     };
     pub const SHELL_REQUEUES: Self = Self {
         name: "mundi_shell_requeues_total",
         unit: "messages",
-        meaning: "Messages that were put off to another attempt.",
+        meaning: "Messages that were requeued for another attempt.",
         labels: &["shell"],
     };
     pub const SHELL_DEAD_LETTERS: Self = Self {
@@ -156,19 +158,19 @@ impl Family {
     pub const SHELL_LATENCY: Self = Self {
         name: "mundi_shell_latency_ms_total",
         unit: "milliseconds",
-        meaning: "Time of all steps together; of timers, how late they were.",
+        meaning: "Sum of the times of all steps; for timers, their delay.",
         labels: &["shell"],
     };
     pub const SHELL_LATENCY_SAMPLES: Self = Self {
         name: "mundi_shell_latency_samples_total",
         unit: "steps",
-        meaning: "Steps whose time is in the sum.",
+        meaning: "Number of steps in that sum.",
         labels: &["shell"],
     };
     pub const SHELL_LATENCY_MAX: Self = Self {
         name: "mundi_shell_latency_ms_max",
         unit: "milliseconds",
-        meaning: "The longest step; of timers, the most that one was late.",
+        meaning: "The longest step; for timers, the largest delay.",
         labels: &["shell"],
     };
     pub const QUEUE_DEPTH: Self = Self {
@@ -180,37 +182,37 @@ impl Family {
     pub const QUEUE_DEAD_LETTERS: Self = Self {
         name: "mundi_queue_dead_letters",
         unit: "letters",
-        meaning: "Dead letters that are kept for a queue of a universe, counted up to 1,000.",
+        meaning: "Dead letters of a queue of a universe, counted up to 1,000.",
         labels: &["universe", "queue"],
     };
     pub const EFFECT_OLDEST: Self = Self {
         name: "mundi_queue_effect_oldest_seconds",
         unit: "seconds",
-        meaning: "How long the oldest effect that was never tried has waited, of those that were counted.",
+        meaning: "Waiting time of the oldest effect without an attempt, of those that were counted.",
         labels: &["universe"],
     };
     pub const STEP_FAILURES: Self = Self {
         name: "mundi_step_failures_total",
         unit: "steps",
-        meaning: "Steps that failed, by the hash of the program and the code of the failure; those of more than 200 pairs are counted under `other`.",
+        meaning: "Steps that failed, by the hash of the program and the code of the failure; beyond 200 pairs they are counted as `other`.",
         labels: &["program", "code"],
     };
     pub const QUOTA_LIMIT: Self = Self {
         name: "mundi_quota_limit",
         unit: "of the quota",
-        meaning: "The quotas of a universe, as far as it has them.",
+        meaning: "The quotas of a universe that are set.",
         labels: &["universe", "quota"],
     };
     pub const QUOTA_USED: Self = Self {
         name: "mundi_quota_used",
         unit: "of the quota",
-        meaning: "What counts against the quotas of a universe in this process, as far as it is known.",
+        meaning: "The use of the quotas of a universe in this process, as far as it is known.",
         labels: &["universe", "quota"],
     };
     pub const QUOTA_REFUSED: Self = Self {
         name: "mundi_quota_refused_total",
         unit: "requests",
-        meaning: "What was refused with `QUOTA_EXCEEDED`, by whose quota it was: `universe` or `token`.",
+        meaning: "Requests refused with `QUOTA_EXCEEDED`, by scope of the quota: `universe` or `token`.",
         labels: &["scope", "quota"],
     };
     pub const ALL: [Self; 16] = [
@@ -233,7 +235,7 @@ impl Family {
     ];
 }
 
-/// What has a histogram: the times that document 000 sets targets for.
+/// Times with a histogram: those that have a target (R-OPS-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timing {
     LeaseRenewal,
@@ -254,18 +256,18 @@ impl Timing {
 
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::LeaseRenewal => "Time of a transaction that renews leases. Target: 95 of 100 within 0.05.",
+            Self::LeaseRenewal => "Time of a transaction that renews leases. Target: p95 below 0.05.",
             Self::InboxToJournal => {
-                "Time from the enqueueing of an item to the commit that journals it. Target: 95 of 100 within 0.1."
+                "Time from the enqueueing of an item to the commit that journals it. Target: p95 below 0.1."
             }
             Self::DispatchToReceipt => {
-                "Time from the publishing of an effect to its durable receipt, without the call itself; of first attempts. \
-                 Target: 95 of 100 within 0.2."
+                "Time from the publishing of an effect to its durable receipt, without the external call; first attempts only. \
+                 Target: p95 below 0.2."
             }
         }
     }
 
-    /// What 95 of 100 are to stay within, in microseconds.
+    /// The target of the 95th percentile, in microseconds.
     pub const fn target_us(self) -> u64 {
         match self {
             Self::LeaseRenewal => 50_000,
@@ -313,7 +315,7 @@ pub struct Metrics {
     failures: Mutex<BTreeMap<(String, String), u64>>,
 }
 
-/// What stands for programs and codes that are counted together, because there are too many.
+/// The label of programs and codes beyond the bound, which are counted together.
 const OTHERS: &str = "other";
 
 impl Default for Metrics {
@@ -405,7 +407,7 @@ mod tests {
         let expected = [
             "mundi_answer_bytes",
             "mundi_body_bytes",
-            "mundi_effects_in_hands",
+            "mundi_effects_running",
             "mundi_http_requests_in_flight",
             "mundi_memory_bytes",
             "mundi_resident_worlds",

@@ -1,4 +1,4 @@
-//! Objects at hand for the kernel, which is synchronous: what it misses is fetched, and it is asked again.
+//! Objects in memory for the kernel, which is synchronous: missing ones are fetched, and the kernel runs again.
 
 use crate::{Plane, RuntimeError, error::NamesMissing};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// What one world may keep at hand between turns; the kernel caches what it uses most by itself.
+/// What one world may keep in memory between turns; the kernel caches what it uses most by itself.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Objects that were fetched for one world.
@@ -66,7 +66,7 @@ impl Objects for AtHand {
     }
 }
 
-/// Brings one object to hand. `false` if the content store does not have it.
+/// Loads one object. `false` if the content store does not have it.
 pub(crate) async fn fetch<P: Plane>(
     plane: &P,
     universe: UniverseId,
@@ -92,7 +92,7 @@ impl PreparationWait {
     /// Some twenty seconds: a large component takes about ten.
     const WAITS_MAX: u32 = 1_000;
 
-    /// Waits a little if that may help, or hands the error back.
+    /// Waits a little if that may help, or returns the error.
     pub(crate) async fn wait<P: Plane>(&mut self, plane: &P, error: RuntimeError) -> Result<(), RuntimeError> {
         if error.code() != Code::ProgramPreparing || self.waits >= Self::WAITS_MAX {
             return Err(error);

@@ -1,4 +1,4 @@
-//! What the outside gives to every role: engine, blobs, segments, time, randomness, programs, tasks.
+//! What every role is given: engine, blobs, segments, time, randomness, programs, tasks.
 
 use mundi_engine::Engine;
 use mundi_kernel::Registry;

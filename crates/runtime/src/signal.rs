@@ -1,4 +1,4 @@
-//! Something changed: a counter that tasks of one process wait for.
+//! A counter that tasks of one process can wait for.
 
 use parking_lot::Mutex;
 use std::{

@@ -29,6 +29,7 @@ impl ReadSnapshot for KernelSnapshots {
             roots: snapshot.roots().to_vec(),
             receipt_horizon: note.receipt_horizon,
             open_intents: snapshot.open_intents().iter().map(|open| (open.hash, open.place.height)).collect(),
+            paused: snapshot.is_paused(),
         })
     }
 }

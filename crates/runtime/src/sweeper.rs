@@ -1,11 +1,12 @@
-//! The sweeper: gets back the space of what nothing refers to any more. A duty of the role `orchestrator`.
+//! The sweeper: removes unreferenced objects. It is part of the role `orchestrator`.
 //!
-//! It keeps nothing between two looks. What a run has found and decided is in the engine, so it may crash at any await, and may
+//! It keeps nothing between two passes. What a run has found and decided is in the engine, so it may crash at any await, and may
 //! run in several processes: one of them carries a run on, the others wait.
 
 use crate::{
-    Plane, Services,
+    Plane, RuntimeError, Services,
     metrics::{Metric, Metrics},
+    shell::{Role, Shell},
 };
 use futures_util::future::{Either, select};
 use mundi_engine::Engine;
@@ -42,34 +43,40 @@ pub struct Sweeper<E: Engine> {
     metrics: Arc<Metrics>,
 }
 
+impl<E: Engine> Role<SweepPlane<E>> for Sweeper<E> {
+    const NAME: &'static str = "sweeper";
+
+    async fn run(shell: &Shell<SweepPlane<E>, Self>) -> Result<(), RuntimeError> {
+        shell.until_asked(shell.role().sweep()).await;
+        Ok(())
+    }
+}
+
 impl<E: Engine> Sweeper<E> {
     pub fn new(plane: SweepPlane<E>, config: SweeperConfig, metrics: Arc<Metrics>) -> Self {
         Self { plane, config, metrics }
     }
 
-    /// Runs as a task, for as long as its node lives.
-    pub fn start(self) {
-        let plane = self.plane.clone();
-        plane.spawner().spawn(Box::pin(async move {
-            let started_ns = self.plane.now_ns();
-            loop {
-                let waited = match self.look().await {
-                    Ok(state) => match self.due_ns(&state, started_ns) {
-                        Some(due_ns) if due_ns <= self.plane.now_ns() => self.run().await,
-                        due_ns => {
-                            self.wait(&state, due_ns).await;
-                            Ok(())
-                        }
-                    },
-                    Err(error) => Err(error),
-                };
-                if let Err(error) = waited {
-                    tracing::warn!(%error, universe = %self.config.universe, "a sweep failed and is tried again");
-                    self.metrics.add(Metric::SweepFailures, 1);
-                    self.plane.clock().sleep(RETRY).await;
-                }
+    /// Sweeps whenever it is time.
+    async fn sweep(&self) {
+        let started_ns = self.plane.now_ns();
+        loop {
+            let waited = match self.look().await {
+                Ok(state) => match self.due_ns(&state, started_ns) {
+                    Some(due_ns) if due_ns <= self.plane.now_ns() => self.run().await,
+                    due_ns => {
+                        self.wait(&state, due_ns).await;
+                        Ok(())
+                    }
+                },
+                Err(error) => Err(error),
+            };
+            if let Err(error) = waited {
+                tracing::warn!(%error, universe = %self.config.universe, "a sweep failed and will be retried");
+                self.metrics.add(Metric::SweepFailures, 1);
+                self.plane.clock().sleep(RETRY).await;
             }
-        }));
+        }
     }
 
     /// One run, whether it is time or not; how it went is in the metrics.
@@ -107,7 +114,7 @@ impl<E: Engine> Sweeper<E> {
         Some(since_ns.saturating_add(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// Until it is time, or the state changes: a run is asked for, or another process went on or ended.
+    /// Until it is time, or the state changes: a run is asked for, or another process continued or ended.
     async fn wait(&self, state: &SweepState, due_ns: Option<u64>) {
         let left_ns = due_ns.map_or(u64::MAX, |due_ns| due_ns.saturating_sub(self.plane.now_ns()));
         let time = self.plane.clock().sleep(Duration::from_nanos(left_ns).min(WAIT_MAX));

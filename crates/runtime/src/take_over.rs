@@ -1,11 +1,11 @@
 //! Holds a world's lease for the length of one operation that an operator asked for, from whatever process.
 //!
-//! A worker that holds the world is told to give it back and gets it again afterwards; one that died is succeeded when its lease has
-//! run out; where no worker runs at all the lease is free. Each operation takes it under an id of its own: it is never mistaken for a
+//! A worker that holds the world is asked to release it and gets it again afterwards; one that crashed is replaced when its lease has
+//! expired; where no worker runs at all the lease is free. Each operation takes it under an id of its own: it is never mistaken for a
 //! worker of the same process, which could take its own lease again and fence it.
 //!
-//! The operation is a task of its own: a caller that goes away in the middle leaves no world without a holder. If the process dies, the
-//! lease runs out after [`TTL`], or the request for it after [`REQUEST_TTL`].
+//! The operation is a task of its own: a caller that goes away in the middle leaves no world without a holder. If the process crashes, the
+//! lease expires after [`TTL`], or the request for it after [`REQUEST_TTL`].
 
 use crate::{
     Plane, RuntimeError,
@@ -25,7 +25,7 @@ use mundi_store::{
 };
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
-/// Workers that find the lease held try again after it; the successor of a process that died gets the lease then.
+/// Workers that find the lease held try again after it; the successor of a process that crashed gets the lease then.
 const TTL: Duration = Duration::from_secs(5);
 const RENEW_EVERY: Duration = Duration::from_millis(1_250);
 /// It is repeated with each look.
@@ -37,7 +37,7 @@ const LOOK_LONGEST: Duration = Duration::from_millis(250);
 /// An operation under a lease.
 pub(crate) type Work<P, T> = Box<dyn FnOnce(P, Fence) -> BoxFuture<'static, Result<T, RuntimeError>> + Send>;
 
-/// Takes a world's lease over, works, and gives it back to its holder. Refuses with `LEASE_HELD` if its holder keeps it for longer
+/// Takes a world's lease over, works, and returns it to its holder. Refuses with `LEASE_HELD` if its holder keeps it for longer
 /// than [`TAKE_OVER_MS_MAX`](limits::TAKE_OVER_MS_MAX).
 pub(crate) async fn take_over<P: Plane, T: Send + 'static>(
     plane: &P,
@@ -80,7 +80,7 @@ struct Operation<P> {
     world: WorldId,
     purpose: Purpose,
     by: WorkerId,
-    /// The workers that were told to give the world back.
+    /// The workers that were asked to release the world.
     told: BTreeSet<WorkerId>,
 }
 
@@ -91,7 +91,7 @@ impl<P: Plane> Operation<P> {
             Err(error) => {
                 let Self { universe, world, by, .. } = self;
                 if let Err(error) = self.plane.run(&WithdrawLeaseRequest { universe, world, by }).await {
-                    tracing::debug!(%error, %world, "a request for a lease runs out by itself");
+                    tracing::debug!(%error, %world, "a request for a lease could not be withdrawn and will expire");
                 }
                 Err(error)
             }
@@ -99,7 +99,7 @@ impl<P: Plane> Operation<P> {
         if self.purpose == Purpose::Upkeep
             && let Err(error) = self.hand_back().await
         {
-            tracing::debug!(%error, world = %self.world, "its worker was not told and finds it later");
+            tracing::debug!(%error, world = %self.world, "the worker could not be notified and will find the world later");
         }
         taken?
     }
@@ -141,7 +141,7 @@ impl<P: Plane> Operation<P> {
         Ok(self.plane.run(&ListWorkers { universe: self.universe }).await?.output.into_keys().collect())
     }
 
-    /// Works for as long as the lease can be renewed, and gives it back. What the work came to is the answer, not how that went.
+    /// Works as long as the lease can be renewed, then releases it. The result is that of the work, not that of the release.
     async fn work<T>(&self, fence: Fence, work: Work<P, T>) -> Result<T, RuntimeError> {
         let working = work(self.plane.clone(), fence);
         let done = match select(working, pin!(self.renew(fence))).await {
@@ -149,7 +149,7 @@ impl<P: Plane> Operation<P> {
             Either::Right((lost, _)) => Err(lost),
         };
         if let Err(error) = self.plane.run(&ReleaseLease { fence }).await {
-            tracing::debug!(%error, world = %fence.world, "a lease runs out by itself");
+            tracing::debug!(%error, world = %fence.world, "a lease could not be released and will expire");
         }
         done
     }
@@ -171,7 +171,7 @@ impl<P: Plane> Operation<P> {
         }
     }
 
-    /// Notifies the workers that may run the world that it is free: they found it held, and would try again only when the lease had run out.
+    /// Notifies the workers that may run the world that it is free: they found it held, and would try again only when the lease had expired.
     async fn hand_back(&self) -> Result<(), RuntimeError> {
         let Self { universe, world, .. } = *self;
         let is_ready = self.plane.run(&IsReady { universe, world }).await?.output;

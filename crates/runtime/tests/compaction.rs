@@ -1,4 +1,4 @@
-//! Old records leave the engine while their world goes on.
+//! Old records leave the engine while their world continues.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -7,10 +7,10 @@ use mundi_model::{Height, WorkerId};
 use mundi_runtime::{
     Services,
     calls::Calls,
-    host::SnapshotPolicy,
     metrics::{Metric, Metrics},
     testing::{Rig, script_event},
     worker::{SegmentPolicy, WorkerConfig, WorldWorker},
+    world::SnapshotPolicy,
 };
 use mundi_store::{
     journal::History,
@@ -33,7 +33,7 @@ struct Bench {
     worker: WorldWorker<SegmentPlane>,
 }
 
-/// One world, a worker with one lane, and an object store that takes a second for each request.
+/// One world, a worker with one runner, and an object store that takes a second for each request.
 fn bench() -> Bench {
     let rig = Rig::new(7);
     let creating = rig.clone();
@@ -45,7 +45,7 @@ fn bench() -> Bench {
     let spawner = Arc::new(rig.executor.node());
     let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
     let config = WorkerConfig {
-        lanes: 1,
+        runners: 1,
         snapshots: SnapshotPolicy { records: 20, ..SnapshotPolicy::default() },
         segments: SegmentPolicy {
             records: ExportPolicy { margin: 0, records_min: 10, ..ExportPolicy::DEFAULT },

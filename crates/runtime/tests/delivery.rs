@@ -10,8 +10,8 @@ use mundi_model::{
 use mundi_runtime::{
     Services, Spawn,
     calls::Calls,
+    control::Ops,
     metrics::Metrics,
-    ops::Ops,
     testing::{Node, Rig, TestPlane, call, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
@@ -266,30 +266,30 @@ fn an_archived_world_takes_nothing_although_it_is_still_in_memory() {
     assert_eq!(held.journaled().len(), 2, "it is taken up again at once");
 }
 
-/// Keeps the lanes of a worker apart from its other tasks: they come after the first one.
-struct LanesApart {
+/// Keeps the runners of a worker apart from its other tasks: they come after the first one.
+struct RunnersApart {
     others: Node,
-    lanes: Node,
+    runners: Node,
     spawned: AtomicUsize,
 }
 
-impl Spawn for LanesApart {
+impl Spawn for RunnersApart {
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        let lanes = 1..=WorkerConfig::new(UniverseId::from_bytes([1; 16]), WorkerId::new(1).unwrap()).lanes;
-        let is_lane = lanes.contains(&self.spawned.fetch_add(1, Ordering::Relaxed));
-        if is_lane { self.lanes.spawn(task) } else { self.others.spawn(task) }
+        let runners = 1..=WorkerConfig::new(UniverseId::from_bytes([1; 16]), WorkerId::new(1).unwrap()).runners;
+        let is_runner = runners.contains(&self.spawned.fetch_add(1, Ordering::Relaxed));
+        if is_runner { self.runners.spawn(task) } else { self.others.spawn(task) }
     }
 }
 
 #[test]
 fn who_waits_too_long_for_a_lane_goes_through_the_inbox() {
-    let mut lanes = None;
+    let mut runners = None;
     let held = held_on(5, |rig, node| {
-        let apart = lanes.insert(rig.executor.node()).clone();
-        let spawner = LanesApart { others: node.clone(), lanes: apart, spawned: AtomicUsize::new(0) };
+        let apart = runners.insert(rig.executor.node()).clone();
+        let spawner = RunnersApart { others: node.clone(), runners: apart, spawned: AtomicUsize::new(0) };
         Services { spawner: Arc::new(spawner), ..rig.plane.clone() }
     });
-    lanes.unwrap().crash();
+    runners.unwrap().crash();
     for _ in 0..2 {
         let (near, begun_ns) = (held.near.clone(), held.rig.executor.now_ns());
         let enqueued = held
@@ -345,5 +345,21 @@ fn an_item_whose_commit_lost_its_answer_is_not_sent_again() {
             .block_on(async move { near.enqueue_ingress(world_id(0), call("add n").item, None).await });
         held.rig.executor.run_for(WAIT);
         assert_eq!(held.journaled()[1..], [outcome.unwrap().seq], "operation {operation}");
+    }
+}
+
+#[test]
+fn a_call_ends_in_its_time_while_the_engine_does_not_answer() {
+    let held = held(4);
+    held.rig.plane.engine.stall();
+    for ops in [held.near.clone(), held.far.clone()] {
+        let clock = held.rig.executor.clone();
+        let (waited_ns, refused) = held.rig.executor.block_on(async move {
+            let began_ns = clock.now_ns();
+            let refused = ops.call(world_id(0), call("reply hello").item, None, WAIT).await.unwrap_err();
+            (clock.now_ns() - began_ns, refused)
+        });
+        assert_eq!(refused.code(), Code::CallTimeout, "{refused}");
+        assert!(Duration::from_nanos(waited_ns) < 2 * WAIT, "virtual time: {waited_ns} ns");
     }
 }

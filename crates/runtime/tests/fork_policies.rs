@@ -5,23 +5,23 @@
 use mundi_model::{
     Code, Coded, Height, Value, WorkerId, WorldId,
     answers::{Answers, ScriptedAnswer},
-    cbor,
+    cbor, limits,
     record::{Body, EffectPolicy, InboxItem, Ingress, Input, Payload, Receipt, ReceiptStatus, Record},
 };
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
-    host::{CycleBudget, Progress, WorldHost},
+    control::Ops,
     lifecycle::{ForkAt, ForkPolicy, Forked},
     metrics::Metrics,
-    ops::Ops,
     testing::{Rig, TestPlane, cell, script_event},
     worker::{WorkerConfig, WorldWorker},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
     keyspace::Shard,
     protocol::{Answer, ClaimEffects, KindCap, WokenBy, complete_effect},
-    testing::world_id,
+    testing::{Trouble, world_id},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -195,7 +195,7 @@ fn a_worker_puts_a_recorded_fork_on_hold_and_it_goes_on_once_its_parent_did_the_
     });
     let node = rig.executor.node();
     let mut config = WorkerConfig::new(rig.universe, id(3));
-    config.lanes = 2;
+    config.runners = 2;
     let _worker = WorldWorker::start(rig.on(&node), config, Calls::default(), Arc::new(Metrics::default()));
     rig.executor.run_for(Duration::from_secs(60));
     let hold = hold_of(&rig, 2).expect("on hold");
@@ -313,7 +313,7 @@ fn a_fork_of_a_recorded_fork_is_recorded_unless_it_asks_for_something_else() {
     });
 }
 
-/// A fork is made, and runs, and dies at every await of both: each intent is answered once, and nothing is carried out.
+/// A fork is made, and runs, and crashes at every await of both: each intent is answered once, and nothing is carried out.
 #[test]
 fn a_confined_fork_that_dies_at_any_await_is_answered_once_and_lets_nothing_out() {
     for policy in [EffectPolicy::Sandbox, EffectPolicy::Suppress, EffectPolicy::Recorded] {
@@ -360,4 +360,90 @@ fn a_confined_fork_that_dies_at_any_await_is_answered_once_and_lets_nothing_out(
             }
         }
     }
+}
+
+/// More than one transaction publishes of what a fork inherits.
+const MANY: usize = limits::INHERITED_ITEMS_MAX + 100;
+
+/// Where the rest of what a fork inherits begins.
+async fn inherits_from(rig: &Rig, child: u64) -> Option<u64> {
+    ops(rig).describe_world(world_id(child)).await.unwrap().meta.inherits_from
+}
+
+/// What was answered or queued of what a fork inherited.
+async fn inherited(rig: &Rig, child: u64) -> usize {
+    let mut child_host = host(rig, child).await;
+    turns(&mut child_host).await.unwrap();
+    assert_eq!(inherits_from(rig, child).await, None);
+    let (mut queued, mut after) = (0, None);
+    loop {
+        let page = ops(rig).list_effects(Some(world_id(child)), None, after, 500).await.unwrap();
+        (queued, after) = (queued + page.items.len(), page.next);
+        if after.is_none() {
+            return queued + receipts(rig, child).await.len();
+        }
+    }
+}
+
+#[test]
+fn what_is_inherited_beyond_one_transaction_is_published_by_the_creator_or_by_the_holder() {
+    for policy in [EffectPolicy::Suppress, EffectPolicy::Live, EffectPolicy::Sandbox] {
+        Rig::run(move |rig| async move {
+            rig.create(world_id(PARENT)).await.unwrap();
+            let mut original = host(&rig, PARENT).await;
+            for first in (0..MANY).step_by(50) {
+                let script: Vec<String> = (first..first + 50).map(|n| format!("emit label{n} {n}")).collect();
+                rig.tell(&mut original, &[&script.join("\n")]).await.unwrap();
+            }
+            let engine = &rig.plane.engine;
+            engine.revive();
+            forked(&rig, 2, ForkAt::Head, policy).await.unwrap();
+            let operations = engine.operations();
+            engine.arm(operations - 1, Trouble::DieBefore);
+            forked(&rig, 3, ForkAt::Head, policy).await.unwrap_err();
+            engine.revive();
+            assert_eq!(inherits_from(&rig, 2).await, None);
+            assert!(inherits_from(&rig, 3).await.is_some(), "its creator died before the last part");
+            assert_eq!((inherited(&rig, 2).await, inherited(&rig, 3).await), (MANY, MANY), "{policy:?}");
+            verified(&rig, 3).await;
+        });
+    }
+}
+
+/// What a sandbox has read of its parent is not read again because the sandbox rested for a while.
+#[test]
+fn a_sandbox_that_comes_back_reads_only_what_its_parent_added() {
+    /// The records of a turn of the parent are one item.
+    const TURNS: u64 = 100;
+    let rig = Rig::new(8);
+    let making = rig.clone();
+    rig.executor.block_on(async move {
+        making.create(world_id(PARENT)).await.unwrap();
+        forked(&making, 2, BORN, EffectPolicy::Sandbox).await.unwrap();
+        let mut original = host(&making, PARENT).await;
+        for _ in 0..TURNS {
+            making.send(world_id(PARENT), vec![script_event("add n"); 3]).await.unwrap();
+            turns(&mut original).await.unwrap();
+        }
+    });
+    let node = rig.executor.node();
+    let config = WorkerConfig { idle_release_ns: 1_000_000_000, ..WorkerConfig::new(rig.universe, id(2)) };
+    let worker = WorldWorker::start(rig.on(&node), config, Calls::default(), Arc::new(Metrics::default()));
+    let items_of_cycle = || {
+        let before = rig.plane.engine.counts().items;
+        let sending = rig.clone();
+        rig.executor
+            .block_on(async move { sending.send(world_id(2), vec![script_event("emit some 1")]).await.unwrap() });
+        rig.executor.run_for(Duration::from_millis(500));
+        assert!(worker.holds(world_id(2)));
+        let read = rig.plane.engine.counts().items - before;
+        rig.executor.run_for(Duration::from_secs(10));
+        assert!(!worker.holds(world_id(2)), "it is released");
+        read
+    };
+    let (first, second) = (items_of_cycle(), items_of_cycle());
+    assert!(first > TURNS && second < TURNS / 2, "{first}, then {second}");
+    let looking = rig.clone();
+    let heard = rig.executor.block_on(async move { said(&receipts(&looking, 2).await) });
+    assert_eq!(heard, ["sandbox Error EFFECT_SANDBOXED"; 2]);
 }

@@ -1,28 +1,32 @@
-//! Worlds whose turns fail again and again are put on hold, and the others go on.
+//! Worlds whose turns fail again and again are put on hold, and the others continue.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use bytes::Bytes;
+use mundi_engine::{Memory, Transaction};
 use mundi_model::{
-    Code, Coded, Height, WorkerId, cbor, limits,
+    Code, Coded, Hash, Height, UniverseId, WorkerId, cbor, limits,
     record::{Body, EffectPolicy, InboxItem, Input, Origin, Record},
 };
 use mundi_runtime::{
-    Plane,
+    Plane, Services,
     calls::Calls,
+    control::Ops,
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
-    ops::Ops,
     testing::{Node, Rig, TestPlane, control, mended_manifest, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
-    blob::Blobs,
+    StoreError,
+    blob::{BlobError, Blobs},
+    journal::NoSegments,
     keyspace::world_meta::Hold,
     protocol::{NewItem, WorldFilter},
-    testing::world_id,
+    testing::{HeapBlobs, Probe, world_id},
 };
-use std::{sync::Arc, time::Duration};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const OTHERS: u64 = 5;
@@ -35,7 +39,7 @@ struct Running {
 fn start(rig: &Rig, n: u64) -> Running {
     let node = rig.executor.node();
     let mut config = WorkerConfig::new(rig.universe, WorkerId::new(n).unwrap());
-    config.lanes = 2; // fewer than worlds: one that never comes back would be missed
+    config.runners = 2; // fewer than worlds: one that never comes back would be missed
     let worker = WorldWorker::start(rig.on(&node), config, Calls::default(), Arc::new(Metrics::default()));
     Running { node, worker }
 }
@@ -184,4 +188,92 @@ fn commands_behind_the_item_that_fails_reach_a_world_before_it_is_held() {
     let _running = start(&rig, 1);
     rig.executor.run_for(MINUTE);
     assert_eq!(hold_of(&rig, 0), None, "it is paused, and fails no more");
+}
+
+/// Why a content store that has everything does not give it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    /// Every other read of an object does not find it.
+    EveryOtherRead,
+    /// It is another store: it gives nothing, and lacks whatever is looked for.
+    NotMounted,
+    /// It has lost all.
+    Lost,
+}
+
+#[derive(Clone)]
+struct TroubledBlobs {
+    blobs: HeapBlobs,
+    trouble: Arc<Mutex<Trouble>>,
+    reads: Arc<Mutex<BTreeMap<Hash, u64>>>,
+}
+
+impl Blobs for TroubledBlobs {
+    async fn put(&self, universe: UniverseId, bytes: Bytes, refs: &[Hash]) -> Result<Hash, StoreError> {
+        self.blobs.put(universe, bytes, refs).await
+    }
+
+    async fn get(&self, universe: UniverseId, hash: Hash) -> Result<Bytes, StoreError> {
+        let reads = *self.reads.lock().entry(hash).and_modify(|reads| *reads += 1).or_insert(1);
+        match *self.trouble.lock() {
+            Trouble::None => {}
+            Trouble::EveryOtherRead if reads.is_multiple_of(2) => {}
+            _ => return Err(BlobError::Corrupt { hash, what: "its body is missing".to_owned() }.into()),
+        }
+        self.blobs.get(universe, hash).await
+    }
+
+    async fn has_objects(&self, _: UniverseId) -> Result<bool, StoreError> {
+        Ok(*self.trouble.lock() != Trouble::NotMounted)
+    }
+
+    async fn missing<T: Transaction>(
+        &self,
+        tx: &mut T,
+        universe: UniverseId,
+        hashes: &[Hash],
+    ) -> Result<Vec<Hash>, StoreError> {
+        self.blobs.missing(tx, universe, hashes).await
+    }
+}
+
+type TroubledPlane = Services<Probe<Memory>, TroubledBlobs, NoSegments>;
+
+/// A world with something to do, and a worker that meets trouble with the content store.
+fn troubled(trouble: Trouble) -> (Rig, Arc<Mutex<Trouble>>, WorldWorker<TroubledPlane>) {
+    let rig = Rig::new(5);
+    let creating = rig.clone();
+    rig.executor.block_on(async move { creating.create(world_id(0)).await.unwrap() });
+    send(&rig, 0, &["add n"]);
+    let Services { engine, blobs, segments, clock, entropy, registry, .. } = rig.plane.clone();
+    let trouble = Arc::new(Mutex::new(trouble));
+    let blobs = TroubledBlobs { blobs, trouble: trouble.clone(), reads: Arc::default() };
+    let spawner = Arc::new(rig.executor.node());
+    let plane = Services { engine, blobs, segments, clock, entropy, registry, spawner };
+    let config = WorkerConfig::new(rig.universe, WorkerId::new(1).unwrap());
+    let worker = WorldWorker::start(plane, config, Calls::default(), Arc::new(Metrics::default()));
+    rig.executor.run_for(10 * MINUTE);
+    (rig, trouble, worker)
+}
+
+#[test]
+fn objects_that_are_found_at_the_second_read_are_no_reason_to_hold_a_world() {
+    let (rig, trouble, worker) = troubled(Trouble::EveryOtherRead);
+    assert!(worker.metrics().get(Metric::WorldFailures) > u64::from(limits::WORLD_FAILURES_MAX));
+    assert_eq!((hold_of(&rig, 0), cell(&rig, 0, "n")), (None, 0));
+    *trouble.lock() = Trouble::None;
+    rig.executor.run_for(MINUTE);
+    assert_eq!((hold_of(&rig, 0), cell(&rig, 0, "n")), (None, 1));
+}
+
+#[test]
+fn attempts_at_an_object_store_that_is_not_mounted_do_not_count() {
+    let (rig, trouble, worker) = troubled(Trouble::NotMounted);
+    assert!(worker.metrics().get(Metric::ObjectsAbsent) > u64::from(limits::WORLD_FAILURES_MAX));
+    assert_eq!(hold_of(&rig, 0), None);
+    *trouble.lock() = Trouble::Lost;
+    rig.executor.run_for(10 * MINUTE);
+    let hold = hold_of(&rig, 0).expect("on hold");
+    assert_eq!((hold.code.as_str(), hold.failures), ("BLOB_CORRUPT", limits::WORLD_FAILURES_MAX));
 }

@@ -10,8 +10,8 @@ use mundi_model::{
 };
 use mundi_runtime::{
     RuntimeError,
-    host::{CycleBudget, Progress, WorldHost},
     testing::{Rig, TestPlane, call, cell, control, script_event, taken},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
     Fence,
@@ -58,7 +58,7 @@ fn a_turn_takes_everything_that_waits_in_one_transaction() {
     });
 }
 
-/// The four budgets of a cycle (document 000, section 2): each ends a turn, or the cycle, although items are left.
+/// The four budgets of a cycle (R-WORKER-2): each ends a turn, or the cycle, although items are left.
 #[test]
 fn each_budget_of_a_cycle_is_kept() {
     let cycled = |script: &'static str, budget: CycleBudget| {
@@ -221,7 +221,7 @@ fn a_paused_world_finds_its_resume_behind_commands_that_it_has_taken() {
     });
 }
 
-/// Found by the simulator: a page that already held a command was taken for the whole inbox, and the world stood still.
+/// Found by the simulator: a page that already held a command was taken for the whole inbox, and the world was suspended.
 #[test]
 fn a_resume_with_more_than_a_page_behind_it_leaves_nothing_waiting() {
     with_world(|rig, world| async move {
@@ -379,7 +379,7 @@ fn the_same_life_leaves_the_same_bytes() {
     assert_eq!(run(), run());
 }
 
-/// A commit is applied and nobody hears of it, or not applied and nobody knows; at every commit of a life.
+/// A commit is applied and nobody is notified, or not applied and nobody knows; at every commit of a life.
 #[test]
 fn a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated() {
     let (world, scripts) = (world_id(1), 4);

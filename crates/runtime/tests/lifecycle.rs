@@ -1,4 +1,4 @@
-//! The life of a world: created once, forked from anywhere, paused, archived, deleted; and the control surface.
+//! The life cycle of a world: created once, forked from anywhere, paused, archived, deleted; and the control surface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -11,19 +11,14 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
-    host::{CycleBudget, Progress, WorldHost},
+    control::{Ops, RehearseRequest},
     lifecycle::ForkAt,
-    ops::{Ops, RehearseRequest},
     testing::{Rig, TestPlane, cell, script_event, taken},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
     blob::Blobs,
-    keyspace::{
-        QueueShard, Shard, effect_pending,
-        registered::{self, RegisteredKind},
-        timer_due,
-        world_meta::WorldState,
-    },
+    keyspace::{QueueShard, Shard, effect_pending, timer_due, world_meta::WorldState},
     protocol::{Branch, DeleteStep, DeleteWorld, IsReady, WorldCreated},
     testing::world_id,
 };
@@ -148,31 +143,6 @@ fn a_manifest_is_registered_only_with_a_program_that_is() {
     });
 }
 
-#[test]
-fn what_worlds_ran_on_before_is_registered_once_and_again_if_it_was_broken_off() {
-    Rig::run(|rig| async move {
-        let (ops, world, manifest) = (ops(&rig), world_id(1), put_manifest(&rig).await);
-        rig.create(world).await.unwrap();
-        ops.register_manifest(manifest).await.unwrap();
-        ops.world_upgrade(world, manifest, true).await.unwrap();
-        let mut host = host(&rig, world).await;
-        while host.turn(&CycleBudget::default()).await.unwrap() != Progress::Idle {}
-        // As a version that registered nothing left it.
-        let mut tx = rig.plane.engine.begin().await.unwrap();
-        for hash in [rig.manifest, manifest] {
-            tx.delete(registered::key(rig.universe, RegisteredKind::Manifest, hash).as_bytes()).unwrap();
-        }
-        tx.commit().await.unwrap();
-        assert_eq!(code(ops.world_create(world_id(2), rig.manifest, 7).await), Code::ManifestNotRegistered);
-        for _ in 0..2 {
-            assert_eq!(mundi_runtime::lifecycle::register_used(&rig.plane, rig.universe).await.unwrap(), 2);
-        }
-        for (n, manifest) in [(2, rig.manifest), (3, manifest)] {
-            assert_eq!(ops.world_create(world_id(n), manifest, 7).await.unwrap(), WorldCreated::Now);
-        }
-    });
-}
-
 /// Seed 000, integration test 5.
 #[test]
 fn a_fork_boots_at_the_snapshot_and_goes_its_own_way() {
@@ -255,7 +225,7 @@ fn a_running_world_is_forked_at_every_height_that_ends_a_step() {
     });
 }
 
-/// Found by the simulator: a world whose deletion was refused stood still for a minute.
+/// Found by the simulator: a world whose deletion was refused was suspended for a minute.
 #[test]
 fn a_refused_deletion_gives_the_world_back() {
     Rig::run(|rig| async move {

@@ -10,13 +10,13 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError, Services,
     calls::Calls,
-    host::{CycleBudget, Progress, WorldHost},
+    control::{EffectEnd, EffectName, FoundEffect, Ops},
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
-    ops::{EffectEnd, EffectName, FoundEffect, Ops},
     shell::{Shell, ShellConfig, WorkerCommands},
     testing::{Rig, TestPlane, control, script_event},
     worker::{WorkerConfig, WorldWorker},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
     keyspace::{
@@ -29,8 +29,8 @@ use mundi_store::{
     },
     objects::open,
     protocol::{
-        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, KindCap, NewItem, QueuedEffect,
-        ReadTurn, Repeat, WokenBy, WorldFilter,
+        ClaimEffects, ClaimedEffect, CompleteEffect, ExportPolicy, FailEffect, Failure, FindEffect, FoundPlace,
+        KindCap, NewItem, QueuedEffect, ReadTurn, Repeat, WokenBy, WorldFilter,
     },
     segments::SegmentStore,
     testing::world_id,
@@ -437,5 +437,42 @@ fn upkeep_is_done_here_for_a_world_that_nobody_runs_and_asked_of_the_worker_that
         let page = ops.world_journal(world, Height::GENESIS, 1_000).await.unwrap();
         let first: Record = page.items[0].decode().unwrap();
         assert!(matches!(first.body, Body::Genesis(_)), "a journal is read across its segments");
+    });
+}
+
+#[test]
+fn an_effect_is_found_by_its_intent_in_its_own_shard_only() {
+    const EFFECTS: usize = 400;
+    Rig::run(|rig| async move {
+        let ops = ops(&rig);
+        rig.create(world_id(1)).await.unwrap();
+        let mut host = host(&rig, world_id(1)).await;
+        for first in (0..EFFECTS).step_by(50) {
+            let script: Vec<String> = (first..first + 50).map(|n| format!("emit label{n} {n}")).collect();
+            run_scripts(&rig, &mut host, &[&script.join("\n")]).await;
+        }
+        let all = ops.list_effects(None, None, None, EFFECTS).await.unwrap().items;
+        assert_eq!(all.len(), EFFECTS);
+        for queued in &all {
+            let (intent, before) = (queued.item.intent, rig.plane.engine.counts().items);
+            let FoundEffect::Queued(found) = ops.find_effect(EffectName::Intent(intent), None).await.unwrap() else {
+                panic!("it is queued")
+            };
+            assert_eq!(found.place, queued.place);
+            let read = rig.plane.engine.counts().items - before;
+            assert!(read < EFFECTS as u64 / 4, "{read} items were read");
+            let (universe, mut after) = (rig.universe, None);
+            let found = loop {
+                let part = FindEffect { universe, intent, after, looks_max: 1 };
+                match rig.plane.run(&part).await.unwrap().output {
+                    FoundPlace::Here(found) => break found,
+                    FoundPlace::NotYet(place) => after = Some(place),
+                    FoundPlace::Nowhere => panic!("one by one it is passed over"),
+                }
+            };
+            assert_eq!(found.place, queued.place);
+        }
+        let unknown = EffectName::Intent(IntentHash::of(b"unknown"));
+        assert_eq!(code(ops.find_effect(unknown, None).await), Code::EffectNotFound);
     });
 }

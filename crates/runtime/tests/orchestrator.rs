@@ -6,8 +6,8 @@ use mundi_model::WorkerId;
 use mundi_runtime::{
     Plane,
     calls::Calls,
+    control::{Ops, Waits},
     metrics::{Metric, Metrics},
-    ops::{Ops, Waits},
     orchestrator::{Orchestrator, OrchestratorConfig},
     shell::{Shell, ShellConfig, WorkerCommands},
     testing::{Node, Rig, TestPlane, script_event},
@@ -51,9 +51,7 @@ fn start_with(rig: &Rig, n: u64, change: impl FnOnce(&mut WorkerConfig)) -> Runn
 }
 
 fn orchestrate(rig: &Rig) -> Node {
-    let node = rig.executor.node();
-    Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe), Arc::new(Metrics::default())).start();
-    node
+    orchestrate_with(rig, &Arc::default())
 }
 
 fn rig_with(worlds: u64) -> Rig {
@@ -181,12 +179,14 @@ fn a_pin_moves_a_world_at_once_and_no_orchestrator_undoes_it() {
 }
 
 fn orchestrate_with(rig: &Rig, metrics: &Arc<Metrics>) -> Node {
-    let node = rig.executor.node();
-    Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe), metrics.clone()).start();
+    let (node, config) =
+        (rig.executor.node(), ShellConfig { bootstrap: true, ..ShellConfig::new(rig.universe, id(99)) });
+    let orchestrator = Orchestrator::new(rig.on(&node), OrchestratorConfig::new(rig.universe), metrics.clone());
+    Shell::launch(rig.on(&node), config, orchestrator);
     node
 }
 
-/// Once each world that was ever assigned to a worker took room there, also one that had rested for days: those of a worker that died
+/// Once each world that was ever assigned to a worker took room there, also one that had rested for days: those of a worker that crashed
 /// then stayed with it, and what was sent to them was acknowledged and never run.
 #[test]
 fn worlds_that_rest_take_no_room_and_those_of_a_dead_worker_run_elsewhere() {
@@ -276,8 +276,8 @@ fn heard_of(rig: &Rig, n: u64) {
     rig.executor.block_on(async move { plane.run(&heartbeat).await.unwrap() });
 }
 
-/// Found by the simulator: a worker found nothing to do and gave its world up, an item came in between, and whoever places worlds had
-/// seen the item while the world was still assigned. The world stood still for good.
+/// Found by the simulator: a worker found no work and gave its world up, an item came in between, and whoever places worlds had
+/// seen the item while the world was still assigned. The world was suspended for good.
 #[test]
 fn a_world_that_is_given_up_with_something_to_do_is_placed_again() {
     let rig = rig_with(1);

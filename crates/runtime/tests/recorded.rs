@@ -10,10 +10,10 @@ use mundi_model::{
 use mundi_runtime::{
     Plane,
     calls::Calls,
-    host::{CycleBudget, Progress, WorldHost},
+    control::Ops,
     lifecycle::{ForkAt, ForkWorld, fork},
-    ops::Ops,
     testing::{Rig, TestPlane, cell, script_event},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
     Fence,
@@ -226,7 +226,7 @@ fn a_parent_without_a_receipt_gives_an_error_and_the_recording_goes_on() {
     });
 }
 
-/// A recorded fork dies at every await of its turns: its receipts come with the turn that asked, once.
+/// A recorded fork crashes at every await of its turns: its receipts come with the turn that asked, once.
 #[test]
 fn a_recorded_fork_that_dies_at_any_await_is_answered_once() {
     let prepare = || {

@@ -1,4 +1,4 @@
-//! A world whose manifest holds it at a failed input stops there, and goes on when an operator retries or skips it. Callers hear of
+//! A world whose manifest holds it at a failed input stops there, and continues when an operator retries or skips it. Callers hear of
 //! failures at once, whichever step of theirs fails. What programs log is kept with the turn.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
@@ -11,9 +11,9 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
+    control::{EffectName, HandAnswer, Ops},
     lifecycle::{ForkAt, NewWorld, create},
     metrics::{Metric, Metrics},
-    ops::{EffectName, HandAnswer, Ops},
     testing::{Node, Rig, TestPlane, holding_manifests, mended_manifest, script_event},
     worker::{WorkerConfig, WorldWorker},
 };
@@ -94,6 +94,16 @@ impl Stage {
         self.ask(|ops| async move { ops.describe_world(world_id(world)).await.unwrap().meta.hold })
     }
 
+    /// As it is noted beside the world, which must be what its journal says.
+    fn is_paused(&self, world: u64) -> Option<bool> {
+        let (noted, on_record) = self.ask(|ops| async move {
+            let world = world_id(world);
+            (ops.describe_world(world).await.unwrap().meta.paused, ops.is_paused_on_record(world).await.unwrap())
+        });
+        assert_eq!(noted, Some(on_record), "world {world}");
+        noted
+    }
+
     fn count(&self, world: u64) -> u64 {
         let key = cbor::encode(&Value::Text("n".into()));
         let found = self.ask(|ops| async move { ops.world_query(world_id(world), "cell", &key, None).await.unwrap() });
@@ -139,7 +149,7 @@ fn failed(reply: Result<ReplyOutcome, RuntimeError>) -> (String, Option<Height>)
     }
 }
 
-/// Who is on record for each command, by the command's name.
+/// Who is journaled for each command, by the command's name.
 fn commands(bodies: &[Body]) -> Vec<(String, Option<String>)> {
     let command = |body: &Body| match body {
         Body::Ingress(ingress) => match &ingress.item.input {
@@ -225,7 +235,7 @@ fn a_retry_is_held_again_until_an_upgrade_mends_the_program() {
     stage.verify(0);
 }
 
-/// Wherever a worker dies, the input stays until someone says what becomes of it, and then exactly that happens.
+/// Wherever a worker crashes, the input stays until someone says what becomes of it, and then exactly that happens.
 #[test]
 fn repairs_survive_a_crash_at_any_time() {
     for skip in [true, false] {
@@ -327,9 +337,31 @@ fn a_fork_of_a_world_that_stands_at_a_failed_input_is_not_paused() {
         (parent.await.unwrap(), child.await.unwrap())
     });
     assert_eq!(paused, (true, false));
+    assert_eq!([0, 7].map(|world| stage.is_paused(world)), [Some(true), Some(false)]);
     stage.send(7, &["add n"]);
     stage.rig.executor.run_for(MINUTE);
     assert_eq!(stage.count(7), 2, "it goes on");
+}
+
+/// So that a list of worlds need not read their journals.
+#[test]
+fn whether_a_world_is_paused_stands_beside_it() {
+    let stage = Stage::new();
+    let (_running, _) = stage.held();
+    stage.create(1, stage.holding);
+    assert_eq!([0, 1].map(|world| stage.is_paused(world)), [Some(true), Some(false)], "held at an input; just made");
+    stage.ask(|ops| async move {
+        ops.world_pause(world_id(1)).await.unwrap();
+        ops.world_skip(world_id(0), operator()).await.unwrap();
+    });
+    stage.rig.executor.run_for(MINUTE);
+    assert_eq!([0, 1].map(|world| stage.is_paused(world)), [Some(false), Some(true)]);
+    stage.ask(|ops| async move {
+        ops.world_fork(world_id(1), world_id(2), ForkAt::Head, EffectPolicy::Suppress, 9).await.unwrap();
+        ops.world_resume(world_id(1)).await.unwrap();
+    });
+    stage.rig.executor.run_for(MINUTE);
+    assert_eq!([1, 2].map(|world| stage.is_paused(world)), [Some(false), Some(true)], "the fork is as its parent was");
 }
 
 #[test]

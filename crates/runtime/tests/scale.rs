@@ -1,4 +1,4 @@
-//! Scale: a thousand worlds on one real worker, its ready queue and its lanes.
+//! Scale: a thousand worlds on one real worker, its ready queue and its runners.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,10 +6,10 @@ use mundi_model::{WorkerId, WorldId, record::ReplyOutcome};
 use mundi_runtime::{
     Spawn,
     calls::Calls,
-    host::CycleBudget,
     metrics::Metrics,
     testing::{Rig, call},
     worker::{WorkerConfig, WorldWorker},
+    world::CycleBudget,
 };
 use mundi_store::testing::world_id;
 use parking_lot::Mutex;
@@ -47,7 +47,7 @@ fn a_thousand_active_worlds_starve_none() {
     });
     let (node, calls) = (rig.executor.node(), Calls::default());
     let mut config = WorkerConfig::new(rig.universe, WorkerId::new(1).unwrap());
-    config.lanes = 4;
+    config.runners = 4;
     config.cycle = CycleBudget { items_max: 8, ..CycleBudget::default() };
     let worker = WorldWorker::start(rig.on(&node), config, calls.clone(), Arc::new(Metrics::default()));
     rig.plane.engine.revive();

@@ -8,8 +8,8 @@ use mundi_model::{Code, Coded, Hash, WorkerId, cbor, limits};
 use mundi_runtime::{
     Plane,
     calls::Calls,
+    control::Ops,
     metrics::{Metric, Metrics},
-    ops::Ops,
     shell::{
         Command, Ended, Failed, Frame, FrameFlags, Handler, LogEvent, LogKind, OnNonRetryable, Policy, ReplayEvent,
         ReplayKind, Report, Shell, ShellConfig, WorkerCommands, send_commands,
@@ -23,8 +23,7 @@ use mundi_store::{
         dead_letter,
         mail_mark::{self, MailClass},
         queue::Queue,
-        schema_version,
-        schema_version::SchemaVersion,
+        schema_version::{self, SchemaVersion},
     },
     protocol::{
         ClaimMail, ClaimedMail, Finish, FinishMail, MailClaimed, MailFinished, MailName, NewMail, SchemaGuarded,

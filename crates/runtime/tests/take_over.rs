@@ -1,4 +1,4 @@
-//! What an operator asks of a world from a process that does not run it: whoever holds the world, and whatever dies meanwhile.
+//! What an operator asks of a world from a process that does not run it: whoever holds the world, and whatever crashes meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -6,8 +6,8 @@ use mundi_model::{Code, Coded, WorkerId, WorldId, limits, record::SnapshotNote};
 use mundi_runtime::{
     Plane, RuntimeError, Spawn,
     calls::Calls,
+    control::Ops,
     metrics::Metrics,
-    ops::Ops,
     shell::{Shell, ShellConfig, WorkerCommands},
     testing::{Node, Rig, TestPlane, script_event},
     worker::{WorkerConfig, WorldWorker},
@@ -90,7 +90,7 @@ fn taken(rig: &Rig, world: WorldId) -> u64 {
     let reading = rig.clone();
     rig.executor.block_on(async move {
         let fence = mundi_store::Fence { universe: reading.universe, world, epoch: mundi_model::Epoch::INITIAL };
-        let mut host = mundi_runtime::host::WorldHost::restore(reading.plane.clone(), fence).await.unwrap();
+        let mut host = mundi_runtime::world::WorldHost::restore(reading.plane.clone(), fence).await.unwrap();
         mundi_runtime::testing::taken(&mut host).await.unwrap()
     })
 }
@@ -208,7 +208,7 @@ fn a_caller_that_goes_away_leaves_the_world_to_its_worker() {
     }
 }
 
-/// A process that dies in the middle keeps the world for as long as its lease or its request lasts, and no longer.
+/// A process that crashes in the middle keeps the world for as long as its lease or its request lasts, and no longer.
 #[test]
 fn a_process_that_dies_in_the_middle_keeps_the_world_for_seconds() {
     for polls in 0..120 {

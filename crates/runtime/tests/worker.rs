@@ -10,11 +10,11 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
-    host::{CycleBudget, SnapshotPolicy, WorldHost},
+    control::Ops,
     metrics::{Metric, Metrics, Timing},
-    ops::Ops,
     testing::{Node, Rig, TestPlane, call, cell, script_event, taken},
-    worker::{WorkerConfig, WorldWorker},
+    worker::{Pace, Wish, WorkerConfig, WorldWorker},
+    world::{CycleBudget, SnapshotPolicy, WorldHost},
 };
 use mundi_store::{
     Clock,
@@ -123,7 +123,7 @@ fn a_hot_world_does_not_starve_the_others() {
     send(&rig, 0, 1_000);
     (1..11).for_each(|world| send(&rig, world, 1));
     let running = start_with(&rig, 1, |config| {
-        config.lanes = 1;
+        config.runners = 1;
         config.cycle = CycleBudget { items_max: 10, wall_ms_max: 0, ..CycleBudget::default() };
     });
     while running.worker.metrics().get(Metric::Turns) < 30 {
@@ -160,7 +160,7 @@ fn a_snapshot_that_is_due_by_age_is_taken_of_a_world_that_rests() {
     assert_eq!(hints(&rig), 0);
 }
 
-/// Once the age of a tail began anew with each restore: a world that moves often was never snapshotted by age.
+/// Once the age of a tail began again with each restore: a world that moves often was never snapshotted by age.
 #[test]
 fn a_restore_does_not_make_a_tail_younger() {
     let rig = rig_with(5, 1);
@@ -285,21 +285,21 @@ fn a_crashed_worker_is_succeeded_when_its_leases_run_out() {
     }
 }
 
-/// A worker stands still for longer than its leases live, with items waiting for its only lane; another one takes the worlds, and gives
+/// A worker is suspended for longer than its leases live, with items waiting for its only runner; another one takes the worlds, and gives
 /// them back. Those that still waited when the worker learned of it were forgotten, and their hints, which it had seen, called nobody.
 #[test]
 fn what_waited_when_its_lease_was_lost_is_taken_as_soon_as_it_can_be_had() {
     for polls in (0..600).step_by(20) {
         let rig = rig_with(polls, 20);
         let running = start_with(&rig, 1, |config| {
-            (config.lanes, config.lease_ttl_ns, config.renew_every_ns) = (1, 3_000_000_000, 750_000_000);
+            (config.runners, config.lease_ttl_ns, config.renew_every_ns) = (1, 3_000_000_000, 750_000_000);
             config.rescan_ns = u64::MAX;
         });
         (0..20).for_each(|world| send(&rig, world, 1));
         rig.executor.run_for(SECOND);
         (0..20).for_each(|world| send(&rig, world, 1));
         for _ in 0..polls {
-            rig.executor.poll_one(); // sooner or later the scout has seen them, and the only lane is at work
+            rig.executor.poll_one(); // sooner or later the scout has seen them, and the only runner is at work
         }
         running.node.pause();
         rig.executor.run_for(SECOND * 5);
@@ -495,12 +495,12 @@ fn taken_of_any(rig: &Rig, world: u64) -> u64 {
     if held { taken_of(rig, world) } else { 0 }
 }
 
-/// The hand-over itself dies at every await: what was not given back runs out, and the next worker goes on.
+/// The hand-over itself crashes at every await: what was not given back expires, and the next worker continues.
 #[test]
 fn a_hand_over_that_dies_at_any_await_is_a_crash_like_any_other() {
     let prepare = || {
         let rig = rig_with(9, 2);
-        let first = start_with(&rig, 1, |config| config.lanes = 2);
+        let first = start_with(&rig, 1, |config| config.runners = 2);
         (0..2).for_each(|world| send(&rig, world, 3));
         rig.executor.run_for(SECOND);
         let worker = first.worker.clone();
@@ -661,4 +661,37 @@ fn a_hint_moves_with_its_assignment_and_is_not_doubled() {
     assert_eq!(hints(&rig), 0, "and is taken back from where it stands");
     (30..40).for_each(|world| send(&rig, world, 1));
     assert_eq!((at(1), at(ready::PRIORITY_NORMAL)), (10, 0));
+}
+
+/// A universe that may run nothing for an hour.
+struct Spent;
+
+impl Pace for Spent {
+    fn wait(&self) -> Option<Duration> {
+        Some(3_600 * SECOND)
+    }
+}
+
+#[test]
+fn a_universe_that_may_run_no_step_is_snapshotted_and_released_all_the_same() {
+    let rig = rig_with(5, 2);
+    let running = start(&rig, 1);
+    (0..2).for_each(|world| send(&rig, world, 3));
+    rig.executor.run_for(SECOND);
+    running.worker.keep_pace(Arc::new(Spent));
+    (0..2).for_each(|world| send(&rig, world, 1));
+    rig.executor.run_for(SECOND);
+    let before = baseline(&rig, 0);
+    running.worker.keep_up(world_id(0), Wish { snapshot: true, export: None });
+    rig.executor.run_for(SECOND);
+    assert!(baseline(&rig, 0) > before, "a snapshot that an operator asks for");
+    running.worker.revoke(world_id(1));
+    rig.executor.run_for(SECOND);
+    assert_eq!(running.worker.worlds(), [world_id(0)], "the other one was released");
+    assert_eq!([0, 1].map(|world| taken_of_unleased(&rig, world)), [3, 3], "no step ran meanwhile");
+    rig.executor.block_on({
+        let worker = running.worker.clone();
+        async move { worker.drain().await }
+    });
+    assert_eq!(running.worker.worlds(), []);
 }

@@ -5,7 +5,7 @@
 //! the request is answered. Those of answers are held until they are handed to the system.
 
 use mundi_model::UniverseId;
-use mundi_store::keyspace::token::TokenId;
+use mundi_store::values::TokenId;
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -119,7 +119,7 @@ impl HeldBody {
         Ok(())
     }
 
-    /// So much more is taken already: what others ask for is refused until it is given back.
+    /// So much more is taken already: other requests are refused until it is returned.
     pub(crate) fn add(&mut self, more: usize) {
         self.bodies.used.lock().take(self.owner, more);
         self.bytes += more;

@@ -1,4 +1,4 @@
-//! Whether the database and the object store of a configuration are fit for a fleet: what `mundi doctor --fleet` tells.
+//! Whether the database and the object store of a configuration are fit for a fleet: for `mundi doctor --fleet`.
 
 pub use crate::signs::{Sign, Verdict};
 use crate::{config::Config, node};

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is looked at. The page has a line for each.
+/// The checks. The page has a line for each.
 pub const CHECKS: [&str; 9] =
     ["tls", "tokens", "quotas", "memory bound", "inbox bound", "private hosts", "secrets", "data folder", "limits"];
 
@@ -266,7 +266,7 @@ mod tests {
         for section in ["api", "effects", "programs", "quotas"] {
             numbers(section, &config[section], &mut expected);
         }
-        for key in ["node.lanes", "node.worlds_max"] {
+        for key in ["node.runners", "node.worlds_max"] {
             numbers(key, &config["node"][key.trim_start_matches("node.")], &mut expected);
         }
         numbers("worlds.deaths_max", &config["worlds"]["deaths_max"], &mut expected);

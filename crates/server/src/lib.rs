@@ -1,16 +1,16 @@
 //! A node: whole universes in one process, and the HTTP API on it.
 //!
-//! - [`node`]: engine, blobs, segments and the roles that run worlds, as one thing that starts, drains and stops.
+//! - [`node`]: engine, blobs, segments and the roles that run worlds, that starts, drains and stops as a whole.
 //! - [`programs`]: the programs that a node can run, by name.
 //! - [`api`]: the HTTP API, one file per noun; [`serve`]: sockets, TLS and their limits.
 //! - [`bodies`]: what the bodies of requests may take of the memory.
 //! - [`quotas`]: what one universe and one token may take.
 //! - [`proof`]: what a verification proved.
-//! - [`hardening`]: what a configuration leaves open; [`signs`]: how findings are told.
+//! - [`hardening`]: checks of a configuration against the security checklist; [`signs`]: findings.
 //! - [`transfer`]: universes that move from one engine to another.
 //! - [`config`]: defaults, file, environment, flags.
 //!
-//! This crate must never know what a protocol writes: it speaks to worlds through the runtime's operations.
+//! This crate must not depend on what a protocol writes: it uses worlds through the runtime's operations.
 
 pub mod api;
 pub mod bodies;

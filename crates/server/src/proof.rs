@@ -1,8 +1,8 @@
-//! What a verification proved, as it is told to people and programs.
+//! The report of a verification.
 
 use mundi_kernel::verify::Verified;
 use mundi_model::{Height, WorldId};
-use mundi_runtime::{bundle, ops::WorldProof};
+use mundi_runtime::{bundle, control::WorldProof};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -35,7 +35,7 @@ pub struct ProofReport {
 }
 
 impl ProofReport {
-    /// Of a world where it lives.
+    /// Of a world on the server.
     pub fn of_world(world: WorldId, proof: &WorldProof) -> Self {
         Self::new(world, &proof.from_genesis, proof.baseline, proof.snapshot_objects)
     }

@@ -1,6 +1,6 @@
-//! What a look at an installation finds: what `mundi doctor` tells.
+//! The findings of `mundi doctor`.
 
-/// How serious something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Good,
@@ -8,7 +8,7 @@ pub enum Verdict {
     Wrong,
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sign {
     pub check: &'static str,

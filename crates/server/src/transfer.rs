@@ -1,6 +1,6 @@
-//! A universe moves: from the engine and objects of one configuration to a place, and from there into another.
+//! Moving a universe: from the engine and objects of one configuration to an export, and from there into another.
 //!
-//! Nothing of it runs meanwhile. What is written and how it is checked stands in [`mundi_store::transfer`].
+//! The universe must not be served meanwhile. [`mundi_store::transfer`] describes the format and its checks.
 
 use crate::{
     config::Config,

@@ -43,7 +43,7 @@ impl Folder {
     }
 
     async fn cell(&self, world: WorldId, key: &str) -> Option<Value> {
-        let at = mundi_runtime::ops::At { world, height: None };
+        let at = mundi_runtime::control::At { world, height: None };
         let bytes = self.universe.ops().world_cell(at, key).await.unwrap();
         bytes.map(|bytes| cbor::decode(&bytes).unwrap())
     }
@@ -91,8 +91,8 @@ impl Folder {
     ) -> Result<Imported, RuntimeError> {
         let bundle = Bundle::open(Cursor::new(file))?;
         let proof = bundle.verify(self.universe.plane().registry())?;
-        let request =
-            ImportRequest { universe: self.universe.id(), world, policy, now_ns: self.universe.plane().now_ns() };
+        let (universe, now_ns) = (self.universe.id(), self.universe.plane().now_ns());
+        let request = ImportRequest { universe, world: world.map(Into::into), policy, now_ns };
         import(self.universe.plane(), &bundle, proof, request).await
     }
 
@@ -145,7 +145,7 @@ async fn a_world_moves_between_folders_byte_for_byte_and_goes_on_there() {
     let last: Record = cbor::decode(&there[here.len()]).unwrap();
     assert!(matches!(last.body, Body::ForkGenesis(fork) if fork.parent == world && fork.world == world));
 
-    // It goes on, is asked about its past, forks there, and proves itself again.
+    // It continues, is asked about its past, forks there, and proves itself again.
     abroad.put(world, "new", json!("abroad")).await;
     assert_eq!(abroad.cell(world, "cell/007").await, Some(Value::Text("x".repeat(420))));
     assert_eq!(abroad.universe.ops().list_timers(Some(world), None, 10).await.unwrap().items.len(), 1);
@@ -172,7 +172,7 @@ async fn a_world_moves_between_folders_byte_for_byte_and_goes_on_there() {
     abroad.stop().await;
 }
 
-/// A height in the middle at which nothing is under way: right after an outcome digest.
+/// A height in the middle at which nothing is in progress: right after an outcome digest.
 fn fork_height(records: &[Bytes]) -> Height {
     let digest = |bytes: &Bytes| matches!(cbor::decode::<Record>(bytes).unwrap().body, Body::OutcomeDigest(_));
     let at = records.iter().skip(records.len() / 2).position(digest).unwrap();
@@ -241,7 +241,7 @@ async fn a_forged_record_is_refused_with_its_height_although_all_checksums_hold(
     let forged = forge(&file, |records, _| records[height] = alter(&records[height]));
     assert_eq!(prove(&forged).unwrap_err().height(), Some(Height::new(height as u64 + 1)));
 
-    // All links are made anew: what the record says does not have the hash that it names, or leads to another outcome.
+    // All links are made again: what the record says does not have the hash that it names, or leads to another outcome.
     let forged = forge(&file, |records, chain| {
         records[height] = alter(&records[height]);
         *chain = link(records, height);
@@ -504,7 +504,7 @@ fn alter(bytes: &[u8]) -> Vec<u8> {
     record.seal().0
 }
 
-/// Makes heights and links of all records from a place on anew; returns the hash of the last one.
+/// Makes heights and links of all records from a place on again; returns the hash of the last one.
 fn link(records: &mut [Vec<u8>], from: usize) -> Hash {
     for at in from.max(1)..records.len() {
         let mut record: Record = cbor::decode(&records[at]).unwrap();

@@ -54,7 +54,7 @@ impl Member {
     }
 
     fn handed_on(&self) -> u64 {
-        self.node.metrics().get(Metric::HandedOn)
+        self.node.metrics().get(Metric::CallsForwarded)
     }
 }
 

@@ -1,10 +1,10 @@
-//! A node in one process: it starts on a folder, runs worlds, drains, and goes on where it was.
+//! A node in one process: it starts on a folder, runs worlds, drains, and continues where it was.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use mundi_engine::Memory;
 use mundi_model::{Coded, Height, Value};
-use mundi_runtime::host::SnapshotPolicy;
+use mundi_runtime::world::SnapshotPolicy;
 use mundi_server::{
     node::{Node, NodeConfig, Universe},
     programs::Programs,

@@ -1,4 +1,4 @@
-//! What worlds of an embedded node may run, and how a folder of before is taken over.
+//! What worlds of an embedded node may run, and which folders a node refuses.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -12,10 +12,7 @@ use mundi_server::{
 };
 use mundi_store::{
     blob::Blobs,
-    keyspace::{
-        registered::{self, RegisteredKind},
-        schema_version::{self, SchemaVersion},
-    },
+    keyspace::schema_version::{self, SchemaVersion},
 };
 use std::{path::Path, sync::Arc};
 
@@ -57,35 +54,16 @@ async fn an_embedder_registers_a_manifest_before_worlds_run_on_it() {
 }
 
 #[tokio::test]
-async fn a_folder_of_before_is_opened_with_what_its_worlds_run_on() {
+async fn a_folder_of_an_earlier_development_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (node, universe) = open(folder.path()).await;
-    let (used, unused) = (counter_and(&universe, "used").await, counter_and(&universe, "unused").await);
-    let hash = universe.register(&used).await.unwrap();
-    let world = create(&universe, 1, hash).await.unwrap();
-    universe.call(world, "add", Value::Integer(2.into())).await.unwrap();
-    let unused = put(&universe, &unused).await;
-    // As a version of the keyspace left it that registered nothing.
-    let engine = universe.plane().engine();
-    let mut tx = engine.begin().await.unwrap();
-    for hash in universe.manifests().values().copied().chain([hash]) {
-        tx.delete(registered::key(universe.id(), RegisteredKind::Manifest, hash).as_bytes()).unwrap();
-    }
-    let before = SchemaVersion { major: 1, minor: 2 };
+    let mut tx = universe.plane().engine().begin().await.unwrap();
+    let before = SchemaVersion { minor: SchemaVersion::OLDEST.minor - 1, ..SchemaVersion::OLDEST };
     tx.put(schema_version::key(universe.id()).as_bytes(), before.to_bytes().to_vec()).unwrap();
     tx.commit().await.unwrap();
     node.drain().await;
     node.stop().await;
     drop((node, universe));
-
-    let (node, universe) = open(folder.path()).await;
-    assert_eq!(universe.call(world, "add", Value::Integer(1.into())).await.unwrap(), Value::Integer(3.into()));
-    create(&universe, 2, hash).await.unwrap();
-    assert_eq!(create(&universe, 3, unused).await, Err(Code::ManifestNotRegistered));
-    let mut tx = universe.plane().engine().begin().await.unwrap();
-    let version = tx.get(schema_version::key(universe.id()).as_bytes()).await.unwrap().unwrap();
-    assert_eq!(SchemaVersion::from_bytes(&version), Some(SchemaVersion::CURRENT));
-    drop(tx);
-    node.drain().await;
-    node.stop().await;
+    let refused = Node::open(folder.path(), Programs::builtin(), NodeConfig::default()).await.err().unwrap();
+    assert_eq!(refused.code(), Code::SchemaMismatch);
 }

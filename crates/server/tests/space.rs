@@ -15,7 +15,7 @@ use mundi_model::{
     Hash, Value, WorkerId, WorldId, cbor,
     record::{EffectPolicy, InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
-use mundi_runtime::{Plane, host::SnapshotPolicy, lifecycle::ForkAt, metrics::Metric};
+use mundi_runtime::{Plane, lifecycle::ForkAt, metrics::Metric, world::SnapshotPolicy};
 use mundi_server::{
     node::{Node, NodeConfig, SystemClock, Universe},
     programs::Programs,

@@ -1,4 +1,4 @@
-//! A universe moves from a folder to a database and back, and its worlds go on where they were.
+//! A universe moves from a folder to a database and back, and its worlds continue where they were.
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]

@@ -1,4 +1,4 @@
-//! Clients: they send, call, fork, upgrade, move and end worlds, and write down what they heard.
+//! Clients: they send, call, fork, upgrade, move and delete worlds, and record the answers.
 
 use crate::{
     cluster::{Doors, SimPlane},
@@ -9,14 +9,14 @@ use crate::{
 };
 use mundi_kernel::Upgrade;
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
+    Code, Coded, Hash, Height, InboxSeq, IntentHash, Kind, UniverseId, Value, WorkerId, WorldId, cbor,
     record::{EffectPolicy, InboxItem, Input, Operator, Origin, Payload, ReceiptStatus, ReplyOutcome},
 };
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
+    control::{EffectName, HandAnswer, Ops},
     lifecycle::{ForkAt, NewWorld, create},
-    ops::{EffectName, HandAnswer, Ops},
 };
 use mundi_store::{
     keyspace::world_meta::InboxBounds,
@@ -116,7 +116,7 @@ impl Client {
         for n in 0..run_state.between(1, 3) {
             let earlier = number + 1 + run_state.below(6);
             let earlier = format!("c{}-{earlier}.{n}", self.number);
-            lines.push(match run_state.below(11) {
+            lines.push(match run_state.below(13) {
                 0..3 => format!("ask {CALL} {id}.{n}"),
                 3..5 => format!("later {id}.{n} {}", run_state.below(2_500)),
                 5 => format!("cancel {earlier}"),
@@ -125,6 +125,9 @@ impl Client {
                     Some(to) => format!("tell {to} {id}.{n} {id}.{n}"),
                     None => "add n".to_owned(),
                 },
+                11..13 => {
+                    self.any_world().map_or_else(|| "add n".to_owned(), |to| self.world_call(to, &format!("{id}.{n}")))
+                }
                 8 => format!("fill k{} {}", run_state.below(4), run_state.below(3_000)),
                 9 => format!("put k{} {id}", run_state.below(4)),
                 _ if run_state.below(8) == 0 => "fail".to_owned(),
@@ -132,6 +135,22 @@ impl Client {
             });
         }
         lines.join("\n")
+    }
+
+    /// A call to another world, which replies at once, later, after a call of its own, or never.
+    fn world_call(&self, to: WorldId, label: &str) -> String {
+        let run_state = &self.run_state;
+        let timeout_ms = if run_state.below(3) == 0 { run_state.between(1, 900) } else { 20_000 };
+        let then = match run_state.below(10) {
+            0..6 => format!("reply {label}"),
+            6..8 => format!("keep {label}|later {label} {}", run_state.below(2_000)),
+            8 => match self.any_world() {
+                Some(third) => format!("keep {label}|call {third} {label} 5000 reply {label}"),
+                None => "add n".to_owned(),
+            },
+            _ => "fail".to_owned(),
+        };
+        format!("call {to} {label} {timeout_ms} add called|{then}")
     }
 
     /// Sends an event, perhaps twice at once, perhaps again after silence; always under the same name then.
@@ -288,9 +307,9 @@ impl Client {
         }
     }
 
-    /// Answers one of a world's open intents as an operator does, perhaps twice at once.
+    /// Answers one of a world's open intents as an operator does; perhaps two operators at once, with answers that differ.
     async fn answer_by_hand(&self, world: WorldId, id: &str) -> Result<(), RuntimeError> {
-        let (run_state, universe, ops) = (&self.run_state, self.setting.universe, self.ops_near(world));
+        let (run_state, ops) = (&self.run_state, self.ops_near(world));
         let effects = ops.list_effects(Some(world), None, None, 100).await?.items;
         if effects.is_empty() {
             return Ok(());
@@ -298,16 +317,34 @@ impl Client {
         let QueuedEffect { place, item, .. } =
             &effects[usize::try_from(run_state.below(effects.len() as u64)).unwrap_or(0)];
         let name = if run_state.below(2) == 0 { EffectName::Place(*place) } else { EffectName::Intent(item.intent) };
+        let first = self.give_answer(&ops, (world, item.intent), name, id.to_owned());
+        if run_state.below(3) == 0 {
+            let second = self.give_answer(&ops, (world, item.intent), name, format!("{id}-other"));
+            futures_util::future::join(first, second).await;
+        } else {
+            first.await;
+        }
+        Ok(())
+    }
+
+    /// One operator's answer, perhaps given twice at once.
+    async fn give_answer(
+        &self,
+        ops: &Ops<SimPlane>,
+        (world, intent): (WorldId, IntentHash),
+        name: EffectName,
+        id: String,
+    ) {
+        let (run_state, universe) = (&self.run_state, self.setting.universe);
         let status = [ReceiptStatus::Ok, ReceiptStatus::Error, ReceiptStatus::Timeout]
             [usize::try_from(run_state.below(3)).unwrap_or(0)];
-        let noted = ByHand { universe, world, intent: item.intent, status, given: None };
-        self.notes.write(|pages| pages.by_hand.insert(id.to_owned(), noted));
+        let noted = ByHand { universe, world, intent, status, given: None };
+        self.notes.write(|pages| pages.by_hand.insert(id.clone(), noted));
         run_state.sleep_ms(run_state.below(30)).await; // an operator looks first
-        let operator = Operator { token: Some(u64::from(self.number)), name: id.to_owned() };
-        let answer = HandAnswer { status, payload: cbor::encode(&Value::Text(id.to_owned())), operator };
+        let operator = Operator { token: Some(u64::from(self.number)), name: id.clone() };
+        let answer = HandAnswer { status, payload: cbor::encode(&Value::Text(id.clone())), operator };
         let give = || ops.answer_effect(name, Some(world), answer.clone());
-        let twice = run_state.strikes(Fault::Duplicates, 400);
-        let heard = if twice {
+        let heard = if run_state.strikes(Fault::Duplicates, 400) {
             let (first, second) = futures_util::future::join(give(), give()).await;
             vec![first, second]
         } else {
@@ -315,13 +352,12 @@ impl Client {
         };
         let given: Vec<_> = heard.iter().map(was_given).collect();
         let given = if given.contains(&Some(true)) { Some(true) } else { given.into_iter().min().flatten() };
-        run_state.note(format_args!("operator {id} answers {} of {world} with {status:?}: {given:?}", item.intent));
+        run_state.note(format_args!("operator {id} answers {intent} of {world} with {status:?}: {given:?}"));
         self.notes.write(|pages| {
-            if let Some(noted) = pages.by_hand.get_mut(id) {
+            if let Some(noted) = pages.by_hand.get_mut(&id) {
                 noted.given = given;
             }
         });
-        Ok(())
     }
 
     async fn assign(&self, world: WorldId) -> Result<(), RuntimeError> {

@@ -1,12 +1,7 @@
 //! The nodes of a run, and the roles that they play. All of them run the code that production runs.
 
 use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, run_state::RunState};
-use futures_util::future::pending;
-use mundi_adapters::{
-    Adapter,
-    fabric::FabricAdapter,
-    worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
-};
+use mundi_adapters::{fabric::FabricAdapter, world_call::WorldCallAdapter};
 use mundi_engine::Memory;
 use mundi_kernel::Registry;
 use mundi_model::{IntentHash, UniverseId, WorkerId, WorldId, record::InboxItem};
@@ -14,14 +9,15 @@ use mundi_runtime::{
     LocalWorlds, Plane, Services, Spawn, Wake,
     calls::Calls,
     delivery::local::{Acknowledgement, Awaits},
-    effects::slots::EffectSlots,
-    host::{CycleBudget, SnapshotPolicy},
+    effects::{Adapter, AdapterWorker, AdapterWorkerConfig, slots::EffectSlots},
     metrics::Metrics,
     orchestrator::{Orchestrator, OrchestratorConfig},
-    shell::{Report, Shell, ShellConfig, WorkerCommands},
+    shell::{Shell, ShellConfig, WorkerCommands},
     sweeper::{Sweeper, SweeperConfig},
     testing::Node,
+    timers::{TimerWorker, TimerWorkerConfig},
     worker::{WorkerConfig, WorldWorker},
+    world::{CycleBudget, SnapshotPolicy},
 };
 use mundi_store::{
     Entropy,
@@ -266,17 +262,19 @@ impl Slot {
 
     fn take_role(&self, ground: &Ground, adapters: &[Arc<dyn Adapter>], life: &mut Life) {
         let (plane, universe, worker) = (life.plane.clone(), self.universe, self.worker_id());
+        let shell = ShellConfig { bootstrap: true, ..ShellConfig::new(universe, worker) };
         match self.role {
             Role::Worlds => {
                 let config = worker_config(&ground.run_state, universe, worker);
                 let running = WorldWorker::start(plane.clone(), config, Calls::default(), Arc::new(Metrics::default()));
                 life.worker = Some(running.clone());
                 ground.doors.open(self.number, universe, running.clone());
-                life.node.spawn(Box::pin(take_commands(plane, universe, worker, running)));
+                let commands = WorkerCommands { plane: plane.clone(), worker: running };
+                Shell::launch(plane, shell, commands);
             }
             Role::Orchestrator => {
                 let config = OrchestratorConfig { interval_ns: 700_000_000, ..OrchestratorConfig::new(universe) };
-                Orchestrator::new(plane, config, Arc::new(Metrics::default())).start();
+                Shell::launch(plane.clone(), shell, Orchestrator::new(plane, config, Arc::new(Metrics::default())));
             }
             Role::Adapters => {
                 let config = AdapterWorkerConfig {
@@ -288,21 +286,25 @@ impl Slot {
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
                 // Names of messages may go at once: that none is delivered twice must not rest on time.
                 let mut fabric = FabricAdapter::new(plane.clone()).with_dedupe_window_ns(0);
-                let mut serving = AdapterWorker::new(engine, blobs, clock, plane.entropy, universe, worker, config);
+                let mut calls = WorldCallAdapter::new(plane.clone()).with_dedupe_window_ns(0);
+                let entropy = plane.entropy.clone();
+                let mut serving = AdapterWorker::new(engine, blobs, clock, entropy, universe, worker, config);
                 if ground.run_state.below(2) > 0 {
                     let local: Arc<dyn LocalWorlds> = Arc::new(ground.doors.clone());
-                    (serving, fabric) = (serving.with_local_worlds(local.clone()), fabric.with_local_worlds(local));
+                    (serving, fabric) =
+                        (serving.with_local_worlds(local.clone()), fabric.with_local_worlds(local.clone()));
+                    calls = calls.with_local_worlds(local);
                 }
-                let serving =
-                    adapters.iter().fold(serving.serve(Arc::new(fabric)), |it, adapter| it.serve(adapter.clone()));
-                life.node.spawn(Box::pin(async move { drop(serving.run(pending()).await) }));
+                let serving = serving.serve(Arc::new(fabric)).serve(Arc::new(calls));
+                let serving = adapters.iter().fold(serving, |it, adapter| it.serve(adapter.clone()));
+                Shell::launch(plane, shell, serving);
             }
             Role::Timers => {
                 let batch = if ground.run_state.faults().has(Fault::TinyLimits) { 1 } else { 16 };
                 let config = TimerWorkerConfig { batch, ..TimerWorkerConfig::default() };
                 life.node.spawn(Box::pin(expire_names(ground.run_state.clone(), plane.clone(), universe)));
-                let firing = TimerWorker::new(plane.engine, plane.clock, universe, config);
-                life.node.spawn(Box::pin(async move { drop(firing.run(pending()).await) }));
+                let firing = TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, config);
+                Shell::launch(plane, shell, firing);
             }
             Role::Sweeper => {
                 // Slow enough that a crash finds it in the middle of a walk.
@@ -313,7 +315,7 @@ impl Slot {
                     ttl: Duration::from_secs(30),
                 };
                 let config = SweeperConfig { universe, worker, interval: None, sweep };
-                Sweeper::new(plane, config, Arc::new(Metrics::default())).start();
+                Shell::launch(plane.clone(), shell, Sweeper::new(plane, config, Arc::new(Metrics::default())));
             }
             // Their tasks come from who started them.
             Role::Exporter | Role::Client => {}
@@ -349,7 +351,7 @@ fn worker_config(run_state: &RunState, universe: UniverseId, worker: WorkerId) -
     WorkerConfig {
         worlds_max,
         takes_unassigned: !run_state.faults().has(Fault::Moves),
-        lanes: 2,
+        runners: 2,
         cycle: CycleBudget { items_max, effects_max, wall_ms_max: 20, ..CycleBudget::default() },
         snapshots: SnapshotPolicy { records: run_state.between(4, 24), ..SnapshotPolicy::default() },
         lease_ttl_ns: LEASE_TTL_MS * 1_000_000,
@@ -364,22 +366,7 @@ fn worker_config(run_state: &RunState, universe: UniverseId, worker: WorkerId) -
     }
 }
 
-/// A world worker's mailbox. Booting is a transaction, and may have to be tried again.
-async fn take_commands(plane: SimPlane, universe: UniverseId, worker: WorkerId, running: WorldWorker<SimPlane>) {
-    let config = ShellConfig { bootstrap: true, ..ShellConfig::new(universe, worker) };
-    loop {
-        let commands = WorkerCommands { plane: plane.clone(), worker: running.clone() };
-        match Shell::boot(plane.clone(), config, commands, Arc::new(Report::default())).await {
-            Ok((shell, _)) => {
-                shell.start();
-                return;
-            }
-            Err(_) => plane.clock().sleep(Duration::from_millis(100)).await,
-        }
-    }
-}
-
-/// Removes names while faults go on, by a clock that is ahead: for what expires with its bucket, every attempt at an effect is as late
+/// Removes names while faults continue, by a clock that is ahead: for what expires with its bucket, every attempt at an effect is as late
 /// as if its adapter had been away for hours. Names of clients stay: their window is longer than that.
 async fn expire_names(run_state: RunState, plane: SimPlane, universe: UniverseId) {
     loop {

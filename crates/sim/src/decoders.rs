@@ -1,4 +1,4 @@
-//! Everything that reads bytes from a disk, an object or another process, each as a function that must never panic.
+//! All decoders of bytes from a disk, an object or another process, each as a function that must not panic.
 //!
 //! `fuzz/` feeds them to a fuzzer; a test feeds them a fixed corpus. Each also says what holds for bytes that it accepts:
 //! written again they are the same, because hashes are taken over them.

@@ -1,4 +1,4 @@
-//! The memory engine behind a network that a seed makes worse.
+//! The memory engine behind a network with seeded faults.
 //!
 //! Conflicts are real: the memory engine finds them. What is added lies between a node and the engine: time, cuts,
 //! and what becomes of a commit's request and of its reply. Every operation is an await, and so a place to crash.
@@ -29,7 +29,7 @@ pub(crate) struct SimEngine {
     memory: Memory,
     run_state: RunState,
     link: Link,
-    /// Where commits go on whose author has given up.
+    /// Where commits continue whose author has given up.
     server: Node,
 }
 
@@ -147,7 +147,7 @@ impl SimEngine {
     }
 }
 
-/// A commit that is under way, for the coverage table: what it met, and whether it was cut short.
+/// A commit that is in progress, for the coverage table: what it met, and whether it was cut short.
 struct Flight<'a> {
     engine: &'a SimEngine,
     protocol: Protocol,

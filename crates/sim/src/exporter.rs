@@ -1,4 +1,4 @@
-//! Exports old records of worlds that nobody runs: takes the lease, runs the real compactor, gives the lease back.
+//! Exports old records of worlds that no worker runs: acquires the lease, runs the real compactor, releases the lease.
 
 use crate::{cluster::SimPlane, faults::Fault, notes::Notes, run_state::RunState};
 use mundi_model::{UniverseId, WorkerId, WorldId};

@@ -1,9 +1,9 @@
-//! The world outside, as a script: slow, failing, silent, and sensitive to being asked twice.
+//! A fake external service: slow, failing or silent by seed; it records repeated calls.
 
 use crate::{faults::Fault, notes::Notes, protocol::Protocol, run_state::RunState};
 use futures_util::future::BoxFuture;
-use mundi_adapters::{Adapter, Call, denied, failed};
 use mundi_model::Value;
+use mundi_runtime::effects::{Adapter, Call, denied, failed};
 use mundi_store::protocol::Failure;
 
 /// The kind of effect that it serves.

@@ -1,4 +1,4 @@
-//! What can go wrong, and how much of it a seed chooses.
+//! The kinds of faults, and how a seed selects them.
 //!
 //! Swarm testing: a seed switches each kind of fault on or off, because some bugs hide exactly when everything goes
 //! wrong at once.
@@ -27,9 +27,9 @@ macro_rules! faults {
 faults! {
     /// Operations of the engine take their time, some longer than a transaction may live.
     Latency = "latency";
-    /// A commit is applied, and its author hears that nothing is known.
+    /// A commit is applied, and its author is notified that nothing is known.
     LostReplies = "lost-replies";
-    /// A commit is not applied, and its author hears that nothing is known.
+    /// A commit is not applied, and its author is notified that nothing is known.
     LostRequests = "lost-requests";
     /// A commit arrives after its author was told that nothing is known, perhaps after its second try.
     LateCommits = "late-commits";
@@ -41,7 +41,7 @@ faults! {
     Partitions = "partitions";
     /// A node's tasks are dropped where they stand; it comes back with what is durable.
     Crashes = "crashes";
-    /// A node stands still, some for longer than its leases and claims last.
+    /// A node is suspended, some for longer than its leases and claims last.
     Pauses = "pauses";
     /// A node's clock is wrong all the time.
     ClockSkew = "clock-skew";
@@ -57,7 +57,7 @@ faults! {
     LateObjects = "late-objects";
     /// Objects are not found for a while although they are there.
     MissingObjects = "missing-objects";
-    /// Objects are written, and the writer hears of a failure; or they are refused.
+    /// Objects are written, and the writer learns of a failure; or they are refused.
     LostObjectReplies = "lost-object-replies";
     /// Clients send the same thing twice, under the same key, at the same time.
     Duplicates = "duplicates";
@@ -73,9 +73,9 @@ faults! {
     Lifecycle = "lifecycle";
     /// Operators move worlds between workers, and an orchestrator places them.
     Moves = "moves";
-    /// Operators answer open intents by hand, while adapters work on them.
+    /// Operators answer open intents while adapters carry them out.
     Answers = "answers";
-    /// Each worker has room for one world that has something to do, and one of them is lost for good: what it ran must run elsewhere.
+    /// Each worker has room for one world that has work, and one of them is lost for good: what it ran must run elsewhere.
     LittleRoom = "little-room";
     /// All adapters are gone from some time on, and come back hours after everything else is over.
     AdaptersAway = "adapters-away";

@@ -1,6 +1,6 @@
 //! Forged bundles: a good one is changed in a field that the forger chooses, and every checksum is computed again.
 //!
-//! A bundle's checksums protect against damage. Whoever means ill computes them anew, so what protects against a forger is that
+//! A bundle's checksums protect against damage. Whoever means ill computes them again, so what protects against a forger is that
 //! verification proves each field from the records, or that the field means nothing. That is what [`check`] holds: a forged bundle
 //! is refused; or its records are others, and it does not claim to be the same history; or nothing about it is.
 //!
@@ -17,10 +17,10 @@ use mundi_runtime::{
     Plane, RuntimeError, Services,
     bundle::{Bundle, FrameSink, export},
     calls::Calls,
-    host::{CycleBudget, Progress, WorldHost},
+    control::Ops,
     lifecycle::{ForkAt, NewWorld, create, register_trusted},
-    ops::Ops,
     testing::{Executor, call, manifest, register},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use mundi_store::{
     blobs::{Cas, CasConfig, NO_REFS},
@@ -168,7 +168,7 @@ fn seal(frames: &[Frame]) -> Vec<u8> {
     file
 }
 
-/// What a forger decides, one byte after the other; zero when they run out.
+/// What a forger decides, one byte after the other; zero when there are no more.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -277,7 +277,7 @@ fn change(value: &mut Value, choices: &mut Choices<'_>, hashes: &[Vec<u8>]) {
     }
 }
 
-/// Changes a record, perhaps makes all links above it anew, and perhaps says so in the header.
+/// Changes a record, perhaps makes all links above it again, and perhaps says so in the header.
 fn forge_record(frames: &mut [Frame], at: usize, choices: &mut Choices<'_>, hashes: &[Vec<u8>]) {
     let Some(mut records) = sealed(&frames[at]) else { return };
     let place = choices.below(records.len());

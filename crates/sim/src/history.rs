@@ -1,4 +1,4 @@
-//! The log, retold world by world: each write to a world as a typed fact, in the order of commits.
+//! The history of each world from the log: every write as a typed fact, in the order of commits.
 
 use crate::{
     log::{Commit, Write},
@@ -14,6 +14,7 @@ use mundi_store::keyspace::{
     journal_head::{self, Position},
     lease::Lease,
     lease_term::LeaseTerm,
+    open_call::OpenCall,
     segment::SegmentRecord,
     timer_due::TimerItem,
     world_meta::{WorldMeta, WorldState},
@@ -38,6 +39,8 @@ pub(crate) enum Fact {
     Segment(SegmentRecord),
     Effect(EffectItem),
     Timer(TimerItem),
+    /// Another world waits for the reply to what stands there.
+    Call(InboxSeq, OpenCall),
 }
 
 /// The facts of one world, each with the number of its commit.
@@ -52,7 +55,7 @@ impl WorldHistory {
         self.metas().last().map(|meta| meta.state)
     }
 
-    /// Whether it still can be asked for and goes on, so that nothing of it may be missing.
+    /// Whether it still can be asked for and continues, so that nothing of it may be missing.
     pub(crate) fn lives(&self) -> bool {
         self.exists() && !self.has_diverged()
     }
@@ -181,6 +184,7 @@ fn of_world(parts: &Parts<'_>, key: &[u8], value: &Bytes) -> Result<Option<Fact>
         Family::InboxEntry => Fact::Item(InboxSeq::from_bytes(array(parts.rest)?), decode(value)?),
         Family::Baseline => Fact::Baseline(decode(value)?),
         Family::Snapshot => Fact::Snapshot,
+        Family::OpenCall => Fact::Call(InboxSeq::from_bytes(array(parts.rest)?), decode(value)?),
         _ => return Ok(None),
     }))
 }

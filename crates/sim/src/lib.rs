@@ -1,5 +1,5 @@
-//! A deterministic simulator: the very code of `store`, `runtime` and the workers of `adapters`, on one thread, under a
-//! seed that decides the order of everything and what goes wrong.
+//! A deterministic simulator: the production code of `store`, `runtime` and the workers of `adapters`, on one thread, under a
+//! seed that decides the order of tasks and the faults.
 //!
 //! - [`Simulation`]: your programs in a simulated universe, inside `cargo test`.
 //! - [`run_seed`]: one seed of our own traffic under faults, then healing, then every promise checked.
@@ -29,6 +29,7 @@ mod link;
 mod liveness;
 mod log;
 mod notes;
+mod pools;
 mod protocol;
 mod report;
 mod run;
@@ -39,6 +40,7 @@ mod trace;
 pub use checkers::names as checkers;
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
+pub use pools::{PoolTally, run_pool_seed};
 pub use protocol::Protocol;
 pub use report::Summary;
 pub use run::{Failure, Outcome, run_exactly, run_seed};

@@ -1,4 +1,4 @@
-//! One life of a node, as the outside sees it: who it is, what time it thinks it is, and whether it is reachable.
+//! One run of a node, from start to crash: its id, its clock, and whether it is reachable.
 
 use crate::{faults::Fault, log::Author, run_state::RunState};
 use mundi_runtime::testing::NodeClock;

@@ -1,4 +1,4 @@
-//! Whether everything that was begun has come to its end: the other half of correctness.
+//! Liveness: whether everything that was begun has ended.
 
 use bytes::Bytes;
 use mundi_engine::{EngineError, Memory};
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Place = (UniverseId, WorldId);
 
-/// What is still under way, each as a sentence; empty when all is quiet.
+/// What is still in progress, each as a sentence; empty when all is quiet.
 pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, EngineError> {
     let contents = engine_contents(memory).await?;
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ pub(crate) async fn unrest(memory: &Memory, now_ns: u64) -> Result<Vec<String>, 
             (Family::Lease, Some(place)) => {
                 held.extend(cbor::decode::<Lease>(value).ok().and_then(|lease| lease.holder).map(|it| (place, it)));
             }
-            // One that a crashed worker left runs out, and nobody needs to know.
+            // One that a crashed worker left expires, and nobody needs to know.
             (Family::LeaseTerm, Some(place)) if has_run_out(value, now_ns) => drop(run_out.insert(place)),
             (Family::EffectPending | Family::EffectInflight | Family::EffectRetry, _) => {
                 found.push(format!("an effect is not answered ({})", family.as_str()));

@@ -1,4 +1,4 @@
-//! The committed transactions, in their order: what checkers read. Nobody who is checked has written it.
+//! The committed transactions in their order, for the checkers; recorded independently of the code under test.
 
 use crate::protocol::Protocol;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! What clients and the outside world remember by themselves: the other half of the evidence.
+//! The records of clients and of the fake service, for the checkers.
 
 use mundi_model::{
     Code, Height, InboxSeq, IntentHash, UniverseId, WorldId,
@@ -20,7 +20,7 @@ pub(crate) struct Pages {
     /// What the outside did, by intent.
     pub(crate) outside: BTreeMap<IntentHash, Deed>,
     pub(crate) worlds: BTreeMap<UniverseId, Vec<WorldId>>,
-    /// Answers that operators gave by hand, by the name that they gave them under.
+    /// Answers of operators, by the operator's name.
     pub(crate) by_hand: BTreeMap<String, ByHand>,
 }
 

@@ -1,5 +1,5 @@
-//! Which protocol a transaction was, told from what it wrote: the engine knows no protocols, and checkers should not
-//! believe what a protocol says about itself.
+//! Identifies the protocol of a transaction by its writes: the engine knows no protocols, and checkers do not
+//! trust what a protocol claims.
 
 use crate::log::Write;
 use mundi_model::cbor;
@@ -29,6 +29,7 @@ protocols! {
     EndWorld = "archive/delete_world";
     Enqueue = "enqueue";
     CommitTurn = "commit_turn";
+    CallWorld = "call_world";
     CommitSnapshot = "commit_snapshot";
     AcquireLease = "acquire_lease";
     ReleaseLease = "release_lease";
@@ -129,6 +130,7 @@ impl Protocol {
         let answered = |value| cbor::decode::<EffectDedupe>(value).is_ok_and(|it| it.status != EffectStatus::Pending);
         let claims = written.removes(Family::EffectPending) || written.removes(Family::EffectRetry);
         Some(match () {
+            () if written.puts(Family::OpenCall) => Self::CallWorld,
             () if written.value(Family::EffectDedupe).is_some_and(answered) => Self::AnswerEffect,
             () if written.puts(Family::EffectInflight) && claims => Self::ClaimEffects,
             () if written.puts(Family::EffectInflight) => Self::ExtendClaims,

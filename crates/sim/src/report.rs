@@ -1,4 +1,4 @@
-//! What a run of many seeds came to, and the smallest history of one that failed.
+//! The result of a run of many seeds, and the smallest history of a failure.
 
 use crate::{
     coverage::Coverage,
@@ -39,7 +39,7 @@ impl Summary {
         }
     }
 
-    /// One line while it goes on.
+    /// One line while it runs.
     pub fn progress(&self) -> String {
         let Tally { crashes, conflicts, forks, unknown, .. } = self.tally;
         format!(
@@ -105,7 +105,7 @@ pub(crate) fn outcome_json(outcome: &Outcome) -> Value {
 }
 
 /// The fewest of these faults with which the seed still fails in the same way. A seed in which nothing comes to rest runs to its last poll
-/// each time, which takes minutes: `progress` hears of every attempt.
+/// each time, which takes minutes: `progress` learns of every attempt.
 fn minimize(seed: u64, faults: &Faults, failure: &Failure, progress: &mut dyn io::Write) -> Faults {
     let fails = |faults: &Faults| {
         run_exactly(seed, faults.clone(), false).failure.is_some_and(|found| found.checker == failure.checker)
@@ -132,7 +132,7 @@ pub(crate) fn failure_text(seed: u64, faults: &Faults, failure: &Failure, progre
     let what = outcome.failure.as_ref().unwrap_or(failure);
     let mut text = format!("seed {seed} failed\n  {what}\n  faults: {faults}\n");
     let _never = writeln!(text, "  replay: mundi-sim --seed {seed} --faults {faults} --exact --trace\n");
-    // Workers go on saying that they live long after it happened.
+    // Workers continue saying that they live long after it happened.
     let is_news = |line: &&String| !["heartbeat", "renew_leases"].iter().any(|old| line.contains(old));
     let trace: Vec<_> = outcome.trace.iter().filter(is_news).collect();
     let skipped = trace.len().saturating_sub(TRACE_LINES);

@@ -1,4 +1,4 @@
-//! What all parts of one run share: time, chance, and the books.
+//! The shared state of one run: time, random numbers, and records.
 
 use crate::{
     coverage::Coverage,
@@ -101,7 +101,7 @@ impl RunState {
         self.0.played_ns.store(self.now_ns(), Ordering::SeqCst);
     }
 
-    /// How late it was then, or is now if it goes on.
+    /// How late it was then, or is now if it continues.
     pub(crate) fn played_ns(&self) -> u64 {
         match self.0.played_ns.load(Ordering::SeqCst) {
             0 => self.now_ns(),

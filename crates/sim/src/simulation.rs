@@ -10,18 +10,18 @@ use crate::{
     run_state::RunState,
 };
 use bytes::Bytes;
-use mundi_adapters::Adapter;
 use mundi_kernel::{Registry, manifest::Manifest, program::Program, registry::native_descriptor};
 use mundi_model::{
     Epoch, Hash, Height, InboxSeq, UniverseId, Value, WorldId, cbor,
-    record::{InboxItem, Input, Origin, Payload, Record},
+    record::{InboxItem, Input, Origin, Payload, Record, ReplyOutcome},
 };
 use mundi_runtime::{
     Plane, RuntimeError, Spawn,
     calls::Calls,
-    host::WorldHost,
+    control::Ops,
+    effects::Adapter,
     lifecycle::{NewWorld, create, register_trusted},
-    ops::Ops,
+    world::WorldHost,
 };
 use mundi_store::{Fence, blobs::NO_REFS, journal::History, protocol::CreateUniverse, testing::world_id};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -35,7 +35,7 @@ const TRIES_MAX: u32 = 50;
 ///
 /// ```
 /// use futures_util::future::BoxFuture;
-/// use mundi_adapters::{Adapter, Call};
+/// use mundi_runtime::effects::{Adapter, Call};
 /// use mundi_kernel::{manifest::{EffectRule, Schema}, program::{Cause, Event, Failure, Host, Program}};
 /// use mundi_model::{Value, cbor};
 /// use mundi_sim::Simulation;
@@ -63,7 +63,7 @@ const TRIES_MAX: u32 = 50;
 ///     fn kinds(&self) -> &[&str] { &["card.charge"] }
 ///     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, mundi_store::protocol::Failure>> {
 ///         Box::pin(async move {
-///             if call.attempt == 1 { Err(mundi_adapters::failed("the line is busy")) } else { Ok(Value::Null) }
+///             if call.attempt == 1 { Err(mundi_runtime::effects::failed("the line is busy")) } else { Ok(Value::Null) }
 ///         })
 ///     }
 /// }
@@ -110,7 +110,7 @@ impl Simulation {
         self
     }
 
-    /// A part of the world outside. `fabric.send` is served already.
+    /// A part of the world outside. `fabric.send` and `world.call` are served already.
     #[must_use]
     pub fn adapter(mut self, adapter: impl Adapter + 'static) -> Self {
         self.adapters.push(Arc::new(adapter));
@@ -201,6 +201,18 @@ impl Simulated {
                 }
             })?;
         Ok(placed.seq)
+    }
+
+    /// The reply to what was sent, if it is there within a second.
+    pub fn reply(&mut self, world: WorldId, seq: InboxSeq) -> Result<Option<ReplyOutcome>, RuntimeError> {
+        let reply = self.retry(move |plane| async move {
+            let ops = Ops::new(plane, Self::UNIVERSE, Calls::default());
+            match ops.reply(world, seq.into(), Duration::from_secs(1)).await {
+                Err(RuntimeError::CallTimeout { .. }) => Ok(None),
+                reply => reply.map(Some),
+            }
+        })?;
+        Ok(reply)
     }
 
     /// Gives a world's lease back behind its holder's back: what the holder commits after this is refused. Says whether

@@ -1,4 +1,4 @@
-//! What happened, as lines for people and as one hash: two runs of a seed that differ anywhere differ in it.
+//! The trace: lines for people and one hash, which differs if two runs of a seed differ anywhere.
 
 use std::fmt::{self, Write};
 use xxhash_rust::xxh3::Xxh3Default;

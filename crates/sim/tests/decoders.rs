@@ -1,4 +1,4 @@
-//! A fixed corpus for every decoder: valid bytes, cut short at every length, and with bits changed. The fuzzer goes on
+//! A fixed corpus for every decoder: valid bytes, cut short at every length, and with bits changed. The fuzzer continues
 //! from there (`fuzz/`).
 
 use mundi_model::{

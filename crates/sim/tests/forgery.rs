@@ -1,4 +1,4 @@
-//! Bundles forged with valid checksums: every forged field is refused or means nothing. The fuzzer goes on from here
+//! Bundles forged with valid checksums: every forged field is refused or means nothing. The fuzzer continues from here
 //! (`fuzz/fuzz_targets/bundle.rs`).
 
 use mundi_sim::forgery::{GOOD, Verdict, check, forge};

@@ -28,6 +28,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::DirectAhead
         | Mutant::EndAssumed
         | Mutant::RepliesMixed => "ingress",
+        Mutant::ReplyUnpublished => "calls",
         Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",
@@ -41,6 +42,12 @@ fn meant_for(mutant: Mutant) -> &'static str {
         Mutant::SweepUnwalked => "replay",
         // Asked of the store itself.
         Mutant::ChargeRepeated => "quotas",
+        // Found by the simulation of pools (`tests/pools.rs`).
+        Mutant::RevokeFrees
+        | Mutant::LeaseEpochKept
+        | Mutant::BundleHalf
+        | Mutant::DedupeWithoutClient
+        | Mutant::RetiredRevived => "pools",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
         Mutant::HoldSkipped
         | Mutant::TurnSplit

@@ -1,4 +1,4 @@
-//! What the outside gives to this crate: time and randomness. Tests and the simulator inject both.
+//! Injected time and randomness.
 
 use std::{future::Future, pin::Pin, time::Duration};
 

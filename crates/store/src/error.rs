@@ -7,17 +7,18 @@ use crate::{
     journal::JournalError,
     keyspace::Family,
     protocol::{
-        DeadLetterError, EffectError, InboxError, LeaseError, MailError, ProgramError, SchemaError, WorldError,
+        DeadLetterError, EffectError, InboxError, LeaseError, MailError, PoolError, ProgramError, SchemaError,
+        WorldError,
     },
     reachability::SweepError,
     segments::SegmentError,
     snapshot::SnapshotError,
 };
 use mundi_engine::{CommitError, EngineError};
-use mundi_model::{Code, Coded};
+use mundi_model::{Code, Coded, Hash};
 
 /// Why a protocol was refused, or could not be carried out. Nothing was changed, except where a commit's
-/// fate is unknown.
+/// result is unknown.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
@@ -45,6 +46,8 @@ pub enum StoreError {
     #[error(transparent)]
     DeadLetter(#[from] DeadLetterError),
     #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
     Program(#[from] ProgramError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
@@ -71,6 +74,7 @@ impl Coded for StoreError {
             Self::Inbox(error) => error.code(),
             Self::Effect(error) => error.code(),
             Self::DeadLetter(error) => error.code(),
+            Self::Pool(error) => error.code(),
             Self::Program(error) => error.code(),
             Self::Snapshot(error) => error.code(),
             Self::Blob(error) => error.code(),
@@ -80,7 +84,26 @@ impl Coded for StoreError {
     }
 }
 
-/// What lies under a key is not what its family keeps there.
+/// An object of a universe that was found missing or damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DamagedObject {
+    Blob(Hash),
+    /// By its path in the object store.
+    Segment(String),
+}
+
+impl StoreError {
+    /// The object that could not be read, if that is what is wrong: whether it is really damaged, another read of it shows.
+    pub fn damaged_object(&self) -> Option<DamagedObject> {
+        match self {
+            Self::Blob(BlobError::Corrupt { hash, .. } | BlobError::NotFound(hash)) => Some(DamagedObject::Blob(*hash)),
+            Self::Segment(SegmentError::Corrupt { object, .. }) => Some(DamagedObject::Segment(object.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// The value of a key is not of the type that its family stores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("damaged {} at key {key}: {cause}", family.as_str())]
 pub struct Damaged {

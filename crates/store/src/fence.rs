@@ -27,7 +27,7 @@ pub struct Fence {
 impl Fence {
     /// Refuses unless the lease is held under exactly this epoch.
     ///
-    /// No clock is asked: a lease that has run out but was not taken by anyone still fences correctly.
+    /// No clock is asked: a lease that has expired but was not taken by anyone still fences correctly.
     pub async fn check<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         self.lease(tx).await.map(drop)
     }

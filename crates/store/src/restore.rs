@@ -21,6 +21,8 @@ pub struct Restored<E, S> {
     pub note: SnapshotNote,
     pub facts: SnapshotFacts,
     pub snapshot: Bytes,
+    /// Where the rest of what it inherited begins, if not all was published.
+    pub inherits_from: Option<u64>,
     /// The records at `note.height` and above, chained to the snapshot.
     pub tail: History<E, S>,
 }
@@ -35,7 +37,7 @@ pub async fn restore<E: Engine, B: Blobs, S: Segments>(
     world: WorldId,
 ) -> Result<Restored<E, S>, StoreError> {
     let mut tx = engine.begin().await?;
-    require_live(&mut tx, universe, world).await?;
+    let inherits_from = require_live(&mut tx, universe, world).await?.inherits_from;
     let note = match baseline::read(&mut tx, universe, world).await? {
         Some(note) => note,
         None => return Err(explain_missing(&mut tx, universe, world).await?),
@@ -53,7 +55,7 @@ pub async fn restore<E: Engine, B: Blobs, S: Segments>(
         return Err(damaged(format!("{} of its roots do not exist, first {root}", missing.len())));
     }
     let tail = History::open(engine, segments, universe, world, note.height).await?.after(note.chain);
-    Ok(Restored { note, facts, snapshot, tail })
+    Ok(Restored { note, facts, snapshot, inherits_from, tail })
 }
 
 /// What was true when the snapshot was promoted must be true when it is loaded.

@@ -1,7 +1,7 @@
 //! The one retry loop. A protocol says what it reads and writes; this file says what a failed commit means.
 
 use crate::{Clock, StoreError};
-use mundi_engine::{CommitError, Engine, EngineError, Transaction};
+use mundi_engine::{CommitError, Engine, EngineError, ReadPlan, Source, Transaction};
 use mundi_model::Stamp;
 use std::{future::Future, time::Duration};
 
@@ -24,25 +24,25 @@ const BACKOFF_MAX: Duration = Duration::from_millis(64);
 pub trait Protocol: Sync {
     type Output: Send;
 
-    /// What the loop does when a commit's fate is unknown. The header of each protocol says why.
+    /// What the loop does when a commit's result is unknown. The header of each protocol says why.
     fn on_unknown(&self) -> OnUnknown;
 
-    /// Whether it mostly commits, and depends on all that it reads or on none of it in particular: then it is tried on what the
-    /// process remembers, before it is run on the newest state ([`Engine::begin_from_memory`]).
-    fn tries_memory(&self) -> bool {
-        false
+    /// Where it is tried first, on engines that have a use for that. [`Source::Cache`] is for one that mostly commits and depends on what it
+    /// reads; [`Source::SharedSnapshot`] for one that reads what its plan says, as a rule. Every later attempt is on a snapshot of its own.
+    fn source(&self) -> Source {
+        Source::OwnSnapshot
     }
 
-    /// Whether it announces all that it reads, as a rule: then it is tried as one of many that read in one trip
-    /// ([`Engine::begin_announced`]).
-    fn announces_all(&self) -> bool {
-        false
+    /// What it reads as long as nothing is wrong, whatever it finds. Reads that depend on others are
+    /// [prefetched](Transaction::prefetch) by `run`. A test compares it with what is really read (`tests/read_plans.rs`).
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::default()
     }
 
     fn run<T: Transaction>(&self, tx: &mut T) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
-/// What a commit of unknown fate calls for.
+/// What a commit with an unknown result calls for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnUnknown {
     /// The protocol recognizes what it has already done.
@@ -51,7 +51,7 @@ pub enum OnUnknown {
     Report,
 }
 
-/// What a protocol returned, and where in the order of commits it came to stand.
+/// What a protocol returned, and where in the order of commits it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done<O> {
     pub output: O,
@@ -82,9 +82,11 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
     protocol: &P,
 ) -> Result<Done<P::Output>, Refused> {
     let (mut attempt, mut unavailable, mut perhaps_applied) = (1, 0, false);
-    if engine.remembers() && protocol.tries_memory() {
+    if protocol.source() == Source::Cache
+        && let Ok(Some(tx)) = engine.begin_planned(Source::Cache, || protocol.read_plan()).await
+    {
         // Only an applied commit counts: everything else is decided on the newest state.
-        match once(engine.begin_from_memory(), protocol).await {
+        match once(tx, protocol).await {
             Ok(done) if done.stamp.is_some() => return Ok(done),
             Err(error @ StoreError::Commit(CommitError::Unknown(_))) => {
                 perhaps_applied = true;
@@ -96,9 +98,13 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
         }
     }
     loop {
-        let ran = match attempt == 1 && protocol.announces_all() {
-            true => once(engine.begin_announced(), protocol).await,
-            false => once(engine.begin(), protocol).await,
+        let source = match protocol.source() {
+            Source::SharedSnapshot if attempt == 1 => Source::SharedSnapshot,
+            _ => Source::OwnSnapshot,
+        };
+        let ran = match begin(engine, source, protocol).await {
+            Ok(tx) => once(tx, protocol).await,
+            Err(error) => Err(error.into()),
         };
         let error = match ran {
             Ok(done) => return Ok(done),
@@ -117,11 +123,14 @@ pub async fn run_or_tell<E: Engine, P: Protocol>(
     }
 }
 
-async fn once<T: Transaction, P: Protocol>(
-    begin: impl Future<Output = Result<T, EngineError>>,
-    protocol: &P,
-) -> Result<Done<P::Output>, StoreError> {
-    let mut tx = begin.await?;
+async fn begin<E: Engine>(engine: &E, source: Source, protocol: &impl Protocol) -> Result<E::Transaction, EngineError> {
+    match engine.begin_planned(source, || protocol.read_plan()).await? {
+        Some(tx) => Ok(tx),
+        None => engine.begin().await,
+    }
+}
+
+async fn once<T: Transaction, P: Protocol>(mut tx: T, protocol: &P) -> Result<Done<P::Output>, StoreError> {
     let output = protocol.run(&mut tx).await?;
     let committed = tx.commit().await?;
     Ok(Done { output, stamp: committed.stamp() })

@@ -16,6 +16,8 @@ pub struct SnapshotFacts {
     pub receipt_horizon: Option<Height>,
     /// The intents that wait for a receipt, and the height of each one's record.
     pub open_intents: Vec<(IntentHash, Height)>,
+    /// The world takes nothing but commands.
+    pub paused: bool,
 }
 
 /// Reads the facts out of snapshot bytes: on write and on load, so that what is stored speaks for itself.
@@ -80,7 +82,7 @@ impl Coded for SnapshotError {
     }
 }
 
-/// What can be told from the facts alone.
+/// What follows from the facts alone.
 pub(crate) fn check_facts(facts: &SnapshotFacts) -> Result<(), SnapshotError> {
     if facts.roots.len() > limits::SNAPSHOT_ROOTS_MAX {
         return Err(SnapshotError::RootsTooMany { roots: facts.roots.len(), max: limits::SNAPSHOT_ROOTS_MAX });
@@ -127,6 +129,7 @@ mod tests {
             roots: vec![Hash::of(b"m"), Hash::of(b"cells")],
             receipt_horizon: Some(Height::new(10)),
             open_intents: vec![(IntentHash::of(b"i"), Height::new(9))],
+            paused: false,
         }
     }
 

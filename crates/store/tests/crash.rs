@@ -39,22 +39,24 @@ use mundi_store::{
     },
     objects::{self, Objects},
     protocol::{
-        AcquireLease, Acquired, Answer, AnswerEffect, AppendBatch, ArchiveWorld, AssignWorld, CancelEffect,
-        ChargeToken, ClaimEffects, ClaimMail, ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, Consumed,
-        CreateUniverse, DescribeWorld, DropDeadLetter, EndProbation, ExtendClaims, FabricMessage, FailEffect, Failure,
-        Finish, FinishMail, FireTimers, ForgetAssignment, GuardSchema, Heartbeat, HoldWorld, ImportWorld, InProcess,
-        KeepObject, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed, MailName, MessageId, NameProgram,
-        NameUniverse, NameWorld, NewItem, NewMail, NoteSnapshotDue, Opening, Over, Pass, PinBlob, PlaceWorld, Purpose,
-        QueuedEffect, ReapEffects, Register, ReleaseHold, ReleaseLease, ReleaseObject, RenewLeases, Repeat,
-        ReplayDeadLetter, RequestSweep, RetryEffect, SendMail, SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver,
-        UnnameProgram, UnpinBlob, WakeDueSnapshots, WithdrawLeaseRequest, WokenBy, WriteQuotas, WriteToken,
-        compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
+        AcquireLease, Acquired, Answer, AnswerEffect, ArchiveWorld, AssignWorld, CancelEffect, ChargeToken,
+        ClaimEffects, ClaimMail, ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, Consumed, CreatePool,
+        CreateUniverse, DeletePool, DescribeWorld, DropDeadLetter, EndProbation, ExtendClaims, FabricMessage,
+        FailEffect, Failure, Finish, FinishMail, FireTimers, ForgetAssignment, GuardSchema, Heartbeat, HoldWorld,
+        ImportWorld, InProcess, Inherited, KeepObject, KindCap, ListDeadLetters, ListEffects, ListTimers, MailClaimed,
+        MailName, MessageId, NameProgram, NameUniverse, NameWorld, NewItem, NewMail, NoteSnapshotDue, Opening, Over,
+        Pass, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold, ReleaseLease, ReleaseObject,
+        RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail, SetTokenQuotas, SettleWorld,
+        TakeOverLease, TakenOver, UnnameProgram, WakeDueSnapshots, WithdrawLeaseRequest, WokenBy, WorldCall,
+        WriteQuotas, WriteToken, call_world, compact_inbox, complete_effect, delete_world, deliver_mail, expire_dedupe,
+        fabric_send, import_world,
     },
     testing::{
-        CountingEntropy, Fixture, HandmadeWorld, HeapBlobs, ManualClock, PlainSnapshots, Probe, Trouble, ask,
-        ask_in_process, engine_contents, named_event, note_body, set_timers, world_id,
+        AppendBatch, CountingEntropy, Fixture, HandmadeWorld, HeapBlobs, ManualClock, PinBlob, PlainSnapshots, Probe,
+        Trouble, UnpinBlob, ask, ask_in_process, engine_contents, named_event, note_body, set_timers, world_id,
     },
     transfer::{self, TransferError},
+    values::PoolRecord,
 };
 use pollster::block_on;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -203,7 +205,7 @@ fn acquire_a_lease_that_was_never_released() {
     survives(on_the_heap, setup, act, |key| family_of(key) != Some(Family::Lease as u8));
 }
 
-/// A turn, or a cycle without one: either way it is over for good, and a turn that dies before its commit leaves it as it was.
+/// A turn, or a cycle without one: either way it is over for good, and a turn that crashes before its commit leaves it as it was.
 #[test]
 fn end_a_probation() {
     let setup = async |store: &Store| {
@@ -352,6 +354,7 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         correlation_id: None,
         call: None,
         terms: EffectTerms::default(),
+        lease: None,
     };
     let timer = TimerItem {
         world: fence.world,
@@ -375,6 +378,8 @@ async fn turn(store: &Store, fence: Fence) -> Result<Option<CommitTurn>, StoreEr
         expects_end: None,
         in_process: InProcess::default(),
         logs: Vec::new(),
+        authorities: Vec::new(),
+        paused: None,
         ready: true,
         now_ns: 3,
     }))
@@ -509,6 +514,8 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) -> CommitTurn {
         expects_end: None,
         in_process: InProcess::default(),
         logs: Vec::new(),
+        authorities: Vec::new(),
+        paused: None,
         ready: false,
         now_ns: store.clock.now_ns(),
     }
@@ -848,6 +855,46 @@ fn send_to_another_world() {
     survives(on_the_heap, setup, act, everything);
 }
 
+/// Once in a slot of its process, and once brought forward by an operator.
+#[test]
+fn call_another_world() {
+    for again in [false, true] {
+        let setup = async |store: &Store| {
+            let (from, to) = (live(store).await, store.live(2).await.unwrap());
+            let held = Claim { token: [1; 16], worker: worker(), deadline_ns: u64::MAX, attempt: 1 };
+            let mut effect = ask_in_process(store, from, &["world.call"], TERMS, held).await.unwrap().remove(0);
+            if again {
+                make_call(store, &effect, to).await.unwrap();
+                let (universe, now_ns) = (store.universe, store.clock.now_ns());
+                let list = ListEffects { universe, world: None, kind: None, after: None, items_max: 1 };
+                let place = store.run(&list).await.unwrap().output.items.remove(0).place;
+                store.run(&RetryEffect { universe, place, now_ns }).await.unwrap();
+                let claim = ClaimEffects { kind: "world.call".into(), ..claim_of(store, 3) };
+                effect = store.run(&claim).await.unwrap().output.effects.remove(0);
+            }
+            (effect, to)
+        };
+        let act = async |store: &Store, (effect, to): &(ClaimedEffect, Fence)| make_call(store, effect, *to).await;
+        survives(on_the_heap, setup, act, everything);
+    }
+}
+
+async fn make_call(store: &Store, effect: &ClaimedEffect, to: Fence) -> Result<(), StoreError> {
+    let message = FabricMessage {
+        id: MessageId::Intent(effect.proof.intent),
+        claim: effect.proof,
+        from: Sender { world: effect.proof.world, height: Height::new(1) },
+        to: to.world,
+        input: Input::Event { schema: "e".into(), value: Payload::Inline(vec![0xf6]), key: None },
+        correlation_id: None,
+        trace: None,
+        headers: [].into(),
+        dedupe_window_ns: 1,
+    };
+    let call = WorldCall { message, deadline_ns: 1 << 60 };
+    call_world(&store.engine, &store.clock, &store.blobs, store.universe, call, WokenBy::ReadyQueue).await.map(drop)
+}
+
 #[test]
 fn take_a_lease_over_to_delete_its_world() {
     let setup = async |store: &Store| {
@@ -957,7 +1004,7 @@ fn name_programs_and_delete_versions() {
     }
 }
 
-/// One that nobody looked into since, and one that grew while the commit was under way.
+/// One that nobody looked into since, and one that grew while the commit was in progress.
 #[test]
 fn commit_a_turn_without_a_look_into_the_inbox() {
     let act = async |store: &Store, fence: &Fence| {
@@ -1106,6 +1153,23 @@ fn name_a_world() {
 }
 
 #[test]
+fn create_a_pool_and_delete_it() {
+    for stays in [true, false] {
+        let name = || "gpus".parse::<WorldName>().unwrap();
+        let act = async |store: &Store, (): &()| {
+            let record = PoolRecord { created_at_ns: 5, shards: 2, manifest: Hash::of(b"m"), config: "{}".into() };
+            store.run(&CreatePool { universe: store.universe, name: name(), record }).await?;
+            if stays {
+                Ok(())
+            } else {
+                store.run(&DeletePool { universe: store.universe, name: name() }).await.map(drop)
+            }
+        };
+        survives(on_the_heap, async |_| (), act, everything);
+    }
+}
+
+#[test]
 fn pin_an_object_and_let_it_go() {
     for stays in [true, false] {
         let setup = async |store: &Store<Cas<Probe<Memory>>>| {
@@ -1141,11 +1205,12 @@ fn import_a_world() {
             answers: None,
         };
         // What it waited for is not carried out here, and it is told so.
-        let receipt = Receipt {
-            intent: IntentHash::of(b"open"),
+        // More than fits one transaction.
+        let receipt = |n: u8| Receipt {
+            intent: IntentHash::of(&[n]),
             kind: "http".into(),
             status: ReceiptStatus::Error,
-            payload: Payload::Inline(Vec::new()),
+            payload: Payload::Inline(vec![0; 60_000]),
             adapter: "fork".into(),
             signature: None,
             operator: None,
@@ -1161,10 +1226,9 @@ fn import_a_world() {
             arrival: Record { height, prev: Hash::of(b"last"), body: Body::ForkGenesis(arrival) },
             snapshot,
             own_from: height,
-            effects: Vec::new(),
-            timers: Vec::new(),
-            receipts: vec![receipt],
+            inherited: Inherited { receipts: (0..20).map(receipt).collect(), ..Inherited::default() },
             policy: EffectPolicy::Suppress,
+            name: None,
             now_ns: 5,
         };
         import_world(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &import).await.map(drop)

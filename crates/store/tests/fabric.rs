@@ -143,7 +143,7 @@ fn claim_sends(store: &Store, token: u8) -> ClaimEffects {
     }
 }
 
-/// A worker that stood still for hours comes back after its effect was answered and the name was forgotten.
+/// A worker that was suspended for hours comes back after its effect was answered and the name was forgotten.
 #[test]
 fn an_attempt_whose_claim_is_lost_sends_nothing() {
     block_on(async {
@@ -168,7 +168,7 @@ fn an_attempt_whose_claim_is_lost_sends_nothing() {
     });
 }
 
-/// The worker dies between the two transactions, after the message and before the receipt.
+/// The worker crashes between the two transactions, after the message and before the receipt.
 #[test]
 fn a_crash_between_message_and_receipt_sends_once_and_answers_once() {
     block_on(async {

@@ -15,11 +15,11 @@ use mundi_store::{
     journal::{Batch, History, NoSegments, StoredRecord},
     keyspace::journal_entry,
     objects::{self, Objects},
-    protocol::{AppendBatch, CreateWorld, ExportPolicy, create_world},
+    protocol::{CreateWorld, ExportPolicy, Inherited, create_world},
     restore,
     segments::{Exported, SegmentStore, export_segment},
     snapshot::SnapshotFacts,
-    testing::{CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, note_body, world_id},
+    testing::{AppendBatch, CountingEntropy, Fixture, HeapBlobs, ManualClock, PlainSnapshots, note_body, world_id},
 };
 use pollster::block_on;
 use std::{sync::Arc, time::Duration};
@@ -259,9 +259,7 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         first,
         snapshot,
         inbox: None,
-        effects: vec![],
-        timers: vec![],
-        receipts: Vec::new(),
+        inherited: Inherited::default(),
         command: None,
         name: None,
         now_ns: 1,

@@ -46,7 +46,7 @@ impl Drop for Moto {
 }
 
 impl Moto {
-    /// `open_calls` many are answered without a look at who calls; all of them, if it is not given.
+    /// `open_calls` many are answered without a poll at who calls; all of them, if it is not given.
     fn start(open_calls: Option<u32>) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

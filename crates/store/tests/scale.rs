@@ -5,8 +5,8 @@
 
 use mundi_engine::Memory;
 use mundi_store::{
-    protocol::{Drained, ReleaseLease, SettleWorld},
-    testing::{Counts, Fixture, Probe, event, world_id},
+    protocol::{ReleaseLease, SettleWorld},
+    testing::{Counts, Drained, Fixture, Probe, event, world_id},
 };
 use pollster::block_on;
 

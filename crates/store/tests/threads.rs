@@ -6,8 +6,8 @@ use mundi_engine::{Embedded, Engine, Memory};
 use mundi_model::{Code, Coded, Height, record::Body};
 use mundi_store::{
     keyspace::{inbox_depth, world_meta::InboxBounds},
-    protocol::{Drained, Enqueued},
-    testing::{Fixture, Probe, event, world_id},
+    protocol::Enqueued,
+    testing::{Drained, Fixture, Probe, event, world_id},
 };
 use pollster::block_on;
 use std::{sync::Mutex, thread};

@@ -72,6 +72,8 @@ async fn cancel(store: &Store, fence: Fence, intent: IntentHash) {
         expects_end: None,
         in_process: InProcess::default(),
         logs: Vec::new(),
+        authorities: Vec::new(),
+        paused: None,
         ready: false,
         now_ns: store.clock.now_ns(),
     };

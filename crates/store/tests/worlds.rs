@@ -17,11 +17,10 @@ use mundi_store::{
         ready, reply, timer_due, world_meta,
     },
     protocol::{
-        AcquireLease, AppendBatch, AssignWorld, CommitTurn, Consumed, Drained, InProcess, InboxEnd, ReadTurn,
-        ReleaseLease, RenewLeases, SettleWorld, Settled, TurnItem, WorldCreated, compact_inbox, delete_world,
-        expire_dedupe,
+        AcquireLease, AssignWorld, CommitTurn, Consumed, InProcess, InboxEnd, ReadTurn, ReleaseLease, RenewLeases,
+        SettleWorld, Settled, TurnItem, WorldCreated, compact_inbox, delete_world, expire_dedupe,
     },
-    testing::{Fixture, Probe, engine_contents, event, named_event, note_body, world_id},
+    testing::{AppendBatch, Drained, Fixture, Probe, engine_contents, event, named_event, note_body, world_id},
 };
 use pollster::block_on;
 use std::{sync::Arc, time::Duration};
@@ -331,6 +330,8 @@ fn a_turn_whose_cursor_would_pass_unread_items_is_refused() {
             expects_end: None,
             in_process: InProcess::default(),
             logs: Vec::new(),
+            authorities: Vec::new(),
+            paused: None,
             ready: false,
             now_ns: 1,
         };
@@ -382,6 +383,7 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             correlation_id: None,
             call: None,
             terms: effect_pending::EffectTerms::default(),
+            lease: None,
         };
         let turn = |body, effect| CommitTurn {
             fence,
@@ -394,6 +396,8 @@ fn a_turn_publishes_only_what_its_records_announce_and_only_once() {
             expects_end: None,
             in_process: InProcess::default(),
             logs: Vec::new(),
+            authorities: Vec::new(),
+            paused: None,
             ready: false,
             now_ns: 1,
         };
@@ -508,7 +512,6 @@ fn keys_are_stored_as_they_always_were() {
         (hex(k::snapshot::key(universe, world, Height::new(1))), format!("{w}840000000000000001")),
         (hex(k::baseline::key(universe, world)), format!("{w}85")),
         (hex(k::inbox_entry::key(universe, world, seq)), format!("{w}86{s}")),
-        (hex(k::inbox_cursor::key(universe, world)), format!("{w}87")),
         (hex(k::inbox_compaction::key(universe, world)), format!("{w}8a")),
         (hex(notify::key(universe, world)), format!("{w}8b")),
         (hex(reply::key(universe, world, seq)), format!("{w}8c{s}")),

@@ -1,6 +1,6 @@
 //! What a component costs, beside the same program in native Rust.
 //!
-//! `cargo run --release -p mundi-wasm --example wasm_bench -- --lang rust,ts,python --distinct 1000`
+//! `cargo run --profile dist -p mundi-wasm --example wasm_bench -- --lang rust,ts,python --distinct 1000`
 //!
 //! The program is the counter of `mundi program new`, built here. Rounds of what is compared alternate, and the best of each
 //! counts, so that a ratio compares like with like on a busy machine. A step includes everything that the kernel does: the

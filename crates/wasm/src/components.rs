@@ -1,4 +1,4 @@
-//! The components that this process can run: compiled in the background, kept at hand, found by their hash.
+//! The components that this process can run: compiled in the background, kept in memory, found by their hash.
 
 use crate::{
     cache::Cache,
@@ -42,7 +42,7 @@ pub struct ComponentsConfig {
     pub cache: Option<PathBuf>,
     /// The emergency stop: how long a step may hold up this node. Fuel ends a step long before.
     pub step_wall_max: Duration,
-    /// Whoever asks for a component that is not ready hears so, and comes again. Else it waits, which suits tools.
+    /// Whoever asks for a component that is not ready gets so, and comes again. Else it waits, which suits tools.
     pub in_background: bool,
     /// Steps that run at the same moment; 0 stands for the number of processors.
     pub slots: usize,

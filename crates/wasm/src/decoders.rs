@@ -1,4 +1,4 @@
-//! What reads bytes from strangers, each as a function that must never panic. `fuzz/` feeds them to a fuzzer, tests feed them
+//! Decoders of untrusted bytes, each as a function that must not panic. `fuzz/` feeds them to a fuzzer, tests feed them
 //! a fixed corpus.
 
 use crate::{Components, ComponentsConfig, inspect::inspect, offer::Offer};

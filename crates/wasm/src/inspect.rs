@@ -1,4 +1,4 @@
-//! What is refused before anything is compiled: a look at the bytes, in time that grows with their number.
+//! Inspection before compilation, in time linear in the number of bytes.
 //!
 //! A component may take long to compile, and a compiler cannot be stopped. So what makes compiling slow is bounded here:
 //! the size of the whole and of each function, what each function carries from place to place, the number of parts, and
@@ -80,7 +80,7 @@ fn invalid(error: &wasmparser::BinaryReaderError) -> Refusal {
     Refusal::Invalid(error.to_string())
 }
 
-/// Someone's compiler ended a step too early; one that was told to use WASI hears of that first.
+/// Someone's compiler ended a step too early; one that was told to use WASI learns of that first.
 fn core_module(bytes: &[u8]) -> Refusal {
     let imports_wasi = Parser::new(0).parse_all(bytes).filter_map(Result::ok).any(|payload| match payload {
         Payload::ImportSection(section) => {
@@ -138,9 +138,9 @@ fn count(bytes: &[u8]) -> Result<Counted, Refusal> {
                     module.weigh(&body, limits::COMPONENT_FUNCTION_WEIGHT_MAX).map_err(|error| invalid(&error))?;
                 bound("loops in one function", weight.loops, limits::COMPONENT_FUNCTION_LOOPS_MAX)?;
                 bound("blocks in one function", weight.blocks, limits::COMPONENT_FUNCTION_BLOCKS_MAX)?;
-                bound("values to carry in one function", weight.total, limits::COMPONENT_FUNCTION_WEIGHT_MAX)?;
+                bound("live values in one function", weight.total, limits::COMPONENT_FUNCTION_WEIGHT_MAX)?;
                 counted.weight += weight.total;
-                bound("values to carry in all functions", counted.weight, limits::COMPONENT_WEIGHT_MAX)?;
+                bound("live values in all functions", counted.weight, limits::COMPONENT_WEIGHT_MAX)?;
             }
             Payload::ComponentImportSection(section) => {
                 counted.add(section.count())?;

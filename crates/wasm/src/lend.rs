@@ -13,7 +13,7 @@ pub(crate) enum Lent {
     Nobody,
 }
 
-/// Calls `run` with the host on loan. `run` must not keep what it is given: the store that holds it dies with it.
+/// Calls `run` with the host on loan. `run` must not keep what it is given: the store that holds it crashes with it.
 #[expect(unsafe_code, reason = "a borrow cannot be told to a store, whose data must be 'static")]
 pub(crate) fn lend_host<R>(host: &mut dyn Host, run: impl FnOnce(Lent) -> R) -> R {
     // SAFETY: only the lifetime changes. The pointer lives in a `Lent`, which `run` puts into a store that it drops

@@ -1,10 +1,10 @@
-//! WASM components as programs: the only crate that knows an engine for them.
+//! WASM components as programs: the only crate that depends on a WASM engine.
 //!
 //! - [`engine`]: what runs components, with nothing that could make two runs differ.
 //! - [`inspect`]: what is refused before anything is compiled.
 //! - [`compile`]: compiling in a process of its own, within bounds; `queue`: what waits for it, fair by universe.
 //! - [`cache`]: compiled code on this machine's disk.
-//! - [`components`]: the kernel's loader: components are compiled in the background and kept at hand.
+//! - [`components`]: the kernel's loader: components are compiled in the background and kept in memory.
 //! - [`program`]: a component as a program; a fresh instance for each step.
 //! - `scheduler`: which steps run now, fair by universe and by world.
 //! - [`build`]: from a folder with sources to a component.

@@ -1,4 +1,4 @@
-//! What a program says about itself, and the manifest that follows from it.
+//! The declarations of a program, and the manifest made from them.
 
 use crate::engine::ENGINE;
 use mundi_kernel::manifest::{EffectRule, Limits, Manifest, ManifestError, OnFailure, Schema, Wasm, WasmLimits};

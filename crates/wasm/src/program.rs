@@ -97,7 +97,7 @@ impl Pacing {
         Self { slot, slices_left: u64::try_from(slices).unwrap_or(u64::MAX), blocking, is_apart }
     }
 
-    /// The step has run for a slice: it goes on, now or when its turn comes.
+    /// The step has run for a slice: it continues, now or when its turn comes.
     fn slice_is_over(&mut self) -> wasmtime::Result<UpdateDeadline> {
         self.slices_left = self.slices_left.checked_sub(1).ok_or(Trap::Interrupt)?;
         let Some(slot) = &mut self.slot else { return Ok(UpdateDeadline::Continue(1)) };
@@ -327,7 +327,7 @@ impl Bounds {
     }
 }
 
-/// More than is allowed is refused as a machine without memory refuses it: the component hears of it.
+/// More than is allowed is refused as a machine without memory refuses it: the component is notified.
 impl ResourceLimiter for Bounds {
     fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         Ok(desired <= self.memory_bytes_max)

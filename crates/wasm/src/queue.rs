@@ -1,4 +1,4 @@
-//! Components that wait for a compiler: universes take turns, and what waits is a hash, not megabytes.
+//! The queue of components that wait for the compiler: universes alternate, and an entry is a hash, not the code.
 
 use mundi_kernel::loader::CodeSource;
 use mundi_model::{Hash, UniverseId, limits};
@@ -71,7 +71,7 @@ impl CompileQueue {
         true
     }
 
-    /// The next component, of a universe that has none under way. [`done`](Self::done) follows.
+    /// The next component, of a universe that has none in progress. [`done`](Self::done) follows.
     pub(crate) fn pop(&mut self) -> Option<(UniverseId, Queued)> {
         let place = self.turns.iter().position(|universe| !self.compiling.contains(universe))?;
         let universe = self.turns.remove(place)?;

@@ -1,7 +1,7 @@
-//! Which steps run now: the processors are shared by universe, then by world, whatever each of them does.
+//! The scheduler of steps: processors are shared fairly by universe, then by world.
 //!
 //! A step runs in slices of [`SLICE`]. One that ends within its first slice is *short*, which almost all are; a step that goes
-//! on is *long*. At the end of every slice a long step gives up its slot if another step is due, and goes on where it was when
+//! on is *long*. The first slice is processor time of the step's own thread: a short step on a busy machine stays short. At the end of every slice a long step gives up its slot if another step is due, and continues where it was when
 //! its turn comes again: the instance waits, so the outcome is the same as without the pause.
 //!
 //! - Slots: at most `slots` steps run at the same moment, and at most `long_slots` of them are long. So one slot at least is
@@ -12,9 +12,13 @@
 //!   universe wait, half are kept from those that were long lately: a world whose steps are short finds one beside any number of loops.
 //! - Long steps that have begun hold an instance, with its memory, also while they wait. So their number is bounded, over all
 //!   universes and for each; a program that was long lately waits before it begins. A step that turns out long where there is no
-//!   room for one more is given up and run again later; nothing of it is on record.
+//!   room for one more is given up and run again later; nothing of it is journaled.
 //!
 //! Native programs do not run here: they are a part of the process, and are trusted with its threads.
+
+mod slot;
+
+pub(crate) use slot::Slot;
 
 use mundi_model::{
     UniverseId, WorldId,
@@ -23,7 +27,10 @@ use mundi_model::{
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::Thread,
     time::{Duration, Instant},
 };
@@ -172,7 +179,8 @@ impl Scheduler {
         {
             ticker.unpark();
         }
-        Slot { scheduler: self.clone(), tenant, world, is_long, has_outlasted: false, since: now() }
+        let (since, cpu_since) = (now(), thread_time());
+        Slot { scheduler: self.clone(), tenant, world, is_long, has_outlasted: false, since, cpu_since }
     }
 
     /// Calls `tick` once per slice while steps run. Returns when `tick` says that nobody is left to tick for.
@@ -283,105 +291,14 @@ impl Share {
     }
 }
 
-/// The right to run, until it is dropped.
-pub(crate) struct Slot {
-    scheduler: Arc<Scheduler>,
-    tenant: Tenant,
-    world: WorldId,
-    /// It counts as long.
-    is_long: bool,
-    /// It has used up its first slice, whatever it was taken for.
-    has_outlasted: bool,
-    since: Instant,
-}
-
-impl Slot {
-    /// A slice is over: says whether the step may go on at once. If not, [`pause`](Self::pause) comes next.
-    pub(crate) fn slice_is_over(&mut self) -> Result<bool, Crowded> {
-        self.has_outlasted = true;
-        let scheduler = self.scheduler.clone();
-        let mut state = scheduler.state.lock();
-        self.charge(&mut state);
-        if !self.is_long {
-            self.become_long(&mut state)?;
-        }
-        let mine = state.universes.get(&self.tenant.universe).map_or(0, |share| share.used);
-        // This one's slot may be what the next step waits for.
-        state.running -= 1;
-        state.running_long -= 1;
-        let next = state.next(&scheduler);
-        let is_due =
-            next.and_then(|(universe, _)| state.universes.get(&universe)).is_some_and(|share| share.used <= mine);
-        let goes_on = !is_due && state.running_long < scheduler.long_slots;
-        if goes_on {
-            state.now = state.now.max(mine);
-        }
-        state.running += 1;
-        state.running_long += 1;
-        Ok(goes_on)
-    }
-
-    /// Lets others run, and waits for the next turn.
-    pub(crate) fn pause(&mut self) {
-        let scheduler = self.scheduler.clone();
-        let mut state = scheduler.state.lock();
-        state.running -= 1;
-        state.running_long -= 1;
-        let Some(share) = state.universes.get_mut(&self.tenant.universe) else { return };
-        share.running -= 1;
-        let grant = share.wait(self.world, true, true);
-        state.dispatch(&scheduler);
-        drop(state);
-        grant.wait();
-        self.since = now();
-    }
-
-    pub(crate) fn has_outlasted(&self) -> bool {
-        self.has_outlasted
-    }
-
-    fn become_long(&mut self, state: &mut State) -> Result<(), Crowded> {
-        let long = state.long;
-        let Some(share) = state.universes.get_mut(&self.tenant.universe) else { return Ok(()) };
-        if long >= STEPS_LONG_MAX || share.long >= STEPS_LONG_OF_UNIVERSE_MAX {
-            return Err(Crowded::Long);
-        }
-        share.long += 1;
-        state.long += 1;
-        state.running_long += 1;
-        self.is_long = true;
-        Ok(())
-    }
-
-    fn charge(&mut self, state: &mut State) {
-        let until = now();
-        let spent = until.saturating_duration_since(self.since).as_nanos() / u128::from(self.tenant.weight.max(1));
-        self.since = until;
-        if let Some(share) = state.universes.get_mut(&self.tenant.universe) {
-            share.used = share.used.saturating_add(u64::try_from(spent).unwrap_or(u64::MAX));
-        }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let scheduler = self.scheduler.clone();
-        let mut state = scheduler.state.lock();
-        self.charge(&mut state);
-        state.running -= 1;
-        state.running_long -= usize::from(self.is_long);
-        state.long -= usize::from(self.is_long);
-        let now = state.now;
-        if let Some(share) = state.universes.get_mut(&self.tenant.universe) {
-            share.running -= 1;
-            share.long -= usize::from(self.is_long);
-            // One that is not ahead of the others has nothing to be remembered for.
-            if share.running == 0 && share.waiting == 0 && share.used <= now {
-                state.universes.remove(&self.tenant.universe);
-            }
-        }
-        state.dispatch(&scheduler);
-    }
+/// The processor time of this thread.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a share of the processors is about the machine's own time, never about an outcome"
+)]
+fn thread_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 #[expect(
@@ -393,204 +310,4 @@ fn now() -> Instant {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{sync::mpsc, thread};
-
-    fn tenant(number: u8) -> Tenant {
-        weighing(number, 1)
-    }
-
-    fn weighing(number: u8, weight: u32) -> Tenant {
-        Tenant { universe: UniverseId::from_bytes([number; UniverseId::LEN]), weight }
-    }
-
-    fn world(number: u8) -> WorldId {
-        WorldId::from_bytes([number; WorldId::LEN])
-    }
-
-    /// Makes a slot look as if it had run for so long.
-    fn age(slot: &mut Slot, ms: u64) {
-        slot.since = slot.since.checked_sub(Duration::from_millis(ms)).unwrap();
-    }
-
-    /// Threads that wait for a slot, and say which of them runs. Each holds its slot until it is told to let go.
-    struct Crowd {
-        scheduler: Arc<Scheduler>,
-        runs: (mpsc::Sender<&'static str>, mpsc::Receiver<&'static str>),
-        letting_go: BTreeMap<&'static str, mpsc::Sender<()>>,
-    }
-
-    impl Crowd {
-        fn new(scheduler: &Arc<Scheduler>) -> Self {
-            Self { scheduler: scheduler.clone(), runs: mpsc::channel(), letting_go: BTreeMap::new() }
-        }
-
-        fn waiting(&self) -> usize {
-            self.scheduler.state.lock().universes.values().map(|share| share.waiting).sum()
-        }
-
-        /// Returns when the thread waits.
-        fn enter(&mut self, name: &'static str, tenant: Tenant, world: WorldId, is_long: bool) {
-            let (scheduler, runs, before) = (self.scheduler.clone(), self.runs.0.clone(), self.waiting());
-            let (let_go, told) = mpsc::channel();
-            self.letting_go.insert(name, let_go);
-            thread::spawn(move || {
-                let slot = scheduler.enter(tenant, world, is_long).unwrap();
-                runs.send(name).unwrap();
-                let _or_the_test_is_over = told.recv();
-                drop(slot);
-            });
-            while self.waiting() == before {
-                thread::yield_now();
-            }
-        }
-
-        /// The next one that runs.
-        fn next(&self) -> &'static str {
-            self.runs.1.recv().unwrap()
-        }
-
-        fn let_go(&mut self, name: &'static str) {
-            self.letting_go.remove(name).unwrap().send(()).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_slot_is_there_at_once_until_all_are_taken() {
-        let scheduler = Scheduler::new(2);
-        let first = scheduler.try_enter(tenant(1), world(1), false).unwrap();
-        let _second = scheduler.try_enter(tenant(1), world(2), false).unwrap();
-        assert!(scheduler.try_enter(tenant(2), world(3), false).is_none());
-        drop(first);
-        assert!(scheduler.try_enter(tenant(2), world(3), false).is_some());
-    }
-
-    #[test]
-    fn the_universe_that_has_used_less_goes_first_by_its_weight() {
-        let scheduler = Scheduler::new(1);
-        let mut crowd = Crowd::new(&scheduler);
-        let running = scheduler.try_enter(tenant(9), world(9), false).unwrap();
-        for (name, of, used_ms) in [("light", weighing(1, 1), 40), ("heavy", weighing(2, 4), 80)] {
-            let mut state = scheduler.state.lock();
-            state.share(of.universe).used = used_ms * 1_000_000 / u64::from(of.weight);
-            drop(state);
-            crowd.enter(name, of, world(1), false);
-        }
-        drop(running);
-        assert_eq!(crowd.next(), "heavy", "80 ms at a weight of four are less than 40 at one");
-        crowd.let_go("heavy");
-        assert_eq!(crowd.next(), "light");
-    }
-
-    #[test]
-    fn worlds_of_a_universe_take_turns_however_much_one_of_them_brings() {
-        let scheduler = Scheduler::new(1);
-        let mut crowd = Crowd::new(&scheduler);
-        let running = scheduler.try_enter(tenant(9), world(9), false).unwrap();
-        for name in ["a1", "a2", "a3"] {
-            crowd.enter(name, tenant(1), world(1), false);
-        }
-        crowd.enter("b1", tenant(1), world(2), false);
-        drop(running);
-        for name in ["a1", "b1", "a2", "a3"] {
-            assert_eq!(crowd.next(), name);
-            crowd.let_go(name);
-        }
-    }
-
-    #[test]
-    fn long_steps_leave_a_slot_for_short_ones() {
-        let scheduler = Scheduler::new(2);
-        let mut long = scheduler.try_enter(tenant(1), world(1), false).unwrap();
-        assert_eq!(long.slice_is_over(), Ok(true), "nobody waits");
-        let mut crowd = Crowd::new(&scheduler);
-        crowd.enter("long", tenant(2), world(2), true);
-        let short = scheduler.try_enter(tenant(1), world(3), false);
-        assert!(short.is_some(), "one that is not known to be long begins at once");
-        drop(short);
-        age(&mut long, 50);
-        assert_eq!(long.slice_is_over(), Ok(false), "the other universe has used less");
-        let pausing = thread::spawn(move || {
-            long.pause();
-            long
-        });
-        assert_eq!(crowd.next(), "long");
-        crowd.let_go("long");
-        assert_eq!(pausing.join().unwrap().slice_is_over(), Ok(true));
-    }
-
-    #[test]
-    fn long_steps_of_a_universe_are_bounded_and_one_too_many_is_run_again_later() {
-        let scheduler = Scheduler::new(STEPS_LONG_OF_UNIVERSE_MAX + 2);
-        let enter = |number| scheduler.try_enter(tenant(1), world(number), false).unwrap();
-        let mut slots: Vec<_> = (0..=u8::try_from(STEPS_LONG_OF_UNIVERSE_MAX).unwrap()).map(enter).collect();
-        let mut last = slots.pop().unwrap();
-        assert!(slots.iter_mut().all(|slot| slot.slice_is_over() == Ok(true)));
-        assert_eq!(last.slice_is_over(), Err(Crowded::Long));
-        let other = &mut scheduler.try_enter(tenant(2), world(1), false).unwrap();
-        assert_eq!(other.slice_is_over(), Ok(true), "another universe has room");
-        drop(slots.pop());
-        assert_eq!(last.slice_is_over(), Ok(true));
-    }
-
-    #[test]
-    fn who_was_idle_begins_where_the_others_are() {
-        let scheduler = Scheduler::new(2);
-        let mut busy = scheduler.try_enter(tenant(1), world(1), false).unwrap();
-        for _ in 0..3 {
-            age(&mut busy, 1_000);
-            assert_eq!(busy.slice_is_over(), Ok(true));
-        }
-        let newcomer = scheduler.try_enter(tenant(2), world(2), false).unwrap();
-        let used = |tenant: Tenant| scheduler.state.lock().universes[&tenant.universe].used;
-        assert!(used(tenant(2)) >= 3_000_000_000, "it has no hour of others to catch up with");
-        drop((busy, newcomer));
-        let mut returning = scheduler.try_enter(tenant(2), world(2), false).unwrap();
-        age(&mut returning, 1);
-        assert_eq!(returning.slice_is_over(), Ok(true));
-    }
-
-    #[test]
-    fn what_waits_is_bounded_for_each_universe() {
-        let scheduler = Scheduler::new(1);
-        let mut crowd = Crowd::new(&scheduler);
-        let running = scheduler.try_enter(tenant(9), world(9), false).unwrap();
-        for _ in 0..STEPS_WAITING_MAX {
-            crowd.enter("one of many", tenant(1), world(1), false);
-        }
-        assert_eq!(scheduler.enter(tenant(1), world(2), false).err(), Some(Crowded::Waiting));
-        crowd.letting_go.clear();
-        drop(running);
-        for _ in 0..STEPS_WAITING_MAX {
-            crowd.next();
-        }
-    }
-
-    #[test]
-    fn loops_that_wait_keep_no_short_step_of_their_universe_from_its_turn() {
-        let scheduler = Scheduler::new(2);
-        let mut crowd = Crowd::new(&scheduler);
-        let mut long = scheduler.try_enter(tenant(1), world(0), false).unwrap();
-        assert_eq!(long.slice_is_over(), Ok(true));
-        for number in 1..=u8::try_from(STEPS_WAITING_LONG_MAX).unwrap() {
-            crowd.enter("one of many", tenant(1), world(number), true);
-        }
-        assert_eq!(scheduler.enter(tenant(1), world(99), true).err(), Some(Crowded::Waiting), "one loop too many");
-        let short = scheduler.try_enter(tenant(1), world(100), false).expect("a slot that no loop may have");
-        let names = ["first", "second", "third"];
-        for (name, number) in names.into_iter().zip(101..) {
-            crowd.enter(name, tenant(1), world(number), false);
-        }
-        drop(short);
-        for name in names {
-            assert_eq!(crowd.next(), name, "before all loops that wait");
-            crowd.let_go(name);
-        }
-        crowd.letting_go.clear();
-        drop(long);
-        for _ in 0..STEPS_WAITING_LONG_MAX {
-            crowd.next();
-        }
-    }
-}
+mod tests;

@@ -61,7 +61,7 @@ impl Surface {
     }
 }
 
-/// What the program may go on without is an answer; what it may not ends the step.
+/// What the program may continue without is an answer; what it may not ends the step.
 fn full<T>(result: Result<T, EmitError>) -> Call<Result<T, Full>> {
     match result {
         Ok(value) => Ok(Ok(value)),

@@ -1,4 +1,4 @@
-//! How much work a function is for the compiler, beyond its length.
+//! The cost of a function for the compiler, beyond its length.
 //!
 //! A compiler carries each local through each place where ways meet, and each value of a block through its borders. So few
 //! bytes can be much work: a thousand loops around a thousand locals are a million values, and a jump with a thousand ways

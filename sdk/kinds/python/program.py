@@ -34,7 +34,8 @@ class Kinds:
             try:
                 answer = answered(world, cause, call)
             except EffectError as error:
-                answer = {"code": error.code}
+                of_call = {"failed_code": error.failed_code} if cause.kind == "world.call" else {}
+                answer = {"code": error.code} | of_call
             if answer is not None:
                 world.reply(call, answer)
 
@@ -50,6 +51,8 @@ def ask(world: World, asked: dict[str, Any], call: str) -> None:
     label = f"{kind}/{call}"
     if kind == "timer":
         world.set_timer_in_ms(call, 20, {"fired": True})
+    elif kind == "echo":
+        world.reply(call, {"echo": True})
     elif kind == "http.request":
         body = json.dumps({"hello": "wörld"}, ensure_ascii=False, separators=(",", ":"))
         world.ask(HttpRequest(asked["url"], "POST", {"content-type": "application/json"}, body), label)
@@ -61,6 +64,8 @@ def ask(world: World, asked: dict[str, Any], call: str) -> None:
         world.ask(ProcessRun("echo", stdin="in and out"), label)
     elif kind == "fabric.send":
         world.send_event(asked["to"], "note", "hello", label)
+    elif kind == "world.call":
+        world.call(asked["to"], "ask", {"kind": asked["ask"]}, label)
     elif kind == "world.spawn":
         world.spawn(asked["manifest"], ("note", "born"), label)
     elif kind == "world.fork":
@@ -84,6 +89,8 @@ def answered(world: World, receipt: Receipt, call: str) -> Any:
         return {"bytes": list(answer.bytes), "of": world.get("blob")["bytes"]}
     if receipt.kind == "process.run":
         return {"status": answer.status, "stdout": answer.stdout.decode(), "stderr": answer.stderr.decode()}
+    if receipt.kind == "world.call":
+        return {"reply": answer}
     if receipt.kind == "fabric.send":
         return {"status": answer.status, "to": answer.dest_world, "seq": answer.enqueued_seq is not None}
     return asdict(answer)

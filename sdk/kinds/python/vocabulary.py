@@ -3,6 +3,7 @@
 from typing import Any, Literal, NotRequired, Optional, TypedDict
 
 Ask = TypedDict("Ask", {
+    "ask": NotRequired[str],
     "kind": str,
     "manifest": NotRequired[str],
     "to": NotRequired[str],
@@ -16,4 +17,4 @@ Event = Literal["ask", "note"]
 Query = Literal["note"]
 
 # What it asks for.
-Effect = Literal["blob.get", "blob.put", "fabric.send", "http.request", "llm.chat", "process.run", "world.fork", "world.spawn"]
+Effect = Literal["blob.get", "blob.put", "fabric.send", "http.request", "llm.chat", "process.run", "world.call", "world.fork", "world.spawn"]

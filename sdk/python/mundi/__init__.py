@@ -29,8 +29,10 @@ from .kinds import (
     ProcessRun,
     Sent,
     Spawned,
+    WorldCall,
     WorldFork,
 )
+from .pools import Lease, PoolResult, Wish
 
 __all__ = [
     "Blob",
@@ -49,12 +51,14 @@ __all__ = [
     "Full",
     "HttpRequest",
     "HttpResponse",
+    "Lease",
     "LlmAnswer",
     "LlmChat",
     "Message",
     "Named",
     "Origin",
     "Params",
+    "PoolResult",
     "ProcessResult",
     "ProcessRun",
     "Program",
@@ -64,7 +68,9 @@ __all__ = [
     "Spawned",
     "Timer",
     "Upgraded",
+    "Wish",
     "World",
+    "WorldCall",
     "WorldFork",
 ]
 
@@ -254,6 +260,23 @@ class World:
         options: Optional[SendOptions] = None,
     ) -> None:
         self._host.send_message(to, inbox, payload, headers, label, options)
+
+    def call(self, to: str, event: str, value: Any = None, label: str = "", timeout_ms: Optional[int] = None) -> None:
+        """Calls another world, by its id or its name: what its program replies comes back as a receipt under the label, as its
+        answer. More can be said with WorldCall and ask."""
+        self.ask(WorldCall(to, event, value, timeout_ms=timeout_ms), label)
+
+    def pool_reserve(self, pool: str, wish: Wish, ttl_slots: int, label: str = "") -> None:
+        """Reserves resources of a pool for so many slots, within which the lease must be activated."""
+        self.call(pool, "pool.command", {"command": wish.command(ttl_slots)}, label)
+
+    def pool_activate(self, lease: Lease, label: str = "") -> None:
+        """Activates a lease that was reserved: from then on it ends only when it is released or revoked."""
+        self.call(lease.world(), "pool.command", {"command": lease.command("activate")}, label)
+
+    def pool_release(self, lease: Lease, label: str = "") -> None:
+        """Gives a lease back, reserved or active."""
+        self.call(lease.world(), "pool.command", {"command": lease.command("release")}, label)
 
     def spawn(self, program: str, first: Optional[tuple[str, Any]] = None, label: str = "") -> str:
         """Asks for a new world, which gets a first event: of a manifest by its hash, or of a program by its name, "todo" for the

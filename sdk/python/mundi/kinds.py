@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Optional, Union
 
 from . import cbor
+from .pools import Lease
 
 
 @dataclass
@@ -20,6 +21,10 @@ class EffectError(Exception):
     reason: str
     attempts: int = 0
     """How often it was tried."""
+    failed_code: Optional[str] = None
+    """Of CALL_FAILED: the code of the step of the world that was called."""
+    failed_at: Optional[int] = None
+    """Of CALL_FAILED: the height of that step in the journal of that world."""
 
     def __str__(self) -> str:
         return f"{self.code}: {self.reason}"
@@ -42,7 +47,7 @@ class EffectDenied(EffectError):
 
 
 class EffectTimedOut(EffectError):
-    """EFFECT_TIMEOUT, EFFECT_CLAIM_EXPIRED: whether the other side acted is not known."""
+    """EFFECT_TIMEOUT, EFFECT_CLAIM_EXPIRED, CALL_TIMEOUT: whether the other side acted is not known."""
 
 
 _ERRORS: dict[str, type[EffectError]] = {
@@ -53,6 +58,7 @@ _ERRORS: dict[str, type[EffectError]] = {
     "UNIVERSE_DENIED": EffectDenied,
     "EFFECT_TIMEOUT": EffectTimedOut,
     "EFFECT_CLAIM_EXPIRED": EffectTimedOut,
+    "CALL_TIMEOUT": EffectTimedOut,
 }
 
 
@@ -64,6 +70,7 @@ class Params:
     def params(self) -> dict[str, Any]:
         """What is not said is not written."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        said = {name: vars(value) if isinstance(value, Lease) else value for name, value in said.items()}
         return {name: value for name, value in said.items() if value is not None}
 
 
@@ -76,6 +83,8 @@ class HttpRequest(Params):
     method: str = "GET"
     headers: dict[str, str] = field(default_factory=dict)
     body: Optional[Union[bytes, str]] = None
+    lease: Optional[Lease] = None
+    """The lease that it is carried out under, and only while it is held. The other side gets it, too."""
 
 
 @dataclass
@@ -162,6 +171,8 @@ class ProcessRun(Params):
     command: str
     args: list[str] = field(default_factory=list)
     stdin: Optional[Union[bytes, str]] = None
+    lease: Optional[Lease] = None
+    """The lease that it is carried out under, and only while it is held. The other side gets it, too."""
 
 
 @dataclass
@@ -190,6 +201,25 @@ class Forked:
     status: str
     world: str
     forked_at: int
+
+
+@dataclass
+class WorldCall(Params):
+    """An event to another world, whose reply is the receipt. World.call is its short form."""
+
+    KIND = "world.call"
+    world: str
+    """The id or the name of the world."""
+    event: str
+    value: Any = None
+    headers: Optional[dict[str, str]] = None
+    """Arrive as the world's headers."""
+    correlation_id: Optional[str] = None
+    """Arrives as the event's origin.correlation_id."""
+    universe: Optional[str] = None
+    """The universe of the world: the caller's own if absent. Another one must accept messages from here."""
+    timeout_ms: Optional[int] = None
+    """How long the reply may take; as long as timeout_ms in mundi.json if absent."""
 
 
 @dataclass
@@ -244,7 +274,8 @@ def read_error(payload: bytes) -> EffectError:
     try:
         value = cbor.decode(payload)
         code, reason, attempts = value["code"], value["reason"], value.get("attempts", 0)
-        return _ERRORS.get(code, EffectError)(code, reason, attempts)
+        of_call = (value.get("failed_code"), value.get("failed_at"))
+        return _ERRORS.get(code, EffectError)(code, reason, attempts, *of_call)
     except (ValueError, TypeError, KeyError, AttributeError):
         return EffectError("RECEIPT_INVALID", payload.decode(errors="replace"))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-from . import Event, Full, Named, Origin, Program, Receipt, SendOptions, Timer, World, cbor, kinds
+from . import Event, Failure, Full, Named, Origin, Program, Receipt, SendOptions, Timer, World, WorldCall, cbor, kinds
 from .offer import (
     CELL_KEY_BYTES_MAX,
     CELL_VALUE_BYTES_MAX,
@@ -58,6 +58,8 @@ class Step:
     """What one step did."""
 
     reply: Any = None
+    replied: bool = False
+    """Whether there is a reply to the event itself, which may be None."""
     replies: dict[str, Any] = field(default_factory=dict)
     intents: list[dict[str, Any]] = field(default_factory=list)
     sent: list[Sending] = field(default_factory=list)
@@ -373,6 +375,28 @@ class TestWorld:
         """The open effect of this label is not carried out."""
         return self.receipt(label, "error", {"code": code, "reason": reason, "attempts": 1})
 
+    def answer_call(self, label: str, other: "TestWorld") -> Step:
+        """Lets another world answer the open world.call of this label, in one step of each. A program that replies in a later step
+        of its own is answered for with receipt."""
+        intent = self._host.open.get(label)
+        if intent is None or intent["kind"] != WorldCall.KIND:
+            raise Refused("RECEIPT_UNKNOWN", f"no call is open under `{label}`")
+        call = WorldCall(**intent["params"])
+        sender = (self._host.world_id(), self._host.number)
+        origin = Origin(self._host.now, call.correlation_id, wants_reply=True, sender=sender)
+        try:
+            step = other.step(Named(call.event, call.value), origin, call.headers)
+        except Exception as error:
+            code, reason = getattr(error, "code", "PROGRAM_FAILED"), getattr(error, "reason", str(error))
+            if code == "EVENT_INVALID":
+                return self.fail(label, code, reason)
+            failed = {"failed_code": code, "failed_at": other._host.number}
+            said = {"code": "CALL_FAILED", "reason": reason, "attempts": 1}
+            return self.receipt(label, "error", said | failed)
+        if not step.replied:
+            raise Failure(f"the other world did not reply to `{label}` in this step")
+        return self.receipt(label, "ok", step.reply)
+
     def fire(self, label: str) -> Step:
         """The timer of this label fires; the clock is at least where it is due."""
         timer = self._host.timers.pop(label, None)
@@ -403,6 +427,7 @@ class TestWorld:
         if host.fault is not None:
             self._host = before
             raise host.fault
+        host.step.replied = event.seq in host.step.replies
         host.step.reply = host.step.replies.pop(event.seq, None)
         return host.step
 

@@ -1,6 +1,9 @@
 //! What reaches a program.
 
-use crate::{Effect, Failure, cbor, kinds::EffectError};
+use crate::{
+    Effect, Failure, cbor,
+    kinds::{EffectError, WorldCall},
+};
 use serde::de::DeserializeOwned;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +109,14 @@ impl Event {
         }
     }
 
+    /// The reply of another world to [`World::call`](crate::World::call), as a type; or why there is none.
+    pub fn reply<T: DeserializeOwned>(&self) -> Result<Result<T, EffectError>, Failure> {
+        match self.receipt::<WorldCall>()? {
+            Ok(_) => Ok(Ok(self.value()?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
     /// The payload, whatever the cause.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         self.cause.payload()
@@ -114,11 +125,7 @@ impl Event {
 
 /// A receipt that the manifest's schema refuses arrives as an error whose payload is a text.
 fn effect_error(payload: &[u8]) -> EffectError {
-    cbor::from_slice(payload).unwrap_or_else(|_| EffectError {
-        code: "RECEIPT_INVALID".to_owned(),
-        reason: String::from_utf8_lossy(payload).into_owned(),
-        attempts: 0,
-    })
+    cbor::from_slice(payload).unwrap_or_else(|_| EffectError::new("RECEIPT_INVALID", String::from_utf8_lossy(payload)))
 }
 
 impl Cause {

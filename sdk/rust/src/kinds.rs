@@ -6,7 +6,7 @@
 //! [`World::ask`]: crate::World::ask
 //! [`Event::receipt`]: crate::Event::receipt
 
-use crate::{Bytes, Effect, Failure, Value};
+use crate::{Bytes, Effect, Failure, Value, pools::Lease};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,12 @@ pub struct EffectError {
     /// How often it was tried.
     #[serde(default)]
     pub attempts: u64,
+    /// Of `CALL_FAILED`: the code of the step of the world that was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_code: Option<String>,
+    /// Of `CALL_FAILED`: the height of that step in the journal of that world.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<u64>,
 }
 
 /// The reasons that a program may want to tell apart. Further ones may come.
@@ -33,20 +39,24 @@ pub enum EffectErrorKind {
     NotRecorded,
     /// `EFFECT_DENIED`, `UNIVERSE_DENIED`: a configuration does not allow it.
     Denied,
-    /// `EFFECT_TIMEOUT`, `EFFECT_CLAIM_EXPIRED`: whether the other side acted is not known.
+    /// `EFFECT_TIMEOUT`, `EFFECT_CLAIM_EXPIRED`, `CALL_TIMEOUT`: whether the other side acted is not known.
     TimedOut,
     /// Any other code.
     Failed,
 }
 
 impl EffectError {
+    pub fn new(code: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { code: code.into(), reason: reason.into(), attempts: 0, failed_code: None, failed_at: None }
+    }
+
     pub fn kind(&self) -> EffectErrorKind {
         match &*self.code {
             "EFFECT_CANCELLED" => EffectErrorKind::Cancelled,
             "EFFECT_SANDBOXED" => EffectErrorKind::Sandboxed,
             "EFFECT_NOT_RECORDED" => EffectErrorKind::NotRecorded,
             "EFFECT_DENIED" | "UNIVERSE_DENIED" => EffectErrorKind::Denied,
-            "EFFECT_TIMEOUT" | "EFFECT_CLAIM_EXPIRED" => EffectErrorKind::TimedOut,
+            "EFFECT_TIMEOUT" | "EFFECT_CLAIM_EXPIRED" | "CALL_TIMEOUT" => EffectErrorKind::TimedOut,
             _ => EffectErrorKind::Failed,
         }
     }
@@ -69,6 +79,9 @@ pub struct HttpRequest {
     pub headers: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Bytes>,
+    /// The lease that it is carried out under, and only while it is held. The other side gets it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 impl HttpRequest {
@@ -80,7 +93,7 @@ impl HttpRequest {
     pub fn post_json(url: impl Into<String>, body: &impl Serialize) -> Result<Self, Failure> {
         let headers = BTreeMap::from([("content-type".to_owned(), "application/json".to_owned())]);
         let body = Some(serde_json::to_string(body)?.into());
-        Ok(Self { url: url.into(), method: Some("POST".to_owned()), headers, body })
+        Ok(Self { url: url.into(), method: Some("POST".to_owned()), headers, body, lease: None })
     }
 }
 
@@ -214,6 +227,9 @@ pub struct ProcessRun {
     pub args: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Bytes>,
+    /// The lease that it is carried out under, and only while it is held. The other side gets it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -255,6 +271,40 @@ pub struct Forked {
 impl Effect for WorldFork {
     const KIND: &'static str = "world.fork";
     type Receipt = Forked;
+}
+
+/// The effect `world.call`: an event to another world, whose reply is the receipt. [`World::call`](crate::World::call) is its short form.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct WorldCall {
+    /// The id or the name of the world.
+    pub world: String,
+    pub event: String,
+    #[serde(default)]
+    pub value: Value,
+    /// Arrive as [`World::headers`](crate::World::headers).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Arrives as [`Origin::correlation_id`](crate::Origin::correlation_id).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// The universe of the world: the caller's own if absent. Another one must accept messages from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub universe: Option<String>,
+    /// How long the reply may take; as long as `timeout_ms` in `mundi.json` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+impl WorldCall {
+    pub fn new(world: impl Into<String>, event: impl Into<String>, value: &impl Serialize) -> Result<Self, Failure> {
+        Ok(Self { world: world.into(), event: event.into(), value: serde_json::to_value(value)?, ..Self::default() })
+    }
+}
+
+impl Effect for WorldCall {
+    const KIND: &'static str = "world.call";
+    /// Whatever the other program replies; [`Event::reply`](crate::Event::reply) reads it as a type.
+    type Receipt = Value;
 }
 
 /// Stands for `fabric.send` in [`Event::receipt`](crate::Event::receipt); [`World::send`](crate::World::send) asks for it.

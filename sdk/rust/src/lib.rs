@@ -48,6 +48,7 @@ mod host;
 #[path = "testing/host.rs"]
 mod host;
 pub mod kinds;
+pub mod pools;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 mod world;

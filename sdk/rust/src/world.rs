@@ -1,6 +1,6 @@
 //! The world that a program is the code of.
 
-use crate::{Effect, Failure, Outgoing, SendOptions, cbor, host};
+use crate::{Effect, Failure, Outgoing, SendOptions, cbor, host, kinds::WorldCall};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 
@@ -137,6 +137,12 @@ impl World {
     /// The same, with what is said beside it: where it goes, what it is correlated by, headers, its message id.
     pub fn send_with(&mut self, to: &str, what: &Outgoing, options: &SendOptions, label: &str) -> Result<(), Failure> {
         Ok(host::send_with(to, what, options, label)?)
+    }
+
+    /// Calls another world, by its id or its name: what its program replies comes back as a receipt under the label, which
+    /// [`Event::reply`](crate::Event::reply) reads. More can be said with [`WorldCall`] and [`World::ask`].
+    pub fn call(&mut self, to: &str, event: &str, value: &impl Serialize, label: &str) -> Result<(), Failure> {
+        self.ask(&WorldCall::new(to, event, value)?, label)
     }
 
     /// Asks for a new world: of a manifest by its hash, or of a program by its name, `todo` for the newest version or `todo@2`. Its id is

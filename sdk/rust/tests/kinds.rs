@@ -36,9 +36,10 @@ fn a_program_tells_apart_why_an_effect_was_not_carried_out() {
         ("UNIVERSE_DENIED", EffectErrorKind::Denied),
         ("EFFECT_TIMEOUT", EffectErrorKind::TimedOut),
         ("EFFECT_CLAIM_EXPIRED", EffectErrorKind::TimedOut),
+        ("CALL_TIMEOUT", EffectErrorKind::TimedOut),
         ("CARD_DECLINED", EffectErrorKind::Failed),
     ] {
-        assert_eq!(EffectError { code: code.to_owned(), reason: String::new(), attempts: 1 }.kind(), kind, "{code}");
+        assert_eq!(EffectError::new(code, "").kind(), kind, "{code}");
     }
 }
 

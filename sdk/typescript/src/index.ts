@@ -6,9 +6,12 @@
  */
 
 import { decode, encode } from "./cbor.ts";
+import type { WorldCall } from "./kinds.ts";
+import { type Lease, type Wish, leaseCommand, leaseWorld, wishCommand } from "./pools.ts";
 
 export * as cbor from "./cbor.ts";
 export * from "./kinds.ts";
+export * from "./pools.ts";
 
 /** What reaches a program. The place is where a reply goes, now or in a later step. */
 export interface Event {
@@ -180,6 +183,29 @@ export class World<Effects = AnyEffects> {
     if (options === undefined) return this.host.send(to, what, label);
     const { universe, correlationId, headers = {}, messageId } = options;
     this.host.sendWith(to, what, { universe, correlationId, headers: Object.entries(headers), messageId }, label);
+  }
+
+  /**
+   * Calls another world, by its id or its name: what its program replies comes back as a receipt of `world.call` under the label.
+   * What else can be said is that of `WorldCall`.
+   */
+  call(to: string, event: string, value: unknown, label = "", options: Omit<WorldCall, "world" | "event" | "value"> = {}): void {
+    this.host.emit("world.call", encode({ world: to, event, value: value ?? null, ...options }), label);
+  }
+
+  /** Reserves resources of a pool for so many slots, within which the lease must be activated. */
+  poolReserve(pool: string, wish: Wish, ttlSlots: number, label = ""): void {
+    this.call(pool, "pool.command", { command: wishCommand(wish, ttlSlots) }, label);
+  }
+
+  /** Activates a lease that was reserved: from then on it ends only when it is released or revoked. */
+  poolActivate(lease: Lease, label = ""): void {
+    this.call(leaseWorld(lease), "pool.command", { command: leaseCommand("activate", lease) }, label);
+  }
+
+  /** Gives a lease back, reserved or active. */
+  poolRelease(lease: Lease, label = ""): void {
+    this.call(leaseWorld(lease), "pool.command", { command: leaseCommand("release", lease) }, label);
   }
 
   /**

@@ -7,6 +7,7 @@
 
 import { decode } from "./cbor.ts";
 import type { Cause } from "./index.ts";
+import type { Lease } from "./pools.ts";
 
 /** Why an effect was not carried out: what a receipt that says `error` or `timeout` carries. */
 export interface EffectError {
@@ -16,6 +17,10 @@ export interface EffectError {
   reason: string;
   /** How often it was tried. */
   attempts: number;
+  /** Of `CALL_FAILED`: the code of the step of the world that was called. */
+  failedCode?: string;
+  /** Of `CALL_FAILED`: the height of that step in the journal of that world. */
+  failedAt?: number;
 }
 
 /** The reasons that a program may want to tell apart. Further ones may come. */
@@ -28,7 +33,7 @@ export type EffectErrorKind =
   | "not_recorded"
   /** `EFFECT_DENIED`, `UNIVERSE_DENIED`: a configuration does not allow it. */
   | "denied"
-  /** `EFFECT_TIMEOUT`, `EFFECT_CLAIM_EXPIRED`: whether the other side acted is not known. */
+  /** `EFFECT_TIMEOUT`, `EFFECT_CLAIM_EXPIRED`, `CALL_TIMEOUT`: whether the other side acted is not known. */
   | "timed_out"
   /** Any other code. */
   | "failed";
@@ -41,6 +46,7 @@ const ERROR_KINDS: Record<string, EffectErrorKind> = {
   UNIVERSE_DENIED: "denied",
   EFFECT_TIMEOUT: "timed_out",
   EFFECT_CLAIM_EXPIRED: "timed_out",
+  CALL_TIMEOUT: "timed_out",
 };
 
 /** The effect `http.request`: one request to the outside. A text as a body is sent as UTF-8. */
@@ -50,6 +56,8 @@ export interface HttpRequest {
   method?: string;
   headers?: Record<string, string>;
   body?: Uint8Array | string;
+  /** The lease that it is carried out under, and only while it is held. The other side gets it, too. */
+  lease?: Lease;
 }
 
 /** The answer of a server, whatever its status. */
@@ -124,6 +132,8 @@ export interface ProcessRun {
   command: string;
   args?: string[];
   stdin?: Uint8Array | string;
+  /** The lease that it is carried out under, and only while it is held. The other side gets it, too. */
+  lease?: Lease;
 }
 
 export interface ProcessResult {
@@ -149,6 +159,22 @@ export interface Forked {
   /** The id of the branch. */
   world: string;
   forked_at: number;
+}
+
+/** The effect `world.call`: an event to another world, whose reply is the receipt. `world.call` is its short form. */
+export interface WorldCall {
+  /** The id or the name of the world. */
+  world: string;
+  event: string;
+  value?: unknown;
+  /** Arrive as the world's `headers`. */
+  headers?: Record<string, string>;
+  /** Arrives as the event's `origin.correlationId`. */
+  correlation_id?: string;
+  /** The universe of the world: the caller's own if absent. Another one must accept messages from here. */
+  universe?: string;
+  /** How long the reply may take; as long as `timeout_ms` in mundi.json if absent. */
+  timeout_ms?: number;
 }
 
 /** What comes of `world.send`. */
@@ -180,6 +206,8 @@ export interface Kinds {
   "fabric.send": { params: never; receipt: Sent };
   "world.spawn": { params: never; receipt: Spawned };
   "world.fork": { params: WorldFork; receipt: Forked };
+  /** The receipt is whatever the other program replies. */
+  "world.call": { params: WorldCall; receipt: any };
 }
 
 export type Answer<T> = { ok: true; value: T } | { ok: false; error: EffectError };
@@ -200,8 +228,11 @@ export function receipt(cause: Cause, kind: string): Answer<any> {
 /** A receipt that the manifest's schema refuses arrives as an error whose payload is a text. */
 function effectError(payload: Uint8Array): EffectError {
   try {
-    const { code = "", reason = "", attempts = 0 } = decode(payload) as any;
-    return { kind: ERROR_KINDS[code] ?? "failed", code, reason, attempts };
+    const { code = "", reason = "", attempts = 0, failed_code, failed_at } = decode(payload) as any;
+    const error: EffectError = { kind: ERROR_KINDS[code] ?? "failed", code, reason, attempts };
+    if (failed_code !== undefined) error.failedCode = failed_code;
+    if (failed_at !== undefined && failed_at !== null) error.failedAt = Number(failed_at);
+    return error;
   } catch {
     return { kind: "failed", code: "RECEIPT_INVALID", reason: new TextDecoder().decode(payload), attempts: 0 };
   }

@@ -18,7 +18,7 @@ import {
   type Status,
   World,
 } from "./index.ts";
-import { wrongField } from "./kinds.ts";
+import { type WorldCall, wrongField } from "./kinds.ts";
 import {
   CELL_KEY_BYTES_MAX,
   CELL_VALUE_BYTES_MAX,
@@ -435,6 +435,29 @@ export class TestWorld {
   /** The open effect of this label is not carried out. */
   fail(label: string, code: string, reason: string): Step {
     return this.receipt(label, "error", { code, reason, attempts: 1 });
+  }
+
+  /**
+   * Lets another world answer the open `world.call` of this label, in one step of each. A program that replies in a later step of its
+   * own is answered for with `receipt`.
+   */
+  answerCall(label: string, other: TestWorld): Step {
+    const intent = this.host.open.get(label);
+    if (intent?.kind !== "world.call") throw new Refused("RECEIPT_UNKNOWN", `no call is open under \`${label}\``);
+    const { event: schema, value, headers = {}, correlation_id: correlationId } = intent.params as WorldCall;
+    const sender = { worldId: this.host.worldId(), height: BigInt(this.host.number) };
+    let reply: unknown;
+    try {
+      reply = other.step({ is: "event", schema, value: value ?? null }, { sender, correlationId, headers }).reply;
+    } catch (error) {
+      const code = error instanceof Refused ? error.code : "PROGRAM_FAILED";
+      const reason = (error as Error).message;
+      if (code === "EVENT_INVALID") return this.fail(label, code, reason);
+      const failed_at = other.host.number;
+      return this.receipt(label, "error", { code: "CALL_FAILED", reason, attempts: 1, failed_code: code, failed_at });
+    }
+    if (reply === undefined) throw new Error(`the other world did not reply to \`${label}\` in this step`);
+    return this.receipt(label, "ok", reply);
   }
 
   /** The timer of this label fires; the clock is at least where it is due. */

@@ -2,6 +2,8 @@
 
 mod generated;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod links;
 #[cfg(test)]
 mod requirements;
@@ -15,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn read(path: &str) -> io::Result<String> {
+pub(crate) fn read(path: &str) -> io::Result<String> {
     fs::read_to_string(root().join(path)).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))
 }
 
@@ -32,7 +34,7 @@ pub(crate) fn write() -> bool {
 
 /// All files of the repository that end in `suffix`, without what builds leave behind, by their paths from the root.
 #[cfg(test)]
-fn files(suffix: &str) -> Vec<String> {
+pub(crate) fn files(suffix: &str) -> Vec<String> {
     fn walk(folder: &Path, suffix: &str, found: &mut Vec<PathBuf>) {
         let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         for path in entries.map(|entry| entry.path()) {

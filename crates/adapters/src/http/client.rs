@@ -1,8 +1,8 @@
-//! An HTTP/1.1 client in which whoever waits for an answer drives the connection.
+//! An HTTP/1.1 client in which the task that waits for an answer also drives the connection.
 //!
 //! Clients commonly give each connection a task of its own, so that an exchange goes through two tasks and the channels
-//! between them. Here a connection belongs to the exchange that uses it and has no task. In between it lies idle, unwatched, until it is
-//! taken again or has lain too long; one that the other side has closed meanwhile is found out when it is taken.
+//! between them. Here a connection belongs to the exchange that uses it and has no task. In between it is idle and not polled, until it is
+//! reused or has been idle too long; a connection that the peer has closed is detected when it is reused.
 
 use super::address::Resolver;
 use bytes::Bytes;
@@ -241,7 +241,7 @@ async fn sweep(shared: Weak<Shared>) {
 }
 
 impl Line {
-    /// Moves the connection on. One that has ended is dropped, by which whoever waits for something hears of it.
+    /// Polls the connection. One that has ended is dropped, which wakes the waiting task with an error.
     fn drive(&mut self, cx: &mut Context<'_>) {
         if self.connection.as_mut().is_some_and(|connection| Pin::new(connection).poll(cx).is_ready()) {
             self.connection = None;

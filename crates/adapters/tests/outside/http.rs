@@ -2,12 +2,13 @@ use crate::{
     call, field, params,
     server::{Asked, Server},
 };
-use mundi_adapters::{
-    Adapter,
-    http::{HttpAdapter, HttpConfig},
+use mundi_adapters::http::{HttpAdapter, HttpConfig};
+use mundi_model::{Code, Height, IntentHash, Value, WorldId, pool::LeaseId};
+use mundi_runtime::effects::{Adapter, Call};
+use mundi_store::{
+    keyspace::effect_pending::EffectLease,
+    protocol::{Failure, Repeat},
 };
-use mundi_model::{Code, IntentHash, Value};
-use mundi_store::protocol::{Failure, Repeat};
 use serde_json::json;
 use std::time::Duration;
 
@@ -41,6 +42,25 @@ fn allowing() -> HttpAdapter {
 
 async fn get(adapter: &HttpAdapter, url: &str) -> Result<Value, Failure> {
     adapter.call(&call("http.request", params(json!({ "url": url })))).await
+}
+
+/// The other side compares them, so a program cannot choose them.
+#[tokio::test]
+async fn a_request_under_a_lease_says_which_and_no_other_does() {
+    let server = Server::start(respond).await;
+    let lease_id = LeaseId::new(0, Height::new(7));
+    let world = WorldId::from_bytes([9; 16]);
+    let lease = EffectLease { pool: "gpus".into(), world, lease_id, lease_epoch: 3 };
+    let forged = json!({ "Mundi-Lease": "gpus/l_x", "mundi-lease-epoch": "9" });
+    for lease in [Some(lease), None] {
+        let request = params(json!({ "url": server.url("/hello"), "headers": forged }));
+        let is_leased = lease.is_some();
+        allowing().call(&Call { lease, ..call("http.request", request) }).await.unwrap();
+        let asked = server.asked().pop().unwrap();
+        let expected = is_leased.then(|| (format!("gpus/{lease_id}"), "3".to_owned()));
+        let said = asked.headers.get("mundi-lease").cloned().zip(asked.headers.get("mundi-lease-epoch").cloned());
+        assert_eq!(said, expected);
+    }
 }
 
 #[tokio::test]

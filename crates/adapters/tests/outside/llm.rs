@@ -3,11 +3,11 @@ use crate::{
     server::{Asked, Server},
 };
 use mundi_adapters::{
-    Adapter,
     http::{HttpAdapter, HttpConfig},
     llm::{LlmAdapter, LlmConfig},
 };
 use mundi_model::{Code, Value};
+use mundi_runtime::effects::Adapter;
 use mundi_store::protocol::Repeat;
 use serde_json::json;
 

@@ -8,8 +8,8 @@ mod llm;
 mod process;
 mod server;
 
-use mundi_adapters::Call;
 use mundi_model::{Height, IntentHash, UniverseId, Value, WorldId};
+use mundi_runtime::effects::Call;
 use mundi_store::testing::unheld;
 
 pub(crate) fn call(kind: &str, params: Value) -> Call {
@@ -21,8 +21,10 @@ pub(crate) fn call(kind: &str, params: Value) -> Call {
         height: Height::new(1),
         kind: kind.into(),
         params,
+        timeout_ms: 30_000,
         attempt: 1,
         trace: None,
+        lease: None,
         claim: unheld(UniverseId::from_bytes([1; 16]), WorldId::from_bytes([2; 16]), IntentHash::of(b"intent")),
     }
 }

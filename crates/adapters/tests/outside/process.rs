@@ -1,10 +1,11 @@
 use crate::{call, field, params};
-use mundi_adapters::{
-    Adapter,
-    process::{AllowedCommand, ProcessAdapter, ProcessConfig},
+use mundi_adapters::process::{AllowedCommand, ProcessAdapter, ProcessConfig};
+use mundi_model::{Code, Height, IntentHash, Value, WorldId, pool::LeaseId};
+use mundi_runtime::effects::{Adapter, Call};
+use mundi_store::{
+    keyspace::effect_pending::EffectLease,
+    protocol::{Failure, Repeat},
 };
-use mundi_model::{Code, IntentHash, Value};
-use mundi_store::protocol::{Failure, Repeat};
 use serde_json::json;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,6 +19,7 @@ fn adapter() -> ProcessAdapter {
     };
     let commands = [
         ("greet", shell("read name; echo \"$GREETING $name $1 $HOME $MUNDI_INTENT\"; echo oops >&2; exit 3", true)),
+        ("leased", shell("echo $MUNDI_LEASE $MUNDI_LEASE_EPOCH", false)),
         ("fixed", shell("echo fixed", false)),
         ("flood", shell("while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done", false)),
         ("sleep", shell("sleep 60", false)),
@@ -42,6 +44,15 @@ async fn a_command_runs_with_what_it_was_given_and_nothing_else() {
     assert_eq!(*field(&answer, "stdout"), Value::Bytes(expected.into_bytes()));
     assert_eq!(*field(&answer, "stderr"), Value::Bytes(b"oops\n".to_vec()));
     assert_eq!(*field(&answer, "status"), Value::Integer(3u8.into()));
+}
+
+#[tokio::test]
+async fn a_command_under_a_lease_hears_which() {
+    let lease_id = LeaseId::new(0, Height::new(7));
+    let lease = EffectLease { pool: "gpus".into(), world: WorldId::from_bytes([9; 16]), lease_id, lease_epoch: 3 };
+    let call = Call { lease: Some(lease), ..call("process.run", params(json!({ "command": "leased" }))) };
+    let answer = adapter().call(&call).await.unwrap();
+    assert_eq!(*field(&answer, "stdout"), Value::Bytes(format!("gpus/{lease_id} 3\n").into_bytes()));
 }
 
 #[tokio::test]

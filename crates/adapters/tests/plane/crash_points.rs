@@ -1,7 +1,7 @@
-//! A node dies at every await on the way from an input to all its answers.
+//! A node crashes at every await on the way from an input to all its answers.
 //!
 //! Which point it was is told by what it left behind. Points 2 and 3 (after the drain and before the append, after the
-//! append and before the cursor) cannot be told apart from outside, because a turn is one transaction: head and cursor
+//! append and before the cursor) cannot be distinguished from outside, because a turn is one transaction: head and cursor
 //! move together or not at all, which is what is checked. For the same reason a timer is due or delivered, never between.
 
 use crate::rig::{Outside, check, count, ops, start_with, tell, with_worlds};

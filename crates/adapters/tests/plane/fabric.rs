@@ -1,18 +1,18 @@
 //! Messages between worlds: what they carry, what a destination takes, and which universes they cross.
 
 use crate::rig::{bodies, count, ops, start, tell, with_worlds};
-use mundi_adapters::{
-    Adapter, Call,
-    fabric::{FabricAdapter, UniversePolicy},
-};
+use mundi_adapters::fabric::{FabricAdapter, UniversePolicy};
 use mundi_model::{
     Code, Hash, Height, IntentHash, UniverseId, Value, WorldId, WorldName, cbor, limits,
     record::{Body, InboxItem, Input, Payload, Receipt, ReceiptStatus},
 };
 use mundi_runtime::{
     Plane,
+    effects::{
+        Adapter, Call,
+        policy::{PolicyContexts, PolicyError},
+    },
     lifecycle::{NewWorld, create, register_trusted},
-    policy::{PolicyContexts, PolicyError},
     testing::{Rig, TestPlane, manifest, register},
 };
 use mundi_store::{
@@ -53,8 +53,10 @@ fn call(rig: &Rig, intent: &str, params: &[(&str, Value)]) -> Call {
         asked_at_ns: 7,
         kind: "fabric.send".into(),
         params: Value::Map(params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()),
+        timeout_ms: 30_000,
         attempt: 1,
         trace: None,
+        lease: None,
         claim: rig.executor.block_on(held),
     }
 }
@@ -253,7 +255,7 @@ fn the_receipt_of_a_message_that_was_not_sent_says_what_that_of_one_that_was_say
     for (script, code) in [
         (format!("event - {} m add n", world_id(77)), Code::WorldNotFound),
         (format!("event {OTHER} {} m add n", world_id(2)), Code::UniverseDenied),
-        // Too large to stand in the queue.
+        // Too large to be in the queue.
         (format!("event - {} m {}", world_id(77), "x".repeat(40_000)), Code::WorldNotFound),
     ] {
         let rig = with_worlds(7, 2);
@@ -288,6 +290,7 @@ fn an_effect_is_carried_out_only_if_the_manifest_that_it_names_allows_its_kind()
             terms: EffectTerms::default(),
             correlation_id: None,
             call: None,
+            lease: None,
         };
         let check = async |item: EffectItem| contexts.check(plane.blobs(), universe, &item).await;
         assert!(check(item("http", Some(context))).await.is_ok());

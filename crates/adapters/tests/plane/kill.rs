@@ -2,10 +2,6 @@
 
 use crate::rig::{adapter_worker, check_journal, id};
 use futures_util::future::BoxFuture;
-use mundi_adapters::{
-    Adapter, Call,
-    worker::{AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
-};
 use mundi_engine::Embedded;
 use mundi_kernel::Registry;
 use mundi_model::{
@@ -15,10 +11,12 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Services, Spawn, Task,
     calls::Calls,
+    control::Ops,
+    effects::{Adapter, AdapterWorkerConfig, Call},
     lifecycle::{NewWorld, create, register_trusted},
     metrics::Metrics,
-    ops::Ops,
     testing::{manifest, register, script_event},
+    timers::{TimerWorker, TimerWorkerConfig},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod blob;
+mod calls;
 mod crash_points;
 mod fabric;
 mod kill;
@@ -10,6 +12,5 @@ mod rig;
 mod signed;
 mod slots;
 mod stories;
-mod timers;
 mod trace;
 mod worlds;

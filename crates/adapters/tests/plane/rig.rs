@@ -1,13 +1,7 @@
 //! Nodes that run everything, and what must hold of every world whatever happened.
 
 use futures_util::future::{BoxFuture, poll_fn};
-use mundi_adapters::{
-    Adapter, Call,
-    fabric::FabricAdapter,
-    fork::ForkAdapter,
-    spawn::SpawnAdapter,
-    worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
-};
+use mundi_adapters::{fabric::FabricAdapter, fork::ForkAdapter, spawn::SpawnAdapter, world_call::WorldCallAdapter};
 use mundi_kernel::{MemoryObjects, Registry, intents::TIMER_SET, replay::Replay};
 use mundi_model::{
     IntentHash, Value, WorkerId, WorldId, cbor,
@@ -16,10 +10,12 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
+    control::Ops,
+    effects::{Adapter, AdapterWorker, AdapterWorkerConfig, Call},
     metrics::Metrics,
-    ops::Ops,
     shell::Report,
     testing::{Node, Rig, TestPlane, manifest, register, script_event},
+    timers::{TimerWorker, TimerWorkerConfig},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{Entropy, protocol::Failure, testing::world_id};
@@ -152,6 +148,7 @@ where
     let fabric = FabricAdapter::new(plane.clone());
     AdapterWorker::new(engine, blobs, clock, entropy, universe, worker, config)
         .serve(Arc::new(fabric))
+        .serve(Arc::new(WorldCallAdapter::new(plane.clone())))
         .serve(Arc::new(SpawnAdapter::new(plane.clone())))
         .serve(Arc::new(ForkAdapter::new(plane.clone())))
 }

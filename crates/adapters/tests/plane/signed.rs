@@ -2,11 +2,6 @@
 
 use crate::rig::{adapter_worker, bodies, id, tell, with_worlds};
 use futures_util::future::BoxFuture;
-use mundi_adapters::{
-    Adapter, Call, denied,
-    signature::{AdapterKeys, Statement, payload_hash, reason_hash},
-    worker::AdapterWorkerConfig,
-};
 use mundi_kernel::manifest::{EffectRule, Manifest};
 use mundi_model::{
     Value,
@@ -15,6 +10,10 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, Spawn,
     calls::Calls,
+    effects::{
+        Adapter, AdapterWorkerConfig, Call, denied,
+        signature::{AdapterKeys, Statement, payload_hash, reason_hash},
+    },
     lifecycle::{NewWorld, create, register_trusted},
     metrics::Metrics,
     testing::{Rig, manifest},

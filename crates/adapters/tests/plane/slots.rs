@@ -2,7 +2,6 @@
 
 use crate::rig::{adapter_worker, ask, check, count, id, ops, with_worlds};
 use futures_util::future::{BoxFuture, poll_fn};
-use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
 use mundi_engine::Engine;
 use mundi_model::{
     Code, Coded, Value, cbor,
@@ -10,17 +9,24 @@ use mundi_model::{
 };
 use mundi_runtime::{
     Plane, Spawn,
-    attempts::{AttemptBounds, Attempts},
     calls::Calls,
+    control::{EffectName, HandAnswer, Ops},
+    effects::{
+        Adapter, AdapterWorkerConfig, Call,
+        attempts::{AttemptBounds, Attempts},
+    },
     metrics::{Metric, Metrics},
-    ops::{EffectName, HandAnswer, Ops},
     testing::{Node, Rig, TestPlane, call},
     worker::{WorkerConfig, WorldWorker},
 };
 use mundi_store::{
     keyspace::{
-        QueueShard, Shard, effect_dedupe, effect_dedupe::EffectStatus, effect_pending::EffectItem,
-        effect_place::EffectStage, low_water, queue::Queue,
+        QueueShard, Shard,
+        effect_dedupe::{self, EffectStatus},
+        effect_pending::EffectItem,
+        effect_place::EffectStage,
+        low_water,
+        queue::Queue,
     },
     protocol::{AnsweredByHand, Failure, KindCap, QueuedEffect, ReapEffects},
     testing::{Trouble, world_id},
@@ -177,7 +183,7 @@ fn an_answer_whose_claim_was_lost_is_left_out_of_the_turn_and_no_event_is() {
     let (ops, effects) = (ops(&beside.rig), beside.effects());
     let lost = effects.iter().find(|effect| effect.item.label == "lost").unwrap().place;
     beside.rig.executor.block_on(async move { assert!(ops.cancel_effect(lost, "enough", operator()).await.unwrap()) });
-    // Both calls end before their worker hears of it, and both answers are handed to the world, with an event.
+    // Both calls end before their worker is notified, and both answers are handed to the world, with an event.
     beside.gate.open();
     beside.tell("add n");
     beside.rig.executor.run_for(Duration::from_secs(1));
@@ -279,7 +285,7 @@ fn a_worker_that_starts_again_ends_the_claims_of_its_own_number_at_once_and_no_o
     }
 }
 
-/// Whatever commit is applied without an answer, past the queue or through it: the claim that it made is used, and does not run out
+/// Whatever commit is applied without an answer, past the queue or through it: the claim that it made is used, and does not expire
 /// first.
 #[test]
 fn an_effect_that_was_claimed_by_a_commit_of_unknown_fate_is_carried_out_at_once() {

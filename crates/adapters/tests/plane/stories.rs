@@ -71,8 +71,8 @@ impl Entropy for SameEntropy {
 }
 
 /// Six inputs, a minute apart, each of which is one turn, with effects and timers between them and a snapshot now and then. With
-/// `crash`, the node dies so many steps after that input was sent, and another one takes over. Says what became of the world, and
-/// how far its journal and its baseline were when the node died.
+/// `crash`, the node crashes so many steps after that input was sent, and another one takes over. Says what became of the world, and
+/// how far its journal and its baseline were when the node crashed.
 fn story(crash: Option<(u64, u64)>) -> (Whole, Option<(Height, Height)>) {
     let (rig, world, outside) = (with_worlds(7, 1), world_id(1), Outside::default());
     let start = |n| {
@@ -218,7 +218,7 @@ fn a_message_whose_sender_is_killed_again_and_again_arrives_once() {
     }
 }
 
-/// The parent dies with its effect published and unanswered, and is forked right there.
+/// The parent crashes with its effect published and unanswered, and is forked right there.
 #[test]
 fn a_fork_boots_at_the_snapshot_and_its_parents_effects_stay_its_parents() {
     let (rig, parent, child, outside) = (with_worlds(5, 1), world_id(1), world_id(2), Outside::default());

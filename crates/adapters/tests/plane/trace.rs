@@ -2,7 +2,6 @@
 
 use crate::rig::{Outside, adapter_worker, bodies, id, ops, start_measured, with_worlds};
 use futures_util::future::BoxFuture;
-use mundi_adapters::{Adapter, Call, worker::AdapterWorkerConfig};
 use mundi_model::{
     Value,
     record::{Body, InboxItem, Ingress, Input, Origin},
@@ -10,6 +9,7 @@ use mundi_model::{
 use mundi_runtime::{
     Spawn,
     calls::Calls,
+    effects::{Adapter, AdapterWorkerConfig, Call},
     metrics::{Metric, Metrics, Timing},
     shell::{Counters, Report},
     testing::script_event,

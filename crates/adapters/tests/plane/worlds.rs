@@ -2,7 +2,6 @@
 
 use crate::rig::{self, ask, ops, start, tell};
 use mundi_adapters::{
-    Adapter, Call,
     fork::{ForkAdapter, branch_of},
     spawn::SpawnAdapter,
 };
@@ -10,7 +9,11 @@ use mundi_model::{
     Code, Hash, Height, IntentHash, Value, WorldId,
     record::{Body, Input, ReceiptStatus},
 };
-use mundi_runtime::{Plane, testing::Rig};
+use mundi_runtime::{
+    Plane,
+    effects::{Adapter, Call},
+    testing::Rig,
+};
 use mundi_store::{
     blob::Blobs,
     protocol::{DescribeWorld, NameProgram, Repeat, WorldFilter},
@@ -144,7 +147,7 @@ fn a_branch_is_the_world_before_the_step_that_asked_so_that_it_does_not_ask_agai
     }
 }
 
-/// The node dies somewhere between the intent and the receipt, many times.
+/// The node crashes somewhere between the intent and the receipt, many times.
 #[test]
 fn however_often_workers_die_there_is_one_child_of_each_kind() {
     for seed in 0..8 {
@@ -179,8 +182,10 @@ fn call(rig: &Rig, kind: &str, params: &[(&str, &str)]) -> Call {
         asked_at_ns: 7,
         kind: kind.into(),
         params: Value::Map(params.collect()),
+        timeout_ms: 30_000,
         attempt: 1,
         trace: None,
+        lease: None,
         claim: unheld(rig.universe, world_id(1), IntentHash::of(kind.as_bytes())),
     }
 }

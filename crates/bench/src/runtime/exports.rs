@@ -1,4 +1,4 @@
-//! What calls feel of the export of old records: with an object store that answers at once, and with one that takes a second for
+//! The effect of exports of old records on calls: with a fast object store, and with one that takes a second for
 //! each request. The records are exported by the worker that runs the worlds, as in production.
 
 use super::{Bench, Outcome, Serving, counted, create};
@@ -8,7 +8,7 @@ use crate::{
 };
 use mundi_engine::Embedded;
 use mundi_model::{Value, WorkerId};
-use mundi_runtime::{host::SnapshotPolicy, metrics::Metric};
+use mundi_runtime::{metrics::Metric, world::SnapshotPolicy};
 use mundi_server::node::{Node, NodeConfig, SystemClock};
 use mundi_store::{
     objects::Objects,

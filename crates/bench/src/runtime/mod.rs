@@ -288,7 +288,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One node drains, the other goes on: the longest silence that a caller meets.
+    /// One node drains, the other continues: the longest silence that a caller meets.
     fn hand_over(&mut self, folder: &Path) -> Outcome {
         let mut millis = Vec::new();
         for run in 0..self.settings.common.runs {

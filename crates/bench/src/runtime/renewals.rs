@@ -20,7 +20,7 @@ use std::{
 
 /// Leases that one transaction renews.
 const LEASES: usize = 512;
-/// Far longer than a measurement: none runs out on the way.
+/// Far longer than a measurement: none expires on the way.
 const TTL: Duration = Duration::from_secs(3_600);
 /// Between two renewals. A worker renews every few seconds; here it is the traffic that shall fill the engine, not the renewals.
 const PAUSE: Duration = Duration::from_millis(5);

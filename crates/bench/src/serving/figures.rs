@@ -1,4 +1,4 @@
-//! What the load of clients tells of a server, with names that stay.
+//! The figures of a run under load, with stable names.
 
 use crate::machine::Machine;
 use serde::Serialize;

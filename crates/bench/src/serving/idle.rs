@@ -1,4 +1,4 @@
-//! Worlds that nobody talks to: what they cost, and how soon one of them answers.
+//! Idle worlds: their cost, and how soon one of them answers.
 
 use super::{
     load::Connection,

@@ -1,5 +1,5 @@
-//! The outside that effects ask: an HTTP server on the loopback that answers everything alike, and interrupts nobody, as one
-//! on another machine would not.
+//! The external service of effects: an HTTP server on loopback that answers every request alike, at a low scheduling priority, because
+//! a real one would run on another machine.
 
 use crate::machine::Polite;
 use std::{io, thread};

@@ -8,6 +8,7 @@ mod idle;
 mod kill;
 mod load;
 pub(crate) mod loopback;
+mod loops;
 mod node;
 mod replay;
 mod target;
@@ -28,6 +29,7 @@ pub(crate) use figures::{Measured, QUANTITIES};
 pub(crate) use floor::floor;
 pub(crate) use idle::idle;
 pub(crate) use kill::kill;
+pub(crate) use loops::loops;
 pub(crate) use node::{NodeSettings, node};
 pub(crate) use replay::replay;
 use std::{

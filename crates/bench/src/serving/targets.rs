@@ -1,4 +1,4 @@
-//! The targets of document 000, as the server itself measures them in its histograms, while clients make its worlds ask for effects.
+//! The latency targets (R-OPS-4), measured by the server's own histograms while worlds request effects.
 
 use super::{
     target::{Server, Subject},

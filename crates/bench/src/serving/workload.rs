@@ -1,4 +1,4 @@
-//! What clients ask a server for, in our words and in a peer's.
+//! The workloads of clients, for our server and for a peer.
 
 use super::{
     load::{Connection, Driven, drive},
@@ -17,7 +17,7 @@ pub(super) enum Workload {
     Call,
     /// An event to a counter; acknowledged when it is durable.
     Send { batch: usize },
-    /// A call that asks an HTTP server on the loopback, and replies when the answer is on record.
+    /// A call that asks an HTTP server on the loopback, and replies when the answer is journaled.
     Effect,
     /// A call that sends a message to another world, and replies when that is durable.
     Message,

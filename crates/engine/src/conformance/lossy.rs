@@ -72,8 +72,8 @@ impl<E: Engine> Transaction for LossyTransaction<E> {
         self.inner.version().await
     }
 
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
-        self.inner.announce(reads);
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.inner.prefetch(reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -88,25 +88,7 @@ impl<E: Engine> Transaction for LossyTransaction<E> {
         self.inner.range(read).await
     }
 
-    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.inner.put(key, value)
-    }
-
-    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.inner.put_stamped(prefix, suffix, value)
-    }
-
-    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
-        self.inner.add(key, delta)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        self.inner.delete(key)
-    }
-
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
-        self.inner.delete_range(start, end)
-    }
+    crate::forward_writes!(inner);
 
     async fn commit(self) -> Result<Committed, CommitError> {
         self.lossy.settle().await;

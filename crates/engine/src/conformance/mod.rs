@@ -12,7 +12,6 @@
 //! [`Lossy`] is an engine around an engine that loses the answers of commits. Layers test their retries with it.
 
 pub mod age;
-pub mod announced;
 pub mod atomicity;
 pub mod conflicts;
 pub mod counters;
@@ -23,6 +22,7 @@ pub mod limits;
 mod lossy;
 pub mod model;
 pub mod own_writes;
+pub mod planned;
 pub mod realtime;
 pub mod reopen;
 mod report;
@@ -93,14 +93,14 @@ macro_rules! for_each_conformance_property {
             conflicts::own_writes_do_not_conflict_with_own_reads,
             conflicts::neighbours_do_not_conflict,
             conflicts::readers_always_succeed,
-            announced::announced_reads_find_what_reads_find,
-            announced::announced_reads_conflict_as_reads_do,
-            announced::announcements_add_no_conflict,
+            planned::prefetched_reads_find_what_reads_find,
+            planned::planned_reads_conflict_as_reads_do,
+            planned::plans_add_no_conflict,
             own_writes::own_puts_and_deletes_are_read,
             own_writes::own_range_deletes_are_read,
             own_writes::own_adds_are_read,
             own_writes::ranges_merge_own_writes_in_both_directions,
-            own_writes::what_is_said_to_be_new_need_not_be,
+            own_writes::what_is_planned_as_new_need_not_be,
             scans::ranges_are_ordered_by_bytes_in_both_directions,
             scans::limits_cut_and_more_says_so,
             scans::pages_put_together_give_the_whole,
@@ -116,7 +116,7 @@ macro_rules! for_each_conformance_property {
             stamps::no_stamp_appears_behind_one_already_seen,
             stamps::a_snapshot_has_seen_what_its_version_says,
             realtime::who_begins_after_an_acknowledgement_sees_it,
-            realtime::a_peek_has_seen_what_its_version_says,
+            realtime::a_planned_read_has_seen_what_its_version_says,
             realtime::an_acknowledged_chain_is_seen_in_order,
             retry::an_idempotent_retry_applies_once,
             retry::a_conflict_was_surely_not_applied,

@@ -1,7 +1,7 @@
 //! Durable: an acknowledged commit survives the death of the process, whole; anything else leaves nothing.
 //!
 //! Engines get it wrong by acknowledging before the sync, by dropping a good tail together with a torn one, by
-//! replaying half a commit, or by starting their stamps anew: then the first item after a crash is behind all
+//! replaying half a commit, or by starting their stamps again: then the first item after a crash is behind all
 //! cursors.
 
 use super::{

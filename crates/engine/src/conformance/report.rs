@@ -1,4 +1,4 @@
-//! What became of the properties.
+//! The report: which properties hold.
 
 use crate::{CommitError, EngineError};
 use std::{fmt, panic::Location};

@@ -85,7 +85,7 @@ pub async fn pages_put_together_give_the_whole<S: Subject>(subject: &S) -> Proof
     Ok(())
 }
 
-/// Reads a page; the key to go on from, if there is more.
+/// Reads a page; the key to continue from, if there is more.
 async fn next_page(tx: &mut impl Transaction, read: &RangeRead, found: &mut Items) -> Result<Option<Bytes>, Finding> {
     let page = tx.range(read.clone()).await?;
     let last = page.items.last().map(|(key, _)| key.clone());

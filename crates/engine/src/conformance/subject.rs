@@ -1,4 +1,4 @@
-//! What the suite must be given to try an engine.
+//! What the conformance suite needs to test an engine.
 
 use crate::Engine;
 use futures_util::future::BoxFuture;

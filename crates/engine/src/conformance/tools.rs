@@ -1,7 +1,7 @@
-//! What the properties share: small steps, and words for what went wrong.
+//! Helpers that the properties share.
 
 use super::{Finding, Proof, Subject};
-use crate::{CommitError, Committed, Engine, RangeRead, Transaction};
+use crate::{CommitError, Committed, Engine, EngineError, RangeRead, ReadPlan, Source, Transaction};
 use bytes::Bytes;
 use futures_channel::oneshot;
 use mundi_model::{Stamp, limits};
@@ -29,6 +29,18 @@ pub(super) type Items = Vec<(Bytes, Bytes)>;
 /// The widest range there is.
 pub(super) fn everything(limit: usize) -> RangeRead {
     RangeRead::prefix(b"", limit)
+}
+
+/// A transaction that is begun with a plan, as the engine takes it; without one where it has no use for plans.
+pub(super) async fn begin_with<E: Engine>(
+    engine: &E,
+    source: Source,
+    plan: ReadPlan,
+) -> Result<E::Transaction, EngineError> {
+    match engine.begin_planned(source, || plan).await? {
+        Some(tx) => Ok(tx),
+        None => engine.begin().await,
+    }
 }
 
 /// Lets other tasks run, on an executor of threads as on one that has a single thread.

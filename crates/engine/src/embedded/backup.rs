@@ -1,7 +1,7 @@
 //! Online backup to a folder or an object store, and restore from it.
 //!
 //! A backup is one state of the engine: numbered parts, each a frame as in the log, chained to the one
-//! before; and a manifest, written last, that names their number and the end of the chain. Commits go on
+//! before; and a manifest, written last, that names their number and the end of the chain. Commits continue
 //! meanwhile. A backup without a manifest was never finished, and is never taken for one.
 
 use super::{
@@ -139,7 +139,7 @@ pub async fn restore(
     }
     folder::mark(&*disk, Progress::Restoring)?;
     fill(path, options, store, prefix, backup, &mut progress).await?;
-    // Versions go on where the backup ended, so that stamps keep rising.
+    // Versions continue where the backup ended, so that stamps keep rising.
     Embedded::complete(&disk, path, options, backup.version + 1)?;
     Ok(backup)
 }

@@ -1,4 +1,4 @@
-//! The data folder: who may open it, and what it says of itself.
+//! The data folder: its lock and its format marker.
 
 use super::{disk::Disk, log};
 use crate::EngineError;

@@ -1,7 +1,7 @@
-//! The janitor: what need not happen between a commit and its answer.
+//! The janitor: background work that no commit waits for.
 //!
-//! One thread writes full memory tables to files, gives their log segments back, merges what piles up in memory, keeps a spare
-//! segment ready and syncs the watermark. Another merges files. Both sleep until there is something to do.
+//! One thread writes full memory tables to files, frees their log segments, merges runs in memory, keeps a spare
+//! segment ready and syncs the watermark. Another merges files. Both sleep until there is work.
 
 use super::{Shared, tree::Tree};
 use crate::EngineError;
@@ -159,7 +159,7 @@ impl Janitor {
             }
             shared.snapshots.publish_if_unchanged(&shared.tree);
             shared.tree.let_go(shared.oldest_snapshot().seqno);
-            // The log goes on without a spare, it only has to make one itself. So none is made of the room that files need.
+            // The log continues without a spare, it only has to make one itself. So none is made of the room that files need.
             let room = shared.tree.require_room(4 * self.memtable_bytes);
             if room.is_ok()
                 && let Err(error) = shared.log.prepare_spare()
@@ -181,7 +181,7 @@ impl Janitor {
         self.work.notify_all();
         // A segment that could not be retired is retired later.
         if let Err(error) = tidy {
-            tracing::warn!(%error, "tidying the log failed");
+            tracing::warn!(%error, "the log could not be cleaned up");
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! What hot keys hold.
+//! The key cache: values of keys that are read often.
 //!
 //! The tree needs several microseconds to find one key, and most transactions read the same few: a lease, a head, a
-//! counter. Their values are kept here, and every group that is shown brings those up to date that it writes.
+//! counter. Their values are kept here, and every commit group updates those that it writes before it becomes visible.
 //!
-//! An entry says what a key holds from some version on, up to the last one that was shown. A reader of an older state, and
-//! one whose key is not here, asks the tree.
+//! An entry is the value of a key from some version up to the newest visible one. A reader of an older snapshot, and
+//! one whose key is not here, reads the tree.
 
+use crate::generations::Generations;
 use bytes::Bytes;
-use hashbrown::HashTable;
 use parking_lot::Mutex;
-use std::{array, mem};
+use std::array;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// As many as threads that read at a time, and more.
@@ -26,21 +26,11 @@ pub(super) struct KeyCache([Mutex<Shard>; SHARDS]);
 struct Shard {
     /// The version up to which its entries hold, or are about to.
     version: u64,
-    /// What is full grows old; what is read there becomes young again; what is old when the young are full again goes.
-    young: Generation,
-    old: Generation,
+    entries: Generations<Known>,
 }
 
-#[derive(Default)]
-struct Generation {
-    entries: HashTable<Entry>,
-    bytes: usize,
-}
-
-struct Entry {
-    /// Of the key, which is hashed once for each question.
-    hash: u64,
-    key: Bytes,
+/// What a key holds from some version on.
+struct Known {
     since: u64,
     value: Option<Bytes>,
 }
@@ -48,7 +38,7 @@ struct Entry {
 impl KeyCache {
     /// Nothing yet, of a tree that shows this version.
     pub(super) fn new(version: u64) -> Self {
-        let shard = |_| Mutex::new(Shard { version, young: Generation::default(), old: Generation::default() });
+        let shard = |_| Mutex::new(Shard { version, entries: Generations::new(GENERATION_BYTES) });
         Self(array::from_fn(shard))
     }
 
@@ -62,14 +52,7 @@ impl KeyCache {
     pub(super) fn get(&self, key: &[u8], version: u64) -> Option<Option<Bytes>> {
         let hash = xxh3_64(key);
         let mut shard = self.shard(hash).lock();
-        let at_version = |entry: &Entry| (entry.since <= version).then(|| entry.value.clone());
-        if let Some(entry) = shard.young.entries.find(hash, |entry| entry.key == key) {
-            return at_version(entry);
-        }
-        let entry = shard.old.take(hash, key)?;
-        let value = at_version(&entry);
-        shard.add(entry);
-        value
+        shard.entries.get(hash, key, |known| (known.since <= version).then(|| known.value.clone())).flatten()
     }
 
     /// Keeps what the tree said of a key at a version, unless something was shown since.
@@ -80,10 +63,10 @@ impl KeyCache {
         let hash = xxh3_64(key);
         let mut shard = self.shard(hash).lock();
         if shard.version == version {
-            shard.take(hash, key);
+            shard.entries.take(hash, key);
             // Copies: the tree's are parts of much larger pieces.
             let value = value.map(|value| Bytes::copy_from_slice(value));
-            shard.add(Entry { hash, key: Bytes::copy_from_slice(key), since: version, value });
+            shard.add(hash, Bytes::copy_from_slice(key), Known { since: version, value });
         }
     }
 
@@ -93,41 +76,19 @@ impl KeyCache {
         for (key, value) in writes {
             let hash = xxh3_64(key);
             let mut shard = self.shard(hash).lock();
-            let Some(Entry { key, .. }) = shard.take(hash, key) else { continue };
+            let Some((key, _)) = shard.entries.take(hash, key) else { continue };
             if value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX) {
                 let value = value.as_ref().map(|value| Bytes::copy_from_slice(value));
-                shard.add(Entry { hash, key, since: version, value });
+                shard.add(hash, key, Known { since: version, value });
             }
         }
     }
 }
 
 impl Shard {
-    fn take(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
-        self.young.take(hash, key).or_else(|| self.old.take(hash, key))
-    }
-
-    /// Adds what is in neither generation.
-    fn add(&mut self, entry: Entry) {
-        if self.young.bytes >= GENERATION_BYTES {
-            self.old = mem::take(&mut self.young);
-        }
-        self.young.bytes += entry.size();
-        self.young.entries.insert_unique(entry.hash, entry, |entry| entry.hash);
-    }
-}
-
-impl Generation {
-    fn take(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
-        let (entry, _) = self.entries.find_entry(hash, |entry| entry.key == key).ok()?.remove();
-        self.bytes -= entry.size();
-        Some(entry)
-    }
-}
-
-impl Entry {
-    fn size(&self) -> usize {
-        ENTRY_BYTES + self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
+    fn add(&mut self, hash: u64, key: Bytes, known: Known) {
+        let weight = ENTRY_BYTES + key.len() + known.value.as_ref().map_or(0, Bytes::len);
+        self.entries.insert(hash, key, known, weight);
     }
 }
 
@@ -178,12 +139,8 @@ mod tests {
             assert_eq!(hot.get(b"hot", 1), Some(Some(value.clone())), "after {number} others");
         }
         for shard in &hot.0 {
-            let shard = shard.lock();
-            for generation in [&shard.young, &shard.old] {
-                let counted: usize = generation.entries.iter().map(Entry::size).sum();
-                assert_eq!(counted, generation.bytes);
-                assert!(counted <= GENERATION_BYTES + VALUE_BYTES_MAX, "{counted}");
-            }
+            let weights = shard.lock().entries.weights();
+            assert!(weights.iter().all(|bytes| *bytes <= GENERATION_BYTES + VALUE_BYTES_MAX), "{weights:?}");
         }
         let large = Bytes::from(vec![0; VALUE_BYTES_MAX + 1]);
         hot.keep(b"large", 1, Some(&large));

@@ -1,9 +1,9 @@
-//! What was committed lately and is in no file yet.
+//! The memtable: commits that are in no file of the tree yet.
 //!
-//! A group comes in as one sorted run of its own. Nothing is looked for and nothing is moved to take it in, and a run never
-//! changes: readers hold those that they look into, and nobody waits for anybody. So that these are few, small runs are merged
-//! eight at a time once their commits are answered, and larger ones by the janitor. In order of time, no two runs overlap: what a newer
-//! one says of a key is newer than all that an older one says.
+//! A commit group is added as one sorted run. Adding it searches and moves nothing, and a run never
+//! changes: readers hold references to the runs that they read, without locks. To keep their number low, small runs are merged
+//! eight at a time after their commits are answered, and larger ones by the janitor. Runs do not overlap in time: the entry of a newer
+//! run is newer than every entry of an older one.
 
 use crate::recent::Writes;
 use bytes::Bytes;

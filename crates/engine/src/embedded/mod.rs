@@ -7,17 +7,17 @@
 //!      └────────────────────── shown to readers ─────────────────▶ runs ──janitor──▶ lsm-tree's files
 //! ```
 //!
-//! The log is the truth until the tree has persisted what it says. The tree has no log of its own, and
-//! its files can be damaged or lost without harm only as long as the log still holds their content;
-//! afterwards its own checksums guard them.
+//! The log is authoritative until the tree has persisted its content. The tree has no log of its own;
+//! its files are protected by the log while the log still has their content, and by their own
+//! checksums afterwards.
 //!
 //! See `docs/internals/adr/0001-embedded-engine.md` for why it is built this way, and for the figures.
 
 mod backup;
-mod cpu_load;
 mod direct_io;
 pub mod disk;
 mod folder;
+mod group_policy;
 mod janitor;
 mod key_cache;
 mod log;
@@ -32,17 +32,17 @@ mod transaction;
 mod tree;
 mod watermark;
 
-use crate::{Engine, EngineError, RangeRead, Transaction, memory::ClockMs, watch::Watches};
+use crate::{Engine, EngineError, RangeRead, memory::ClockMs, watch::Watches};
 pub use backup::{Backup, backup, restore};
 use bytes::Bytes;
 use disk::{Disk, Folder};
 pub use folder::FORMAT;
 use folder::Progress;
+use group_policy::{AnswerCost, GroupPolicy};
 use janitor::Janitor;
 use key_cache::KeyCache;
 use log::Log;
 use mundi_model::limits;
-use publish::Waking;
 use queue::Queue;
 use range_cache::RangeCache;
 use rustix::time::{ClockId, clock_gettime};
@@ -76,6 +76,8 @@ pub struct Options {
     pub disk: Option<Arc<dyn Disk>>,
     /// The version that a folder begins with when it is made: above those of what is to be taken over into it.
     pub first_version: u64,
+    /// Whether commit groups adapt to the load (`group_policy.rs`), or are taken as they are.
+    pub adaptive_groups: bool,
 }
 
 impl Default for Options {
@@ -87,6 +89,7 @@ impl Default for Options {
             clock_ms: monotonic_clock_ms(),
             disk: None,
             first_version: FIRST_VERSION,
+            adaptive_groups: true,
         }
     }
 }
@@ -112,7 +115,7 @@ pub struct Embedded(Arc<Inner>);
 /// What all threads share.
 struct Shared {
     queue: Queue,
-    waking: Waking,
+    answer_cost: AnswerCost,
     log: Log,
     watermark: Watermark,
     tree: Tree,
@@ -168,7 +171,7 @@ impl Embedded {
         Self::complete(disk, path, options, options.first_version)
     }
 
-    /// The last steps of a new folder: a log that goes on from a version, and the marker that lets it be opened.
+    /// The last steps of a new folder: a log that continues from a version, and the marker that lets it be opened.
     fn complete(disk: &Arc<dyn Disk>, path: &Path, options: &Options, first_version: u64) -> Result<(), EngineError> {
         Log::create(disk.clone(), options.segment_bytes, first_version)?;
         Watermark::create(&**disk, first_version - 1)?;
@@ -204,8 +207,8 @@ impl Embedded {
         }
         tree.merge_many(tree.newest().seqno);
         let shared = Shared {
-            queue: Queue::default(),
-            waking: Waking::default(),
+            queue: Queue::new(GroupPolicy::new(options.adaptive_groups)),
+            answer_cost: AnswerCost::default(),
             log: recovered.log,
             watermark,
             snapshots: Snapshots::new(tree.newest()),
@@ -292,7 +295,7 @@ impl Shared {
     }
 
     /// The oldest state that a transaction may still read. One that is too old to be allowed to read, with
-    /// as much time again for a read that is under way, no longer counts.
+    /// as much time again for a read that is in progress, no longer counts.
     fn oldest_snapshot(&self) -> Snapshot {
         let now_ms = (self.clock_ms)();
         self.snapshots.oldest(now_ms.saturating_sub(2 * limits::TRANSACTION_AGE_MS_MAX))
@@ -304,16 +307,6 @@ impl Engine for Embedded {
 
     async fn begin(&self) -> Result<EmbeddedTransaction, EngineError> {
         Ok(EmbeddedTransaction::new(self.clone()))
-    }
-
-    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
-        let Shared { snapshots, key_cache: hot, .. } = &*self.0.shared;
-        let version = snapshots.newest().version;
-        if let Some(known) = hot.get(key, version) {
-            return Ok((known, version));
-        }
-        let mut tx = self.begin().await?;
-        Ok((tx.get_snapshot(key).await?, tx.version().await?))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {

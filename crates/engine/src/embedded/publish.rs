@@ -1,24 +1,13 @@
-//! A group that is on disk: it is shown to readers, and only then answered.
+//! Publishing a commit group that is on disk: it becomes visible to readers, and is then answered.
 //!
-//! Groups are shown in order. Mostly the sequencer does it. Where those who wait take long to wake, as threads do, it goes on
-//! with the next group, and the answerer does it meanwhile.
+//! Groups are published in order, usually by the sequencer. Where waking the waiting callers takes long, as with threads, the
+//! sequencer continues with the next group and another thread, the answerer, publishes this one (`group_policy.rs` decides).
 
 use super::{Shared, log::frame};
 use crate::group::{Answer, Callers, refuse_all};
 use bytes::Bytes;
 use futures_channel::oneshot;
-use std::{
-    sync::{
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
-    time::{Duration, Instant},
-};
-
-/// Answers that take less are given by the sequencer: about what it takes to wake another thread, and to get out of its way.
-const QUICK: Duration = Duration::from_micros(25);
-/// Of what is believed of an answer, each group changes a part in so many.
-const BELIEVED_GROUPS: u64 = 8;
+use std::sync::mpsc;
 
 pub(super) struct SyncedGroup {
     pub(super) version: u64,
@@ -54,31 +43,8 @@ impl SyncedGroup {
         let (newest, run) = shared.tree.show(version, writes, frame.len());
         shared.snapshots.publish(newest);
         shared.watches.wake(run.iter().map(|entry| &entry.key));
-        shared.waking.measure(callers);
+        shared.answer_cost.measure(callers.len(), || callers.succeed());
         shared.tree.merge_small(|| shared.oldest_snapshot().seqno);
         shared.janitor.note_group(&shared.tree);
-    }
-}
-
-/// How long an answer takes. A task is put into a line; a thread is woken by the kernel, which takes ten times as long.
-#[derive(Default)]
-pub(super) struct Waking {
-    answer_ns: AtomicU64,
-}
-
-impl Waking {
-    #[expect(clippy::disallowed_methods, reason = "an engine is at the edge; it decides who answers")]
-    fn measure(&self, callers: Callers) {
-        let (count, begun) = (callers.len().max(1) as u64, Instant::now());
-        callers.succeed();
-        let took_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX) / count;
-        let before = self.answer_ns.load(Ordering::Relaxed);
-        self.answer_ns.store(before - before / BELIEVED_GROUPS + took_ns / BELIEVED_GROUPS, Ordering::Relaxed);
-    }
-
-    /// Whether these are better answered by another thread.
-    pub(super) fn is_long(&self, callers: &Callers) -> bool {
-        let ns = self.answer_ns.load(Ordering::Relaxed).saturating_mul(callers.len() as u64);
-        Duration::from_nanos(ns) > QUICK
     }
 }

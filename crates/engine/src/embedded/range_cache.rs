@@ -1,12 +1,12 @@
-//! What short ranges hold.
+//! The range cache: results of short range reads.
 //!
-//! To open a range the tree looks into every memory table and into every unsorted file, whatever lies there; and a queue is
-//! read a few items at a time, each time from where the last read has been. So what such a read found is kept, an empty
-//! range too, and a read that goes on behind one that is kept takes some more items with it. Every group that is shown
-//! brings up to date what it writes to.
+//! To open a range the tree must open every memory table and every unsorted file; and a queue is
+//! read a few items at a time, each time from the end of the last read. So the result of such a read is kept, also an empty
+//! one, and a read that continues a cached range fetches some items more. Every commit group updates
+//! the ranges that it writes to.
 //!
-//! As in `key_cache.rs`, what is kept holds from some version on, up to the last one that was shown. A reader of an older state, and
-//! one whose range is not here, asks the tree.
+//! As in `key_cache.rs`, an entry is valid from some version up to the newest visible one. A reader of an older snapshot, and
+//! one whose range is not here, reads the tree.
 
 use crate::RangeRead;
 use bytes::Bytes;

@@ -1,10 +1,10 @@
 //! The sequencer: one thread that decides the order of commits and makes them durable in groups.
 //!
-//! It takes all commits that wait, checks each against what was written since its snapshot, gives it a
-//! stamp, and writes all of them with one synced frame. Meanwhile the next ones gather: the group grows
-//! with the load, and waits for company only where many commit and have the processors busy. What is on disk is shown and
-//! answered by the sequencer itself, or, where that takes long and the next group is there, by the answerer while the
-//! disk has something to do; see `publish.rs`.
+//! It takes all waiting commits, checks each against the writes since its snapshot, assigns its
+//! stamp, and writes all of them with one synced frame. Meanwhile the next group gathers: groups grow
+//! with the load, and a group waits for more commits only where `group_policy.rs` says so. A group on disk is published and
+//! answered by the sequencer itself, or, where that takes long and the next group is ready, by the answerer while the
+//! disk is busy; see `publish.rs`.
 
 use super::{
     Shared,
@@ -26,9 +26,6 @@ use std::{
     sync::{Arc, mpsc},
 };
 
-/// With so many commits the next group is worth a sync at once, while those of the last one are woken.
-const NEXT_MIN: usize = 25;
-
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
     answerer: mpsc::SyncSender<Work>,
@@ -43,7 +40,7 @@ impl Sequencer {
         Self { shared, answerer, recent, unanswered: None }
     }
 
-    /// Memtable until the queue is closed.
+    /// Commits until the queue is closed.
     pub(super) fn run(mut self) {
         let mut waiting = Vec::new();
         while self.shared.queue.take(&mut waiting) {
@@ -111,7 +108,7 @@ impl Sequencer {
         }
         self.recent.note(version, group.writes);
         let callers = group.callers;
-        let later = self.shared.waking.is_long(&callers) && self.shared.queue.has_next_group(NEXT_MIN);
+        let later = self.shared.answer_cost.is_high(callers.len()) && self.shared.queue.has_next_group();
         self.unanswered = Some(SyncedGroup { version, frame, callers });
         if !later {
             self.answer_last();

@@ -93,25 +93,7 @@ impl Transaction for EmbeddedTransaction {
         self.overlay.range(&read, shared.tree.range(&read.start, &read.end, read.reverse, at.seqno))
     }
 
-    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put(key, value.into())
-    }
-
-    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put_stamped(prefix, suffix, value.into())
-    }
-
-    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
-        self.overlay.add(key, delta)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        self.overlay.delete(key)
-    }
-
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
-        self.overlay.delete_range(start, end)
-    }
+    crate::forward_writes!(overlay);
 
     async fn commit(mut self) -> Result<Committed, CommitError> {
         if self.overlay.is_read_only() {
@@ -125,7 +107,7 @@ impl Transaction for EmbeddedTransaction {
         let Self { engine, snapshot, overlay, .. } = self;
         let _committing = engine.0.shared.queue.enter();
         engine.0.shared.queue.push(Proposal { snapshot, overlay, cleared_keys, answer })?;
-        // The sequencer always answers; it only goes without when its thread has died.
+        // The sequencer always answers; it only goes without when its thread has crashed.
         answered.await.unwrap_or(Err(CommitError::Unknown(EngineError::Closed)))
     }
 }

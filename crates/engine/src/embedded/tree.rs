@@ -274,7 +274,7 @@ impl Tree {
         self.tree.disk_space().min(u64::from(UNMERGED_MAX) * (TABLE_BYTES + memtable_bytes))
     }
 
-    /// Whether [`Self::merge_many`] has something to do.
+    /// Whether [`Self::merge_many`] has work.
     pub(super) fn has_many(&self) -> bool {
         self.state.read().memory.open.are_many()
     }

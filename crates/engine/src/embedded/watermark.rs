@@ -71,7 +71,7 @@ impl Watermark {
         match self.file.write_all_at(SLOT_AT[place], &slot(version)) {
             Ok(()) => self.next_slot.store(1 - place, Relaxed),
             // The slot may be half written now. The other one is left alone until this one is whole again.
-            Err(error) => tracing::warn!(%error, "noting the acknowledged version failed"),
+            Err(error) => tracing::warn!(%error, "the acknowledged version could not be recorded"),
         }
         self.noted.store(version, Relaxed);
     }

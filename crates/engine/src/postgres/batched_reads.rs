@@ -1,6 +1,6 @@
-//! Questions for the newest state, gathered: while one batch is under way the next one grows, as commits do.
+//! Reads of the newest state, in batches: while one batch is in progress the next one gathers, as commits do.
 //!
-//! All that is asked at a time is one trip over one connection, as far as the answers surely have room, and the answers to one question are of one snapshot.
+//! A batch is one round trip over one connection, bounded by the size of the results; the results of one request are of one snapshot.
 
 use super::{pool::Pool, reader::Found, schema::KEY_BYTES_INDEXED};
 use crate::{EngineError, Read};

@@ -1,7 +1,7 @@
-//! What was committed lately, by whichever process, as far as this one has heard.
+//! The conflict window: recent commits of all processes that this one knows of.
 //!
-//! The sequencer and the follower both bring news, in order of versions and without gaps; whoever comes second brings
-//! nothing. News wake who watches a key.
+//! The sequencer and the follower both add commits, in order of versions and without gaps; a version that is known already is
+//! ignored. A new commit wakes the watchers of its keys.
 
 use super::value_cache::{ValueCache, Why};
 use crate::{
@@ -93,12 +93,12 @@ impl ConflictWindow {
         self.take_in(&mut self.0.state.lock(), news);
     }
 
-    /// Takes in what this process has written itself: the values are known, and those that are asked for, or are `expected` to be
-    /// by their prefixes, which are in order, stay at hand.
-    pub(super) fn advance_own(&self, version: u64, mut writes: Writes, expected: &[Bytes]) {
+    /// Takes in what this process has written itself: the values are known, and stay in the cache if they were asked for before, or have
+    /// one of these prefixes, which are in order.
+    pub(super) fn advance_own(&self, version: u64, mut writes: Writes, rereads: &[Bytes]) {
         let is_expected = |key: &Bytes| {
-            let below = expected.partition_point(|prefix| prefix <= key);
-            below > 0 && key.starts_with(&expected[below - 1])
+            let below = rereads.partition_point(|prefix| prefix <= key);
+            below > 0 && key.starts_with(&rereads[below - 1])
         };
         let mut state = self.0.state.lock();
         if version <= state.version {

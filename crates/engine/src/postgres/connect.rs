@@ -1,4 +1,4 @@
-//! Connections: how they are made, what holds in their sessions, and how long one waits for them.
+//! Connections: how they are made, the settings of their sessions, and timeouts.
 
 use super::{
     error::{passes, refused},

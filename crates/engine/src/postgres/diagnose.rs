@@ -1,4 +1,4 @@
-//! What a database is like, for who looks after it.
+//! Diagnosis of a database for its operator.
 
 use super::{
     connect::{Connector, Purpose},

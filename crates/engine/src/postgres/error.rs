@@ -1,4 +1,4 @@
-//! What an error of the database says about what was done.
+//! Classifies errors of the database: surely not applied, or perhaps applied.
 
 use crate::EngineError;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! The follower: hears of the commits of other processes, and removes what nobody can ask about any more.
+//! The follower: reads the commits of other processes, and removes entries that no transaction can depend on any more.
 //!
-//! A notification only says that there is something, up to which version; what it is stands in `commits`. Those of this process'
-//! own commits, and of what its commits have found already, are passed over. A look now and then finds what a
-//! notification did not tell: a pooler between us and the server swallows them.
+//! A notification has only the newest version; the commits themselves are in the table `commits`. Notifications of this process'
+//! own commits, and of commits that it has seen already, are ignored. A periodic poll finds commits whose
+//! notification was lost: a pooler between us and the server drops them.
 
 use super::{
     Shared,
@@ -28,7 +28,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
     let mut marks = Marks::default();
     loop {
         if let Err(error) = listen(&shared, &mut marks).await {
-            tracing::debug!(%error, "not hearing of commits for a moment");
+            tracing::debug!(%error, "commits of other processes cannot be followed at the moment");
             time::sleep(LOOK_EVERY).await;
         }
     }

@@ -6,15 +6,14 @@
 //!      └──commit──▶ sequencer ──lock the head, what was written since?──▶ check, stamp
 //!                       │         └──────── writes, footprint, COMMIT ◀──────┘
 //!                       ▼
-//!      history: who wrote which key lately ◀── follower: LISTEN, and a look now and then
+//! conflict window: recent writes by key ◀── follower: LISTEN, and a periodic poll
 //! ```
 //!
-//! All commits of all processes stand in one order, which the lock on the head row makes. A commit group is one database
+//! The lock on the head row puts all commits of all processes in one order. A commit group is one database
 //! transaction that holds it, so version n + 1 is not begun before version n is visible: what a snapshot sees is always a
 //! prefix of the order, and the newest version that it finds is the prefix' name. At commit the process knows what was
 //! written since, key by key, and refuses who has read any of it. See `docs/internals/adr/0006-postgres-engine.md`.
 
-mod announced;
 mod batched_reads;
 mod conflict_window;
 mod connect;
@@ -22,10 +21,12 @@ mod diagnose;
 mod error;
 mod follower;
 mod footprint;
+mod planned_reads;
 mod pool;
 mod reader;
 mod schema;
 mod sequencer;
+mod sequencer_thread;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tls;
@@ -34,7 +35,9 @@ mod url;
 mod value_cache;
 mod writer;
 
-use crate::{Engine, EngineError, Read, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key};
+use crate::{
+    Engine, EngineError, Read, ReadPlan, Source, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key,
+};
 use batched_reads::BatchedReads;
 use bytes::Bytes;
 use conflict_window::ConflictWindow;
@@ -146,30 +149,12 @@ impl Engine for Postgres {
         Ok(PostgresTransaction::new(self.clone()))
     }
 
-    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
-        check_key(key)?;
-        let (history, key) = (&self.0.shared.conflict_window, Bytes::copy_from_slice(key));
-        let _open = history.open(); // first: what is written from now on is not forgotten before the answer is remembered
-        let (found, version) = self.0.shared.batched_reads.ask(vec![Read::Get(key.clone())]).await?;
-        let value = found.into_iter().next().and_then(Found::value);
-        history.remember(&key, value.clone(), version);
-        Ok((value, version))
-    }
-
-    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
-        self.0.shared.conflict_window.recall(&Bytes::copy_from_slice(key))
-    }
-
-    fn remembers(&self) -> bool {
-        true
-    }
-
-    async fn begin_from_memory(&self) -> Result<PostgresTransaction, EngineError> {
-        Ok(PostgresTransaction::from_memory(self.clone()))
-    }
-
-    async fn begin_announced(&self) -> Result<PostgresTransaction, EngineError> {
-        Ok(PostgresTransaction::announced(self.clone()))
+    async fn begin_planned(
+        &self,
+        source: Source,
+        plan: impl FnOnce() -> ReadPlan + Send,
+    ) -> Result<Option<PostgresTransaction>, EngineError> {
+        Ok(Some(PostgresTransaction::planned(self.clone(), source, plan())))
     }
 
     /// Autovacuum makes the space of deleted rows usable again; only `VACUUM FULL` gives it back to the disk.

@@ -1,8 +1,8 @@
-//! The connections that read: at most so many, made when they are needed, kept while they are good.
+//! The pool of reading connections: bounded, opened on demand, kept while they work.
 //!
-//! A connection is lent to a transaction for its snapshot. A transaction moves only while somebody polls it, and who holds many
-//! of them may wait for one before it looks after the others; so a connection that is wanted and not used is **taken back**. Who
-//! has lost it can still commit what it has read; only a further read finds the snapshot gone, and is run again.
+//! A connection is lent to a transaction for its snapshot. A transaction makes progress only while it is polled, and a caller with several
+//! transactions may wait for one before it polls the others; so a connection that is needed and not used is **taken back**. A transaction
+//! that has lost it can still commit what it has read; a further read fails because the snapshot is gone, and the transaction is run again.
 
 use super::{
     connect::Connector,
@@ -124,7 +124,7 @@ impl Pool {
         let Some(oldest) = self.lent.lock().first_entry().map(|entry| entry.get().clone()) else { return };
         let lent = oldest.0.lock().take_if(|lent| lent.used_at.elapsed() >= PATIENCE);
         if let Some(lent) = lent {
-            tracing::debug!("a connection that was not used was taken back");
+            tracing::debug!("an unused connection was taken back");
             self.lent.lock().retain(|_, slot| !Arc::ptr_eq(slot, &oldest));
             self.settle(&lent);
         }

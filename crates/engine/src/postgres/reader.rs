@@ -1,5 +1,5 @@
-//! A connection that reads: the statements, and what they give. Reads that are made together are one trip, and all gets and
-//! all ranges among them one statement each.
+//! A reading connection: its statements and their results. Reads that are made together are one round trip, with one statement for all
+//! gets and one for all ranges.
 
 use super::{
     connect::{Connector, Purpose},

@@ -1,4 +1,4 @@
-//! The tables: made and brought up to date by whoever comes first, however many come at once.
+//! The tables: the first of any number of starting processes creates and migrates them.
 
 use super::{
     connect::{Connector, Purpose},

@@ -1,11 +1,12 @@
-//! The sequencer: one task that puts the commits of this process in order and makes them durable in groups.
+//! The sequencer: one task that puts the commits of this process in order and makes them durable in groups. `sequencer_thread.rs` says where
+//! it runs.
 //!
-//! While a group is under way the next one gathers, so it is as large as the load, and a lone commit waits for nobody of
-//! its own process. Other processes' groups come in between, one at a time; what arrives while a group waits for them joins it, unless
-//! it needs to know what was not asked.
+//! While a group is in progress the next one gathers, so its size follows the load, and a single commit never waits for others of
+//! its own process. Groups of other processes come in between, one at a time; commits that arrive while a group waits for them join it, unless
+//! they need a lookup that the group does not make.
 //!
-//! A process that found nobody else's commit the last time tries to do without asking: lock, writes and commit are one trip, which the
-//! database refuses if someone has come in between. Then the group is begun again in two.
+//! A process that found no other process' commit the last time skips the lookup: lock, writes and commit are one round trip, which the
+//! database refuses if another process committed in between. Then the group is repeated in two round trips.
 
 use super::{
     Shared,
@@ -28,10 +29,9 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    thread,
     time::Duration,
 };
-use tokio::{runtime::Builder, sync::mpsc, time::timeout};
+use tokio::{sync::mpsc, time::timeout};
 
 /// More waiting commits than any process has clients; beyond it, callers back off.
 const PROPOSALS_MAX: usize = 65_536;
@@ -44,9 +44,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(15);
 /// A group is written and synced in milliseconds; past this, nobody knows what became of it.
 const COMMIT_WAIT: Duration = Duration::from_secs(15);
 
-/// How long a group may wait for the process to come round.
-const ROUND_WAIT: Duration = Duration::from_millis(5);
-
 /// A transaction that wants to commit.
 pub(super) struct Proposal {
     pub(super) overlay: Overlay,
@@ -56,31 +53,6 @@ pub(super) struct Proposal {
     pub(super) answer: oneshot::Sender<Answer>,
     /// It is still to be checked against what was written since.
     pub(super) _open: [Option<Open>; 2],
-}
-
-/// At which a place is left: after 32 large groups, or a thousand small ones.
-const MISPLACED_MAX: u32 = 1_024;
-
-/// Where groups are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// On the runtime of the process: a lone commit wakes no other thread.
-    Shared,
-    /// On a thread of its own: the database waits for each group, which must not stand behind all that a busy process does.
-    Own,
-}
-
-impl Place {
-    /// How much speaks for the other place, after a group of so many. Some small groups come between large ones under any load; and a load
-    /// that is over for a moment is not over.
-    fn misplaced(self, before: u32, proposals: usize) -> u32 {
-        match self {
-            Self::Shared if proposals >= 8 => before + MISPLACED_MAX / 32,
-            Self::Shared => before.saturating_sub(MISPLACED_MAX / 64),
-            Self::Own if proposals <= 2 => before + 1,
-            Self::Own => 0,
-        }
-    }
 }
 
 /// Where transactions hand in their commits.
@@ -111,10 +83,10 @@ impl Queue {
 }
 
 pub(super) struct Sequencer {
-    shared: Arc<Shared>,
-    proposals: mpsc::Receiver<Proposal>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) proposals: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
-    writer: Option<Writer>,
+    pub(super) writer: Option<Writer>,
     /// The version of its last commit.
     own: u64,
     /// The last group found nobody else's commit: then counters are what this process left, and the next one asks for nothing.
@@ -129,56 +101,7 @@ impl Sequencer {
         (queue, Self { shared, proposals, bytes, writer: None, own: 0, is_alone: false })
     }
 
-    /// Runs until the engine is dropped and everything is answered.
-    pub(super) async fn start(self) -> Result<(), EngineError> {
-        let failed = |error| EngineError::failed("starting the sequencer", error);
-        let (tell, told) = oneshot::channel();
-        let life = move || match Builder::new_current_thread().enable_all().build() {
-            Ok(own) => {
-                let _gone = tell.send(Ok(()));
-                own.block_on(self.live());
-            }
-            Err(error) => drop(tell.send(Err(error))),
-        };
-        thread::Builder::new().name("mundi-commits".to_owned()).spawn(life).map_err(failed)?;
-        told.await.map_err(|_| EngineError::Closed)?.map_err(failed)
-    }
-
-    /// Moves from place to place.
-    async fn live(self) {
-        let shared = self.shared.connector.handle().clone();
-        let mut next = Some((self, VecDeque::new()));
-        while let Some((sequencer, waiting)) = next {
-            let run = shared.spawn(sequencer.run(Place::Shared, waiting));
-            let Ok(Some((sequencer, waiting))) = run.await else { return };
-            next = sequencer.run(Place::Own, waiting).await;
-        }
-    }
-
-    /// Commits in one place until the other one suits the load better, or nobody is left who could commit.
-    async fn run(mut self, place: Place, mut waiting: VecDeque<Proposal>) -> Option<(Self, VecDeque<Proposal>)> {
-        let mut misplaced = 0;
-        while misplaced < MISPLACED_MAX {
-            if waiting.is_empty() {
-                waiting.push_back(self.proposals.recv().await?);
-            }
-            // What has come meanwhile joins: each group is as large as it can be.
-            while let Ok(next) = self.proposals.try_recv() {
-                waiting.push_back(next);
-            }
-            misplaced = place.misplaced(misplaced, waiting.len());
-            // Where the process has much to do, more is about to be committed: once round, and the next group begins.
-            let round = (place == Place::Own).then(|| self.shared.connector.handle().spawn(async {}));
-            self.commit_group(&mut waiting).await;
-            if let Some(round) = round {
-                within(ROUND_WAIT, round).await;
-            }
-        }
-        self.writer = None; // its connection belongs to the place
-        Some((self, waiting))
-    }
-
-    async fn commit_group(&mut self, waiting: &mut VecDeque<Proposal>) {
+    pub(super) async fn commit_group(&mut self, waiting: &mut VecDeque<Proposal>) {
         let writer = match self.writer().await {
             Ok(writer) => writer,
             Err(error) => return self.refuse_all(waiting, &error),
@@ -217,7 +140,7 @@ impl Sequencer {
         self.finish(writer, version, group).await;
     }
 
-    /// Puts those in order who need to know nothing that is not known, and commits them in one trip.
+    /// Commits, in one round trip, the proposals that need no lookup.
     async fn commit_at_once(
         &mut self,
         writer: Writer,
@@ -243,7 +166,7 @@ impl Sequencer {
         match within(COMMIT_WAIT, commit).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), attempt.version);
-                self.shared.conflict_window.advance_own(attempt.version, writes, &attempt.group.expected);
+                self.shared.conflict_window.advance_own(attempt.version, writes, &attempt.group.rereads);
                 attempt.group.callers.succeed();
             }
             Some(Err(error)) if surely_not_applied(&error) => {
@@ -310,7 +233,7 @@ impl Sequencer {
         match within(COMMIT_WAIT, writer.commit(version, &writes)).await {
             Some(Ok(())) => {
                 (self.writer, self.own) = (Some(writer), version);
-                self.shared.conflict_window.advance_own(version, writes, &group.expected);
+                self.shared.conflict_window.advance_own(version, writes, &group.rereads);
                 group.callers.succeed();
             }
             Some(Err(error)) => {
@@ -413,7 +336,7 @@ impl Sequencer {
 }
 
 /// `None` if it takes longer.
-async fn within<O>(limit: Duration, future: impl Future<Output = O>) -> Option<O> {
+pub(super) async fn within<O>(limit: Duration, future: impl Future<Output = O>) -> Option<O> {
     timeout(limit, future).await.ok()
 }
 
@@ -438,7 +361,7 @@ impl Attempt {
         let stamp = self.group.stamp(self.version);
         looked_up.sequence(self.version, version, overlay, answer, &mut self.group, shared);
         if self.group.callers.answers.len() > before {
-            self.new.extend(again.new.iter().cloned().chain(again.stamped.iter().map(|put| put.key(stamp))));
+            self.new.extend(again.puts_of_new_keys().cloned().chain(again.stamped.iter().map(|put| put.key(stamp))));
             self.kept.push((again, version, begun_ms, _open));
         }
     }

@@ -2,15 +2,15 @@
 
 use super::{
     Postgres, Shared,
-    announced::Announced,
     conflict_window::Open,
     error::{passes, refused},
+    planned_reads::PlannedReads,
     pool::Lease,
     reader::{Found, Items},
     sequencer::Proposal,
 };
 use crate::{
-    CommitError, Committed, EngineError, Page, RangeRead, Read, Transaction,
+    CommitError, Committed, EngineError, Page, RangeRead, Read, ReadPlan, Source, Transaction,
     overlay::{Overlay, successor},
 };
 use bytes::Bytes;
@@ -29,27 +29,22 @@ pub struct PostgresTransaction {
     begun_ms: u64,
     overlay: Overlay,
     snapshot: Snapshot,
-    memory: Memory,
-    announced: Announced,
+    reads: Reads,
+    planned: PlannedReads,
 }
 
-/// Whether reads may be answered from memory, or each from a state of its own.
-enum Memory {
-    /// They are not.
-    Unused,
-    Allowed,
-    /// Some were. All of them were true at this version, or at a later one.
-    Used {
-        version: u64,
-        _open: Open,
-    },
-    /// All that it reads is announced: it is fetched at once, from a snapshot that others share.
-    Announced,
-    /// It was.
-    Fetched {
-        version: u64,
-        _open: Open,
-    },
+/// What the reads are answered from: the [`Source`] of the plan, and what came of it.
+enum Reads {
+    /// The transaction's own snapshot.
+    Own,
+    /// Nothing was read yet.
+    Cache,
+    /// Some came from the cache, or were read together with those of other transactions. All were true at this version, or at a later one.
+    Cached { version: u64, _open: Open },
+    /// Nothing was read yet.
+    Shared,
+    /// All that is planned was fetched at once, from a snapshot that others share.
+    Fetched { version: u64, _open: Open },
 }
 
 enum Snapshot {
@@ -66,17 +61,22 @@ enum Snapshot {
 
 impl PostgresTransaction {
     pub(super) fn new(engine: Postgres) -> Self {
+        Self::planned(engine, Source::OwnSnapshot, ReadPlan::default())
+    }
+
+    pub(super) fn planned(engine: Postgres, source: Source, plan: ReadPlan) -> Self {
         let begun_ms = (engine.0.shared.clock_ms)();
-        let (overlay, announced) = (Overlay::default(), Announced::default());
-        Self { engine, begun_ms, overlay, snapshot: Snapshot::None, memory: Memory::Unused, announced }
-    }
-
-    pub(super) fn from_memory(engine: Postgres) -> Self {
-        Self { memory: Memory::Allowed, ..Self::new(engine) }
-    }
-
-    pub(super) fn announced(engine: Postgres) -> Self {
-        Self { memory: Memory::Announced, ..Self::new(engine) }
+        let ReadPlan { reads, rereads, new_keys } = plan;
+        let mut overlay = Overlay::default();
+        (overlay.rereads, overlay.new_keys) = (rereads, new_keys);
+        let mut planned = PlannedReads::default();
+        planned.add(reads);
+        let reads = match source {
+            Source::OwnSnapshot => Reads::Own,
+            Source::SharedSnapshot => Reads::Shared,
+            Source::Cache => Reads::Cache,
+        };
+        Self { engine, begun_ms, overlay, snapshot: Snapshot::None, reads, planned }
     }
 
     fn shared(&self) -> &Shared {
@@ -88,18 +88,18 @@ impl PostgresTransaction {
         if age_ms > limits::TRANSACTION_AGE_MS_MAX { Err(EngineError::TooOld) } else { Ok(()) }
     }
 
-    /// What the snapshot holds for a read; all that was announced is fetched with it.
+    /// What the snapshot holds for a read; all that was planned is fetched with it.
     async fn fetch(&mut self, read: Read) -> Result<Found, EngineError> {
         self.pass_over_remembered();
-        let reads = self.announced.with(read);
-        let found = match (&self.memory, &self.snapshot) {
-            (Memory::Fetched { .. }, _) => return Err(EngineError::TooOld),
-            (Memory::Allowed | Memory::Used { .. } | Memory::Announced, Snapshot::None) => self.gather(&reads).await?,
+        let reads = self.planned.with(read);
+        let found = match (&self.reads, &self.snapshot) {
+            (Reads::Fetched { .. }, _) => return Err(EngineError::TooOld),
+            (Reads::Cache | Reads::Cached { .. } | Reads::Shared, Snapshot::None) => self.gather(&reads).await?,
             _ => self.ask(&reads).await?,
         };
         let mut found = found.into_iter();
         let first = found.next().unwrap_or(Found::Value(None)); // as many answers as questions
-        self.announced.keep(reads.into_iter().skip(1).zip(found));
+        self.planned.keep(reads.into_iter().skip(1).zip(found));
         Ok(first)
     }
 
@@ -109,19 +109,19 @@ impl PostgresTransaction {
         let open = shared.conflict_window.open(); // first: from now on nothing is forgotten that it may conflict with
         let asking = shared.batched_reads.ask(reads.to_vec());
         let (found, version) = shared.connector.within(READ_WAIT, asking).await.unwrap_or(Err(EngineError::TooOld))?;
-        self.memory = match std::mem::replace(&mut self.memory, Memory::Unused) {
-            Memory::Used { version: before, _open } => Memory::Used { version: before.min(version), _open },
-            Memory::Announced | Memory::Fetched { .. } => Memory::Fetched { version, _open: open },
-            Memory::Unused | Memory::Allowed => Memory::Used { version, _open: open },
+        self.reads = match std::mem::replace(&mut self.reads, Reads::Own) {
+            Reads::Cached { version: before, _open } => Reads::Cached { version: before.min(version), _open },
+            Reads::Shared | Reads::Fetched { .. } => Reads::Fetched { version, _open: open },
+            Reads::Own | Reads::Cache => Reads::Cached { version, _open: open },
         };
         Ok(found)
     }
 
     /// What this process will answer by itself is not asked for.
     fn pass_over_remembered(&mut self) {
-        if matches!(self.memory, Memory::Allowed | Memory::Used { .. }) {
+        if matches!(self.reads, Reads::Cache | Reads::Cached { .. }) {
             let history = &self.engine.0.shared.conflict_window;
-            self.announced.retain(|read| !matches!(read, Read::Get(key) if history.recall(key).is_some()));
+            self.planned.retain(|read| !matches!(read, Read::Get(key) if history.recall(key).is_some()));
         }
     }
 
@@ -162,7 +162,7 @@ impl PostgresTransaction {
             }
             Some(Some(Err(error))) if !passes(&error) => Err(refused("reading", error)),
             Some(Some(Err(error))) => {
-                tracing::debug!(%error, "a snapshot was lost");
+                tracing::debug!(%error, "the connection of a snapshot was lost");
                 Err(EngineError::TooOld)
             }
             // Taken back, or silent for too long.
@@ -181,7 +181,7 @@ impl PostgresTransaction {
         let stored = match remembered {
             Some(value) => value,
             None => {
-                let stored = match self.announced.value(&key) {
+                let stored = match self.planned.value(&key) {
                     Some(value) => value,
                     None => self.fetch(Read::Get(key.clone())).await?.value(),
                 };
@@ -195,24 +195,24 @@ impl PostgresTransaction {
     /// What this process knows of a key, if that is allowed. The first answer sets the version that the commit is checked from.
     fn recall(&mut self, key: &Bytes) -> Option<Option<Bytes>> {
         let history = &self.engine.0.shared.conflict_window;
-        match &self.memory {
-            Memory::Unused | Memory::Announced | Memory::Fetched { .. } => None,
-            Memory::Used { .. } => history.recall(key).map(|(value, _)| value),
-            Memory::Allowed => {
+        match &self.reads {
+            Reads::Own | Reads::Shared | Reads::Fetched { .. } => None,
+            Reads::Cached { .. } => history.recall(key).map(|(value, _)| value),
+            Reads::Cache => {
                 let open = history.open(); // first: from now on nothing is forgotten that it may conflict with
                 let (value, version) = history.recall(key)?;
-                self.memory = Memory::Used { version, _open: open };
+                self.reads = Reads::Cached { version, _open: open };
                 Some(value)
             }
         }
     }
 
     fn remember(&self, key: &Bytes, value: Option<&Bytes>) {
-        let version = match (&self.memory, &self.snapshot) {
-            (Memory::Unused, _) => return,
+        let version = match (&self.reads, &self.snapshot) {
+            (Reads::Own, _) => return,
             (_, Snapshot::Taken { version, .. })
-            | (Memory::Used { version, .. } | Memory::Fetched { version, .. }, _) => *version,
-            (Memory::Allowed | Memory::Announced, _) => return,
+            | (Reads::Cached { version, .. } | Reads::Fetched { version, .. }, _) => *version,
+            (Reads::Cache | Reads::Shared, _) => return,
         };
         self.shared().conflict_window.remember(key, value.cloned(), version);
     }
@@ -221,7 +221,7 @@ impl PostgresTransaction {
     async fn stored(&mut self, read: &RangeRead) -> Result<Items, EngineError> {
         let (mut rest, mut items) = (read.clone(), Vec::new());
         loop {
-            let page = match self.announced.page(&rest) {
+            let page = match self.planned.page(&rest) {
                 Some(page) => page,
                 None => self.fetch(Read::Range(rest.clone())).await?.items(),
             };
@@ -243,10 +243,10 @@ impl PostgresTransaction {
 
 impl Transaction for PostgresTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
-        if matches!(self.memory, Memory::Announced) {
+        if matches!(self.reads, Reads::Shared) {
             self.fetch(Read::get(&[0])).await?; // any key: a read takes all along
         }
-        if let Memory::Fetched { version, .. } = self.memory {
+        if let Reads::Cached { version, .. } | Reads::Fetched { version, .. } = self.reads {
             return Ok(version);
         }
         if matches!(self.snapshot, Snapshot::None) {
@@ -258,12 +258,8 @@ impl Transaction for PostgresTransaction {
         }
     }
 
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
-        self.announced.add(reads());
-    }
-
-    fn expect(&mut self, prefix: &[u8]) {
-        self.overlay.expected.push(Bytes::copy_from_slice(prefix));
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.planned.add(reads());
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -280,29 +276,7 @@ impl Transaction for PostgresTransaction {
         self.overlay.range(&read, stored.into_iter().map(Ok))
     }
 
-    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put(key, value.into())
-    }
-
-    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put_new(key, value.into())
-    }
-
-    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.overlay.put_stamped(prefix, suffix, value.into())
-    }
-
-    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
-        self.overlay.add(key, delta)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        self.overlay.delete(key)
-    }
-
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
-        self.overlay.delete_range(start, end)
-    }
+    crate::forward_writes!(overlay);
 
     async fn commit(self) -> Result<Committed, CommitError> {
         if self.overlay.is_read_only() {
@@ -311,7 +285,7 @@ impl Transaction for PostgresTransaction {
         if self.check_age().is_err() {
             return Err(CommitError::Conflict);
         }
-        let Self { engine, begun_ms, overlay, snapshot, memory, announced: _ } = self;
+        let Self { engine, begun_ms, overlay, snapshot, reads, planned: _ } = self;
         // Its connection goes back before it queues: a commit needs none of the pool.
         let (version, open) = match snapshot {
             Snapshot::None => (u64::MAX, None),
@@ -321,11 +295,11 @@ impl Transaction for PostgresTransaction {
             }
             Snapshot::Lost => return Err(CommitError::Conflict),
         };
-        let (version, remembered) = match memory {
-            Memory::Used { version: other, _open: open } | Memory::Fetched { version: other, _open: open } => {
+        let (version, remembered) = match reads {
+            Reads::Cached { version: other, _open: open } | Reads::Fetched { version: other, _open: open } => {
                 (version.min(other), Some(open))
             }
-            Memory::Unused | Memory::Allowed | Memory::Announced => (version, None),
+            Reads::Own | Reads::Cache | Reads::Shared => (version, None),
         };
         let open = [open, remembered];
         let (answer, answered) = oneshot::channel();

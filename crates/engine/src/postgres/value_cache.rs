@@ -1,8 +1,8 @@
-//! Values that this process has read or written lately, as long as nobody else has written them: what a worker asks for again with
-//! every turn of its worlds. Bounded: what was not asked for in a while is forgotten.
+//! The value cache: values that this process has read or written recently, as long as no other process has written them; a worker reads
+//! the same keys in every turn of a world. Bounded: entries that were not read for a while are dropped.
 
+use crate::generations::Generations;
 use bytes::Bytes;
-use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Some keys of each of some ten thousand worlds.
@@ -10,22 +10,20 @@ const KEYS_MAX: usize = 65_536;
 /// Larger values are rarely asked for twice.
 const VALUE_BYTES_MAX: usize = 1_024;
 
-/// Two generations: what is asked for moves to the young one, and when that is full, the old one goes.
-#[derive(Default)]
-pub(super) struct ValueCache {
-    young: Generation,
-    old: Generation,
-}
+/// Bounded: each key weighs one.
+pub(super) struct ValueCache(Generations<Known>);
 
-#[derive(Default)]
-struct Generation(HashTable<Entry>);
-
-struct Entry {
-    key: Bytes,
+struct Known {
     value: Option<Bytes>,
     /// The version that it was known at.
     version: u64,
     why: Why,
+}
+
+impl Default for ValueCache {
+    fn default() -> Self {
+        Self(Generations::new(KEYS_MAX / 2))
+    }
 }
 
 /// Why a key is remembered.
@@ -40,64 +38,33 @@ pub(super) enum Why {
 impl ValueCache {
     /// Why a key is remembered, if it is.
     pub(super) fn why(&self, key: &Bytes) -> Option<Why> {
-        self.find(xxh3_64(key), key).map(|entry| entry.why)
+        self.0.peek(xxh3_64(key), key).map(|known| known.why)
     }
 
     pub(super) fn get(&mut self, key: &Bytes) -> Option<Option<Bytes>> {
-        let hash = xxh3_64(key);
-        if let Some(entry) = self.young.find(hash, key) {
-            return Some(entry.value.clone());
-        }
-        let entry = self.old.take(hash, key)?;
-        let value = entry.value.clone();
-        self.insert(hash, entry);
-        Some(value)
+        self.0.get(xxh3_64(key), key, |known| known.value.clone())
     }
 
     /// Unless a later value is known.
     pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>, version: u64, why: Why) {
         let hash = xxh3_64(&key);
-        if self.find(hash, &key).is_some_and(|known| known.version > version) {
+        if self.0.peek(hash, &key).is_some_and(|known| known.version > version) {
             return;
         }
-        self.old.take(hash, &key);
-        self.young.take(hash, &key);
+        self.0.take(hash, &key);
         if value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX) {
             // A value is a part of what a whole page of answers was read into: a copy of its own does not hold on to that.
             let value = value.map(|value| Bytes::copy_from_slice(&value));
-            self.insert(hash, Entry { key, value, version, why });
+            self.0.insert(hash, key, Known { value, version, why }, 1);
         }
     }
 
     /// It was written with this version, and how is not known.
     pub(super) fn forget(&mut self, key: &Bytes, version: u64) {
         let hash = xxh3_64(key);
-        for generation in [&mut self.young, &mut self.old] {
-            if generation.find(hash, key).is_some_and(|known| known.version < version) {
-                generation.take(hash, key);
-            }
+        if self.0.peek(hash, key).is_some_and(|known| known.version < version) {
+            self.0.take(hash, key);
         }
-    }
-
-    fn find(&self, hash: u64, key: &Bytes) -> Option<&Entry> {
-        self.young.find(hash, key).or_else(|| self.old.find(hash, key))
-    }
-
-    fn insert(&mut self, hash: u64, entry: Entry) {
-        if self.young.0.len() >= KEYS_MAX / 2 {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.0.insert_unique(hash, entry, |entry| xxh3_64(&entry.key));
-    }
-}
-
-impl Generation {
-    fn find(&self, hash: u64, key: &Bytes) -> Option<&Entry> {
-        self.0.find(hash, |entry| entry.key == *key)
-    }
-
-    fn take(&mut self, hash: u64, key: &Bytes) -> Option<Entry> {
-        self.0.find_entry(hash, |entry| entry.key == *key).ok().map(|found| found.remove().0)
     }
 }
 
@@ -129,7 +96,7 @@ mod tests {
             remembered.put(Bytes::copy_from_slice(&number.to_be_bytes()), None, 1, Why::Asked);
             assert!(remembered.get(&bytes("asked")).is_some());
         }
-        assert!(remembered.young.0.len() + remembered.old.0.len() <= KEYS_MAX);
+        assert!(remembered.0.weights().iter().sum::<usize>() <= KEYS_MAX);
         remembered.put(bytes("large"), Some(Bytes::from(vec![0; VALUE_BYTES_MAX + 1])), 1, Why::Asked);
         assert_eq!(remembered.get(&bytes("large")), None);
     }

@@ -1,4 +1,4 @@
-//! The connection that commits: a group is two round trips, and between them the head is locked; or one, if nothing need be asked.
+//! The committing connection: a group is two round trips, with the head locked in between; or one, if no lookup is needed.
 
 use super::{
     conflict_window::News,

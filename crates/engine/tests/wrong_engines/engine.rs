@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use bytes::Bytes;
 use futures_util::future::pending;
 use mundi_engine::{
-    CommitError, Committed, Engine, EngineError, Memory, RangeRead, Transaction,
+    CommitError, Committed, Engine, EngineError, Memory, RangeRead, ReadPlan, Source, Transaction,
     memory::{ClockMs, MemoryTransaction},
 };
 use mundi_model::{Code, Coded, Stamp, limits};
@@ -35,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) owed: Mutex<Option<MemoryTransaction>>,
     /// A snapshot that was taken earlier.
     pooled: Mutex<Option<MemoryTransaction>>,
-    /// What the last look found.
-    peeked: Mutex<Option<(Option<Bytes>, u64)>>,
+    /// The snapshot of the last planned transaction.
+    planned: Mutex<Option<MemoryTransaction>>,
     /// What dropped transactions had written.
     pub(crate) dropped: Mutex<Vec<Write>>,
     deaf: AtomicBool,
@@ -103,16 +103,19 @@ impl Engine for Wrong {
         })
     }
 
-    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
-        let newest = self.store.peek(key).await?;
-        Ok(match self.fault {
-            Fault::PeeksThenAsks => {
-                Self::linger();
-                (newest.0, self.store.peek(key).await?.1)
-            }
-            Fault::PeeksOld => self.shared.peeked.lock().replace(newest.clone()).unwrap_or(newest),
-            _ => newest,
-        })
+    async fn begin_planned(
+        &self,
+        source: Source,
+        plan: impl FnOnce() -> ReadPlan + Send,
+    ) -> Result<Option<WrongTransaction>, EngineError> {
+        if source == Source::SharedSnapshot && self.fault == Fault::SharesOldSnapshots {
+            let mut next = self.store.begin().await?;
+            next.version().await?; // from here on it is on one state
+            let last = self.shared.planned.lock().replace(next);
+            let Some(last) = last else { return Ok(None) };
+            return Ok(Some(WrongTransaction::new(self, last, self.store.begin().await?).with(plan())));
+        }
+        Ok(Some(self.begin().await?.with(plan())))
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {

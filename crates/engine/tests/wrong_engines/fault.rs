@@ -56,14 +56,14 @@ faults! {
     /// Validates what has nothing to write.
     ReadersConflict: readers_always_succeed;
 
-    /// Answers what was announced from what it fetched, without the transaction's own writes.
-    AnnouncedSkipOwnWrites: announced_reads_find_what_reads_find, random_transactions_agree_with_a_sorted_map;
-    /// Fetches what is announced at once, and not from the transaction's snapshot.
-    AnnouncedReadLatest: announced_reads_find_what_reads_find;
+    /// Answers what was prefetched from what it fetched, without the transaction's own writes.
+    PrefetchedSkipOwnWrites: prefetched_reads_find_what_reads_find, random_transactions_agree_with_a_sorted_map;
+    /// Fetches what is to be read at once, and not from the transaction's snapshot.
+    PrefetchedReadLatest: prefetched_reads_find_what_reads_find;
     /// Forgets that what was fetched ahead is depended on once it is read.
-    AnnouncedUnnoticed: announced_reads_conflict_as_reads_do, random_transactions_agree_with_a_sorted_map;
-    /// Depends on whatever was announced.
-    AnnouncementsConflict: announcements_add_no_conflict, random_transactions_agree_with_a_sorted_map;
+    PlannedUnnoticed: planned_reads_conflict_as_reads_do, random_transactions_agree_with_a_sorted_map;
+    /// Depends on whatever was planned.
+    PlansConflict: plans_add_no_conflict, random_transactions_agree_with_a_sorted_map;
 
     /// Reads go straight to the store.
     OwnWritesUnseen: own_puts_and_deletes_are_read, random_transactions_agree_with_a_sorted_map;
@@ -76,8 +76,8 @@ faults! {
     /// Reverse ranges go straight to the store.
     ReverseSkipsOwnWrites: ranges_merge_own_writes_in_both_directions;
 
-    /// Believes that what is said to be new is, and keeps the first of two.
-    NewIsKept: what_is_said_to_be_new_need_not_be;
+    /// Believes that what is planned as new is, and keeps the first of two.
+    NewIsKept: what_is_planned_as_new_need_not_be;
 
     /// Orders bytes as signed numbers.
     SignedOrder: ranges_are_ordered_by_bytes_in_both_directions;
@@ -118,10 +118,10 @@ faults! {
     AcknowledgesEarly: who_begins_after_an_acknowledgement_sees_it;
     /// Reads from two replicas, one of which lags behind the other.
     MixedSnapshots: an_acknowledged_chain_is_seen_in_order;
-    /// Looks at a key first, and asks afterwards how far it has seen.
-    PeeksThenAsks: a_peek_has_seen_what_its_version_says;
-    /// Remembers what a key held when it was last looked at.
-    PeeksOld: a_peek_has_seen_what_its_version_says;
+    /// Makes a planned read first, and asks afterwards how far it has seen.
+    VersionAskedLater: a_planned_read_has_seen_what_its_version_says;
+    /// Answers planned reads from the snapshot of the planned transaction before.
+    SharesOldSnapshots: a_planned_read_has_seen_what_its_version_says;
     /// Calls an applied commit a conflict, now and then.
     ConflictAfterApply: a_conflict_was_surely_not_applied;
 
@@ -159,7 +159,7 @@ faults! {
     LosesTail: acknowledged_commits_survive_a_crash, what_was_not_committed_does_not_survive;
     /// A crash brings back what was dropped.
     RevivesDropped: what_was_not_committed_does_not_survive;
-    /// Stamps begin anew after a crash.
+    /// Stamps begin again after a crash.
     RestartsStamps: stamps_go_on_rising_after_a_crash;
 }
 

@@ -6,7 +6,8 @@ use crate::{
 };
 use bytes::Bytes;
 use mundi_engine::{
-    CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction, memory::MemoryTransaction,
+    CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, ReadPlan, Transaction,
+    memory::MemoryTransaction,
 };
 use mundi_model::{Code, Coded, Stamp, limits};
 use std::sync::atomic::Ordering;
@@ -53,7 +54,8 @@ pub(crate) struct WrongTransaction {
     writes: Vec<Write>,
     reads: Vec<(Bytes, Option<Bytes>)>,
     ranges: Vec<(RangeRead, Page)>,
-    announced: Vec<Read>,
+    planned: Vec<Read>,
+    new_keys: Vec<Bytes>,
     is_poisoned: bool,
 }
 
@@ -66,9 +68,15 @@ impl WrongTransaction {
             writes: Vec::new(),
             reads: Vec::new(),
             ranges: Vec::new(),
-            announced: Vec::new(),
+            planned: Vec::new(),
+            new_keys: Vec::new(),
             is_poisoned: false,
         }
+    }
+
+    pub(crate) fn with(mut self, plan: ReadPlan) -> Self {
+        (self.planned, self.new_keys) = (plan.reads, plan.new_keys);
+        self
     }
 
     fn inner(&mut self) -> &mut MemoryTransaction {
@@ -106,13 +114,11 @@ impl WrongTransaction {
             Fault::NoKeyConflicts => self.inner().get_snapshot(key).await,
             Fault::ReadsLatest if !self.has_written(key) => self.wrong.newest(key).await,
             Fault::OwnWritesUnseen => self.bare.get(key).await,
-            Fault::AnnouncedSkipOwnWrites if self.announced.contains(&Read::get(key)) => self.bare.get(key).await,
-            Fault::AnnouncedReadLatest if self.announced.contains(&Read::get(key)) && !self.has_written(key) => {
+            Fault::PrefetchedSkipOwnWrites if self.planned.contains(&Read::get(key)) => self.bare.get(key).await,
+            Fault::PrefetchedReadLatest if self.planned.contains(&Read::get(key)) && !self.has_written(key) => {
                 self.wrong.newest(key).await
             }
-            Fault::AnnouncedUnnoticed if self.announced.contains(&Read::get(key)) => {
-                self.inner().get_snapshot(key).await
-            }
+            Fault::PlannedUnnoticed if self.planned.contains(&Read::get(key)) => self.inner().get_snapshot(key).await,
             Fault::OwnRangeDeletesUnseen if self.writes.iter().any(|write| write.clears(key)) => {
                 self.bare.get(key).await
             }
@@ -135,10 +141,10 @@ impl WrongTransaction {
 
     async fn faulty_range(&mut self, mut read: RangeRead) -> Result<Page, EngineError> {
         let limit = read.limit;
-        let same = |announced: &Read| matches!(announced, Read::Range(range) if range.clone().snapshot() == read.clone().snapshot());
-        let is_announced = self.announced.iter().any(same);
+        let same = |planned: &Read| matches!(planned, Read::Range(range) if range.clone().snapshot() == read.clone().snapshot());
+        let is_planned = self.planned.iter().any(same);
         match self.wrong.fault {
-            Fault::AnnouncedUnnoticed if is_announced => read.snapshot = true,
+            Fault::PlannedUnnoticed if is_planned => read.snapshot = true,
             Fault::SnapshotReadsConflict => read.snapshot = false,
             Fault::NoRangeConflicts | Fault::PhantomBlind | Fault::StampedUnnoticed => read.snapshot = true,
             Fault::LimitLocksAll if !read.snapshot => {
@@ -150,7 +156,7 @@ impl WrongTransaction {
         }
         let mut page = match self.wrong.fault {
             Fault::RangesSkipOwnWrites | Fault::OwnWritesUnseen => self.bare.range(read.clone()).await?,
-            Fault::AnnouncedSkipOwnWrites if is_announced => self.bare.range(read.clone()).await?,
+            Fault::PrefetchedSkipOwnWrites if is_planned => self.bare.range(read.clone()).await?,
             Fault::ReverseSkipsOwnWrites if read.reverse => self.bare.range(read.clone()).await?,
             Fault::ReadsLatest if self.writes.is_empty() => self.wrong.store.begin().await?.range(read.clone()).await?,
             _ => self.inner().range(read.clone()).await?,
@@ -385,13 +391,17 @@ fn number(value: Option<Bytes>) -> i64 {
 
 impl Transaction for WrongTransaction {
     async fn version(&mut self) -> Result<u64, EngineError> {
+        if self.wrong.fault == Fault::VersionAskedLater && !self.planned.is_empty() {
+            Wrong::linger();
+            return self.wrong.store.begin().await?.version().await;
+        }
         let version = self.inner().version().await?;
         // One too many: it claims to have seen what it has not.
         Ok(if self.wrong.fault == Fault::VersionAhead { version + 1 } else { version })
     }
 
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
-        self.announced.extend(reads());
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.planned.extend(reads());
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -422,12 +432,9 @@ impl Transaction for WrongTransaction {
     }
 
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.write(Write::Put(Bytes::copy_from_slice(key), value.into()))
-    }
-
-    fn put_new(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
+        let is_new = self.wrong.fault == Fault::NewIsKept && self.new_keys.iter().any(|prefix| key.starts_with(prefix));
         let is_there = self.writes.iter().any(|write| matches!(write, Write::Put(at, _) if at == key));
-        if self.wrong.fault == Fault::NewIsKept && is_there { Ok(()) } else { self.put(key, value) }
+        if is_new && is_there { Ok(()) } else { self.write(Write::Put(Bytes::copy_from_slice(key), value.into())) }
     }
 
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
@@ -448,8 +455,8 @@ impl Transaction for WrongTransaction {
     }
 
     async fn commit(mut self) -> Result<Committed, CommitError> {
-        if self.wrong.fault == Fault::AnnouncementsConflict {
-            for read in std::mem::take(&mut self.announced) {
+        if self.wrong.fault == Fault::PlansConflict {
+            for read in std::mem::take(&mut self.planned) {
                 match read {
                     Read::Get(key) => drop(self.inner().get(&key).await?),
                     Read::Range(range) => drop(self.inner().range(range).await?),

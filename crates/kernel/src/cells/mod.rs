@@ -191,7 +191,7 @@ pub struct Parts {
     pub values: Vec<Hash>,
 }
 
-/// The same, with nodes and values told apart: for whoever walks a tree to prove that it is whole.
+/// The same, with nodes and values distinguished: for whoever walks a tree to prove that it is whole.
 pub fn parts(hash: &Hash, bytes: &[u8]) -> Result<Parts, LoadError> {
     let node = Node::decode(hash, bytes)?;
     let nodes: Vec<Hash> = match &node {

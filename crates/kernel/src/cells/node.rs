@@ -79,7 +79,7 @@ pub(crate) struct Branch {
     pub(crate) children: Vec<Child>,
 }
 
-/// The cells whose keys go on with `byte`.
+/// The cells whose keys continue with `byte`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Child {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! A world that its manifest holds at a failed input: what is on record, what a skip passes, and that replay agrees.
+//! A world that its manifest holds at a failed input: what is journaled, what a skip passes, and that replay agrees.
 
 use crate::rig::{CHILD, Rig, control, event, identity, manifest, receipt, refusal, upgrade};
 use mundi_kernel::{

@@ -171,7 +171,7 @@ impl Rig {
         Payload::Blob(self.objects.put(bytes), len)
     }
 
-    /// Says how it ended: `ok`, or the code that is on record.
+    /// Says how it ended: `ok`, or the code that is journaled.
     fn take(&mut self, input: Input) -> String {
         let seq = InboxSeq::new(Stamp::new(self.next, 0), 0);
         let origin = Origin { wants_reply: true, ..Origin::new(0) };

@@ -37,7 +37,7 @@ fn replay(rig: &Rig) -> Replay {
     Replay::from_genesis(&rig.objects, rig.registry.clone(), &rig.journal[0]).unwrap()
 }
 
-/// The journal with one record changed, and everything above it chained anew, as a forger would.
+/// The journal with one record changed, and everything above it chained again, as a forger would.
 fn forged(rig: &Rig, at: usize, change: impl FnOnce(&mut Record)) -> Vec<Vec<u8>> {
     let mut records: Vec<Record> = rig.journal.iter().map(|bytes| cbor::decode(bytes).unwrap()).collect();
     change(&mut records[at]);

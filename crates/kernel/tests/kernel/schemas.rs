@@ -1,4 +1,4 @@
-//! Checks against schemas have a bound, and where one stopped is on record.
+//! Checks against schemas have a bound, and where one stopped is journaled.
 
 use crate::rig::{Rig, body, identity, manifest, receipt, refusal};
 use mundi_kernel::{
@@ -69,7 +69,7 @@ fn a_receipt_that_takes_too_long_to_check_arrives_as_an_error() {
     rig.replayed();
 }
 
-/// Before there was a bound, such a check took its time and the step went on: those journals stay what they are.
+/// Before there was a bound, such a check took its time and the step continued: those journals stay what they are.
 #[test]
 fn a_record_without_a_bound_replays_as_it_was_recorded() {
     let mut rig = with(|manifest| manifest.effects.get_mut("mail").unwrap().params = expensive());

@@ -1,7 +1,7 @@
 //! `mundi blob`: immutable objects, named by their hash.
 
 use super::{
-    client::Server,
+    client::{Server, escape},
     exit::Outcome,
     output::Out,
     progress::{Progress, bytes},
@@ -18,14 +18,17 @@ pub(super) enum BlobCommand {
     Get {
         #[command(flatten)]
         server: Server,
+        /// As `mundi blob put` printed it: `h_…`.
         hash: String,
-        #[arg(long, short)]
+        /// The file to write; stdout if it is not given.
+        #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
     /// Stores a file and prints its hash.
     Put {
         #[command(flatten)]
         server: Server,
+        /// What to store.
         file: PathBuf,
     },
 }
@@ -35,8 +38,10 @@ impl BlobCommand {
         match self {
             Self::Get { server, hash, output } => {
                 let progress = Progress::default();
-                let mut pieces =
-                    server.ask(Method::GET, &server.of(&format!("blobs/{hash}")), None).await?.bytes_stream();
+                let mut pieces = server
+                    .ask(Method::GET, &server.of(&format!("blobs/{}", escape(&hash))), None)
+                    .await?
+                    .bytes_stream();
                 let mut sink: Box<dyn Write> = match &output {
                     Some(path) => Box::new(std::fs::File::create(path)?),
                     None => Box::new(std::io::stdout()),

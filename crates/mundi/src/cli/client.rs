@@ -13,14 +13,14 @@ use reqwest::{Body, Method, RequestBuilder, Response};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Where the server is, and as whom it is spoken to.
+/// The server, the token and the universe of a request.
 #[derive(Args, Clone)]
 pub(crate) struct Server {
     // The heading stands at each of them: one for all would also be that of whatever follows them in a command.
-    /// Where the server is.
+    /// The address of the server.
     #[arg(long, env = "MUNDI_URL", default_value = "http://127.0.0.1:7600", help_heading = "Server")]
     url: String,
-    /// What allows it, where the server asks for tokens.
+    /// A token, if the server requires one.
     #[arg(long, env = "MUNDI_TOKEN", hide_env_values = true, help_heading = "Server")]
     token: Option<String>,
     /// The name or the id of a universe.
@@ -31,15 +31,15 @@ pub(crate) struct Server {
 /// A part of a list.
 #[derive(Args, Clone)]
 pub(crate) struct Paging {
-    /// How many at most.
+    /// The most to list.
     #[arg(long, default_value_t = 100)]
     limit: usize,
-    /// Begin after this one.
+    /// Start after this one.
     #[arg(long)]
     after: Option<String>,
 }
 
-/// A list in the universe: where it is, and which part of it.
+/// A list in the universe: its path, and which part of it.
 #[derive(Args, Clone)]
 pub(crate) struct Listing {
     #[command(flatten)]
@@ -67,11 +67,11 @@ impl Listing {
 /// How long a server on this machine may take to start.
 const START: Duration = Duration::from_secs(3);
 
-/// What the API gives in one page at most.
+/// The longest page of the API.
 const PAGE_ITEMS_MAX: usize = 1_000;
 
 impl Server {
-    /// A server of this very program.
+    /// A server inside this process.
     pub(crate) fn local(url: &str) -> Self {
         Self { url: url.to_owned(), token: None, universe: "default".to_owned() }
     }
@@ -84,7 +84,7 @@ impl Server {
         &self.url
     }
 
-    /// The address of something in the universe.
+    /// A path below the universe.
     pub(crate) fn of(&self, path: &str) -> String {
         format!("/v1/u/{}/{path}", self.universe)
     }
@@ -129,7 +129,7 @@ impl Server {
         self.patiently(request).await
     }
 
-    /// A server on this machine that is just being started is waited for: nothing was sent to it yet.
+    /// Waits for a server on this machine that is starting: nothing was sent to it yet.
     async fn patiently(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
         let (mut left, pause) = (if self.is_local() { START } else { Duration::ZERO }, Duration::from_millis(50));
         loop {
@@ -177,12 +177,12 @@ impl Server {
         Ok(serde_json::from_slice(&self.send(request).await?.bytes().await?)?)
     }
 
-    /// An answer that goes on until the server ends it.
+    /// A streamed answer.
     pub(crate) async fn stream(&self, path: &str, accept: &str) -> Outcome<Response> {
         self.send(self.request(Method::GET, path)?.header("accept", accept)).await
     }
 
-    /// The same, for an answer in JSON; of no answer, null.
+    /// The same, with the answer as JSON; null for an empty one.
     pub(crate) async fn json(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Value> {
         json_of(self.ask(method, path, body).await?).await
     }
@@ -195,7 +195,7 @@ impl Server {
         self.json(Method::POST, path, Some(body)).await
     }
 
-    /// A list as far as it was asked for. `filters` are parameters of the address.
+    /// The requested part of a list. `filters` are query parameters.
     pub(crate) async fn pages(
         &self,
         path: &str,
@@ -244,7 +244,7 @@ impl Server {
     }
 }
 
-/// The JSON of an answer; of no answer, null.
+/// The answer as JSON; null for an empty one.
 pub(crate) async fn json_of(answer: Response) -> Outcome<Value> {
     let bytes = answer.bytes().await?;
     Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
@@ -262,14 +262,14 @@ impl Paging {
     }
 }
 
-/// A text as a part of an address.
+/// A text escaped for a path.
 pub(crate) fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(one).collect()
 }
 
-/// JSON where it is, else the text itself. JSON that says two things at once is neither.
+/// JSON if the text is JSON, else the text itself. Ambiguous JSON is refused.
 pub(crate) fn value(text: Option<String>) -> Outcome<Value> {
     let Some(text) = text else { return Ok(Value::Null) };
     match json::read(text.as_bytes()) {

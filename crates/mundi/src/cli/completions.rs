@@ -1,4 +1,4 @@
-//! `mundi completions`: what a shell needs to complete commands.
+//! `mundi completions`: completion scripts for shells.
 
 use super::{Cli, exit::Outcome, output::print};
 use clap::{Args, CommandFactory};

@@ -1,4 +1,4 @@
-//! `mundi config`: what holds, and what can be set.
+//! `mundi config`: the effective configuration and all keys.
 
 use super::{
     ServerArgs,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 #[derive(Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Prints the configuration that holds, with secrets masked.
+    /// Prints the effective configuration, with secrets masked.
     Show(Show),
 }
 
@@ -19,7 +19,7 @@ pub(super) enum ConfigCommand {
 pub(super) struct Show {
     #[command(flatten)]
     args: ServerArgs,
-    /// Every key there is: what holds, its default, its environment variable, and what it does.
+    /// Every key with its value, its default, its environment variable, and what it does.
     #[arg(long)]
     all: bool,
 }

@@ -1,9 +1,10 @@
-//! `mundi dead-letter`: what could not be done, to look at, try again or drop.
+//! `mundi dead-letter`: inspect, replay or drop dead letters.
 
 use super::{
-    client::{Listing, Server},
+    client::{Listing, Server, escape},
     exit::{Failed, Outcome},
     output::Out,
+    world::confirm,
 };
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -11,16 +12,22 @@ use serde_json::json;
 
 #[derive(Subcommand)]
 pub(super) enum DeadLetterCommand {
-    /// One letter, with what it carries.
+    /// Shows one dead letter with its content.
     Describe {
         #[command(flatten)]
         server: Server,
-        /// As `mundi dead-letter list` names it.
+        /// The id that `mundi dead-letter list` prints.
         letter: String,
     },
-    /// Drops letters for good.
-    Drop(Chosen),
-    /// Lists letters by queue, the oldest first.
+    /// Deletes dead letters.
+    Drop {
+        #[command(flatten)]
+        chosen: Chosen,
+        /// Do not ask for confirmation.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Lists dead letters by queue, the oldest first.
     List {
         #[command(flatten)]
         listing: Listing,
@@ -31,19 +38,19 @@ pub(super) enum DeadLetterCommand {
         #[arg(long)]
         world: Option<String>,
     },
-    /// Puts letters back into their queue, with their attempts restored.
+    /// Requeues dead letters, with all their attempts.
     Replay(Chosen),
 }
 
-/// Letters by name, or all of a queue that fit.
+/// Dead letters by id, or all of a queue that match.
 #[derive(Args)]
 pub(super) struct Chosen {
     #[command(flatten)]
     server: Server,
-    /// As `mundi dead-letter list` names them.
+    /// The ids that `mundi dead-letter list` prints.
     #[arg(required_unless_present = "queue")]
     letters: Vec<String>,
-    /// All of this queue that fit: effects, timers, mailboxes or inboxes.
+    /// All of this queue that match: effects, timers, mailboxes or inboxes.
     #[arg(long, conflicts_with = "letters")]
     queue: Option<String>,
     /// Only those of this world.
@@ -55,6 +62,16 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
+    /// What was chosen, for people.
+    fn named(&self) -> String {
+        let fits = [("of", &self.world), ("with", &self.code)];
+        let fits = fits.iter().filter_map(|(how, what)| Some(format!(" {how} {}", what.as_ref()?)));
+        match &self.queue {
+            Some(queue) => format!("all letters of {queue}{}", fits.collect::<String>()),
+            None => self.letters.join(", "),
+        }
+    }
+
     async fn run(self, out: Out, action: &str) -> Outcome {
         let Self { server, letters, queue, world, code } = self;
         let letters = (!letters.is_empty()).then_some(letters);
@@ -74,10 +91,15 @@ impl Chosen {
 impl DeadLetterCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Describe { server, letter } => {
-                out.object(&server.json(Method::GET, &server.of(&format!("dead-letters/{letter}")), None).await?)
+            Self::Describe { server, letter } => out.object(
+                &server.json(Method::GET, &server.of(&format!("dead-letters/{}", escape(&letter))), None).await?,
+            ),
+            Self::Drop { chosen, yes } => {
+                if !yes {
+                    confirm(&format!("drop {} for good?", chosen.named()))?;
+                }
+                chosen.run(out, "drop").await
             }
-            Self::Drop(chosen) => chosen.run(out, "drop").await,
             Self::List { listing, queue, world } => {
                 let columns =
                     [("LETTER", "letter"), ("WORLD", "world"), ("CODE", "code"), ("REASON", "reason"), ("AT", "at_ns")];

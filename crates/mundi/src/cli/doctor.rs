@@ -1,4 +1,4 @@
-//! `mundi doctor`: looks at a data folder, or at a server, and says what is wrong and what to do.
+//! `mundi doctor`: checks a data folder or a server, and prints problems with what to do.
 
 use super::{
     ServerArgs,
@@ -20,16 +20,16 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Doctor {
-    /// A data folder that no server has open; the server is asked if it is not given.
+    /// A data folder that no server has open; without it, the server is checked.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A configuration, whose engine and object store are looked at instead.
+    /// A configuration file whose engine and object store are checked instead.
     #[arg(long, env = "MUNDI_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Also replay every world there.
+    /// Also replay every world of the folder.
     #[arg(long)]
     worlds: bool,
-    /// Look at the database and the object store that the configuration names: settings, permissions, clocks.
+    /// Check the database and the object store of the configuration: settings, permissions, clocks.
     #[arg(long, conflicts_with = "data")]
     fleet: bool,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct Doctor {
 /// Below this, a disk is nearly full.
 const ROOM_BYTES_MIN: u64 = 1 << 30;
 
-/// What was looked at, and what was found.
+/// The checks and their findings.
 struct Findings(Vec<Value>);
 
 impl Findings {
@@ -98,7 +98,7 @@ impl Doctor {
     }
 }
 
-/// What the checklist of docs/operating/security.md forbids.
+/// Violations of the checklist in docs/operating/security.md.
 fn security_checks(config: &Config, file: Option<&Path>, findings: &mut Findings) {
     for sign in hardening::look(config, file) {
         findings.sign(&sign);
@@ -194,7 +194,7 @@ async fn engine_checks(config: &Config, out: Out, findings: &mut Findings) -> bo
     true
 }
 
-/// Whether another world that has something to do would be taken.
+/// Whether a worker has capacity for another active world.
 fn room(workers: &Value, findings: &mut Findings) {
     let number = |worker: &Value, name: &str| worker[name].as_u64().unwrap_or(0);
     let takes = |worker: &&Value| worker["draining"] != true;

@@ -1,4 +1,4 @@
-//! `mundi effect`: what worlds asked of the outside and has no receipt yet.
+//! `mundi effect`: open effects of worlds.
 
 use super::{
     client::{Listing, Server, escape, value},
@@ -10,35 +10,35 @@ use serde_json::{Value, json};
 
 #[derive(Subcommand)]
 pub(super) enum EffectCommand {
-    /// Answers an open effect by hand; who did it is on record.
+    /// Answers an open effect as an operator; the journal records the token's name.
     Answer {
         #[command(flatten)]
         server: Server,
-        /// Its intent (`i_…`), or its place (`e_…`).
+        /// Its intent (`i_…`), or its queue position (`e_…`).
         effect: String,
         /// How the effect ended.
         #[arg(long, value_parser = ["ok", "error", "timeout"])]
         status: String,
-        /// JSON that the program gets with the receipt; null if it is not given.
+        /// The payload of the receipt, as JSON; null by default.
         payload: Option<String>,
-        /// The world of the intent: finds one that is in no queue, such as a dead letter's.
+        /// The world of the intent: also finds one that is in no queue, such as a dead letter's.
         #[arg(long)]
         world: Option<String>,
     },
-    /// Ends an effect that is under way, or a dead letter, with an error receipt.
+    /// Cancels an open effect, or a dead letter, with an error receipt.
     Cancel {
         #[command(flatten)]
         of: Effect,
-        /// Stands in the receipt.
+        /// The reason in the receipt.
         #[arg(long)]
         reason: Option<String>,
     },
-    /// All that is known about an effect: its attempts, and how it ended.
+    /// Shows an effect: its stage, its attempts, and its receipt.
     Describe {
         #[command(flatten)]
         of: Effect,
     },
-    /// Lists effects that are under way.
+    /// Lists open effects.
     List {
         #[command(flatten)]
         listing: Listing,
@@ -49,7 +49,7 @@ pub(super) enum EffectCommand {
         #[arg(long)]
         kind: Option<String>,
     },
-    /// Tries an effect now that waits for its next attempt, or that is a dead letter.
+    /// Starts the next attempt of a waiting effect, or of a dead letter, now.
     Retry {
         #[command(flatten)]
         of: Effect,
@@ -61,9 +61,9 @@ pub(super) enum EffectCommand {
 pub(super) struct Effect {
     #[command(flatten)]
     server: Server,
-    /// Its intent (`i_…`), which stays the same; or its place (`e_…`).
+    /// Its intent (`i_…`), which never changes; or its queue position (`e_…`).
     effect: String,
-    /// Its world: finds one that is over in the world's journal.
+    /// Its world: also finds an effect that has ended, in the world's journal.
     #[arg(long)]
     world: Option<String>,
 }
@@ -79,7 +79,7 @@ impl EffectCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
             Self::Answer { server, effect, status, payload, world } => {
-                let path = server.of(&format!("effects/answer/{effect}"));
+                let path = server.of(&format!("effects/answer/{}", escape(&effect)));
                 let form = json!({ "status": status, "payload": value(payload)?, "world": world });
                 out.object(&server.post(&path, &form).await?)
             }

@@ -5,26 +5,26 @@ use mundi_model::{Code, Coded, Kind};
 use serde_json::json;
 use std::{error::Error, fmt, process::ExitCode};
 
-/// What a shell sees, and what it means. Stable: scripts depend on it. The page is compared with this.
+/// Exit codes and their meaning. Stable: scripts depend on them. A test compares the page with this table.
 #[cfg(test)]
 const EXIT_CODES: &[(u8, &str)] = &[
     (0, "done"),
     (1, "failed for a reason that has no code of its own"),
     (2, "the command line is wrong"),
     (3, "refused: the request itself is wrong"),
-    (4, "what was named does not exist"),
-    (5, "someone else came first, or it exists already"),
-    (6, "it cannot be done now: full, unavailable, or no server answers"),
-    (7, "damaged, or not proven"),
-    (8, "the token is missing or does not allow it"),
+    (4, "not found"),
+    (5, "conflict with another request, or it exists already"),
+    (6, "not possible now: full, unavailable, or no server answers"),
+    (7, "damaged, or verification failed"),
+    (8, "the token is missing or lacks the permission"),
     (9, "two things differ: a rehearsal diverges, a diff is not empty"),
 ];
 
-/// A command that did not do what was asked.
+/// A command that failed.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) code: Option<Code>,
-    /// If no code says it.
+    /// The exit code of a failure without an error code.
     exit: u8,
     detail: String,
 }
@@ -41,7 +41,7 @@ impl Failed {
         Self { code: None, exit: 6, detail: detail.into() }
     }
 
-    /// The command line lacks something that only shows when it runs.
+    /// The command line is wrong in a way that only shows when the command runs.
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 2, detail: detail.into() }
     }
@@ -56,12 +56,12 @@ impl Failed {
         Self { code: None, exit: 1, detail: detail.into() }
     }
 
-    /// Two things differ, which was asked.
+    /// The comparison that was requested found a difference.
     pub(crate) fn differs(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 9, detail: detail.into() }
     }
 
-    /// Something is wrong that was looked for.
+    /// A check found a problem.
     pub(crate) fn unproven(detail: impl Into<String>) -> Self {
         Self { code: None, exit: 7, detail: detail.into() }
     }
@@ -118,7 +118,7 @@ impl Failed {
         })
     }
 
-    /// Tells it on stderr, and to the shell.
+    /// Prints the failure to stderr; returns its exit code.
     pub(super) fn report(&self, out: Out) -> ExitCode {
         let (code, hint) = (self.code.map(Code::as_str), self.hint());
         match out.format {
@@ -144,7 +144,7 @@ impl fmt::Display for Failed {
     }
 }
 
-/// What other libraries say has no code of ours.
+/// Errors of other libraries have no code.
 impl<E: Error> From<E> for Failed {
     fn from(error: E) -> Self {
         let mut detail = error.to_string();

@@ -13,7 +13,7 @@ const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/error_pages.r
 
 #[derive(Args)]
 pub(super) struct Explain {
-    /// Such as `EFFECT_DENIED`; all of them with their meaning if it is not given.
+    /// Such as `EFFECT_DENIED`; without it, all codes with their meaning.
     code: Option<String>,
 }
 

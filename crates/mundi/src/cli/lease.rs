@@ -1,11 +1,11 @@
-//! `mundi lease`: who holds which world.
+//! `mundi lease`: which worker holds which world.
 
 use super::{client::Listing, exit::Outcome, output::Out};
 use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(super) enum LeaseCommand {
-    /// Lists the leases that are held.
+    /// Lists held leases.
     List {
         #[command(flatten)]
         listing: Listing,

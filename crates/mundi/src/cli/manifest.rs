@@ -1,4 +1,4 @@
-//! `mundi manifest`: what runs in worlds, what it may take in and ask for.
+//! `mundi manifest`: program, events, effects and limits of worlds.
 
 use super::{
     client::{Server, escape},
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(super) enum ManifestCommand {
-    /// Lists the manifests that have a name here.
+    /// Lists the manifests of named programs.
     List {
         #[command(flatten)]
         server: Server,
@@ -25,7 +25,7 @@ pub(super) enum ManifestCommand {
         /// A file of JSON.
         file: PathBuf,
     },
-    /// Deletes a manifest that was stored. It goes once no world needs it, and after the sweep's grace period.
+    /// Unregisters a manifest. The sweep removes it when no world needs it, after the grace period.
     Delete {
         #[command(flatten)]
         server: Server,
@@ -58,7 +58,7 @@ impl ManifestCommand {
                 out.made(&server.post(&server.of("manifests"), &manifest).await?, "hash")
             }
             Self::Delete { server, hash } => {
-                server.json(Method::DELETE, &server.of(&format!("manifests/{hash}")), None).await.map(drop)
+                server.json(Method::DELETE, &server.of(&format!("manifests/{}", escape(&hash))), None).await.map(drop)
             }
             Self::Show { server, manifest } => {
                 print(&format!("{:#}", server.get(&server.of(&format!("manifests/{}", escape(&manifest)))).await?))

@@ -13,11 +13,13 @@ mod explain;
 mod lease;
 mod manifest;
 mod output;
+mod pool;
 mod program;
 mod program_dev;
 mod program_upgrade;
 mod progress;
 mod quotas;
+mod resource;
 mod serve;
 mod telemetry;
 mod timer;
@@ -54,63 +56,69 @@ const AFTER_HELP: &str =
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures: beside the raw limit of the disk, in one run.
+    /// Runs benchmarks, with the raw limit of the disk for comparison.
     Bench(mundi_bench::BenchArgs),
     /// Blobs: immutable objects, named by their hash.
     #[command(subcommand)]
     Blob(blob::BlobCommand),
-    /// Prints what a shell needs to complete commands.
+    /// Prints the completion script of a shell.
     Completions(completions::Completions),
-    /// The configuration.
+    /// Shows the configuration.
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Compiles the component on standard input, within bounds: servers start this.
+    /// Compiles the component on standard input, within bounds. Servers start this command.
     #[command(hide = true)]
     CompileComponent(CompileComponent),
-    /// Dead letters: what could not be done.
+    /// Dead letters: items that a queue gave up on.
     #[command(subcommand)]
     DeadLetter(dead_letter::DeadLetterCommand),
-    /// Ten durable steps, a worker that is killed at random, and a fork: under a minute.
+    /// Demonstrates ten durable steps, a worker that is killed at random, and a fork, in under a minute.
     Demo(demo::Demo),
     /// Carries out the demo's steps until it is killed.
     #[command(hide = true)]
     DemoWorker(demo::DemoWorker),
-    /// Runs a whole universe in this process, on a folder: nothing to set up.
+    /// Runs a server with all roles in this process, on a folder.
     Dev(ServerArgs),
-    /// Looks at a data folder or a server, and says what is wrong.
+    /// Checks a data folder or a server, and lists problems.
     Doctor(doctor::Doctor),
-    /// Effects: what worlds asked of the outside.
+    /// Effects: external actions that worlds requested.
     #[command(subcommand)]
     Effect(effect::EffectCommand),
-    /// Says what an error code means, and what to do.
+    /// Explains an error code, and what to do.
     Explain(explain::Explain),
-    /// Leases: who holds which world.
+    /// Leases: which worker holds which world.
     #[command(subcommand)]
     Lease(lease::LeaseCommand),
-    /// Manifests: what runs in worlds.
+    /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Pools: resources that are leased, and never handed out early.
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
     /// Programs: write, build and upload the code of worlds.
     #[command(subcommand)]
     Program(program::ProgramCommand),
-    /// Runs chosen roles, for fleets.
+    /// Resources: what a pool leases.
+    #[command(subcommand)]
+    Resource(resource::ResourceCommand),
+    /// Runs a server with chosen roles, for fleets.
     Server(ServerArgs),
     Sim(mundi_sim::cli::SimArgs),
-    /// Timers: what worlds will be told, and when.
+    /// Timers: inputs that worlds requested for a later time.
     #[command(subcommand)]
     Timer(timer::TimerCommand),
-    /// Tokens: who may do what.
+    /// Tokens: access to the API.
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Universes.
+    /// Universes: create, measure, limit, export and import them.
     #[command(subcommand)]
     Universe(universes::UniversesCommand),
-    /// Proves bundles, a data folder, or all worlds of a server.
+    /// Verifies bundles, a data folder, or all worlds of a server.
     Verify(verify::Verify),
-    /// Workers: who runs worlds.
+    /// Workers: the processes that run worlds.
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
-    /// Worlds: create them, send to them, look into them.
+    /// Worlds: create, call, inspect, fork and verify them.
     #[command(subcommand)]
     World(world::WorldCommand),
 }
@@ -123,7 +131,7 @@ pub(crate) struct CompileComponent {
     memory_bytes_max: u64,
 }
 
-/// What wins over file and environment.
+/// Flags that override file and environment.
 #[derive(Args, Clone)]
 pub(crate) struct ServerArgs {
     /// A TOML file; its keys are those of `mundi config show`.
@@ -132,10 +140,10 @@ pub(crate) struct ServerArgs {
     /// The data folder.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Where the API is served; port 0 takes a free one.
+    /// The address of the API; port 0 chooses a free one.
     #[arg(long)]
     bind: Option<String>,
-    /// Of world, adapter, timer, orchestrator, api.
+    /// Some of world, adapter, timer, orchestrator, api.
     #[arg(long, value_delimiter = ',')]
     roles: Option<Vec<String>>,
     /// A file that gets a line of JSON for each step of the worker shells, for a postmortem.
@@ -202,7 +210,9 @@ impl Command {
             Self::Explain(explain) => explain.run(out),
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
+            Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
+            Self::Resource(command) => command.run(out).await,
             Self::Timer(command) => command.run(out).await,
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,
@@ -226,7 +236,7 @@ mod tests {
     use super::*;
     use std::{fs, path::Path};
 
-    /// The words of a command as a shell would have them, without what it does with the command; `None` if it is not ours.
+    /// The words of a shell command without redirections; `None` if it is not a `mundi` command.
     fn ours(line: &str) -> Option<Vec<String>> {
         let at = line.find("-p mundi -- ").map(|at| at + "-p mundi -- ".len()).or_else(|| {
             let at = line.find("mundi ")?;

@@ -5,7 +5,7 @@ use mundi_model::Moment;
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 
-/// The benches have the same option; were it of another type, the two would meet at run time.
+/// The benchmarks have the same option; with another type, clap would panic at run time.
 pub(crate) use mundi_bench::Format;
 
 /// How to print.
@@ -61,7 +61,7 @@ impl Out {
         print(&fields.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 
-    /// What was made: its name alone, or the whole document.
+    /// A created object: its name alone, or the whole document.
     pub(crate) fn made(self, object: &Value, name: &str) -> Outcome {
         if self.is_json() { print(&format!("{object:#}")) } else { print(&text(name, &object[name])) }
     }
@@ -89,7 +89,7 @@ impl Out {
         Ok(())
     }
 
-    /// What is wrong stands out.
+    /// Marks a problem.
     fn tinted(self, row: &[String], line: &str) -> String {
         match row.iter().find(|cell| ["WRONG", "NOT PROVEN"].contains(&&***cell)) {
             Some(bad) => line.replacen(bad.as_str(), &self.red(bad), 1),
@@ -97,13 +97,13 @@ impl Out {
         }
     }
 
-    /// A value that a program gave: JSON in either form.
+    /// A value of a program: JSON in either format.
     pub(crate) fn value(self, value: &Value) -> Outcome {
         print(&value.to_string())
     }
 }
 
-/// Data, for people and pipes. A reader that has seen enough is no failure.
+/// Data, for people and pipes. A closed pipe is not a failure.
 pub(crate) fn print(text: &str) -> Outcome {
     match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
@@ -125,7 +125,7 @@ fn flatten(prefix: &str, object: &Value, fields: &mut Vec<(String, String)>) {
     }
 }
 
-/// How a field looks in a table.
+/// A field as a table cell.
 fn text(name: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -139,7 +139,7 @@ fn text(name: &str, value: &Value) -> String {
     }
 }
 
-/// A moment as people write it (UTC), to the millisecond.
+/// A timestamp as text (UTC), to the millisecond.
 pub(crate) fn time(ns: u64) -> String {
     let exact = Moment(ns).to_string();
     let cut = exact.len() - "000000Z".len();

@@ -1,4 +1,4 @@
-//! `mundi program`: from sources to something that worlds run.
+//! `mundi program`: create, build, upload and upgrade programs.
 
 use super::{
     client::{Server, escape},
@@ -23,43 +23,43 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks at a component that is being compiled.
+/// The interval between two polls of a component that is being compiled.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
 pub(super) enum ProgramCommand {
-    /// Starts a project that builds, and whose test passes.
+    /// Creates a project with a counter and a test.
     New {
         /// rust, ts or python.
         #[arg(long)]
         lang: String,
-        /// The folder to make; its last part is the name.
+        /// The folder to create; its last part is the name.
         name: PathBuf,
     },
-    /// Makes the types of a project from its mundi.json, as each build does.
+    /// Generates the types of a project from its mundi.json, as each build does.
     Types {
         /// The project's folder.
         #[arg(default_value = ".")]
         folder: PathBuf,
     },
-    /// Builds the component of a project, checks it, and says what it offers.
+    /// Builds and checks the component of a project, and prints what it declares.
     Build(Build),
-    /// Stores a component and, when it is compiled, the manifest that it offers, under the name and version of `mundi.json`;
+    /// Uploads a component and, when it is compiled, the manifest that it declares, under the name and version of `mundi.json`;
     /// prints `name@version`, or the manifest's hash if it has no name.
     Upload(Upload),
-    /// Watches a project: with each change tests, builds and uploads it, points a world at it, and prints what that one does.
+    /// Watches a project: after each change tests, builds and uploads it, switches a world to it, and prints what the world does.
     Dev(Dev),
     /// Upgrades all worlds of a named program, each after a rehearsal; stops at the first one that diverges.
     Upgrade(Upgrade),
-    /// Lists the programs that have a name here, or all versions of one.
+    /// Lists named programs, or all versions of one.
     List {
         #[command(flatten)]
         server: Server,
         /// All versions of this one.
         name: Option<String>,
     },
-    /// Deletes a version of a named program, or code that was uploaded. Worlds that run it go on; code goes once no world and no
-    /// manifest needs it, and after the sweep's grace period.
+    /// Deletes a version of a named program, or uploaded code. Worlds that run it keep running; the sweep removes code when no world and no
+    /// manifest needs it, after the grace period.
     Delete {
         #[command(flatten)]
         server: Server,
@@ -67,7 +67,7 @@ pub(super) enum ProgramCommand {
         #[arg(value_name = "VERSION|HASH")]
         program: String,
     },
-    /// How far a program is and, when it is ready, what it offers.
+    /// Shows the state of a program and, when it is ready, what it declares.
     Describe {
         #[command(flatten)]
         server: Server,
@@ -82,10 +82,10 @@ pub(super) struct Build {
     /// The project's folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Gets compilers that are missing from the package registries (not rustc).
+    /// Installs missing compilers from the package registries (not rustc).
     #[arg(long)]
     install: bool,
-    /// Compiles it to machine code here, too, as a server does with each upload: for interpreters that takes a while.
+    /// Also compiles it to machine code here, as a server does with each upload; slow for interpreters.
     #[arg(long)]
     check: bool,
 }
@@ -94,10 +94,10 @@ pub(super) struct Build {
 pub(super) struct Upload {
     #[command(flatten)]
     server: Server,
-    /// A component, or the folder of a project that was built.
+    /// A component, or the folder of a built project.
     #[arg(default_value = ".")]
     file: PathBuf,
-    /// Its name, and its version if not the next one, in place of what `mundi.json` says.
+    /// Its name, and its version if not the next one; overrides `mundi.json`.
     #[arg(long = "as", value_name = "NAME[@VERSION]")]
     named: Option<ProgramRef>,
 }
@@ -169,7 +169,7 @@ impl Build {
     }
 }
 
-/// What people want to know about a component.
+/// A summary of a component.
 fn described(built: &Built) -> Value {
     let manifest = &built.manifest;
     json!({
@@ -185,7 +185,7 @@ fn described(built: &Built) -> Value {
     })
 }
 
-/// Each schema as one line: a schema in a column of its own names would be read by nobody.
+/// Each schema as one line, because nested columns would be unreadable.
 fn in_lines(mut described: Value) -> Value {
     for part in ["events", "effects", "queries"] {
         let schemas = described[part].as_object_mut().into_iter().flat_map(|schemas| schemas.values_mut());
@@ -213,14 +213,14 @@ impl Upload {
     }
 }
 
-/// The name that a project's `mundi.json` says, if there is one.
+/// The name in a project's `mundi.json`, if there is one.
 fn named_in(folder: &Path) -> Outcome<Option<ProgramRef>> {
     let Ok(text) = std::fs::read_to_string(folder.join("mundi.json")) else { return Ok(None) };
     let offer = Offer::parse(&text).map_err(|error| Failed::coded(&error))?;
     offer.named().map_err(|error| Failed::coded(&error))
 }
 
-/// Stores a component and the manifest that it offers; gives both hashes, and the version if it has a name.
+/// Stores a component and the manifest that it declares; returns both hashes, and the version if it has a name.
 pub(super) async fn upload(server: &Server, out: Out, file: &Path, named: Option<&ProgramRef>) -> Outcome<Value> {
     let (hash, len) = look_at(file)?;
     let at = server.of(&format!("programs/{hash}"));
@@ -242,7 +242,7 @@ pub(super) async fn upload(server: &Server, out: Out, file: &Path, named: Option
     Ok(stored)
 }
 
-/// The manifest that the program offers, once it is compiled.
+/// The manifest that the program declares, once it is compiled.
 async fn offered(server: &Server, at: &str, ahead: &Progress) -> Outcome<Value> {
     loop {
         let state = server.get(at).await?;
@@ -260,7 +260,7 @@ async fn offered(server: &Server, at: &str, ahead: &Progress) -> Outcome<Value> 
     }
 }
 
-/// What a file is, by its hash, and how many bytes it has. One that every server refuses is not even read.
+/// The hash and size of a file. A file that is too large for every server is not read.
 fn look_at(file: &Path) -> Outcome<(Hash, u64)> {
     let missing = |error| {
         let hint = "build it first: `mundi program build`";

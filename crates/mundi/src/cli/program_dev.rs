@@ -1,7 +1,7 @@
-//! `mundi program dev`: from a saved file to a running change.
+//! `mundi program dev`: rebuilds and redeploys a project after each save.
 //!
 //! The folder is looked at a few times a second: its files, by time and size. With each change the types are made, the tests
-//! and the build run side by side, and if both went well the component is uploaded and a world is pointed at it. A world
+//! run beside the build and the upload, and if all went well a world is pointed at the component. A world
 //! whose open work the new program would treat differently is left as it is, and another one takes its place.
 
 use super::{
@@ -24,22 +24,22 @@ use std::{
 };
 use tokio::task::{AbortHandle, block_in_place};
 
-/// Between two looks at the folder: shorter than a person waits, longer than a walk takes.
+/// The interval between two walks of the folder: short for a person, long compared with a walk.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Files that are watched at most. A folder with more of them is no project, or has something in it that should not be watched.
+/// The most files that are watched. A folder with more is not a project, or contains something that should not be watched.
 const FILES_MAX: usize = 10_000;
 
-/// What tools make, and nobody edits. Folders that begin with a dot are not watched, either.
+/// Folders of generated files. Folders that begin with a dot are not watched, either.
 const MADE: [&str; 6] = ["target", "node_modules", "__pycache__", "program.wasm", "Cargo.lock", "package-lock.json"];
 
-/// How long a world may take to take up an upgrade.
+/// How long a world may take to process an upgrade.
 const TAKEN_UP: Duration = Duration::from_secs(30);
 
-/// How a world came to run a program that was not there before.
+/// How a world was switched to a new program.
 const CREATED: &str = "created";
 
-/// Worlds that are tried one after the other, each because the one before diverges.
+/// The most worlds that are tried, each because the one before diverges.
 const WORLDS_MAX: usize = 100;
 
 #[derive(Args)]
@@ -49,13 +49,13 @@ pub(super) struct Dev {
     /// The project's folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// The world that runs the program; made if it is not there. If an upgrade of it diverges, NAME-2 takes its place, and so on.
+    /// The world that runs the program; created if it does not exist. If its upgrade diverges, NAME-2 is used instead, and so on.
     #[arg(long, value_name = "NAME")]
     world: String,
     /// Does not run the project's tests.
     #[arg(long)]
     no_test: bool,
-    /// Gets compilers that are missing from the package registries (not rustc).
+    /// Installs missing compilers from the package registries (not rustc).
     #[arg(long)]
     install: bool,
 }
@@ -93,13 +93,12 @@ impl Dev {
         }
     }
 
-    /// Tests, builds, uploads, and points a world at the outcome.
+    /// Tests, builds, uploads, and switches a world to the result.
     #[expect(clippy::disallowed_methods, reason = "how long it took is told, and nothing depends on it")]
     async fn bring(&self, out: Out, running: &mut Option<Running>) -> Outcome {
         let since = Instant::now();
         tell(out, "building", &json!({ "folder": self.folder.display().to_string() }))?;
-        let built = block_in_place(|| self.test_and_build())?;
-        let stored = upload(&self.server, out, &built, None).await?;
+        let stored = self.test_and_store(out).await?;
         let manifest = stored["hash"].as_str().unwrap_or_default();
         let from = running.as_ref().map(|running| running.world.clone());
         let (world, how) = self.point(from, manifest).await?;
@@ -114,23 +113,27 @@ impl Dev {
         tell(out, "running", &json!({ "world": world, "how": how, "manifest": manifest, "took_ms": took_ms }))
     }
 
-    /// The component, if the tests pass. They run beside the build: whoever waits for both waits for the longer one.
-    fn test_and_build(&self) -> Outcome<PathBuf> {
+    /// The manifest of the component, if the tests pass. They run beside the build and beside the server's compiler: whoever waits for all of them
+    /// waits for the longest.
+    async fn test_and_store(&self, out: Out) -> Outcome<Value> {
         let builder = Builder { install: self.install, quick: true, ..Builder::default() };
-        let project = builder.types(&self.folder).map_err(|error| Failed::coded(&error))?;
-        let (tested, built) = std::thread::scope(|scope| {
-            let tests = (!self.no_test).then(|| scope.spawn(|| test(&project)));
-            let built = builder.build(&self.folder);
-            let panicked = || Err(mundi_wasm::build::BuildError::Project("the tests could not be run".to_owned()));
-            (tests.map_or(Ok(()), |tests| tests.join().unwrap_or_else(|_| panicked())), built)
-        });
-        let built = built.map_err(|error| Failed::coded(&error))?;
-        tested.map_err(|error| Failed::coded(&error))?;
-        Ok(built.path)
+        let project = block_in_place(|| builder.types(&self.folder)).map_err(|error| Failed::coded(&error))?;
+        let tests = (!self.no_test).then(|| tokio::task::spawn_blocking(move || test(&project)));
+        let stored = match block_in_place(|| builder.build(&self.folder)) {
+            Ok(built) => upload(&self.server, out, &built.path, None).await,
+            Err(error) => Err(Failed::coded(&error)),
+        };
+        let tested = match tests {
+            Some(tests) => tests.await?.map_err(|error| Failed::coded(&error)),
+            None => Ok(()),
+        };
+        // What does not build says more about itself than its tests do.
+        let stored = stored?;
+        tested.map(|()| stored)
     }
 
-    /// Lets a world run the manifest: the one that ran the last, else the one that was named, else the next that has no
-    /// history which the program would treat differently. Says which, and how it came to run it.
+    /// Switches a world to the manifest: the last one, else the named one, else the next one whose history the program
+    /// treats the same. Returns which, and how it was switched.
     async fn point(&self, from: Option<String>, manifest: &str) -> Outcome<(String, &'static str)> {
         let names = (1..=WORLDS_MAX).map(|n| if n == 1 { self.world.clone() } else { format!("{}-{n}", self.world) });
         let names = names.skip_while(|name| from.as_ref().is_some_and(|from| name != from));
@@ -144,7 +147,7 @@ impl Dev {
         Err(Failed::new(Code::UpgradeDiverges, detail))
     }
 
-    /// How a world came to run the manifest; `None` if it diverges.
+    /// How a world was switched to the manifest; `None` if it diverges.
     async fn try_world(&self, world: &str, manifest: &str) -> Outcome<Option<&'static str>> {
         let at = self.server.of(&format!("worlds/{}", escape(world)));
         match self.server.get(&at).await {
@@ -179,7 +182,7 @@ impl Dev {
     }
 }
 
-/// What is known of a file without reading it.
+/// Metadata of a file, to detect changes without reading it.
 type Stamp = (Option<SystemTime>, u64);
 
 /// The files of a project that people edit.
@@ -212,7 +215,7 @@ fn look(project: &Project) -> Outcome<BTreeMap<PathBuf, Stamp>> {
     Ok(found)
 }
 
-/// Tells what happened: a line for people, or a document in one line.
+/// Prints an event: a line for people, or a JSON document in one line.
 fn tell(out: Out, what: &str, about: &Value) -> Outcome {
     if out.is_json() {
         let mut document = about.clone();
@@ -232,14 +235,14 @@ fn tell(out: Out, what: &str, about: &Value) -> Outcome {
     })
 }
 
-/// What a world tells: the records of its journal, and the lines that its program logs.
+/// A feed of a world: the records of its journal, or the lines that its program logs.
 #[derive(Clone, Copy)]
 enum Feed {
     Journal,
     Logs,
 }
 
-/// Prints what a world tells from now on, for as long as it is followed.
+/// Prints a feed from now on, until it is dropped.
 struct Tail {
     server: Server,
     world: String,
@@ -248,7 +251,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Of a new world everything is printed. A server that ends the stream is asked again.
+    /// The whole feed of a new world is printed. A stream that the server ends is opened again.
     async fn run(self, is_new: bool) {
         let at = self.server.of(&format!("worlds/{}", escape(&self.world)));
         let mut from = if is_new { None } else { self.end(&at).await };
@@ -283,7 +286,7 @@ impl Tail {
         }
     }
 
-    /// Where the feed stands now: the head of the journal, or the number of the last line.
+    /// The present end of the feed: the head of the journal, or the number of the last line.
     async fn end(&self, at: &str) -> Option<u64> {
         match self.feed {
             Feed::Journal => self.server.get(at).await.ok()?["head"].as_u64(),
@@ -297,7 +300,7 @@ fn document_in(line: &[u8]) -> Option<Value> {
     serde_json::from_slice(line.strip_prefix(b"data:")?).ok()
 }
 
-/// What a program answered, or why it did not.
+/// The reply of a program, or its failure.
 fn reply(outcome: &Value) -> String {
     match outcome.get("ok") {
         Some(value) => brief(value),
@@ -316,7 +319,7 @@ fn show_log(out: Out, world: &str, logged: &Value) -> Outcome {
     tell(out, "log", &json!({ "line": if text("level") == "error" { out.red(&line) } else { line } }))
 }
 
-/// Shows one record: failures stand out, what comes in and goes out is in one line each.
+/// Shows one record in one line; failures are marked.
 fn show(out: Out, world: &str, record: &Value) -> Outcome {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let input = &record["input"];

@@ -1,7 +1,7 @@
 //! `mundi program upgrade`: all worlds of a named program, one after the other.
 //!
 //! Each upgrade is rehearsed by the server over the world's open work before it is sent. The first world that would diverge
-//! ends the run, and those after it are untouched; run again, it goes on with the worlds that are not there yet.
+//! ends the run, and those after it are untouched; run again, it continues with the worlds that are not there yet.
 
 use super::{
     client::{Paging, Server, escape},
@@ -14,7 +14,7 @@ use mundi_model::{Code, Coded, ProgramNameInvalid, ProgramRef};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a world may take to take up an upgrade before the next one is begun: one that is paused or on hold takes it later.
+/// How long a world may take to process an upgrade before the next world is upgraded: one that is paused or on hold processes it later.
 const TAKEN_UP: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -24,10 +24,10 @@ pub(super) struct Upgrade {
     server: Server,
     /// The name of the program: all live worlds that run any other version of it.
     program: String,
-    /// The version that they shall run; the newest if it is not given.
+    /// The version to upgrade to; the newest by default.
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
-    /// Goes on after a world that diverges or fails, and lists them.
+    /// Continues after a world that diverges or fails, and lists the failures.
     #[arg(long = "continue")]
     go_on: bool,
     /// Rehearses, and changes nothing.
@@ -35,7 +35,7 @@ pub(super) struct Upgrade {
     dry_run: bool,
 }
 
-/// What became of a world.
+/// The result for one world.
 struct Done {
     result: &'static str,
     height: Option<u64>,

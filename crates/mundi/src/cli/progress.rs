@@ -1,5 +1,5 @@
-//! What is said while something takes long: after two seconds, on stderr, as one line that moves. Where nobody looks it does not
-//! move: a log gets one plain line, and a program that reads JSON gets none.
+//! Progress of a command that takes longer than two seconds, on stderr: a moving line on a terminal, one plain line in a log, and
+//! nothing with JSON output.
 
 use super::output::Out;
 use std::{
@@ -38,7 +38,7 @@ impl Progress {
         self.done.store(amount, Ordering::Relaxed);
     }
 
-    /// Waits for something, and tells meanwhile that it is under way. `show` makes words of a count.
+    /// Waits for something, and tells meanwhile that it is in progress. `show` makes words of a count.
     pub(crate) async fn during<T>(
         &self,
         out: Out,

@@ -43,6 +43,7 @@ pub(super) async fn run(config: &Config) -> Outcome {
             if let Some(address) = config.advertised(server.address()) {
                 node.advertise(&address);
             }
+            eprintln!("mundi: console at {scheme}://{}/", server.address());
             eprintln!("mundi: API at {scheme}://{}  (openapi: /openapi.json)", server.address());
         }
         None => eprintln!("mundi: running without an API"),
@@ -67,10 +68,10 @@ pub(super) async fn run(config: &Config) -> Outcome {
     }
 }
 
-/// Connections are files, of which many shells allow a thousand to those who do not ask for more.
+/// Every connection is a file descriptor; the default soft limit is often 1,024.
 const OPEN_FILES: u64 = 65_536;
 
-/// Asks for more files, up to what is allowed. Where that fails, it goes on with what there is.
+/// Raises the soft limit of open files up to the hard limit. A failure is ignored.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
@@ -79,10 +80,10 @@ fn raise_open_files() {
     }
 }
 
-/// How long a folder may still belong to a process that was just killed.
+/// How long to wait for the folder's lock after its process was killed.
 const HANDOVER: Duration = Duration::from_secs(5);
 
-/// Opens the folder. One that is still held by a process that dies is waited for.
+/// Opens the folder; waits if a process that is ending still holds its lock.
 async fn open(config: &Config) -> Outcome<Node<ConfiguredEngine>> {
     let (mut waited, pause) = (Duration::ZERO, Duration::from_millis(100));
     let components = mundi::components_of(config).map_err(|error| Failed::coded(&error))?;
@@ -119,7 +120,7 @@ async fn serve(config: &Config, bind: SocketAddr, app: impl App) -> Outcome<Serv
     started.map_err(|error| Failed::new(Code::ConfigInvalid, format!("{bind} cannot be served: {error}")))
 }
 
-/// Worlds are handed over while the last answers go out.
+/// Releases worlds while the last answers are sent.
 async fn drain(node: &Node<ConfiguredEngine>, server: Option<&Server>) {
     node.leave();
     if let Some(server) = server {

@@ -1,4 +1,4 @@
-//! `mundi timer`: what worlds will be told, and when.
+//! `mundi timer`: pending timers of worlds.
 
 use super::{client::Listing, exit::Outcome, output::Out, world::brief};
 use clap::Subcommand;

@@ -1,8 +1,8 @@
-//! `mundi token`: over the API, or on what the server will run on: how the first one is made.
+//! `mundi token`: tokens over the API, or in the data folder or database for the first one.
 
 use super::{
     ServerArgs,
-    client::Server,
+    client::{Server, escape},
     exit::{Failed, Outcome},
     output::Out,
     quotas::{QuotaSetting, changed, object_of},
@@ -22,35 +22,36 @@ use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(super) enum TokenCommand {
-    /// Makes a token, and shows it this once.
+    /// Creates a token and prints it once.
     Create {
         #[command(flatten)]
         server: Server,
-        /// The first one, for a server that asks for tokens: made on its folder while it does not run.
+        /// For the first token: creates it in this data folder, while no server uses it.
         #[arg(long, value_name = "DIR")]
         data: Option<PathBuf>,
-        /// The same for the engine that a configuration names; processes that share a database may run meanwhile.
+        /// The same in the engine of a configuration; processes that share a database may be running.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Of read, send, admin, work, metrics.
+        /// Some of read, send, admin, work, metrics.
         #[arg(long, value_delimiter = ',', required = true)]
         can: Vec<String>,
-        /// For all universes instead of the one that is named.
+        /// For all universes instead of one.
         #[arg(long)]
         all_universes: bool,
-        /// What people call it; receipts that are given by hand name it.
+        /// A label; operator's answers are journaled with it.
         #[arg(long, default_value = "")]
         label: String,
-        /// What may be taken with it, such as `events_per_second_max=100`; once for each quota.
+        /// A quota, such as `events_per_second_max=100`; may be repeated.
         #[arg(long = "quota", value_name = "NAME=NUMBER")]
         quotas: Vec<QuotaSetting>,
     },
-    /// Sets quotas of a token. Those that are not named stay as they are.
+    /// Sets quotas of a token. Others keep their value.
     Quotas {
         #[command(flatten)]
         server: Server,
+        /// As `mundi token list` names it: not the secret.
         id: String,
-        /// Such as `calls_max=10`, or `calls_max=default` for what the server's configuration says; once for each quota.
+        /// Such as `calls_max=10`, or `calls_max=default` for the server's configuration; may be repeated.
         #[arg(required = true, value_name = "NAME=NUMBER|default")]
         quotas: Vec<QuotaSetting>,
     },
@@ -59,11 +60,11 @@ pub(super) enum TokenCommand {
         #[command(flatten)]
         server: Server,
     },
-    /// From now on a token is not known.
+    /// Revokes a token.
     Revoke {
         #[command(flatten)]
         server: Server,
-        /// As `mundi token list` names it: not the secret.
+        /// The id that `mundi token list` prints, not the secret.
         id: String,
     },
 }
@@ -84,7 +85,7 @@ impl TokenCommand {
                 let tokens = server.get("/v1/tokens").await?;
                 let known = tokens.as_array().into_iter().flatten().find(|token| token["id"] == id.as_str());
                 let before = known.map_or(Value::Null, |token| token["quotas"].clone());
-                let path = format!("/v1/tokens/{id}/quotas");
+                let path = format!("/v1/tokens/{}/quotas", escape(&id));
                 server.json(Method::PUT, &path, Some(&changed(before, &quotas))).await.map(drop)
             }
             Self::List { server } => {
@@ -98,7 +99,7 @@ impl TokenCommand {
                 server.list_all(out, "/v1/tokens", &columns).await
             }
             Self::Revoke { server, id } => {
-                server.json(Method::DELETE, &format!("/v1/tokens/{id}"), None).await.map(drop)
+                server.json(Method::DELETE, &format!("/v1/tokens/{}", escape(&id)), None).await.map(drop)
             }
         }
     }

@@ -14,7 +14,7 @@ use std::{cell::Cell, path::Path};
 
 #[derive(Subcommand)]
 pub(super) enum MoveCommand {
-    /// Writes a universe to a folder or bucket. Stop every process that serves it first; broken off, it goes on where it was.
+    /// Writes a universe to a folder or bucket. Stop every process that serves it first; an interrupted export resumes.
     Export {
         #[command(flatten)]
         server: ServerArgs,
@@ -24,7 +24,7 @@ pub(super) enum MoveCommand {
         #[arg(long)]
         to: String,
     },
-    /// Takes a universe in that was exported, into a database or a new data folder; broken off, it goes on where it was.
+    /// Imports an exported universe into a database or a new data folder; an interrupted import resumes.
     Import {
         #[command(flatten)]
         server: ServerArgs,
@@ -67,7 +67,7 @@ fn place(text: &str) -> Outcome<String> {
     Ok(Path::new(text).canonicalize().map_err(failed)?.display().to_string())
 }
 
-/// What it is at, and how far.
+/// The present phase and its progress.
 fn words(step: Step) -> String {
     match step {
         Step::Keys(keys) => format!("{keys} keys written"),

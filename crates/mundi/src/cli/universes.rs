@@ -7,16 +7,16 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Between two looks at a sweep.
+/// The interval between two polls of a sweep.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Looks at a sweep that nobody has begun before the caller is told what may be missing.
+/// Polls of a sweep that no process has begun, before a hint is printed.
 const LOOKS_UNTIL_HINT: u32 = 50;
 
 #[derive(Subcommand)]
 pub(super) enum UniversesCommand {
     #[command(flatten)]
     Move(MoveCommand),
-    /// Makes a universe. Asked again for the same name, it answers the same.
+    /// Creates a universe; idempotent.
     Create {
         #[command(flatten)]
         server: Server,
@@ -28,22 +28,22 @@ pub(super) enum UniversesCommand {
         #[command(flatten)]
         server: Server,
     },
-    /// What the universe occupies: worlds, objects, segments, and what waits to be removed.
+    /// Shows the space of worlds, objects and segments, and how much waits for removal.
     Usage {
         #[command(flatten)]
         server: Server,
     },
-    /// What the universe may take.
+    /// The quotas of the universe.
     #[command(subcommand)]
     Quotas(QuotasCommand),
-    /// Removes what nothing refers to any more, once the grace period is over, and waits for it; a server does the same by itself.
+    /// Sweeps now and waits for the result: removes objects without a reference after their grace period. A server sweeps by itself, too.
     Sweep {
         #[command(flatten)]
         server: Server,
-        /// Tells what would be removed, and removes nothing.
+        /// Prints what would be removed, and removes nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Asks for it, and does not wait.
+        /// Requests the sweep and does not wait.
         #[arg(long)]
         no_wait: bool,
     },
@@ -75,7 +75,7 @@ impl UniversesCommand {
     }
 }
 
-/// What a run of the sweep did, once it has ended.
+/// The result of a sweep, once it has ended.
 async fn ended(server: &Server, run: u64, progress: &Progress) -> Outcome<Value> {
     let mut looks = 0;
     loop {

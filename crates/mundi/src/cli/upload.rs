@@ -1,4 +1,4 @@
-//! Files on their way to the server, piece by piece.
+//! Streamed upload of files.
 
 use super::{
     exit::{Failed, Outcome},
@@ -8,10 +8,10 @@ use mundi_model::Code;
 use reqwest::Body;
 use std::{fs::File, io::Read, path::Path};
 
-/// What is read of a file at a time.
+/// The size of one read of a file.
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// A file as the body of a request, which is never in memory as a whole; and how far it was read.
+/// A file as the streamed body of a request, with its progress.
 pub(super) fn body_of(path: &Path) -> Outcome<(Body, Progress)> {
     let unreadable = |error| Failed::new(Code::FolderInvalid, format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(unreadable)?;

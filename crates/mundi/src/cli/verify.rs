@@ -1,4 +1,4 @@
-//! `mundi verify`: proof of files, of a data folder, or of a whole universe on a server.
+//! `mundi verify`: verifies files, a data folder, or a whole universe on a server.
 
 use super::{
     ServerArgs,
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(super) struct Verify {
-    /// Bundles; no server is needed.
+    /// Bundle files; no server is needed.
     #[arg(required_unless_present_any = ["all", "data", "config"])]
     files: Vec<PathBuf>,
     /// All worlds of the universe, on the server.
@@ -26,7 +26,7 @@ pub(super) struct Verify {
     /// All worlds of a data folder that no server has open.
     #[arg(long, value_name = "DIR", conflicts_with = "files")]
     data: Option<PathBuf>,
-    /// All worlds of the engine that a configuration names.
+    /// All worlds of the engine of a configuration.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "data"])]
     config: Option<PathBuf>,
     #[command(flatten)]

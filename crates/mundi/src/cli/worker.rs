@@ -1,4 +1,4 @@
-//! `mundi worker`: who runs worlds, and which.
+//! `mundi worker`: workers and their worlds.
 
 use super::{
     client::{Paging, Server, escape},
@@ -17,34 +17,34 @@ pub(super) enum WorkerCommand {
         server: Server,
         #[command(flatten)]
         paging: Paging,
-        /// As `mundi worker list` names it.
+        /// The id that `mundi worker list` prints.
         worker: String,
     },
-    /// Asks a worker to hand its worlds over.
+    /// Makes a worker release its worlds.
     Drain {
         #[command(flatten)]
         server: Server,
-        /// As `mundi worker list` names it.
+        /// The id that `mundi worker list` prints.
         worker: String,
     },
-    /// Lists living workers.
+    /// Lists running workers.
     List {
         #[command(flatten)]
         server: Server,
     },
-    /// From now on this world runs on this worker.
+    /// Pins a world to a worker.
     Pin {
         #[command(flatten)]
         server: Server,
         /// The id or the name of a world.
         world: String,
-        /// As `mundi worker list` names it.
+        /// The id that `mundi worker list` prints.
         worker: String,
-        /// The smaller, the sooner it is served.
+        /// A lower number is served first.
         #[arg(long)]
         priority: Option<u8>,
     },
-    /// From now on the orchestrator places the world.
+    /// Unpins a world: the orchestrator places it again.
     Unpin {
         #[command(flatten)]
         server: Server,

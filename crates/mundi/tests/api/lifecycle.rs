@@ -117,7 +117,7 @@ async fn the_server_says_how_it_is() {
     assert_eq!(server.get("/livez").await.text, "ok\n");
     assert_eq!(server.get("/readyz").await.text, "ok\n");
     let metrics = server.get("/metrics").await;
-    assert!(metrics.text.contains("# TYPE mundi_turns_total counter"), "{}", metrics.text);
+    assert!(metrics.text.contains("# TYPE mundi_turns counter\nmundi_turns_total "), "{}", metrics.text);
     let document = server.get("/openapi.json").await.ok(200);
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     assert!(document["paths"].as_object().unwrap().len() > 40);

@@ -1,7 +1,7 @@
 //! Every address that the served document names, with every wrong token.
 //!
 //! `verbs.txt` says which verb each operation asks for. It is found out by asking, so that an address that is new, or that asks
-//! for less than before, shows up there: `MUNDI_BLESS=1` writes it anew.
+//! for less than before, shows up there: `MUNDI_BLESS=1` writes it again.
 
 use crate::process::{Answer, Server};
 use reqwest::Method;
@@ -10,11 +10,11 @@ use std::path::Path;
 
 const VERBS: [&str; 4] = ["read", "send", "admin", "work"];
 
-/// What is told to everyone.
+/// What an anonymous client gets.
 const OPEN: [&str; 2] = ["/livez", "/readyz"];
 
-/// What any token may see: counts, and the names of the universes that the token is for.
-const ANY_TOKEN: [&str; 2] = ["GET /metrics", "GET /v1/universes"];
+/// What any token may see: counts, the names of the universes that the token is for, and what it allows.
+const ANY_TOKEN: [&str; 3] = ["GET /metrics", "GET /v1/universes", "GET /v1/whoami"];
 
 /// All operations of the document, with an address that names nothing which exists, except for the universe.
 async fn operations(server: &Server) -> Vec<(Method, String)> {

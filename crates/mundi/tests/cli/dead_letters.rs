@@ -49,15 +49,16 @@ async fn dead_letters_are_listed_told_replayed_and_dropped() {
     ask(&["dead-letter", "describe", "effects.q_000000000000000000000000"]).failed(4, "effects.q_0000");
 
     ask(&["dead-letter", "drop"]).failed(2, "required");
+    ask(&["dead-letter", "drop", "--queue", "mailboxes"]).failed(2, "drop all letters of mailboxes for good?");
     let wrong = ask(&["dead-letter", "replay", "effects.q_000000000000000000000000"]);
     assert!(wrong.code == 1 && wrong.out.contains("there is no dead letter effects.q_"), "{}{}", wrong.out, wrong.err);
     assert!(ask(&["dead-letter", "replay", first]).ok().contains("done     1"), "by its name alone");
     // It is tried again, fails again, and comes to lie behind the other.
     let again = until(2).await;
     assert!(again.iter().all(|letter| letter["letter"] != first), "{again:?}");
-    assert!(ask(&["dead-letter", "drop", again[0]["letter"].as_str().unwrap()]).ok().contains("done     1"));
-    let code = ["dead-letter", "drop", "--queue", "mailboxes", "--code", "LEASE_HELD"];
+    assert!(ask(&["dead-letter", "drop", "--yes", again[0]["letter"].as_str().unwrap()]).ok().contains("done     1"));
+    let code = ["dead-letter", "drop", "--yes", "--queue", "mailboxes", "--code", "LEASE_HELD"];
     assert!(ask(&code).ok().contains("done     0"), "none failed so");
-    assert!(ask(&["dead-letter", "drop", "--queue", "mailboxes"]).ok().contains("done     1"));
+    assert!(ask(&["dead-letter", "drop", "-y", "--queue", "mailboxes"]).ok().contains("done     1"));
     until(0).await;
 }

@@ -118,7 +118,7 @@ async fn a_disk_that_turns_read_only_is_told_reads_go_on_and_nothing_is_lost() {
         eprintln!("skipped: the kernel offers no way to damage a file system");
         return;
     }
-    // Of what was under way when it happened nothing is known; all that comes later is refused.
+    // Of what was in progress when it happened nothing is known; all that comes later is refused.
     let mut codes = Vec::new();
     for _ in 0..5 {
         let answer = server.post(&format!("{W}/a/send/add"), &json!(1)).await;

@@ -54,6 +54,22 @@ fn every_command_of_the_external_adapter_works_as_it_stands() {
 }
 
 #[test]
+fn no_browser_of_the_pool_has_two_drivers_whoever_hangs_or_lies() {
+    if !has_python() {
+        return;
+    }
+    let told = values(&printed("browser-pool", "examples/browser-pool/run.sh", None));
+    let expected = json!({
+        "agents": 30,
+        "enough_drives": true,
+        "hung_refused_by_browser": true,
+        "lie": "stale_epoch",
+        "stale": "stale_epoch",
+    });
+    assert_eq!(told, [expected]);
+}
+
+#[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn the_order_saga_runs_by_one_command_in_every_language() {
     assert!(has_python(), "its worker is written in Python");

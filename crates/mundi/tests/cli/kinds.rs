@@ -103,6 +103,13 @@ fn every_kind_answers_a_program_in_every_language() {
             std::thread::yield_now();
         }
 
+        let heard = ask(json!({ "kind": "world.call", "to": other, "ask": "echo" }));
+        assert_eq!(heard, json!({ "reply": { "echo": true } }), "{lang}");
+        let failed = ask(json!({ "kind": "world.call", "to": other, "ask": "nothing" }));
+        assert_eq!(failed, json!({ "code": "CALL_FAILED", "failed_code": "PROGRAM_FAILED" }), "{lang}");
+        let nobody = ask(json!({ "kind": "world.call", "to": "nobody", "ask": "echo" }));
+        assert_eq!(nobody, json!({ "code": "WORLD_NOT_FOUND", "failed_code": null }), "{lang}");
+
         for program in [&manifest, &name, &format!("{name}@1")] {
             let heard = ask(json!({ "kind": "world.spawn", "manifest": program }));
             assert_eq!(heard["status"], "ok", "{lang}: {program}: {heard}");

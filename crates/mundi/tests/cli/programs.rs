@@ -167,7 +167,7 @@ fn run_tests(project: &Path, lang: &str) {
     let path = std::env::join_paths(
         [bin.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
-    // Types are made anew from mundi.json before the tests run.
+    // Types are made again from mundi.json before the tests run.
     let types = project.join(match lang {
         "rust" => "src/types.rs",
         "python" => "vocabulary.py",

@@ -1,4 +1,4 @@
-//! Failed steps on the command line: seen, retried, skipped, mended on a fork; and what programs log.
+//! Failed steps on the command line: seen, retried, skipped, fixed on a fork; and what programs log.
 
 use crate::{guest::superstitious, process::Server, program::at};
 use std::{
@@ -35,7 +35,7 @@ async fn an_operator_sees_a_failure_and_mends_it() {
     assert!(doctor.contains("failed worlds   look") && doctor.contains("worlds on hold  look"), "{doctor}");
     assert!(ask(&["world", "journal", "alice"]).ok().contains("at event go: PROGRAM_TRAPPED"));
 
-    // On a branch with another manifest the world goes on.
+    // On a branch with another manifest the world continues.
     ask(&["world", "fork", "alice", "branch", "--manifest", other.trim()]).ok();
     assert_eq!(ask(&["world", "call", "branch", "go", "2"]).ok(), "2\n");
     let manifest_of = |world: &str| document(&["world", "describe", world])["manifest"].clone();

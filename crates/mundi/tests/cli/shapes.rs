@@ -5,8 +5,21 @@ use crate::{
     program::{at, is_as_in, mundi, run},
 };
 
-const NOUNS: [&str; 11] =
-    ["blob", "config", "dead-letter", "effect", "lease", "manifest", "timer", "token", "universe", "worker", "world"];
+const NOUNS: [&str; 13] = [
+    "blob",
+    "config",
+    "dead-letter",
+    "effect",
+    "lease",
+    "manifest",
+    "pool",
+    "resource",
+    "timer",
+    "token",
+    "universe",
+    "worker",
+    "world",
+];
 
 #[test]
 fn the_help_is_as_in_the_files() {
@@ -96,6 +109,40 @@ async fn tables_and_documents_are_as_in_the_files() {
     both("doctor", &["doctor"]);
     both("token-list", &["token", "list"]);
     assert_eq!(ask(&["world", "query", "alice", "count", "--at", "4"]).ok(), "5\n");
+}
+
+#[tokio::test]
+async fn pools_and_resources_are_as_in_the_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let ask = |arguments: &[&str]| at(&server.url, arguments);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&ask(&[&["--format", "json"], arguments].concat()).ok()).unwrap()
+    };
+    assert_eq!(ask(&["pool", "create", "gpus", "--set", "queue_max=5"]).ok(), "gpus\n");
+    is_as_in("resource-create.txt", &ask(&["resource", "create", "gpus", "gpu-0", "gpu-1", "--label", "a100"]).ok());
+    ask(&["resource", "create", "gpus", "gpu-0"]).failed(5, "ALREADY_EXISTS");
+    is_as_in("pool-list.txt", &ask(&["pool", "list"]).ok());
+    is_as_in("resource-list.txt", &ask(&["resource", "list", "gpus"]).ok());
+    is_as_in("resource-list.json", &ask(&["--format", "json", "resource", "list", "gpus"]).ok());
+    let reserved = json(&["pool", "reserve", "gpus", "gpu-0", "--holder", "ada", "--ttl", "600"]);
+    let lease = reserved["lease_id"].as_str().unwrap();
+    ask(&["pool", "activate", "gpus", lease, "--epoch", "1", "--holder", "ada"]).ok();
+    is_as_in("pool-leases.txt", &ask(&["pool", "leases", "gpus", "--state", "active", "--holder", "ada"]).ok());
+    let read = json(&["pool", "lease", "gpus", lease]);
+    assert_eq!(read["lease"]["state"], "active", "{read}");
+    ask(&["pool", "delete", "gpus"]).failed(5, "POOL_IN_USE");
+    ask(&["pool", "revoke", "gpus", lease]).ok();
+    ask(&["pool", "release", "gpus", lease, "--epoch", "1", "--holder", "ada"]).failed(5, "STALE_EPOCH");
+    ask(&["pool", "reclaim", "gpus", lease]).ok();
+    let ticket =
+        json(&["pool", "enqueue", "gpus", "--count", "2", "--holder", "bob", "--ttl", "600"])["ticket"].clone();
+    let granted = json(&["pool", "ticket", "gpus", ticket.as_str().unwrap()]);
+    assert_eq!(granted["ticket"]["state"], "granted", "{granted}");
+    let lease = granted["ticket"]["lease_id"].as_str().unwrap();
+    ask(&["pool", "release", "gpus", lease, "--epoch", "1", "--holder", "bob"]).ok();
+    ask(&["pool", "delete", "gpus"]).ok();
+    ask(&["pool", "describe", "gpus"]).failed(4, "POOL_NOT_FOUND");
 }
 
 #[tokio::test]

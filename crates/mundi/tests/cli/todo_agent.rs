@@ -95,7 +95,7 @@ fn the_todo_agent_runs_is_killed_forked_and_upgraded_in_every_language() {
         until(&server, "boss", "notices", |notices| *notices == json!({ "tea/planned": 1, "tea/reminded": 1 }));
         let before = describe(&server, "agent")["head"].as_u64().unwrap();
 
-        // Killed while the service thinks about a todo: the world asks again, by the same name, and goes on.
+        // Killed while the service thinks about a todo: the world asks again, by the same name, and continues.
         outside.close();
         let todo = json!({ "id": "milk", "text": "buy milk" }).to_string();
         at(&server.url, &["world", "send", "agent", "add", &todo]).ok();

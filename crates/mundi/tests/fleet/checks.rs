@@ -14,7 +14,7 @@ use mundi_model::{
     Epoch, Height, Value, WorkerId, WorldId, cbor,
     record::{Body, Input, Payload, Record},
 };
-use mundi_runtime::host::WorldHost;
+use mundi_runtime::world::WorldHost;
 use mundi_server::{
     config::Config,
     node::{ConfiguredEngine, Node, NodeConfig, Universe},
@@ -40,7 +40,7 @@ const SETTLED: Duration = Duration::from_secs(150);
 /// Clocks agree with the database's within this.
 const CLOCK_TOLERANCE_NS: u64 = 500_000_000;
 
-/// A node without roles that looks at the database, and remembers who died when.
+/// A node without roles that looks at the database, and remembers who crashed when.
 pub(crate) struct Witness {
     node: Node<ConfiguredEngine>,
     universe: Arc<Universe<ConfiguredEngine>>,
@@ -101,7 +101,7 @@ impl Witness {
     async fn leases_of(&self, worker: &Member, ids: &BTreeMap<String, WorldId>) -> Result<Vec<WorldId>, EngineError> {
         let mut tx = self.node.plane().engine.begin().await?;
         let key = |world: &WorldId| lease::key(self.universe.id(), *world);
-        tx.announce(|| ids.values().map(|world| Read::get(key(world).as_bytes())));
+        tx.prefetch(|| ids.values().map(|world| Read::get(key(world).as_bytes())));
         let mut held = Vec::new();
         for world in ids.values() {
             let lease = tx.get_snapshot(key(world).as_bytes()).await?;
@@ -172,7 +172,8 @@ impl Witness {
         };
         let left_ms = lease.map(|lease| (i128::from(lease.expires_at_ns) - i128::from(now_ns())) / 1_000_000);
         let hint = ready::key(self.universe.id(), ready::PRIORITY_NORMAL, world);
-        let hinted = self.node.plane().engine.peek(hint.as_bytes()).await.map(|(hint, _)| hint.is_some());
+        let hinted = async { self.node.plane().engine.begin().await?.get(hint.as_bytes()).await };
+        let hinted = hinted.await.map(|hint| hint.is_some());
         format!(
             "{} wait behind {cursor:?}; {lease:?}, {left_ms:?} ms left; {assignment:?}; hint {hinted:?}",
             inbox.items
@@ -304,7 +305,7 @@ impl Journal {
         }
     }
 
-    /// How long a world stood still, if something was sent to it before the lease of its dead holder ran out. What nobody asks for
+    /// How long a world did not run, if something was sent to it before the lease of its dead holder expired. What nobody asks for
     /// takes no turn.
     fn gap_ns(&self, died_ns: u64, lease_over_ns: u64) -> Option<u64> {
         let (at_ns, sent_ns) = self.times_ns.iter().zip(&self.sent_ns).find(|(at_ns, _)| **at_ns > died_ns)?;

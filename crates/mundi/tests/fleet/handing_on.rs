@@ -34,7 +34,7 @@ impl Client {
 
     async fn handed_on(&self, member: &Member) -> u64 {
         let metrics = self.0.get(format!("{}/metrics", member.url)).send().await.unwrap().text().await.unwrap();
-        let line = metrics.lines().find(|line| line.starts_with("mundi_calls_handed_on_total"));
+        let line = metrics.lines().find(|line| line.starts_with("mundi_calls_forwarded_total"));
         line.and_then(|line| line.rsplit(' ').next()).unwrap().parse::<u64>().unwrap()
     }
 }
@@ -75,7 +75,7 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
     count += 1;
     assert_eq!((status, said), (200, count.to_string()));
 
-    // It dies: nobody answers there, and the call waits in the inbox for whoever comes next.
+    // It crashes: nobody answers there, and the call waits in the inbox for whoever comes next.
     one.kill();
     let handed_on = client.handed_on(&other).await;
     let mut next = fleet.member("world,orchestrator");

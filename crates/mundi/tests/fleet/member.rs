@@ -43,7 +43,7 @@ impl Fleet {
         Member { roles, skew_ms: 0, database: self.database.url(), worker: 0, child: None, url: String::new() }
     }
 
-    /// Starts it, anew if it was there before: another process, with another number.
+    /// Starts it, again if it was there before: another process, with another number.
     pub(crate) fn launch(&self, member: &mut Member) {
         self.workers.set(self.workers.get() + 1);
         member.worker = self.workers.get();

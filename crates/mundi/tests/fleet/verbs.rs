@@ -17,6 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 const U: &str = "/v1/u/{universe}";
 const W: &str = "/v1/u/{universe}/worlds/{world}";
+const P: &str = "/v1/u/{universe}/pools/{pool}";
 
 struct Operator<'a> {
     http: reqwest::Client,
@@ -94,6 +95,21 @@ impl<'a> Operator<'a> {
     async fn describe(&self, world: &str) -> Value {
         self.get(W, &[world]).await.ok(200)
     }
+
+    async fn pool_command(&self, verb: &str, names: &[&str], form: &Value) -> Answer {
+        self.post(&format!("{P}/{verb}"), names, form).await
+    }
+
+    async fn of_pool(&self, nouns: &str, names: &[&str]) -> Value {
+        self.get(&format!("{P}{nouns}"), names).await.ok(200)
+    }
+
+    /// A lease, as it is once the command was applied whose result this is.
+    async fn pool_lease(&self, pool: &str, lease: &str, result: &Value) -> Value {
+        let read = self.of_pool("/leases/{lease}", &[pool, lease, &format!("?at_least={}", result["lsn"])]).await;
+        assert!(read["applied_lsn"].as_u64() >= result["lsn"].as_u64(), "{read}");
+        read["lease"].clone()
+    }
 }
 
 fn text(value: &Value) -> String {
@@ -113,6 +129,9 @@ async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
     past(&operator).await;
     queues(&operator).await;
     stores(&operator).await;
+    pools(&operator).await;
+    pool_queue(&operator).await;
+    pool_taken_back(&operator).await;
     workers(&operator).await;
     worlds.iter_mut().for_each(Member::kill);
     nobody_runs_worlds(&operator).await;
@@ -196,7 +215,12 @@ async fn past(operator: &Operator<'_>) {
     let reply = called.ok(200);
     assert_eq!(operator.get(&format!("{W}/calls/{{call}}"), &["p", &call]).await.ok(200), reply);
     operator.of_world("query/{query}", &["p", "get"], &json!("a")).await.ok(200);
-    for (path, names) in [("cells", vec!["p"]), ("cells/{key}", vec!["p", "a"]), ("diff", vec!["p", "?at=4"])] {
+    for (path, names) in [
+        ("cells", vec!["p"]),
+        ("cells/{key}", vec!["p", "a"]),
+        ("diff", vec!["p", "?at=4"]),
+        ("steps/{height}", vec!["p", "4"]),
+    ] {
         operator.get(&format!("{W}/{path}"), &names).await.ok(200);
     }
     let journal = operator.get(&format!("{W}/journal"), &["p"]).await.ok(200);
@@ -254,6 +278,7 @@ async fn queues(operator: &Operator<'_>) {
 async fn stores(operator: &Operator<'_>) {
     operator.get("/metrics", &[]).await.ok(200);
     operator.get("/v1/universes", &[]).await.ok(200);
+    operator.get("/v1/whoami", &[]).await.ok(200);
     operator.post("/v1/universes", &[], &json!({ "name": "other" })).await.ok(201);
     operator.get(U, &[]).await.ok(200);
     let token = operator.post("/v1/tokens", &[], &json!({ "can": ["read"] })).await.ok(201);
@@ -295,8 +320,99 @@ async fn stores(operator: &Operator<'_>) {
     operator.ask("DELETE", &program, &[&hash], "").await.ok(204);
     assert_eq!(operator.call("w", "add", &json!(4)).await, 7);
     operator.get(&format!("{U}/usage"), &[]).await.ok(200);
+    operator.get(&format!("{U}/summary"), &[]).await.ok(200);
     operator.post(&format!("{U}/sweep"), &[], &json!({ "dry_run": true })).await.ok(202);
     operator.get(&format!("{U}/sweep"), &[]).await.ok(200);
+}
+
+/// A pool whose shards are worlds of other processes: what one of them decides is what this one reads.
+async fn pools(operator: &Operator<'_>) {
+    let pools = format!("{U}/pools");
+    let form = json!({ "name": "gpus", "shards": 2 });
+    for before in [false, true] {
+        assert_eq!(operator.post(&pools, &[], &form).await.ok(201)["before"], before);
+    }
+    let listed = operator.get(&pools, &[]).await.ok(200);
+    assert_eq!((&listed[0]["pool"], &listed[0]["shards"]), (&json!("gpus"), &json!(2)));
+    let label = |n: u64| if n == 0 { "rare" } else { "common" };
+    let resources: Vec<Value> =
+        (0..8).map(|n| json!({ "resource": format!("gpu-{n}"), "labels": [label(n)] })).collect();
+    let made = operator.pool_command("resources", &["gpus"], &json!({ "resources": resources })).await.ok(200);
+    let made = made.as_array().unwrap();
+    assert!(made.iter().all(|shard| shard["result"] == "ok"), "{made:?}");
+    let mut items = 0;
+    for shard in made {
+        let query = format!("?shard={}&state=available&at_least={}", shard["shard"], shard["lsn"]);
+        items += operator.of_pool("/resources", &["gpus", &query]).await["items"].as_array().unwrap().len();
+    }
+    assert_eq!(items, 8, "each lies in one shard");
+
+    let form = json!({ "label": "rare", "holder": "ada", "ttl_slots": 3_600, "operation_id": "once" });
+    let reserved = operator.pool_command("reserve", &["gpus"], &form).await.ok(200);
+    assert_eq!(operator.pool_command("reserve", &["gpus"], &form).await.ok(200), reserved, "done once");
+    let lease = text(&reserved["lease_id"]);
+    assert_eq!(operator.pool_lease("gpus", &lease, &reserved).await["state"], "reserved");
+    let token = json!({ "lease_id": lease, "lease_epoch": 1, "holder": "ada" });
+    let active = operator.pool_command("activate", &["gpus"], &token).await.ok(200);
+    assert_eq!(operator.pool_lease("gpus", &lease, &active).await["state"], "active");
+    let query = format!("?holder=ada&state=active&shard={}", reserved["shard"]);
+    assert_eq!(operator.of_pool("/leases", &["gpus", &query]).await["items"][0]["lease_id"], lease.as_str());
+    let held = operator.of_pool("/resources/{resource}", &["gpus", "gpu-0"]).await["resource"].clone();
+    assert_eq!((&held["name"], &held["current_state"]), (&json!("gpu-0"), &json!("active")));
+    let other = json!({ "resources": ["gpu-0"], "holder": "bob", "ttl_slots": 1 });
+    operator.pool_command("reserve", &["gpus"], &other).await.refused("RESOURCE_BUSY");
+    operator.ask("DELETE", P, &["gpus"], "").await.refused("POOL_IN_USE");
+    let released = operator.pool_command("release", &["gpus"], &token).await.ok(200);
+    assert_eq!(released["lease_epoch"], 2);
+    assert_eq!(operator.pool_lease("gpus", &lease, &released).await["state"], "released");
+    operator.pool_command("release", &["gpus"], &token).await.refused("STALE_EPOCH");
+}
+
+/// Who waits gets what another one's lease gives back, also one that only the process with the timers sees end.
+async fn pool_queue(operator: &Operator<'_>) {
+    let form = json!({ "name": "brief", "config": { "slot_ms": 10, "ttl_slots_max": 360_000 } });
+    operator.post(&format!("{U}/pools"), &[], &form).await.ok(201);
+    let resources = json!({ "resources": [{ "resource": "one" }] });
+    operator.pool_command("resources", &["brief"], &resources).await.ok(200);
+    let wish = |holder: &str, slots: u64| json!({ "holder": holder, "ttl_slots": slots });
+    let first = operator.pool_command("reserve", &["brief"], &wish("ada", 360_000)).await.ok(200);
+    let ticket = text(&operator.pool_command("enqueue", &["brief"], &wish("bob", 360_000)).await.ok(200)["ticket"]);
+    let state = async || operator.of_pool("/tickets/{ticket}", &["brief", &ticket]).await["ticket"].clone();
+    assert_eq!(state().await["state"], "waiting");
+    assert_eq!(operator.of_pool("", &["brief"]).await["shards"][0]["counts"]["waiting"], 1);
+    operator.pool_command("cancel", &["brief"], &json!({ "ticket": ticket, "holder": "bob" })).await.ok(200);
+    assert_eq!(state().await["state"], "cancelled");
+    let ticket = text(&operator.pool_command("enqueue", &["brief"], &wish("bob", 5)).await.ok(200)["ticket"]);
+    let token = json!({ "lease_id": first["lease_id"], "lease_epoch": 1, "holder": "ada" });
+    operator.pool_command("release", &["brief"], &token).await.ok(200);
+    let granted = operator.of_pool("/tickets/{ticket}", &["brief", &ticket]).await["ticket"].clone();
+    assert_eq!(granted["state"], "granted", "{granted}");
+    // Nobody activates it: it expires, and whoever waits here is answered with the lease.
+    let mut waits = wish("eve", 360_000);
+    waits["wait"] = json!(true);
+    let waited = operator.pool_command("enqueue", &["brief"], &waits).await.ok(200);
+    let lease = text(&granted["lease_id"]);
+    assert_eq!(operator.pool_lease("brief", &lease, &waited).await["state"], "expired");
+    let token = json!({ "lease_id": waited["lease_id"], "lease_epoch": 1, "holder": "eve" });
+    operator.pool_command("release", &["brief"], &token).await.ok(200);
+    operator.ask("DELETE", P, &["brief"], "").await.ok(204);
+    operator.get(P, &["brief"]).await.refused("POOL_NOT_FOUND");
+}
+
+async fn pool_taken_back(operator: &Operator<'_>) {
+    let form = json!({ "label": "rare", "holder": "ada", "ttl_slots": 3_600 });
+    let reserved = operator.pool_command("reserve", &["gpus"], &form).await.ok(200);
+    let lease = text(&reserved["lease_id"]);
+    let token = json!({ "lease_id": lease, "lease_epoch": 1, "holder": "ada" });
+    operator.pool_command("activate", &["gpus"], &token).await.ok(200);
+    let id = json!({ "lease_id": lease });
+    for (verb, state, of_resource) in [("revoke", "revoking", "revoking"), ("reclaim", "revoked", "available")] {
+        let result = operator.pool_command(verb, &["gpus"], &id).await.ok(200);
+        assert_eq!(operator.pool_lease("gpus", &lease, &result).await["state"], state);
+        let resource = operator.of_pool("/resources/{resource}", &["gpus", "gpu-0"]).await;
+        assert_eq!(resource["resource"]["current_state"], of_resource);
+        operator.pool_command("release", &["gpus"], &token).await.refused("STALE_EPOCH");
+    }
 }
 
 async fn workers(operator: &Operator<'_>) {
@@ -321,4 +437,10 @@ async fn nobody_runs_worlds(operator: &Operator<'_>) {
     operator.of_world("baseline", &["m", &query], &Value::Null).await.ok(200);
     operator.of_world("segments", &["m"], &Value::Null).await.ok(200);
     operator.ask("DELETE", W, &["m"], "").await.ok(204);
+    // A pool is read, and what becomes of a command is not known.
+    assert_eq!(operator.of_pool("", &["gpus"]).await["shards"][1]["counts"]["live"], 0);
+    let form = json!({ "label": "rare", "holder": "ada", "ttl_slots": 3_600 });
+    let answer = operator.pool_command("reserve", &["gpus", "?timeout=200ms"], &form).await;
+    let problem: Value = serde_json::from_slice(&answer.bytes).unwrap();
+    assert_eq!(problem["outcome"], "indefinite", "{problem}");
 }

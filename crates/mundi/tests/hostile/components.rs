@@ -14,13 +14,13 @@ use std::time::Duration;
 const LOUD: &str = "/v1/u/loud";
 const QUIET: &str = "/v1/u/default";
 
-async fn upload(server: &Server, universe: &str, code: &[u8]) {
+pub(crate) async fn upload(server: &Server, universe: &str, code: &[u8]) {
     let path = format!("{universe}/programs/{}", Hash::of(code));
     Answer::of(server.request(Method::PUT, &path).body(code.to_vec()).send().await.unwrap()).await.ok(201);
 }
 
 /// Where the program stands once it is no longer waited for.
-async fn settled(server: &Server, universe: &str, code: &[u8]) -> Value {
+pub(crate) async fn settled(server: &Server, universe: &str, code: &[u8]) -> Value {
     loop {
         let state = server.get(&format!("{universe}/programs/{}", Hash::of(code))).await.ok(200);
         if !matches!(state["state"].as_str(), Some("queued" | "compiling")) {

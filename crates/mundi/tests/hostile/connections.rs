@@ -152,7 +152,7 @@ async fn one_token_cannot_take_all_connections() {
     let mut other = connect_from(&server, [127, 0, 0, 1]).await;
     other.write_all(&ask(&tokens[1])).unwrap();
     assert!(answer(&mut other).starts_with("HTTP/1.1 200"));
-    // A connection that goes on with another token is not the first one's any more.
+    // A connection that continues with another token is not the first one's any more.
     held[0].write_all(&ask(&tokens[1])).unwrap();
     assert!(answer(&mut held[0]).starts_with("HTTP/1.1 200"));
     let mut next = connect_from(&server, [127, 0, 0, 1]).await;

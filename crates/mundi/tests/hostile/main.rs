@@ -24,6 +24,7 @@ mod quotas;
 mod registered;
 mod revoked;
 mod schemas;
+mod shares;
 
 /// So many, of an attack that may be longer.
 fn scaled(count: usize) -> usize {

@@ -303,7 +303,7 @@ async fn a_universe_that_uses_up_its_fuel_waits_and_another_one_does_not() {
     }
     assert!(waits, "what is sent after the fuel was used up waits");
     assert!(fuel().await > 300);
-    // With its fuel back it goes on.
+    // With its fuel back it continues.
     set(&server, json!({})).await;
     while head(LOUD).await > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -377,7 +377,7 @@ async fn external_workers_get_no_more_effects_than_the_quotas_of_their_universe(
     };
     let first = claim().await;
     assert_eq!(first.len(), 1, "five wait, and one may begin");
-    // Those that are under way count until they are answered, failed or lost.
+    // Those that are in progress count until they are answered, failed or lost.
     set(&server, json!({ "effects_max": 3 })).await;
     let more = claim().await;
     assert_eq!((more.len(), claim().await.len()), (2, 0), "three at a time");

@@ -1,4 +1,4 @@
-//! Why a bundle is not believed.
+//! Why a bundle is refused.
 
 use crate::{RuntimeError, error::NamesMissing};
 use mundi_kernel::{LoadError, replay::ReplayError, snapshot::SnapshotError, verify::VerifyError};

@@ -4,7 +4,7 @@ use super::{
     format::{Ancestor, End, FORMAT, Header, Kind, Large, Packed, Sealed},
     frames::{FrameWriter, MAGIC},
 };
-use crate::{Plane, RuntimeError, Services, ops::snapshots_of};
+use crate::{Plane, RuntimeError, Services, control::snapshots_of};
 use bytes::Bytes;
 use futures_util::TryStreamExt;
 use mundi_engine::Engine;

@@ -1,4 +1,4 @@
-//! What stands in the frames of a bundle. Every length in them may lie.
+//! The content of a bundle's frames. No length in them is trusted.
 
 use minicbor::{Decode, Encode};
 use mundi_model::{Hash, Height, UniverseId, WorldId, record::SnapshotNote};

@@ -1,4 +1,4 @@
-//! Frames: compressed, checksummed, chained.
+//! Frames of a bundle: compressed, checksummed, chained.
 
 use super::{BundleError, format::Kind};
 use bytes::Bytes;
@@ -99,7 +99,7 @@ pub(super) struct FrameReader<R> {
     stored: u64,
 }
 
-/// Where a reader is, to go on from there later.
+/// Where a reader is, to continue from there later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     pub(super) offset: u64,
@@ -118,7 +118,7 @@ impl<R: Read> FrameReader<R> {
         Ok(Self { source, offset: MAGIC.len() as u64, chain: Hash::of(MAGIC), expanded: 0, stored: 0 })
     }
 
-    /// From a mark; the source stands there.
+    /// From a mark, at which the source is positioned.
     pub(super) fn resume(source: R, mark: Mark) -> Self {
         Self { source, offset: mark.offset, chain: mark.chain, expanded: 0, stored: 0 }
     }

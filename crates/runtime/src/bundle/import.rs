@@ -6,10 +6,7 @@
 
 use super::{Bundle, Proof, export::NodePlane, format::Packed, open::Item};
 use crate::{
-    KernelSnapshots, Plane, RuntimeError,
-    effects::dispatch::{self, Inherited},
-    lifecycle::register_trusted,
-    snapshots::store_cells,
+    KernelSnapshots, Plane, RuntimeError, effects::dispatch, lifecycle::register_trusted, snapshots::store_cells,
 };
 use bytes::Bytes;
 use futures_util::{future::try_join_all, stream};
@@ -20,7 +17,7 @@ use mundi_kernel::{
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId,
+    Code, Coded, Hash, Height, UniverseId, WorldAddress, WorldId,
     record::{Body, EffectPolicy, Record},
 };
 use mundi_store::{
@@ -35,15 +32,15 @@ use std::{
     io::{Read, Seek},
 };
 
-/// Puts that are under way at a time: they share a sync.
+/// Puts that are in progress at a time: they share a sync.
 const PUTS_MAX: usize = 64;
 
 /// How a bundle is brought in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ImportRequest {
     pub universe: UniverseId,
-    /// The id that it shall have; its own if nothing is said.
-    pub world: Option<WorldId>,
+    /// The id or the name that it shall have; its own id if nothing is said.
+    pub world: Option<WorldAddress>,
     /// Whether its open effects are carried out here (`Live`), or cancelled (`Suppress`). Nothing of this holds for a world whose
     /// effects must not leave it: they are answered as they were there.
     pub policy: EffectPolicy,
@@ -67,7 +64,8 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     request: ImportRequest,
 ) -> Result<Imported, RuntimeError> {
     let ImportRequest { universe, policy, now_ns, .. } = request;
-    let world = request.world.unwrap_or(bundle.header().world);
+    let address = request.world.unwrap_or_else(|| bundle.header().world.into());
+    let world = address.world(universe);
     refuse_taken(plane, universe, world).await?;
     let parent = KernelSnapshot::from_bytes(&proof.from_genesis.state.bytes)?;
     let fork = arrive(&parent, universe, ForkRequest::new(world, policy, now_ns))?;
@@ -75,7 +73,7 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     let state = &proof.from_genesis.state;
     let own = state.note.snapshot;
     store_cells(plane, universe, state.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
-    let Inherited { effects, timers, receipts } = dispatch::inherit(plane, universe, &fork, now_ns).await?;
+    let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     let head = bundle.header().head;
     let import = ImportWorld {
         universe,
@@ -86,10 +84,9 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
         arrival: Record { height: head, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) },
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         own_from: if world == bundle.header().world { bundle.header().own_from() } else { head },
-        effects,
-        timers,
-        receipts,
+        inherited,
         policy: held_policy(&fork),
+        name: address.name().cloned(),
         now_ns,
     };
     // Who imports a bundle may administer the universe: that is what brings its programs in.
@@ -97,7 +94,7 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     register_trusted(plane, universe, &manifests).await?;
     let created = import_world(&plane.engine, &**plane.clock(), &plane.blobs, &KernelSnapshots, &import).await?;
     debug_assert!(matches!(created, WorldCreated::Now | WorldCreated::Before));
-    tracing::info!(%world, %head, "a world arrived");
+    tracing::info!(%world, %head, "a world was imported");
     Ok(Imported { world, arrived_at: head, proof })
 }
 

@@ -1,11 +1,11 @@
-//! World bundles: one file that holds a world, and proves itself.
+//! World bundles: one file with a world and everything that verifies it.
 //!
 //! ```text
 //! magic | header | objects ... | snapshots | records ... | end
 //! ```
 //!
 //! Each frame is compressed and carries a checksum over itself and the checksum of the frame before it, so that nothing
-//! can be changed, dropped, added or moved unnoticed. Objects stand behind what they refer to, and records behind all
+//! can be changed, dropped, added or moved unnoticed. Objects come after those that they refer to, and records after all
 //! objects: a file can be written and read from the front, in little memory. The same world gives the same bytes.
 //!
 //! - [`export()`] writes one of a world, while it runs.

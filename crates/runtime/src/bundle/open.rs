@@ -41,7 +41,7 @@ struct Source<R> {
     last: Option<(u64, Vec<Packed>)>,
 }
 
-/// Where an object stands.
+/// The position of an object.
 #[derive(Debug, Clone, Copy)]
 struct ObjectPosition {
     frame: Mark,
@@ -252,7 +252,7 @@ fn decode<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
     cbor::decode(&frame.raw).map_err(|error| frame.wrong(error.to_string()))
 }
 
-/// A frame that holds one thing, and says so.
+/// A frame with one object.
 fn one<T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>>(
     frame: &Frame,
     kind: Kind,
@@ -280,7 +280,7 @@ struct Found {
 }
 
 impl Found {
-    /// An object stands once in a bundle, and behind what it refers to.
+    /// A bundle contains an object once, after the objects that it refers to.
     fn add(&mut self, frame: &Frame, hash: Hash, place: ObjectPosition, refs: &[Hash]) -> Result<(), BundleError> {
         if let Some(missing) = refs.iter().find(|hash| !self.places.contains_key(hash)) {
             return Err(frame.wrong(format!("an object refers to {missing}, which does not stand before it")));

@@ -20,7 +20,7 @@ pub(crate) struct LocalItem {
     pub(crate) ticket: Ticket,
 }
 
-/// An item that is on record.
+/// An item that is journaled.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) seq: InboxSeq,
@@ -31,7 +31,7 @@ pub(crate) struct Taken {
 /// What the sender of an item waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaits {
-    /// The item is on record.
+    /// The item is journaled.
     Record,
     /// The same, and the reply if the same turn gives it: such a reply is stored nowhere but in the journal.
     Reply,
@@ -50,10 +50,10 @@ impl Awaits {
 }
 
 /// Answers the sender of an item. Dropped, it says that no turn took the item; or, once a turn has tried to commit the item, that
-/// its fate is unknown.
+/// its result is unknown.
 pub(crate) struct Ticket {
     sender: Option<oneshot::Sender<Result<Taken, CommitError>>>,
-    /// Whether the item may be on record: a turn has tried to commit it.
+    /// Whether the item may be journaled: a turn has tried to commit it.
     pub(crate) tried: bool,
     pub(crate) awaits: Awaits,
 }
@@ -95,8 +95,8 @@ impl Acknowledgement {
 mod tests {
     use super::*;
     use crate::{
-        host::{CycleBudget, Progress},
         testing::{Rig, control, script_event, taken},
+        world::{CycleBudget, Progress},
     };
     use futures_util::FutureExt;
     use mundi_model::{

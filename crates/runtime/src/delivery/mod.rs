@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|
 //! | call | next turn | activated, first turn | forwarded | inbox |
 //! | event, receipt | next turn | inbox, and activated | inbox | inbox |
-//! | message, batch, command, answer of an operator | inbox, and woken | inbox, and activated | inbox | inbox |
+//! | message, call of a world, batch, command, answer of an operator | inbox, and woken | inbox, and activated | inbox | inbox |
 //! | timer, delayed event | inbox | inbox | inbox | inbox |
 //!
 //! - "Next turn" bypasses the inbox: the item waits in memory ([`local`]) and is acknowledged once the turn that takes it is durable.
@@ -19,7 +19,10 @@
 //!
 //! Without [`LocalWorlds`] everything goes through the inbox: that is the simple way, which tests and the simulator compare the others with.
 
+mod delayed;
 pub mod local;
+
+pub use delayed::{Delayed, DeliverDelayed};
 
 use crate::effects::slots::EffectSlots;
 use local::{Acknowledgement, Awaits, Taken};
@@ -33,9 +36,9 @@ use mundi_store::{
     blob::Blobs,
     keyspace::inbox_dedupe::DedupeId,
     protocol::{
-        Answer, AnswerEffect, AnsweredByHand, AnsweredEffect, ClaimedEffect, CompleteEffect, EffectClaim, Enqueued,
-        FabricMessage, FireTimers, Fired, InboxError, NewItem, Sent, WokenBy, answer_effect, complete_effect,
-        enqueue_woken_by, fabric_send, receipt_of,
+        Answer, AnswerEffect, AnsweredByHand, AnsweredEffect, Called, ClaimedEffect, CompleteEffect, EffectClaim,
+        Enqueued, FabricMessage, FireTimers, Fired, InboxError, NewItem, Sent, WokenBy, WorldCall, answer_effect,
+        call_world, complete_effect, enqueue_woken_by, fabric_send, receipt_of,
     },
     run,
 };
@@ -196,7 +199,15 @@ impl<E: Engine, B: Blobs> Delivery<'_, E, B> {
         self.through_inbox(to, send).await
     }
 
-    /// Commits something into the inbox of a world, and wakes the world, whatever came of the commit: its fate may be unknown.
+    /// Delivers a call of another world, once for all attempts of its effect. Its reply comes with a turn of the world, as the receipt.
+    pub async fn world_call(&self, universe: UniverseId, call: WorldCall) -> Result<Called, StoreError> {
+        let Self { engine, clock, blobs, .. } = *self;
+        let to = (universe, call.message.to);
+        let make = async |woken_by| call_world(engine, clock, blobs, universe, call, woken_by).await;
+        self.through_inbox(to, make).await
+    }
+
+    /// Commits something into the inbox of a world, and wakes the world, whatever came of the commit: its result may be unknown.
     async fn through_inbox<O>(&self, to: (UniverseId, WorldId), commit: impl AsyncFnOnce(WokenBy) -> O) -> O {
         let wake = self.local.and_then(|local| local.resident(to));
         let outcome = commit(if wake.is_some() { WokenBy::Sender } else { WokenBy::ReadyQueue }).await;

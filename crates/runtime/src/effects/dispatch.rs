@@ -1,16 +1,21 @@
-//! Dispatch: what becomes of intents. Here it is decided, and nowhere else, whether an effect may be carried out.
+//! Dispatch decides about every intent. Only this module decides whether an effect may be carried out.
 //!
-//! A turn hands its intents over, a fork and a world that arrives hand over those that they inherit. What the world's policy
-//! keeps inside is answered, in the transaction that makes the intent known; only the rest becomes [`EffectItem`]s, which are
+//! A turn passes its intents to dispatch; a fork and an import pass those that they inherit. Intents that the world's policy
+//! suppresses are answered in the transaction that journals them; only the rest become [`EffectItem`]s, which are
 //! made in this module alone. Of these, one that finds a free slot of this process starts as soon as it is durable ([`Starts`]); the
 //! others go into the queue.
 
-use super::slots::{RegisteredSlots, ReservedSlot};
+use super::{
+    lease::lease_of,
+    slots::{RegisteredSlots, ReservedSlot},
+};
 use crate::{
     Plane, RuntimeError,
+    effects::{
+        recording::{self, Recording, Script},
+        terms::effect_terms,
+    },
     objects::{AtHand, with_objects},
-    recording::{self, Recording, Script},
-    terms::effect_terms,
     trace::child_of,
 };
 use mundi_kernel::{
@@ -22,12 +27,17 @@ use mundi_kernel::{
 use mundi_model::{
     Code, Height, InboxSeq, IntentHash, Stamp, UniverseId,
     mutants::{Mutant, planted},
-    record::{Body, EffectPolicy, Receipt, Sealed},
+    record::{Body, EffectPolicy, Payload, Receipt, Sealed},
 };
 use mundi_store::{
     Fence,
-    keyspace::{effect_pending::EffectItem, queue::Claim, timer_due::TimerItem},
-    protocol::{Failure, Repeat},
+    blob::Blobs,
+    keyspace::{
+        effect_pending::{EffectItem, EffectLease},
+        queue::Claim,
+        timer_due::TimerItem,
+    },
+    protocol::{Failure, Inherited, Repeat},
 };
 use std::collections::BTreeMap;
 
@@ -97,23 +107,39 @@ impl Decided {
     fn split(
         self,
         fence: Fence,
-        publish: &[Publish],
+        output: &TurnOutput,
         announced: &Announced,
         now_ns: u64,
     ) -> (Vec<EffectItem>, Vec<Receipt>) {
-        let Some(verdicts) = self.verdicts else {
-            let effects = publish.iter().filter_map(|publish| announced.effect(fence, publish, now_ns));
-            return (effects.collect(), Vec::new());
-        };
         let (mut effects, mut receipts) = (Vec::new(), Vec::new());
-        for (publish, verdict) in publish.iter().zip(verdicts) {
+        let carried_out = std::iter::repeat_with(|| Verdict::CarryOut).take(output.publish.len()).collect();
+        for (publish, verdict) in output.publish.iter().zip(self.verdicts.unwrap_or(carried_out)) {
             match verdict {
-                Verdict::CarryOut => effects.extend(announced.effect(fence, publish, now_ns)),
+                Verdict::CarryOut => match lease_of(fence.universe, params_of(publish, output)) {
+                    Ok(lease) => effects.extend(announced.effect(fence, publish, lease, now_ns)),
+                    Err(reason) => receipts.push(lease_refused(&publish.intent, reason)),
+                },
                 Verdict::Answer(receipt) => receipts.push(receipt),
             }
         }
         (effects, receipts)
     }
+}
+
+/// The params of an intent of this turn; large ones are among the objects that the turn stores.
+fn params_of<'o>(publish: &'o Publish, output: &'o TurnOutput) -> &'o [u8] {
+    match &publish.intent.params {
+        Payload::Inline(bytes) => bytes,
+        Payload::Blob(hash, _) => {
+            output.objects.iter().find(|(of, _)| of == hash).map_or(&[][..], |(_, bytes)| &bytes[..])
+        }
+    }
+}
+
+/// Tells the program that the lease of its effect cannot be read.
+fn lease_refused(intent: &OpenIntent, reason: String) -> Receipt {
+    let failure = Failure { code: Code::EffectParamsInvalid, reason, repeat: Repeat::Never };
+    recording::refusal(intent, "pool", &failure)
 }
 
 /// What a turn publishes.
@@ -136,7 +162,7 @@ pub(crate) fn dispatch<P: Plane>(
     now_ns: u64,
 ) -> Dispatched {
     let announced = Announced::of(records);
-    let (effects, receipts) = decided.split(fence, &output.publish, &announced, now_ns);
+    let (effects, receipts) = decided.split(fence, output, &announced, now_ns);
     let timers = output.timers.iter().filter_map(|timer| announced.timer(fence, timer, now_ns)).collect();
     let starts = Starts::reserve(slots, &effects, now_ns, || plane.random());
     Dispatched { effects, timers, receipts, starts }
@@ -177,14 +203,6 @@ impl Starts {
     }
 }
 
-/// What a branch begins with.
-#[derive(Debug, Default)]
-pub(crate) struct Inherited {
-    pub(crate) effects: Vec<EffectItem>,
-    pub(crate) timers: Vec<TimerItem>,
-    pub(crate) receipts: Vec<Receipt>,
-}
-
 /// Decides about what was open when a branch was made, or a world arrived.
 pub(crate) async fn inherit<P: Plane>(
     plane: &P,
@@ -199,7 +217,9 @@ pub(crate) async fn inherit<P: Plane>(
         policy => policy,
     };
     match policy {
-        EffectPolicy::Live => inherited.effects = effects(plane, universe, fork, now_ns).await?,
+        EffectPolicy::Live => {
+            (inherited.effects, inherited.receipts) = effects(plane, universe, fork, now_ns).await?;
+        }
         EffectPolicy::Dropped => {}
         EffectPolicy::Suppress => {
             inherited.receipts = fork.publish.iter().map(|publish| cancelled(&publish.intent)).collect();
@@ -257,30 +277,46 @@ fn cancelled(intent: &OpenIntent) -> Receipt {
     recording::refusal(intent, "fork", &failure)
 }
 
-/// What a live branch goes on waiting for, and repeats.
+/// What a live branch continues waiting for, and repeats; and the receipts of what it cannot. A lease of its parent is not its own: the claim
+/// finds that out.
 async fn effects<P: Plane>(
     plane: &P,
     universe: UniverseId,
     fork: &Fork,
     now_ns: u64,
-) -> Result<Vec<EffectItem>, RuntimeError> {
+) -> Result<(Vec<EffectItem>, Vec<Receipt>), RuntimeError> {
     let load = |objects: &AtHand| plane.registry().manifest(objects, fork.note.manifest);
     let manifest = with_objects(plane, (universe, fork.genesis.parent), &mut AtHand::default(), load).await?;
-    let item = |publish: &Publish| EffectItem {
-        world: fork.genesis.world,
-        intent: publish.intent.hash,
-        height: publish.intent.place.height,
-        kind: publish.intent.kind.clone(),
-        params: publish.intent.params.clone(),
-        label: publish.intent.label.clone(),
-        policy_context: Some(publish.manifest),
-        published_at_ns: now_ns,
-        trace: None,
-        correlation_id: None,
-        call: None,
-        terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
-    };
-    Ok(fork.publish.iter().map(item).collect())
+    let (mut effects, mut receipts) = (Vec::new(), Vec::new());
+    for publish in &fork.publish {
+        let lease = match &publish.intent.params {
+            Payload::Inline(bytes) => lease_of(universe, bytes),
+            Payload::Blob(hash, _) => lease_of(universe, &plane.blobs().get(universe, *hash).await?),
+        };
+        let lease = match lease {
+            Ok(lease) => lease,
+            Err(reason) => {
+                receipts.push(lease_refused(&publish.intent, reason));
+                continue;
+            }
+        };
+        effects.push(EffectItem {
+            world: fork.genesis.world,
+            intent: publish.intent.hash,
+            height: publish.intent.place.height,
+            kind: publish.intent.kind.clone(),
+            params: publish.intent.params.clone(),
+            label: publish.intent.label.clone(),
+            policy_context: Some(publish.manifest),
+            published_at_ns: now_ns,
+            trace: None,
+            correlation_id: None,
+            call: None,
+            terms: effect_terms(&manifest.manifest.effect_policies(&publish.intent.kind)),
+            lease,
+        });
+    }
+    Ok((effects, receipts))
 }
 
 /// The timers that run on in every branch.
@@ -299,7 +335,7 @@ fn timers(fork: &Fork, now_ns: u64) -> Vec<TimerItem> {
     fork.timers.iter().map(item).collect()
 }
 
-/// Where each intent of a turn is on record, with the trace and the correlation id of the item that led to it.
+/// Where each intent of a turn is journaled, with the trace and the correlation id of the item that led to it.
 struct Announced {
     intents: BTreeMap<IntentHash, Announcement>,
 }
@@ -346,7 +382,7 @@ impl Announced {
         Self { intents }
     }
 
-    fn effect(&self, fence: Fence, publish: &Publish, now_ns: u64) -> Option<EffectItem> {
+    fn effect(&self, fence: Fence, publish: &Publish, lease: Option<EffectLease>, now_ns: u64) -> Option<EffectItem> {
         let intent = &publish.intent;
         let Announcement { height, trace, correlation_id, call } = self.intents.get(&intent.hash)?.clone();
         Some(EffectItem {
@@ -362,6 +398,7 @@ impl Announced {
             terms: effect_terms(&publish.policies),
             correlation_id,
             call,
+            lease,
         })
     }
 

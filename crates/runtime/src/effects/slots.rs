@@ -3,9 +3,9 @@
 //! An effect waits in a queue until an adapter worker claims it. Where its world runs in the process of an adapter worker with
 //! a free slot, the turn publishes the effect as claimed already, and hands it over once that is durable: one commit less, and
 //! no read of the queue. Whatever becomes of the handover, the claim is like any other: it expires if nobody carries the effect
-//! out. A turn whose commit has an unknown fate says so, and the worker looks for the claim.
+//! out. A turn whose commit has an unknown result says so, and the worker looks for the claim.
 
-use crate::attempts::Attempts;
+use super::attempts::Attempts;
 use futures_channel::mpsc;
 use mundi_model::{Stamp, UniverseId, WorkerId};
 use mundi_store::{
@@ -148,7 +148,7 @@ impl EffectSlots {
     }
 
     /// A slot for an effect, unless it must go through the queue: because others wait there and need the slots, or because its rate
-    /// is limited, which is enforced there.
+    /// is limited or it names a lease, which is enforced there.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         item: &EffectItem,
@@ -156,7 +156,7 @@ impl EffectSlots {
         token: impl FnOnce() -> [u8; 16],
     ) -> Option<ReservedSlot> {
         let mut state = self.state.lock();
-        let handover = state.handover.clone().filter(|handover| !handover.is_closed() && item.terms.rate.is_none())?;
+        let handover = state.handover.clone().filter(|handover| !handover.is_closed() && !must_queue(item))?;
         state.kinds.get(item.kind.as_str()).filter(|kind| kind.is_offered())?;
         let admit = |free| self.attempts.admit(free, now_ns);
         let (kind, _) = state.take(&item.kind, 1, admit).filter(|(_, taken)| *taken > 0)?;
@@ -164,6 +164,11 @@ impl EffectSlots {
         let claim = Claim { token: token(), worker: self.worker, deadline_ns, attempt: 1 };
         Some(ReservedSlot { slot: EffectSlot::new(self.clone(), kind), claim, handover })
     }
+}
+
+/// Whether an effect begins only by a claim from the queue.
+fn must_queue(item: &EffectItem) -> bool {
+    item.terms.rate.is_some() || item.lease.is_some()
 }
 
 impl State {
@@ -246,7 +251,7 @@ impl ReservedSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attempts::AttemptBounds;
+    use crate::effects::attempts::AttemptBounds;
     use futures_util::{FutureExt, StreamExt};
     use mundi_model::{Height, IntentHash, WorldId, record::Payload};
     use mundi_store::keyspace::effect_pending::{EffectTerms, RateTerms};
@@ -265,6 +270,7 @@ mod tests {
             terms: EffectTerms { rate, ..EffectTerms::default() },
             correlation_id: None,
             call: None,
+            lease: None,
         }
     }
 

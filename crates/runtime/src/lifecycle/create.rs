@@ -13,7 +13,7 @@ use mundi_model::{
 };
 use mundi_store::{
     keyspace::world_meta::InboxBounds,
-    protocol::{CreateWorld, WorldCreated, create_world},
+    protocol::{CreateWorld, Inherited, WorldCreated, create_world},
 };
 
 /// A world that is wanted.
@@ -56,9 +56,7 @@ pub async fn create_named<P: Plane>(
         first: Record { height: Height::GENESIS, prev: Record::CHAIN_START, body },
         snapshot: Bytes::from_owner(snapshot),
         inbox,
-        effects: Vec::new(),
-        timers: Vec::new(),
-        receipts: Vec::new(),
+        inherited: Inherited::default(),
         command: None,
         name,
         now_ns,

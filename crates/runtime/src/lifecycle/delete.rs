@@ -7,7 +7,7 @@ use mundi_store::{
     protocol::{CloseWorld, Purpose, delete_world},
 };
 
-/// Deletes a world, whoever runs it, or finishes that. Deleting what is deleted changes nothing.
+/// Deletes a world, whichever worker runs it, or finishes a deletion. Deleting a deleted world changes nothing.
 ///
 /// The first transaction ends the world: its holder is fenced, and a refusal leaves everything as it was. The rest is done under a lease
 /// of its own, which only those who delete the world may have.

@@ -6,7 +6,7 @@
 use super::{past, require_registered};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
-    effects::dispatch::{self, Inherited},
+    effects::dispatch,
     objects::{AtHand, with_objects},
     snapshots::store_cells,
 };
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use mundi_engine::Engine;
 use mundi_kernel::{
     Confined, LoadError, Upgrade,
-    fork::{ForkRequest, fork_in},
+    fork::{Fork, ForkRequest, fork_in},
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
@@ -22,11 +22,11 @@ use mundi_model::{
     record::{Body, EffectPolicy, ForkGenesis, InboxItem, Input, Origin, Payload, Record, SnapshotNote},
 };
 use mundi_store::{
-    StoreError,
+    Fence, StoreError,
     blob::Blobs,
     journal::History,
     keyspace::world_meta::WorldState,
-    protocol::{CreateWorld, DescribeWorld, WorldCreated, WorldError, create_world},
+    protocol::{CreateWorld, DescribeWorld, Inherit, WorldCreated, WorldError, create_world, inherit_all},
 };
 
 /// Where a branch begins.
@@ -129,7 +129,7 @@ pub async fn fork_named<P: Plane>(
         require_registered(plane, universe, manifest).await?;
     }
     let parent_snapshot = fork.genesis.parent_snapshot;
-    let Inherited { effects, timers, receipts } = dispatch::inherit(plane, universe, &fork, now_ns).await?;
+    let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     fork.genesis.manifest = manifest;
     let first = Record { height, prev: fork.note.chain, body: Body::ForkGenesis(fork.genesis.clone()) };
     let request = CreateWorld {
@@ -138,9 +138,7 @@ pub async fn fork_named<P: Plane>(
         first,
         snapshot: Bytes::from_owner(fork.bytes.clone()),
         inbox: None,
-        effects,
-        timers,
-        receipts,
+        inherited,
         command: manifest.map(|manifest| upgrade(manifest, now_ns)),
         name,
         now_ns,
@@ -148,6 +146,28 @@ pub async fn fork_named<P: Plane>(
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;
     tracing::info!(%parent, %child, %height, policy = policy.as_str(), "a world was forked");
     Ok(Forked { created, forked_at: height, parent_snapshot, policy })
+}
+
+/// Publishes the rest of what a branch inherits whose creator ended before all was, as its holder, before it takes a turn: its first
+/// snapshot is its baseline still.
+pub(crate) async fn inherit_rest<P: Plane>(
+    plane: &P,
+    fence: Fence,
+    snapshot: &[u8],
+    from: u64,
+) -> Result<(), RuntimeError> {
+    let (Fence { universe, world, .. }, now_ns) = (fence, plane.now_ns());
+    let snapshot = KernelSnapshot::from_bytes(snapshot)?;
+    let height = snapshot.height();
+    let history = History::open(plane.engine(), plane.segments().clone(), universe, world, height).await?;
+    let page = history.pages_of(1).next_page().await?.unwrap_or_default();
+    let Some(Record { body: Body::ForkGenesis(genesis), .. }) = page.first().and_then(|it| it.decode().ok()) else {
+        let reason = "it inherits, and its first record does not say from which world";
+        return Err(WorldError::BeginningInvalid { world, reason }.into());
+    };
+    let inherited = dispatch::inherit(plane, universe, &Fork::on_record(snapshot, genesis), now_ns).await?;
+    let part = Inherit { universe, world, begins_at: height, inherited: &inherited, from, now_ns };
+    Ok(inherit_all(plane.engine(), &**plane.clock(), part).await?)
 }
 
 /// The command with which a branch begins that runs other code. It is forced: a branch is made to go another way.

@@ -1,4 +1,4 @@
-//! The life of a world: created, seeded, forked, paused, resumed, archived, deleted.
+//! The life cycle of a world: created, seeded, forked, paused, resumed, archived, deleted.
 
 mod create;
 mod delete;
@@ -8,7 +8,8 @@ mod registration;
 
 pub use create::{NewWorld, create, create_named};
 pub use delete::delete;
+pub(crate) use fork::inherit_rest;
 pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork, fork_named};
 pub use registration::{
-    is_program_registered, register_manifest, register_program, register_trusted, register_used, require_registered,
+    is_program_registered, register_manifest, register_program, register_trusted, require_registered,
 };

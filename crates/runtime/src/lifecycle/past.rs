@@ -1,6 +1,6 @@
 //! A world as it was: from the nearest snapshot below a height, and the records between.
 //!
-//! It is only read: no fence is needed, and a world that runs goes on.
+//! It is only read: no fence is needed, and a world that runs keeps running.
 
 use crate::{
     KernelSnapshots, Plane, RuntimeError,

@@ -8,15 +8,12 @@ use crate::{
     objects::{AtHand, with_objects},
 };
 use mundi_kernel::manifest::CompiledManifest;
-use mundi_model::{Coded, Hash, UniverseId, WorldId, limits};
+use mundi_model::{Hash, UniverseId, WorldId};
 use mundi_store::{
-    keyspace::{
-        registered::{Registered, RegisteredKind},
-        world_meta::WorldState,
-    },
-    protocol::{IsRegistered, ListWorlds, ManifestsOf, Register, WorldFilter},
+    keyspace::registered::{Registered, RegisteredKind},
+    protocol::{IsRegistered, Register},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 /// Where no world is asked about.
 const NOBODY: WorldId = WorldId::from_bytes([0; WorldId::LEN]);
@@ -85,33 +82,6 @@ pub async fn register_trusted<P: Plane>(
         plane.run(&Register { universe, entries: entries(&compiled, plane.now_ns()).collect() }).await?;
     }
     Ok(())
-}
-
-/// Registers what the worlds of a universe have run on. For universes that were written before manifests were registered:
-/// done once, when such a universe is opened, before its schema version is raised; broken off, it is done again.
-pub async fn register_used<P: Plane>(plane: &P, universe: UniverseId) -> Result<u64, RuntimeError> {
-    let (mut after, mut done) = (None, BTreeSet::new());
-    loop {
-        let list = ListWorlds { universe, filter: WorldFilter::default(), after, items_max: limits::LIST_ITEMS_MAX };
-        let page = plane.run(&list).await?.output;
-        for found in page.items.iter().filter(|found| found.meta.state != WorldState::Deleting) {
-            let used = plane.run(&ManifestsOf { universe, world: found.world }).await?.output;
-            for manifest in used.difference(&done.clone()) {
-                // A world whose manifest cannot be read cannot run, registered or not.
-                if let Err(error) = register_trusted(plane, universe, &[*manifest]).await {
-                    if error.is_transient() {
-                        return Err(error);
-                    }
-                    tracing::warn!(%error, code = %error.code(), world = %found.world, %manifest, "not registered");
-                }
-                done.insert(*manifest);
-            }
-        }
-        after = page.next;
-        if after.is_none() {
-            return Ok(done.len() as u64);
-        }
-    }
 }
 
 async fn compiled<P: Plane>(

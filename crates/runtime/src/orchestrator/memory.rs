@@ -1,4 +1,4 @@
-//! What an orchestrator remembers between two looks, so that each reads only what changed. Pure.
+//! What an orchestrator remembers between two passes, so that each reads only what changed. Pure.
 //!
 //! All of it may be lost: then everything that is stored is looked through once.
 
@@ -10,7 +10,7 @@ use mundi_store::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a list of worlds or hints goes on.
+/// Where a list of worlds or hints continues.
 pub(super) type HintsFrom = (Shard, Option<(u8, WorldId)>);
 
 #[derive(Default)]
@@ -20,14 +20,14 @@ pub(super) struct Memory {
     counters: BTreeMap<Shard, Seen>,
     /// Worlds placed on a worker since its last heartbeat, which does not know of them yet; the heartbeat is told by its expiry.
     placed: BTreeMap<WorkerId, (u64, u32)>,
-    /// Worlds that have something to do and for which there was no room.
+    /// Worlds that have work and for which there was no room.
     waiting: BTreeSet<WorldId>,
     /// The assignments that are still to be looked through since workers came or went: by worker, and after which world.
     sweep: BTreeMap<WorkerId, Option<WorldId>>,
 }
 
 impl Memory {
-    /// Takes note of who lives. If that changed, all worlds may belong elsewhere, and what a lost worker held has hints that nobody told of.
+    /// Updates the list of live workers. If it changed, any world may have to move, and worlds of a lost worker may have hints that were not read.
     pub(super) fn meet(&mut self, workers: &BTreeMap<WorkerId, WorkerRecord>, now_ns: u64) {
         let takes = |(_, record): &(&WorkerId, &WorkerRecord)| record.takes_worlds(now_ns);
         let living: BTreeSet<WorkerId> = workers.iter().filter(takes).map(|(worker, _)| *worker).collect();

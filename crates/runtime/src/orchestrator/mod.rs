@@ -1,8 +1,8 @@
 //! The orchestrator: writes where worlds should run; workers act. It executes no world.
 //!
-//! A look reads what changed since the last one: the workers, the hints of shards in which a world became ready, the worlds of workers
-//! that are gone, and, after workers came or went, a page of the assignments at a time. What it remembers between two looks only saves
-//! reading: an orchestrator may crash at any await, begin anew with all that is stored, and run twice.
+//! A pass reads what changed since the last one: the workers, the hints of shards in which a world became ready, the worlds of workers
+//! that are gone, and, after workers came or went, a page of the assignments at a time. What it remembers between two passes only saves
+//! reading: an orchestrator may crash at any await, begin again with all that is stored, and run twice.
 
 mod memory;
 mod placement;
@@ -12,7 +12,7 @@ pub use placement::{Decision, Move, Sight, plan};
 use crate::{
     Plane, RuntimeError,
     metrics::{Metric, Metrics},
-    shell::{Command, command_frame},
+    shell::{Command, Role, Shell, command_frame},
 };
 use futures_util::{
     StreamExt,
@@ -39,7 +39,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 const PAGE_ITEMS: usize = 1_000;
 /// The pause after a look that failed: worlds wait that nobody may take.
 const RETRY_NS: u64 = 500_000_000;
-/// Worlds that are placed at the same time: all worlds of a worker that died wait for it.
+/// Worlds that are placed at the same time: all worlds of a worker that crashed wait for it.
 const PLACED_AT_ONCE_MAX: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -63,26 +63,32 @@ pub struct Orchestrator<P> {
     metrics: Arc<Metrics>,
 }
 
+impl<P: Plane> Role<P> for Orchestrator<P> {
+    const NAME: &'static str = "orchestrator";
+
+    async fn run(shell: &Shell<P, Self>) -> Result<(), RuntimeError> {
+        shell.until_asked(shell.role().place_worlds()).await;
+        Ok(())
+    }
+}
+
 impl<P: Plane> Orchestrator<P> {
     pub fn new(plane: P, config: OrchestratorConfig, metrics: Arc<Metrics>) -> Self {
         Self { plane, config, metrics }
     }
 
-    /// Runs as a task, for as long as its node lives.
-    pub fn start(self) {
-        let plane = self.plane.clone();
-        plane.spawner().spawn(Box::pin(async move {
-            let mut memory = Memory::default();
-            loop {
-                let seen = self.workers_seen().await;
-                let next_ns = self.tick(&mut memory).await.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "worlds could not be placed");
-                    memory = Memory::default(); // perhaps it missed something
-                    Some(self.plane.now_ns().saturating_add(RETRY_NS))
-                });
-                self.wait(seen, next_ns).await;
-            }
-        }));
+    /// Looks again and again.
+    async fn place_worlds(&self) {
+        let mut memory = Memory::default();
+        loop {
+            let seen = self.workers_seen().await;
+            let next_ns = self.tick(&mut memory).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "worlds could not be placed");
+                memory = Memory::default(); // perhaps it missed something
+                Some(self.plane.now_ns().saturating_add(RETRY_NS))
+            });
+            self.wait(seen, next_ns).await;
+        }
     }
 
     async fn workers_seen(&self) -> Option<Seen> {
@@ -102,7 +108,7 @@ impl<P: Plane> Orchestrator<P> {
         }
     }
 
-    /// Looks once, and acts; says when the next worker that lives is gone, unless it is heard of before.
+    /// Makes one pass; returns when the next live worker expires without a heartbeat.
     ///
     /// A world that cannot be placed keeps no other one from its place.
     async fn tick(&self, memory: &mut Memory) -> Result<Option<u64>, RuntimeError> {
@@ -138,7 +144,7 @@ impl<P: Plane> Orchestrator<P> {
         }
     }
 
-    /// Worlds that no living worker is to run: those of workers that are gone, those that became ready since the last look, and those
+    /// Worlds that no living worker is to run: those of workers that are gone, those that became ready since the last pass, and those
     /// for which there was no room then.
     async fn homeless(&self, memory: &mut Memory) -> Result<Vec<Placement>, RuntimeError> {
         let universe = self.config.universe;
@@ -203,9 +209,9 @@ impl<P: Plane> Orchestrator<P> {
         self.metrics.set(Metric::WorldsWithoutRoom, count as u64);
         match without_room.first() {
             Some(first) if count != before => {
-                tracing::warn!(worlds = count, %first, "no worker has room: raise node.worlds_max, or start another worker");
+                tracing::warn!(worlds = count, %first, "no worker has capacity: raise node.worlds_max, or start another worker");
             }
-            None if before > 0 => tracing::info!("there is room for all worlds again"),
+            None if before > 0 => tracing::info!("workers have capacity for all worlds again"),
             _ => {}
         }
         memory.wait(without_room);

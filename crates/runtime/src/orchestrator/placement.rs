@@ -1,4 +1,4 @@
-//! Where worlds should run: rendezvous hashing over living workers, with capacity, pins and priorities. Pure.
+//! Where worlds should run: rendezvous hashing over live workers, with capacity, pins and priorities. Pure.
 //!
 //! Two orchestrators that see the same decide the same, so one that runs by accident does no harm.
 
@@ -21,9 +21,9 @@ pub struct Sight {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     pub moves: Vec<Move>,
-    /// Worlds of workers that are gone which have nothing to do, or for which there is no room: any worker may take them.
+    /// Worlds of workers that are gone which have no work, or for which there is no room: any worker may take them.
     pub forgotten: Vec<Placement>,
-    /// Worlds that have something to do, and wait.
+    /// Worlds that have work, and wait.
     pub without_room: Vec<WorldId>,
 }
 
@@ -81,7 +81,7 @@ fn moved(placement: &Placement, worker: WorkerId, reason: &str) -> Move {
     Move { world: *world, from: from.clone(), to }
 }
 
-/// The most urgent first. A pin is the operator's word, also to a worker that is gone.
+/// By priority. A pin holds also if its worker is gone.
 fn homeless(sight: &Sight) -> Vec<&Placement> {
     let is_pinned = |placement: &&Placement| placement.assignment.as_ref().is_some_and(|from| from.pinned);
     let mut all: Vec<_> = sight.homeless.iter().filter(|placement| !is_pinned(placement)).collect();

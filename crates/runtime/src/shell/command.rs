@@ -13,16 +13,16 @@ use mundi_store::protocol::{ExportPolicy, FinishMail, SendMail};
 /// What a worker is asked to do. Each may come twice, and late: the truth is in assignment and lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Command {
-    /// The world was assigned to this worker: look whether it has something to do.
+    /// The world was assigned to this worker: look whether it has work.
     #[n(0)]
     Assign(#[n(0)] WorldId),
-    /// The world was assigned to another worker: give it back.
+    /// The world was assigned to another worker: release it.
     #[n(1)]
     Revoke(#[n(0)] WorldId),
     /// Snapshot and release everything, then end.
     #[n(2)]
     Drain,
-    /// End at once; leases run out.
+    /// End at once; leases expire.
     #[n(3)]
     Stop,
     /// Take a snapshot of the world, whatever the policy says.
@@ -75,7 +75,7 @@ pub struct WorkerCommands<P: Plane> {
 }
 
 impl<P: Plane> Handler for WorkerCommands<P> {
-    /// Each is a word to a worker in this process; those about all worlds of one that died come together.
+    /// Each is a word to a worker in this process; those about all worlds of one that crashed come together.
     const MESSAGES_AT_ONCE: usize = 64;
 
     async fn handle(&self, frame: &Frame, _acknowledge: &FinishMail) -> Result<(), Failed> {
@@ -86,7 +86,7 @@ impl<P: Plane> Handler for WorkerCommands<P> {
         match cbor::decode(&frame.payload).map_err(|error| invalid(error.to_string()))? {
             Command::Assign(world) => self.worker.wake(world),
             Command::Revoke(world) => self.worker.revoke(world),
-            // Draining takes longer than a claim lives, and goes on by itself.
+            // Draining takes longer than a claim is valid, and continues by itself.
             Command::Drain => {
                 let worker = self.worker.clone();
                 self.plane.spawner().spawn(Box::pin(async move { worker.drain().await }));

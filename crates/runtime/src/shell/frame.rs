@@ -46,7 +46,7 @@ pub struct Frame {
     pub kind: FrameKind,
     pub flags: FrameFlags,
     pub to: WorkerId,
-    /// Who routed it, and when; both 0 if nobody did.
+    /// The worker that routed it, and when; both 0 if it was not routed.
     pub route_worker: i64,
     pub route_timestamp: i64,
     pub from: Option<WorkerId>,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_seeds() {
+    fn the_layout_of_the_frame_is_pinned() {
         let frame = Frame {
             kind: FrameKind::Timer,
             from: Some(id(0x0a)),

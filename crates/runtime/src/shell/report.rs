@@ -103,7 +103,7 @@ impl LogKind {
 }
 
 impl LogEvent {
-    /// The same for whoever reads the process's log.
+    /// The same for the log of the process.
     fn trace(&self) {
         let Self { kind, worker, place, code, attempt } = self;
         let sequence = place.map(|place| tracing::field::display(place.seq));

@@ -72,7 +72,7 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         self.record(ReplayKind::attempt(source), place, claim, None, frame);
         let started_ns = self.plane.now_ns();
         let result = match Frame::decode_for(self.config.worker, frame) {
-            Ok(frame) => self.handler.handle(&frame, &self.finishing(place, claim, Finish::Acknowledge)).await,
+            Ok(frame) => self.role.handle(&frame, &self.finishing(place, claim, Finish::Acknowledge)).await,
             Err(error) => Err(Failed::from(&error)),
         };
         let latency_ms = self.plane.now_ns().saturating_sub(started_ns) / 1_000_000;
@@ -101,7 +101,7 @@ impl<P: Plane, H: Handler> Shell<P, H> {
         let doublings = claim.attempt.saturating_sub(1).min(16);
         let wait_ms = policy.backoff_ms.saturating_mul(1 << doublings).min(policy.backoff_ms_max);
         let not_before_ns = now_ns.saturating_add(wait_ms.saturating_mul(1_000_000));
-        let named = Frame::decode_for(self.config.worker, frame).ok().and_then(|frame| self.handler.name(&frame));
+        let named = Frame::decode_for(self.config.worker, frame).ok().and_then(|frame| self.role.name(&frame));
         let name =
             named.map(|(name, window_ns)| MailName { name, expires_at_ns: not_before_ns.saturating_add(window_ns) });
         Finish::Requeue { not_before_ns, name }

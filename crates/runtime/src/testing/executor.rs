@@ -31,7 +31,7 @@ struct State {
     /// `None` while a task is being polled.
     tasks: BTreeMap<u64, (u64, Option<Task>)>,
     ready: BTreeSet<u64>,
-    /// Nodes that stand still, with their tasks that could go on.
+    /// Nodes that are suspended, with their tasks that could continue.
     paused: BTreeMap<u64, BTreeSet<u64>>,
     sleepers: BTreeMap<(u64, u64), Waker>,
     polls: u64,
@@ -81,7 +81,7 @@ impl Executor {
         }
     }
 
-    /// Polls one task, or lets time pass if none can go on. `false` when everything waits for what never comes.
+    /// Polls one task, or lets time pass if none can continue. `false` when everything waits for what never comes.
     pub fn step(&self) -> bool {
         self.poll_one() || self.pass_time()
     }
@@ -102,7 +102,7 @@ impl Executor {
         self.0.state.lock().now_ns = end_ns;
     }
 
-    /// Polls one task that can go on, chosen by the seed.
+    /// Polls one task that can continue, chosen by the seed.
     pub fn poll_one(&self) -> bool {
         let mut state = self.0.state.lock();
         if state.ready.is_empty() {
@@ -158,7 +158,7 @@ impl State {
 }
 
 impl Node {
-    /// Its tasks stand still while time goes on, as those of a machine that swaps or is suspended.
+    /// Its tasks are suspended while time continues, as those of a machine that swaps or is suspended.
     pub fn pause(&self) {
         let mut guard = self.executor.0.state.lock();
         let state = &mut *guard;
@@ -168,7 +168,7 @@ impl Node {
         state.paused.entry(self.number).or_insert(held);
     }
 
-    /// They go on, and may find that much has changed.
+    /// They continue, and may find that much has changed.
     pub fn resume(&self) {
         let mut state = self.executor.0.state.lock();
         let held = state.paused.remove(&self.number).unwrap_or_default();

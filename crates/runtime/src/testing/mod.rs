@@ -1,5 +1,5 @@
-//! A small world of its own for tests: an executor whose time moves only when nothing else can, nodes that crash at
-//! an await, and a program that is told what to do. The simulator grows from here.
+//! A test environment: an executor whose time moves only when no task can run, nodes that crash at
+//! an await, and a program whose events script it. The simulator is built on it.
 
 mod executor;
 mod node_clock;

@@ -1,4 +1,4 @@
-//! A node's own idea of the time.
+//! The clock of a simulated node.
 
 use super::Executor;
 use mundi_store::Clock;
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Off by as much as it is told to be. Sleeping takes true time, as it does where a wall clock is set while a
+/// Off by a configured amount. Sleeping takes true time, as it does where a wall clock is set while a
 /// monotonic one runs on.
 #[derive(Clone)]
 pub struct NodeClock {

@@ -3,8 +3,8 @@
 use super::{Executor, Node, manifest, register};
 use crate::{
     Plane, RuntimeError, Services,
-    host::{CycleBudget, Progress, WorldHost},
     lifecycle::{NewWorld, create, register_trusted},
+    world::{CycleBudget, Progress, WorldHost},
 };
 use bytes::Bytes;
 use mundi_engine::Memory;

@@ -1,7 +1,8 @@
-//! A program whose events say what it is to do, one line each.
+//! A program whose events are scripts, one command per line.
 
 use mundi_kernel::{
     Registry,
+    intents::WORLD_CALL,
     manifest::{EffectRule, Manifest, OnFailure, Schema},
     program::{Cause, Event, Failure, Host, Level, Outgoing, Program, SendOptions, View},
     registry::native_descriptor,
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 /// The program. It counts what it takes in `taken`, keeps a running hash of it in `trail`, and answers queries by key.
 pub struct Script;
 
-/// The same, mended: `break` does not break it, and `fail` does not fail.
+/// The same, fixed: `break` does not break it, and `fail` does not fail.
 pub struct MendedScript;
 
 /// Registers both, and returns the descriptor of the first, which belongs into the content store.
@@ -22,16 +23,16 @@ pub fn register(registry: &mut Registry) -> String {
     native_descriptor("script", 1)
 }
 
-/// Of the mended one.
+/// Of the fixed one.
 pub const MENDED_VERSION: u32 = 3;
 
-/// A manifest for the mended one, and the descriptor that it names.
+/// A manifest for the fixed one, and the descriptor that it names.
 pub fn mended_manifest() -> (Manifest, String) {
     let descriptor = native_descriptor("script", MENDED_VERSION);
     (Manifest { program: Hash::of(descriptor.as_bytes()), ..manifest() }, descriptor)
 }
 
-/// Manifests that hold a world at an input whose step fails: for the program, and for the mended one.
+/// Manifests that hold a world at an input whose step fails: for the program, and for the fixed one.
 pub fn holding_manifests() -> [Manifest; 2] {
     [manifest(), mended_manifest().0].map(|manifest| Manifest { on_failure: OnFailure::Hold, ..manifest })
 }
@@ -41,7 +42,7 @@ pub fn manifest() -> Manifest {
     let mut manifest = Manifest::new(Hash::of(native_descriptor("script", 1).as_bytes()));
     manifest.events.insert("script".into(), Schema::anything());
     manifest.queries.insert("cell".into(), Schema::anything());
-    for kind in ["http", "fabric.send", "world.spawn", "world.fork"] {
+    for kind in ["http", "fabric.send", "world.call", "world.spawn", "world.fork"] {
         manifest.effects.insert(kind.into(), EffectRule::default());
     }
     manifest
@@ -76,8 +77,12 @@ fn handle(host: &mut dyn Host, event: &Event<'_>, takes: impl Fn(&str) -> bool) 
         },
         // One that the program cannot read.
         Cause::Receipt { label, .. } if label.starts_with("bad") => "fail".to_owned(),
-        Cause::Receipt { label, .. } => format!("put receipt/{label} got"),
-        Cause::Timer { label, .. } => format!("put timer/{label} fired"),
+        Cause::Receipt { label, kind: WORLD_CALL, status, payload } => {
+            host.put(&format!("reply/{label}"), payload)?;
+            format!("put receipt/{label} {status:?}\nanswer {label}")
+        }
+        Cause::Receipt { label, .. } => format!("put receipt/{label} got\nanswer {label}"),
+        Cause::Timer { label, .. } => format!("put timer/{label} fired\nanswer {label}"),
         Cause::Message { payload, .. } => String::from_utf8_lossy(payload).into_owned(),
         Cause::Upgraded { .. } => "put upgraded yes".to_owned(),
     };
@@ -161,6 +166,27 @@ fn run(host: &mut dyn Host, seq: InboxSeq, line: &str) -> Result<(), Failure> {
         ["fail"] => Err(Failure::new("as it was told")),
         ["timer", label, due_ns] => Ok(host.set_timer(label, due_ns.parse().unwrap_or(0), b"")?),
         ["reply", text] => Ok(host.reply(seq, text.as_bytes())?),
+        // Calls another world with a script, whose lines are divided by `|`.
+        ["call", to, label, timeout_ms, ref rest @ ..] => {
+            let script = Value::Text(rest.join(" ").replace('|', "\n"));
+            let params = [
+                ("world", Value::Text(to.to_owned())),
+                ("event", Value::Text("script".to_owned())),
+                ("value", script),
+                ("correlation_id", Value::Text(label.to_owned())),
+                ("timeout_ms", Value::Integer(timeout_ms.parse::<u64>().unwrap_or(0).into())),
+            ];
+            let params = Value::Map(params.map(|(name, value)| (name.to_owned(), value)).into());
+            Ok(host.emit(WORLD_CALL, &cbor::encode(&params), label)?)
+        }
+        // Replies once the timer or the receipt of this label comes.
+        ["keep", label] => Ok(host.put(&format!("caller/{label}"), seq.as_bytes())?),
+        ["answer", label] => {
+            let key = format!("caller/{label}");
+            let Some(to) = host.get(&key)?.and_then(|bytes| bytes.try_into().ok()) else { return Ok(()) };
+            host.reply(InboxSeq::from_bytes(to), label.as_bytes())?;
+            Ok(host.delete(&key)?)
+        }
         _ => Err(Failure::new(format!("no such line: {line}"))),
     }
 }

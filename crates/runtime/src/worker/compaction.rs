@@ -1,7 +1,7 @@
 //! Compaction beside the turns of a world: consumed inbox items are removed, and old records move into segments.
 //!
-//! A runner only says that a world is due, and goes on with its turns. A few tasks do the work, one world at a time each. All
-//! transactions are under the world's fence: a world that was given back meanwhile is left to its next holder, which goes on
+//! A runner only says that a world is due, and continues with its turns. A few tasks do the work, one world at a time each. All
+//! transactions are under the world's fence: a world that was released meanwhile is left to its next holder, which continues
 //! from the checkpoint.
 
 use super::{Phase, SegmentPolicy, Shared};
@@ -67,7 +67,7 @@ impl Queue {
         }
     }
 
-    /// The one that has waited longest, of those that nobody is at.
+    /// The one that has waited longest, of those that no runner has.
     fn next(&mut self) -> Option<Due> {
         let at = self.waiting.iter().position(|due| !self.running.contains(&due.fence.world))?;
         let due = self.waiting.remove(at)?;
@@ -98,8 +98,12 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
 /// A failure is no failure of the world: it is tried again with the next snapshot.
 fn report(error: &StoreError, fence: Fence) {
     match error.code() {
-        Code::LeaseFenced => tracing::debug!(world = %fence.world, "the next holder compacts the world"),
-        code => tracing::warn!(%error, %code, world = %fence.world, "old records and items stay in the engine for now"),
+        Code::LeaseFenced => {
+            tracing::debug!(world = %fence.world, "compaction was interrupted; the next holder continues");
+        }
+        code => {
+            tracing::warn!(%error, %code, world = %fence.world, "compaction failed; old records and items stay in the engine for now");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-//! The knobs of a world worker.
+//! The configuration of a world worker.
 
-use crate::host::{CycleBudget, SnapshotPolicy};
+use crate::world::{CycleBudget, SnapshotPolicy};
 use mundi_model::{UniverseId, WorkerId, limits};
 use mundi_store::protocol::ExportPolicy;
 use std::time::Duration;
@@ -28,16 +28,16 @@ impl Default for SegmentPolicy {
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerConfig {
     pub universe: UniverseId,
-    /// No two living processes may share it.
+    /// No two running processes may share it.
     pub worker: WorkerId,
-    /// How many worlds that have something to do it takes: the orchestrator places no more here, and more are refused. Those that rest
+    /// How many worlds that have work it takes: the orchestrator places no more here, and more are refused. Those that rest
     /// make room.
     pub worlds_max: u32,
     /// Whether it runs worlds that nobody assigned. Where an orchestrator places worlds it may wait for that, so that
     /// all of them can be balanced; without one it must not wait.
     pub takes_unassigned: bool,
     /// How many worlds run at the same time.
-    pub lanes: usize,
+    pub runners: usize,
     pub cycle: CycleBudget,
     pub snapshots: SnapshotPolicy,
     pub segments: SegmentPolicy,
@@ -57,7 +57,7 @@ pub struct WorkerConfig {
     pub resident_bytes_max: usize,
     /// The wait after a first failure; it doubles up to the lease's term.
     pub retry_ns: u64,
-    /// The pause between two looks at hints: what changes meanwhile is found by one. A hint that comes later waits for nothing.
+    /// The pause between two passes at hints: what changes meanwhile is found by one. A hint that comes later waits for nothing.
     pub look_pause_ns: u64,
     /// A look at all hints although nothing changed, for leases and assignments that became free silently, and at the worlds whose
     /// snapshot is due by age.
@@ -71,7 +71,7 @@ impl WorkerConfig {
             worker,
             worlds_max: 10_000,
             takes_unassigned: true,
-            lanes: 64,
+            runners: 64,
             cycle: CycleBudget::default(),
             snapshots: SnapshotPolicy::default(),
             segments: SegmentPolicy::default(),

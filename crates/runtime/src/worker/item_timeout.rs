@@ -4,7 +4,7 @@
 
 use super::{Phase, Shared};
 use crate::Plane;
-use mundi_model::limits::DIRECT_PATIENCE_MS;
+use mundi_model::limits::DIRECT_WAIT_MS_MAX;
 use std::{sync::Arc, time::Duration};
 
 /// The task looks so often within the time that an item may wait.
@@ -18,7 +18,7 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         }
         let waiting = shared.scheduler.lock().end_round(ROUNDS);
         match waiting {
-            true => shared.plane.clock().sleep(Duration::from_millis(DIRECT_PATIENCE_MS / ROUNDS)).await,
+            true => shared.plane.clock().sleep(Duration::from_millis(DIRECT_WAIT_MS_MAX / ROUNDS)).await,
             false => shared.item_waits.changed(seen).await,
         }
     }

@@ -1,4 +1,4 @@
-//! The lease keeper: renews leases in batches, drops worlds whose lease is lost, and gives back what is idle.
+//! The lease keeper: renews leases in batches, drops worlds whose lease is lost, and releases idle worlds.
 
 use super::{Phase, Shared, WorkerConfig};
 use crate::{
@@ -70,7 +70,7 @@ fn next_ns<P: Plane>(shared: &Shared<P>, now_ns: u64) -> Option<u64> {
     scheduler.next_later_ns().into_iter().chain(settle_ns).min()
 }
 
-/// Says that the worker lives, and whether it takes more; or that it is gone.
+/// Writes the heartbeat of the worker with its capacity, or removes it.
 async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
     let WorkerConfig { universe, worker, worlds_max, lease_ttl_ns, .. } = shared.config;
     let worlds = u32::try_from(shared.scheduler.lock().busy()).unwrap_or(u32::MAX);
@@ -89,7 +89,7 @@ async fn heartbeat<P: Plane>(shared: &Shared<P>, started_at_ns: u64) {
     }
 }
 
-/// Worlds that rest and whose next snapshot is due by age get something to do. All workers look for them now and then; one comes first.
+/// Worlds that rest and whose next snapshot is due by age get work. All workers look for them now and then; one comes first.
 async fn wake_due<P: Plane>(shared: &Shared<P>) {
     let (universe, now_ns) = (shared.config.universe, shared.plane.now_ns());
     let wake = WakeDueSnapshots { universe, now_ns, items_max: DUE_MAX };
@@ -110,7 +110,7 @@ fn tidy<P: Plane>(shared: &Shared<P>, now_ns: u64) -> bool {
     woken | (scheduler.release_surplus(now_ns, idle_ns, config.resident_bytes_max, worlds_max) > 0)
 }
 
-/// A renewal that fails for one world stops that world; one that fails for all is tried again until leases run out.
+/// A renewal that fails for one world stops that world; one that fails for all is tried again until leases expire.
 async fn renew<P: Plane>(shared: &Shared<P>) {
     let fences = shared.scheduler.lock().fences();
     for chunk in fences.chunks(limits::RENEWALS_MAX) {

@@ -1,6 +1,6 @@
 //! The world worker: many worlds on a few runners.
 //!
-//! The ready watcher finds worlds that have something to do and tells the scheduler; runners take worlds from it, acquire what they do
+//! The ready watcher finds worlds that have work and tells the scheduler; runners take worlds from it, acquire what they do
 //! not hold, restore what is not in memory, and run a cycle. The lease keeper renews leases, and releases what is idle or too much.
 //! Compactors move old records and items out of the engine. One task returns items that no turn takes in time. Nothing polls: each of
 //! them waits for a watch, a signal or its next deadline.
@@ -24,10 +24,10 @@ pub use scheduler::Wish;
 use crate::{
     Plane,
     calls::Calls,
-    effects::slots::RegisteredSlots,
-    host::WorldHost,
+    effects::{recording::KeptRecordings, slots::RegisteredSlots},
     metrics::{Metric, Metrics},
     signal::Signal,
+    world::WorldHost,
 };
 use compaction::Compactions;
 use mundi_kernel::manifest::CompiledManifest;
@@ -63,15 +63,16 @@ struct Shared<P: Plane> {
     signal: Signal,
     calls: Calls,
     slots: RegisteredSlots,
+    recordings: KeptRecordings<P>,
     /// Worlds whose old items and records are to leave the engine.
     compactions: Compactions,
     /// How many runners have a world.
     runners_busy: AtomicUsize,
-    /// A world was refused because too many have something to do: the next heartbeat says so at once.
+    /// A world was refused because too many have work: the next heartbeat says so at once.
     has_refused: AtomicBool,
     /// Until when the object store is taken for one that does not have what it should.
     objects_absent_until_ns: AtomicU64,
-    /// When it started: what tells this life of the worker from others.
+    /// When it started: distinguishes this run of the worker from others.
     life_ns: u64,
     first_cycles: Arc<FirstCycles>,
     /// What the universe waits for before its cycles, if there is something.
@@ -84,7 +85,7 @@ struct Shared<P: Plane> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// Takes nothing new and gives back what it has.
+    /// Accepts no new worlds and releases those that it has.
     Draining,
     Over,
 }
@@ -122,6 +123,7 @@ impl<P: Plane> WorldWorker<P> {
             signal: Signal::default(),
             calls,
             slots: RegisteredSlots::default(),
+            recordings: KeptRecordings::default(),
             compactions: Compactions::default(),
             runners_busy: AtomicUsize::new(0),
             has_refused: AtomicBool::new(false),
@@ -134,7 +136,7 @@ impl<P: Plane> WorldWorker<P> {
         });
         let spawner = shared.plane.spawner();
         spawner.spawn(Box::pin(ready_watcher::run(shared.clone())));
-        for _ in 0..config.lanes.max(1) {
+        for _ in 0..config.runners.max(1) {
             spawner.spawn(Box::pin(runner::run(shared.clone())));
         }
         for _ in 0..compaction::COMPACTORS {
@@ -150,7 +152,7 @@ impl<P: Plane> WorldWorker<P> {
         let _told_before = self.0.pace.set(pace);
     }
 
-    /// The world was assigned to this worker, or has something to do.
+    /// The world was assigned to this worker, or has work.
     pub fn wake(&self, world: WorldId) {
         let now_ns = self.0.plane.now_ns();
         if self.0.phase() == Phase::Running && self.0.scheduler.lock().insist(world, now_ns) {
@@ -207,8 +209,8 @@ impl<P: Plane> WorldWorker<P> {
         &self.0.metrics
     }
 
-    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all is given back and the worker is
-    /// no longer among those that live.
+    /// Takes nothing new, snapshots and releases everything, and ends. Completes when all leases are released and the worker is
+    /// no longer on the list of live workers.
     pub async fn drain(&self) {
         let shared = &self.0;
         *shared.phase.lock() = Phase::Draining;
@@ -224,7 +226,7 @@ impl<P: Plane> WorldWorker<P> {
         shared.wait_until(|shared| shared.said_goodbye.load(Ordering::Acquire)).await;
     }
 
-    /// Stops at the next await of each task, without giving anything back: leases run out by themselves.
+    /// Stops at the next await of each task, without releasing anything: leases expire by themselves.
     pub fn stop(&self) {
         self.0.end();
     }

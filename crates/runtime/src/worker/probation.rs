@@ -1,9 +1,9 @@
-//! Which first cycles on probation are under way in a process: those of worlds whose last holder never released them.
+//! Which first cycles on probation are in progress in a process: those of worlds whose last holder never released them.
 //!
 //! A world that may have ended a process is opened alone, so that the next end of the process is known to be its own. Worlds that nothing is
 //! known against are opened beside each other, because after a crash there may be thousands of them.
 
-use crate::host::CycleBudget;
+use crate::world::CycleBudget;
 use mundi_model::{Code, limits::ALONE_NS_MAX, record::Held};
 use mundi_store::protocol::Pass;
 use parking_lot::Mutex;
@@ -19,7 +19,7 @@ struct UnderWay {
     alone: Option<Alone>,
     /// Of the cycles that were alone.
     number: u64,
-    /// Until when no more begin beside each other, because one that must be alone waits for those that are under way.
+    /// Until when no more begin beside each other, because one that must be alone waits for those that are in progress.
     wanted_until_ns: u64,
 }
 
@@ -32,7 +32,7 @@ struct Alone {
     since_ns: u64,
 }
 
-/// A first cycle that is under way, or may begin; over when this is dropped.
+/// A first cycle that is in progress, or may begin; over when this is dropped.
 #[derive(Debug)]
 pub(super) struct FirstCycle {
     all: Arc<FirstCycles>,
@@ -47,7 +47,7 @@ enum Kind {
 }
 
 impl FirstCycles {
-    /// Beside others that nothing is known against, unless one that must be alone is under way.
+    /// Beside others that nothing is known against, unless one that must be alone is in progress.
     pub(super) fn together(self: &Arc<Self>, now_ns: u64) -> FirstCycle {
         let mut state = self.0.lock();
         let is_wanted = now_ns < state.wanted_until_ns;
@@ -56,7 +56,7 @@ impl FirstCycles {
         FirstCycle { all: self.clone(), kind }
     }
 
-    /// Alone; `None` while any other is under way.
+    /// Alone; `None` while any other is in progress.
     pub(super) fn alone(self: &Arc<Self>, now_ns: u64) -> Option<FirstCycle> {
         let mut state = self.0.lock();
         if state.is_taken(now_ns) {

@@ -1,6 +1,6 @@
 //! The ready watcher: watches the ready queue, and wakes the worlds that it finds there.
 //!
-//! One for all shards: what changed in several of them meanwhile is read at once, and between two looks there is a pause, so that the
+//! One for all shards: what changed in several of them meanwhile is read at once, and between two passes there is a pause, so that the
 //! busier the queue is, the more one look finds.
 
 use super::{Phase, Shared};

@@ -3,23 +3,26 @@
 use super::{
     Phase, Shared, WorkerConfig,
     probation::{FirstCycle, Probation},
-    scheduler::{After, Job},
+    scheduler::{After, Job, Wish},
 };
 use crate::{
     Plane, RuntimeError,
-    host::WorldHost,
     metrics::Metric,
     shell::{Command, send_commands},
+    world::WorldHost,
 };
+use futures_util::future::select;
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, Kind, WorldId,
+    Code, Coded, UniverseId, WorldId,
+    limits::{SUSPECT_WAIT_NS, SUSPECT_WAIT_NS_MAX},
     mutants::{Mutant, planted},
     record::Held,
 };
 use mundi_store::{
-    Fence, StoreError,
+    DamagedObject, Fence, StoreError,
     blob::Blobs,
+    journal::Segments,
     keyspace::{
         assignment::{self, Assignment},
         inbox_depth::{self, Depth},
@@ -45,15 +48,15 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
         if shared.runners_busy.load(Ordering::Relaxed) > 0 {
             let_others_go_first().await; // a runner that is alone waits for nobody
         }
-        // Before a world is taken: what is handed to one that waits is given back to its inbox after a moment.
+        // Before a world is taken: items that wait for a world go to its inbox after a moment.
         let is_paced = shared.pace.get().is_some_and(|pace| pace.wait().is_some());
-        let paced_ns = if is_paced { Box::pin(keep_pace(&shared)).await } else { 0 };
+        let (upkeep, paced_ns) = if is_paced { Box::pin(keep_pace(&shared)).await } else { (None, 0) };
         let seen = shared.work.version();
         if shared.phase() == Phase::Over {
             return;
         }
-        let job = shared.scheduler.lock().next();
-        if is_paced && job.is_some() {
+        let job = upkeep.or_else(|| shared.scheduler.lock().next());
+        if is_paced && job.as_ref().is_some_and(|job| !job.is_upkeep) {
             shared.metrics.add(Metric::PacedCycles, 1);
             shared.metrics.add(Metric::PacedNs, paced_ns);
         }
@@ -76,18 +79,24 @@ pub(super) async fn run<P: Plane>(shared: Arc<Shared<P>>) {
 /// The longest nap of a world that waits for its universe's pace: what is used meanwhile, and a drain, change how long that is.
 const PACE_NAP_MAX: Duration = Duration::from_millis(100);
 
-/// Waits until the universe may go on; says how long that took. A worker that drains waits for nothing.
-async fn keep_pace<P: Plane>(shared: &Shared<P>) -> u64 {
+/// Waits until the universe may go on; says how long that took. What runs no step does not wait: releases, and snapshots and exports of worlds
+/// in memory. A worker that drains waits for nothing.
+async fn keep_pace<P: Plane>(shared: &Shared<P>) -> (Option<Job<Host<P>>>, u64) {
     let begun_ns = shared.plane.now_ns();
     while shared.phase() == Phase::Running
         && let Some(wait) = shared.pace.get().and_then(|pace| pace.wait())
     {
-        shared.plane.clock().sleep(wait.min(PACE_NAP_MAX)).await;
+        let seen = shared.work.version();
+        let upkeep = shared.scheduler.lock().next_upkeep();
+        if upkeep.is_some() {
+            return (upkeep, 0);
+        }
+        select(shared.work.changed(seen), shared.plane.clock().sleep(wait.min(PACE_NAP_MAX))).await;
     }
-    shared.plane.now_ns().saturating_sub(begun_ns)
+    (None, shared.plane.now_ns().saturating_sub(begun_ns))
 }
 
-/// All that can go on does so first: what it brings for a world that waits comes into the same turn, instead of into one more.
+/// All that can continue does so first: what it brings for a world that waits comes into the same turn, instead of into one more.
 async fn let_others_go_first() {
     let mut has_waited = false;
     poll_fn(|cx| {
@@ -133,18 +142,34 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
     }
 }
 
-/// One cycle of a world that is held, or can be; `None` if it was tried for in vain before, and has nothing to do any more. What not
+/// Worlds of this process whose calls were answered need not wait for the ready queue.
+fn wake_callers<P: Plane>(shared: &Shared<P>, callers: Vec<(UniverseId, WorldId)>) {
+    shared.metrics.add(Metric::WorldCallsAnswered, callers.len() as u64);
+    let ours = callers.into_iter().filter(|(universe, _)| *universe == shared.config.universe);
+    for (_, world) in ours {
+        let mut scheduler = shared.scheduler.lock();
+        if scheduler.holds(world) && scheduler.insist(world, shared.plane.now_ns()) {
+            shared.work.notify_one();
+        }
+    }
+}
+
+/// One cycle of a world that is held, or can be; `None` if it was tried for in vain before, and has no work any more. What not
 /// every cycle does is a future in a box, so that this one, which is made for every cycle, stays small.
 async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Option<(Host<P>, After)>, RuntimeError> {
     let Job { world, wish, failed, active_at_ns, .. } = job;
     let (mut host, probation) = match job.host {
+        Some(mut host) if job.is_upkeep => {
+            Box::pin(keep_up(shared, &mut host, wish)).await?;
+            return Ok(Some((host, After::More)));
+        }
         Some(host) => (host, None),
         None if job.is_doubtful && !Box::pin(is_ready(shared, world)).await? => return Ok(None),
         None => Box::pin(open(shared, world)).await?,
     };
     let mut budget = shared.config.cycle;
     if let Some(code) = failed {
-        // One by one: what can be taken is, and what cannot is known. Commands may mend it.
+        // One by one: what can be taken is, and what cannot is known. Commands may repair it.
         budget.items_max = 1;
         host.take_commands_first(Held { code: code.to_string(), reason: code.meaning().to_owned(), failed: None });
     }
@@ -155,6 +180,10 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     host.admit(shared.scheduler.lock().take_items(world, shared.config.cycle.items_max));
     let deliver = |replies| shared.metrics.add(Metric::RepliesDelivered, shared.calls.deliver(world, replies));
     let cycled = host.cycle(&budget, deliver).await?;
+    let callers = host.take_callers();
+    if !callers.is_empty() {
+        wake_callers(shared, callers);
+    }
     if let Some(Probation { first, .. }) = probation {
         Box::pin(shared.plane.run(&EndProbation { fence: host.fence() })).await?;
         drop(first);
@@ -165,17 +194,7 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     shared.metrics.add(Metric::InboxAgeNs, cycled.waited.ns);
     shared.metrics.raise(Metric::InboxAgeNsMax, cycled.waited.ns_max);
     shared.note_behind(world, if cycled.more { cycled.waited.ns_max } else { 0 });
-    let snapshot = match wish.snapshot {
-        true => Box::pin(host.snapshot()).await?,
-        false => host.snapshot_if_due(&shared.config.snapshots).await?,
-    };
-    if snapshot.is_some() {
-        shared.metrics.add(Metric::Snapshots, 1);
-    }
-    let usual = (snapshot.is_some() && shared.config.segments.enabled).then_some(shared.config.segments.records);
-    if wish.export.is_some() || snapshot.is_some() {
-        shared.compactions.submit(host.fence(), wish.export.or(usual));
-    }
+    keep_up(shared, &mut host, wish).await?;
     if !cycled.more && host.is_held() && Box::pin(hold_at_failure(shared, &mut host)).await? {
         return Ok(None);
     }
@@ -196,6 +215,22 @@ async fn run_world<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) -> Result<Op
     Ok(Some((host, After::Settled)))
 }
 
+/// Takes a snapshot and lets old records leave the engine, as far as that is wished or due.
+async fn keep_up<P: Plane>(shared: &Shared<P>, host: &mut Host<P>, wish: Wish) -> Result<(), RuntimeError> {
+    let snapshot = match wish.snapshot {
+        true => Box::pin(host.snapshot()).await?,
+        false => host.snapshot_if_due(&shared.config.snapshots).await?,
+    };
+    if snapshot.is_some() {
+        shared.metrics.add(Metric::Snapshots, 1);
+    }
+    let usual = (snapshot.is_some() && shared.config.segments.enabled).then_some(shared.config.segments.records);
+    if wish.export.is_some() || snapshot.is_some() {
+        shared.compactions.submit(host.fence(), wish.export.or(usual));
+    }
+    Ok(())
+}
+
 /// Whether a world still has a hint. Without this question a worker would try for every world that it has ever heard of, again and
 /// again, for as long as another one holds it.
 async fn is_ready<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<bool, RuntimeError> {
@@ -213,7 +248,7 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(Host<P>, 
     if !shared.scheduler.lock().admit(world, config.worlds_max as usize) {
         return Err(RuntimeError::WorkerFull { world, worker: config.worker, worlds_max: config.worlds_max });
     }
-    // An assignment to nobody in particular lets every worker: only one that is missing is waited for.
+    // An assignment to no particular worker lets every worker: only one that is missing is waited for.
     if !config.takes_unassigned && assignment_of(shared, world).await?.is_none() {
         return Err(RuntimeError::Unassigned(world));
     }
@@ -228,13 +263,14 @@ async fn open<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<(Host<P>, 
     }
     let mut host = WorldHost::restore(shared.plane.clone(), fence).await?;
     host.register_slots(shared.slots.clone());
+    host.take_up_recording(&shared.recordings);
     host.measure(shared.metrics.clone());
     shared.metrics.add(Metric::Restores, 1);
     shared.metrics.add(Metric::RecordsReplayed, host.tail().records);
     Ok((Box::new(host), first))
 }
 
-/// A world that may have ended a process is acquired when no other such world is being opened.
+/// A world that may have ended a process is acquired when the process has lived for a while, and no other such world is being opened.
 async fn acquire<P: Plane>(
     shared: &Shared<P>,
     world: WorldId,
@@ -251,11 +287,28 @@ async fn acquire<P: Plane>(
         Err(refused) => refused,
     };
     drop(together);
-    let is_suspect = matches!(refused, StoreError::Lease(LeaseError::OnProbation { deaths: 1.., .. }));
-    match shared.first_cycles.alone(now_ns).filter(|_| is_suspect) {
+    let StoreError::Lease(LeaseError::OnProbation { deaths: deaths @ 1.., .. }) = refused else {
+        return Err(refused.into());
+    };
+    if now_ns < suspect_at_ns(shared, deaths) {
+        return Err(refused.into());
+    }
+    match shared.first_cycles.alone(now_ns) {
         Some(alone) => Ok((shared.plane.run(&request(&alone)).await?.output, alone)),
         None => Err(refused.into()),
     }
+}
+
+/// When a world that may have ended so many processes is opened here at the earliest. A process that ends before was not ended by that world,
+/// and so nothing is counted against it: whatever ends processes soon after their start puts no innocent world on hold. The wait grows with
+/// what is counted, so that a cause that strikes at one moment does not strike in the same world's first cycle again.
+fn suspect_at_ns<P: Plane>(shared: &Shared<P>, deaths: u32) -> u64 {
+    let is_to_be_held = shared.config.deaths_max > 0 && deaths >= shared.config.deaths_max;
+    if deaths == 0 || is_to_be_held {
+        return 0;
+    }
+    let wait_ns = SUSPECT_WAIT_NS.saturating_mul(1 << (deaths - 1).min(16)).min(SUSPECT_WAIT_NS_MAX);
+    shared.life_ns.saturating_add(wait_ns)
 }
 
 /// The memory is dropped. What can be had later is tried later; what was lost is left to its new holder.
@@ -275,9 +328,9 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         | Code::WorldNotFound => {}
         Code::LeaseFenced => shared.metrics.add(Metric::LeasesLost, 1),
         Code::WorkerFull => refuse(shared, world, error).await,
-        // The lane is free for worlds for which there is room.
+        // The runner is free for worlds for which there is room.
         Code::StepCrowded => {
-            tracing::debug!(%error, %world, "a world waits for room");
+            tracing::debug!(%error, %world, "a world waits for capacity");
             if let Some(fence) = fence {
                 give_back(shared, fence).await;
             }
@@ -297,7 +350,7 @@ async fn failed<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
 /// Puts a world on hold whose attempts failed too often in a row. Says whether it did.
 async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) -> bool {
     let (world, code) = (fence.world, error.code());
-    if !error.is_of_the_world() {
+    if !error.is_of_the_world() || !is_object_damaged(shared, error).await {
         return false;
     }
     let failures = shared.scheduler.lock().fail(world, code);
@@ -305,10 +358,6 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
         return false;
     }
     let failures = failures.max(error.deaths());
-    if matches!(code.kind(), Kind::Corrupt | Kind::NotFound) && !has_objects(shared).await {
-        shared.metrics.add(Metric::ObjectsAbsent, 1);
-        return false;
-    }
     let (reason, now_ns) = (error.to_string(), shared.plane.now_ns());
     let request = HoldWorld { fence, code: code.to_string(), reason, failures, failed: None, seen: None, now_ns };
     match shared.plane.run(&request).await {
@@ -326,8 +375,23 @@ async fn hold<P: Plane>(shared: &Shared<P>, fence: Fence, error: &RuntimeError) 
     }
 }
 
-/// Whether the object store has what it should have of the universe: otherwise what is missing there is no world's own failure. Asked
-/// for all worlds at once.
+/// Whether the object that an error names, if any, is damaged for good: it is read once more, and the object store must have what else it
+/// should have of the universe. Otherwise the attempt does not count against its world, which lacks nothing.
+async fn is_object_damaged<P: Plane>(shared: &Shared<P>, error: &RuntimeError) -> bool {
+    let (plane, universe) = (&shared.plane, shared.config.universe);
+    let again = match error.damaged_object() {
+        None => return true,
+        Some(DamagedObject::Blob(hash)) => plane.blobs().get(universe, hash).await.err(),
+        Some(DamagedObject::Segment(path)) => plane.segments().check(universe, &path).await.err(),
+    };
+    let is_damaged = again.is_some_and(|error| error.damaged_object().is_some()) && has_objects(shared).await;
+    if !is_damaged {
+        shared.metrics.add(Metric::ObjectsAbsent, 1);
+    }
+    is_damaged
+}
+
+/// Whether the object store has most of what it should have of the universe. Asked for all worlds at once.
 async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
     let now_ns = shared.plane.now_ns();
     if shared.objects_absent_until_ns.load(Ordering::Relaxed) > now_ns {
@@ -339,14 +403,14 @@ async fn has_objects<P: Plane>(shared: &Shared<P>) -> bool {
         return true;
     }
     let why = found.err().map_or_else(|| "most of a sample is not there".to_owned(), |error| error.to_string());
-    tracing::error!(%universe, why, "worlds wait for the object store: is it the right one, and mounted?");
+    tracing::error!(%universe, why, "worlds wait for the object store: check that it is the right one and mounted");
     let until_ns = now_ns.saturating_add(shared.config.renew_every_ns);
     shared.objects_absent_until_ns.store(until_ns, Ordering::Relaxed);
     false
 }
 
-/// Puts a world on hold that stopped because a step failed, unless something came in that may let it go on. Says whether it did. The
-/// journal says so already: a worker that dies before this leaves it to the next one.
+/// Puts a world on hold that stopped because a step failed, unless something came in that may let it continue. Says whether it did. The
+/// journal says so already: a worker that crashes before this leaves it to the next one.
 async fn hold_at_failure<P: Plane>(shared: &Shared<P>, host: &mut Host<P>) -> Result<bool, RuntimeError> {
     let Some((Held { code, reason, failed }, seen)) = host.held().await? else { return Ok(false) };
     let (fence, world, now_ns) = (host.fence(), host.id(), shared.plane.now_ns());
@@ -368,13 +432,15 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
     {
         return Some(now_ns.saturating_add(left_ns));
     }
+    if let RuntimeError::Store(StoreError::Lease(LeaseError::OnProbation { deaths, .. })) = error {
+        return Some(now_ns.saturating_add(config.retry_ns).max(suspect_at_ns(shared, *deaths)));
+    }
     match error.code() {
         Code::WorldDeleted | Code::WorldNotFound => None,
         Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived | Code::WorldOnHold => {
             Some(now_ns.saturating_add(config.lease_ttl_ns))
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),
-        Code::WorldOnProbation => Some(now_ns.saturating_add(config.retry_ns)),
         code => {
             let doublings = shared.scheduler.lock().failures(world).min(16);
             let wait_ns_max = if code == Code::StepCrowded { config.renew_every_ns } else { config.lease_ttl_ns };
@@ -391,7 +457,7 @@ async fn refuse<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErr
         tracing::warn!(%error, "a world is refused");
     }
     if let Err(error) = forget_assignment(shared, world).await {
-        tracing::debug!(%error, %world, "it stays assigned to a worker that has no room");
+        tracing::debug!(%error, %world, "a world stays assigned to a full worker");
     }
 }
 
@@ -418,20 +484,21 @@ async fn release<P: Plane>(shared: &Shared<P>, world: WorldId, host: Option<Host
             }
         }
         if let Err(error) = host.note_snapshot_due(&shared.config.snapshots).await {
-            tracing::debug!(%error, %world, "when its next snapshot is due is not on record");
+            tracing::debug!(%error, %world, "the due time of the next snapshot could not be recorded");
         }
+        host.leave_recording(&shared.recordings);
     }
     let fence = shared.scheduler.lock().fence(world);
     if let Some(fence) = fence {
         match shared.plane.run(&SettleWorld { fence }).await.map(|done| done.output) {
-            // Where it runs next is decided when it has something to do.
+            // Where it runs next is decided when it has work.
             Ok(Settled::Idle) => {
                 if let Err(error) = forget_assignment(shared, world).await {
-                    tracing::debug!(%error, %world, "a world that rests stays assigned");
+                    tracing::debug!(%error, %world, "an idle world could not be unassigned");
                 }
             }
             Ok(Settled::Busy) => {}
-            Err(error) => tracing::debug!(%error, %world, "a hint stays behind"),
+            Err(error) => tracing::debug!(%error, %world, "a ready hint could not be removed"),
         }
         give_back(shared, fence).await;
         pass_on(shared, world).await;
@@ -445,7 +512,7 @@ async fn assignment_of<P: Plane>(shared: &Shared<P>, world: WorldId) -> Result<O
 }
 
 /// Tells the worker that the world is assigned to: it may have found the lease still held. Without the word it tries
-/// again when the lease would have run out.
+/// again when the lease would have expired.
 async fn pass_on<P: Plane>(shared: &Shared<P>, world: WorldId) {
     let WorkerConfig { universe, worker, .. } = shared.config;
     let told = async {
@@ -456,14 +523,14 @@ async fn pass_on<P: Plane>(shared: &Shared<P>, world: WorldId) {
         }
     };
     if let Err(error) = told.await {
-        tracing::debug!(%error, %world, "the next worker was not told");
+        tracing::debug!(%error, %world, "the next worker could not be notified");
     }
 }
 
 async fn give_back<P: Plane>(shared: &Shared<P>, fence: Fence) {
     match shared.plane.run(&ReleaseLease { fence }).await {
         Ok(_) => shared.metrics.add(Metric::LeasesReleased, 1),
-        // It runs out by itself.
-        Err(error) => tracing::debug!(%error, world = %fence.world, "a lease was not given back"),
+        // It expires by itself.
+        Err(error) => tracing::debug!(%error, world = %fence.world, "a lease could not be released"),
     }
 }

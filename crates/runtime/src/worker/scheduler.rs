@@ -31,6 +31,8 @@ pub(crate) struct Scheduler<H> {
     later: BTreeMap<WorldId, Later>,
     /// Worlds whose attempts failed in a row for a reason of their own, and for which.
     failed: BTreeMap<WorldId, (u32, Code)>,
+    /// Worlds that are to be released, or of which a snapshot or an export is wished.
+    upkeep: BTreeSet<WorldId>,
     /// Worlds that rest, and have a hint still.
     unsettled: BTreeSet<WorldId>,
     /// Worlds that got an item when none waited for them, each once for a round, in order. Of some, all were taken since.
@@ -56,9 +58,9 @@ struct WorldEntry<H> {
     is_admitted: bool,
     state: State,
     priority: u8,
-    /// It is to be given back as soon as it is not running.
+    /// It is to be released as soon as it is not running.
     release: bool,
-    /// It could not be had before, or not be kept, and nobody asked for it since: perhaps it has nothing to do any more.
+    /// It could not be had before, or not be kept, and nobody asked for it since: perhaps it has no work any more.
     is_doubtful: bool,
     wish: Wish,
     /// Items for its next cycles. Dropped, they go through the inbox.
@@ -79,9 +81,9 @@ pub(crate) enum After {
     More,
     /// It did something, and will probably do more soon: its hint stays.
     Active,
-    /// There was nothing to do; its hint stays, because it did something a moment ago.
+    /// There was no work; its hint stays, because it did something a moment ago.
     Resting,
-    /// There was nothing to do, and it has no hint any more.
+    /// There was no work, and it has no hint any more.
     Settled,
 }
 
@@ -102,11 +104,13 @@ pub(crate) struct Job<H> {
     /// `None` for a world that is not in memory.
     pub(crate) host: Option<H>,
     pub(crate) release: bool,
-    /// Whether it has something to do is to be asked first.
+    /// Whether it has work is to be asked first.
     pub(crate) is_doubtful: bool,
     /// Why the last attempt failed, if the reason lies in the world.
     pub(crate) failed: Option<Code>,
     pub(crate) wish: Wish,
+    /// It runs no step: it is released, or does what is wished.
+    pub(crate) is_upkeep: bool,
     /// When it last did something.
     pub(crate) active_at_ns: u64,
 }
@@ -152,6 +156,7 @@ impl<H> Default for Scheduler<H> {
             picks: 0,
             later: BTreeMap::new(),
             failed: BTreeMap::new(),
+            upkeep: BTreeSet::new(),
             unsettled: BTreeSet::new(),
             rounds: VecDeque::new(),
             round: 1,
@@ -162,7 +167,7 @@ impl<H> Default for Scheduler<H> {
 }
 
 impl<H> Scheduler<H> {
-    /// A hint: the world has something to do. Says whether anything changed.
+    /// A hint: the world has work. Says whether anything changed.
     pub(crate) fn wake(&mut self, world: WorldId, now_ns: u64) -> bool {
         if self.later.get(&world).is_some_and(|later| later.at_ns > now_ns) {
             return false;
@@ -217,6 +222,7 @@ impl<H> Scheduler<H> {
         let woken = self.insist(world, now_ns);
         if let Some(entry) = self.entries.get_mut(&world) {
             entry.wish |= wish;
+            self.upkeep.insert(world);
         }
         woken
     }
@@ -226,11 +232,12 @@ impl<H> Scheduler<H> {
         self.entries.get(&world).filter(|entry| !entry.release)?.host.as_ref()
     }
 
-    /// The world is to be given back.
+    /// The world is to be released.
     pub(crate) fn release(&mut self, world: WorldId, now_ns: u64) {
         if let Some(entry) = self.entries.get_mut(&world) {
             entry.release = true;
             entry.items.clear();
+            self.upkeep.insert(world);
             self.wake_entry(world, now_ns);
         }
     }
@@ -251,14 +258,32 @@ impl<H> Scheduler<H> {
             if queue.get().is_empty() {
                 queue.remove();
             }
-            let Some(world) = world else { continue };
-            let Some(entry) = self.entries.get_mut(&world) else { continue };
-            entry.state = State::Running { again: false, lost: false };
-            let (host, wish) = (entry.host.take(), mem::take(&mut entry.wish));
-            let WorldEntry { release, is_doubtful, active_at_ns, .. } = *entry;
-            let failed = self.failed.get(&world).map(|(_, code)| *code);
-            return Some(Job { world, host, release, is_doubtful, failed, wish, active_at_ns });
+            if let Some(job) = world.and_then(|world| self.take(world)) {
+                return Some(job);
+            }
         }
+    }
+
+    /// A world that waits and can be served without a step: it is released, or it is in memory and something is wished of it.
+    pub(crate) fn next_upkeep(&mut self) -> Option<Job<H>> {
+        let can_do = |entry: &WorldEntry<H>| entry.state == State::Queued && (entry.release || entry.host.is_some());
+        let world = *self.upkeep.iter().find(|world| self.entries.get(*world).is_some_and(can_do))?;
+        self.queues.retain(|_, queue| {
+            queue.retain(|queued| *queued != world);
+            !queue.is_empty()
+        });
+        self.take(world).map(|job| Job { is_upkeep: true, ..job })
+    }
+
+    /// Hands a world to a runner.
+    fn take(&mut self, world: WorldId) -> Option<Job<H>> {
+        let entry = self.entries.get_mut(&world)?;
+        entry.state = State::Running { again: false, lost: false };
+        let (host, wish) = (entry.host.take(), mem::take(&mut entry.wish));
+        let WorldEntry { release, is_doubtful, active_at_ns, .. } = *entry;
+        let failed = self.failed.get(&world).map(|(_, code)| *code);
+        self.upkeep.remove(&world);
+        Some(Job { world, host, release, is_doubtful, failed, wish, is_upkeep: release, active_at_ns })
     }
 
     /// Whether a world that a runner has may be acquired: worlds that rest make room for it.
@@ -270,7 +295,7 @@ impl<H> Scheduler<H> {
         has_room
     }
 
-    /// How many of its worlds have something to do, or had a moment ago.
+    /// How many of its worlds have work, or had a moment ago.
     pub(crate) fn busy(&self) -> usize {
         let is_busy = |(world, entry): &(&WorldId, &WorldEntry<H>)| {
             let is_ours = entry.fence.is_some() || entry.is_admitted;
@@ -383,6 +408,7 @@ impl<H> Scheduler<H> {
         self.bytes -= entry.bytes;
         self.held -= usize::from(entry.fence.is_some());
         self.unsettled.remove(&world);
+        self.upkeep.remove(&world);
         Some(entry)
     }
 
@@ -395,7 +421,7 @@ impl<H> Scheduler<H> {
         }
     }
 
-    /// Wakes what was put off until now; whether it still has something to do is in doubt.
+    /// Wakes what was put off until now; whether it still has work is in doubt.
     pub(crate) fn wake_later(&mut self, now_ns: u64) -> bool {
         let due: Vec<WorldId> =
             self.later.iter().filter(|(_, later)| later.at_ns <= now_ns).map(|(world, _)| *world).collect();
@@ -445,7 +471,7 @@ impl<H> Scheduler<H> {
         }
     }
 
-    /// Worlds in memory that have nothing to do, the longest idle first, with their size and when they were used.
+    /// Worlds in memory that have no work, the longest idle first, with their size and when they were used.
     fn idle(&self) -> BTreeSet<(u64, WorldId, usize)> {
         let resting = |entry: &WorldEntry<H>| entry.state == State::Idle && entry.host.is_some() && !entry.release;
         self.entries

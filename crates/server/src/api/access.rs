@@ -1,4 +1,4 @@
-//! Who may do what: tokens, and for a server without them the check that no web page drives it.
+//! Access: tokens, and for a server without tokens the checks of `Host` and `Origin` against web pages.
 
 use super::{
     Api, Problem,
@@ -16,10 +16,10 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{Code, Hash, UniverseId, hex, parse_hex, record::Operator};
-use mundi_runtime::{Plane, metrics::Metric};
+use mundi_runtime::{Plane, control::read_token, metrics::Metric};
 use mundi_store::{
     StoreError,
-    keyspace::token::{self, TokenId, TokenRecord},
+    values::{TokenId, TokenRecord},
 };
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
@@ -98,7 +98,7 @@ impl Access {
         Ok(())
     }
 
-    /// What a process has counted tells of all its universes: for who may read all of them, or was given the verb.
+    /// The metrics of a process cover all its universes: for tokens that may read all of them, or with the verb `metrics`.
     pub(crate) fn require_metrics(self) -> Result<(), Problem> {
         let reads_all = self.verbs & READ != 0 && self.universe.is_none();
         if reads_all { Ok(()) } else { self.require_verb(METRICS) }
@@ -115,6 +115,11 @@ impl Access {
     /// Whose quotas hold, beside those of the universe.
     pub(crate) fn tenant(self) -> Tenant {
         self.tenant
+    }
+
+    /// The only universe that it is for, if it is for one, and the bits of its verbs.
+    pub(crate) fn bounds(self) -> (Option<UniverseId>, u32) {
+        (self.universe, self.verbs)
     }
 
     pub(crate) fn sees(self, universe: UniverseId) -> bool {
@@ -180,15 +185,14 @@ async fn access_of_token<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(
 
 async fn token_of<E: Engine>(api: &Api<E>, text: &str) -> Result<Option<(TokenId, TokenRecord)>, StoreError> {
     let Some((id, secret)) = parse(text) else { return Ok(None) };
-    let mut tx = api.node.plane().engine().begin().await?;
-    let record = token::read(&mut tx, id).await?;
+    let record = read_token(api.node.plane().engine(), id).await?;
     // Also a token that is not there is compared, so that the time says nothing.
     let stored = record.as_ref().map_or(Hash::of(b""), |record| record.secret);
     let same = bool::from(stored.as_bytes().ct_eq(secret.as_bytes()));
     Ok(record.filter(|_| same).map(|record| (id, record)))
 }
 
-/// Who makes a request, for what is kept on record: the token's public half and its label. Taken beside the extractor that
+/// The operator of a request, for the journal: the token's id and its label. Used together with the extractor that
 /// asks for the right to do it.
 pub(crate) struct By(pub(crate) Operator);
 
@@ -214,7 +218,7 @@ fn token_text(headers: &HeaderMap) -> Option<&str> {
     Some(given.to_str().ok().and_then(bearer).unwrap_or_default())
 }
 
-/// What a request may do, or why it may do nothing. Every handler but life and readiness takes it, alone or with what it is
+/// What a request may do, or why it may do nothing. Every handler but those of `/livez` and `/readyz` takes it, alone or with what it is
 /// asked about.
 impl<E: Engine> FromRequestParts<Api<E>> for Access {
     type Rejection = Problem;
@@ -226,7 +230,7 @@ impl<E: Engine> FromRequestParts<Api<E>> for Access {
 
 /// A page of another site can make a browser send requests here, by a name that resolves to this machine or across
 /// origins. It cannot forge `Host` and `Origin`.
-fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
+pub(super) fn check_origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
     let host = text_header(headers, "host").unwrap_or_default();
     let name =
         host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |it| it.0);

@@ -150,7 +150,7 @@ pub(super) async fn get<E: Engine>(
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, size.to_string()),
         (header::ETAG, format!("\"{hash}\"")),
-        // For the caches of who may read it, never for those that many share.
+        // For private caches only, never for shared ones.
         (header::CACHE_CONTROL, "private, max-age=31536000, immutable".to_owned()),
     ];
     Ok((headers, Body::from_stream(stream)).into_response())

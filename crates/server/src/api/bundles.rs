@@ -125,7 +125,6 @@ async fn prove_and_import<E: Engine>(
     policy: EffectPolicy,
     growth: &mut Growth,
 ) -> Result<ImportedWorld, Problem> {
-    let world = address.as_ref().map(|address| address.world(universe.id()));
     let file = receive(api, request).await?;
     let bytes = file.metadata().map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))?.len();
     growth.grow_to(&api.node, universe, bytes).await?; // a body need not say how many it has
@@ -136,12 +135,9 @@ async fn prove_and_import<E: Engine>(
         Ok::<_, RuntimeError>((bundle, proof))
     });
     let (bundle, proof) = proving.await.map_err(|error| Problem::new(Code::EngineFailed, error.to_string()))??;
-    let request = ImportRequest { universe: universe.id(), world, policy, now_ns: universe.plane().now_ns() };
+    let request = ImportRequest { universe: universe.id(), world: address, policy, now_ns: universe.plane().now_ns() };
     let imported = bundle::import(universe.plane(), &bundle, proof, request).await?;
     std::mem::take(growth).keep_bytes(universe, bytes).await;
-    if let Some(WorldAddress::Name(name)) = address {
-        universe.ops().name_world(name).await?;
-    }
     Ok(ImportedWorld {
         world: imported.world.to_string(),
         arrived_at: imported.arrived_at.get(),

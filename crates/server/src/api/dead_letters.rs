@@ -1,4 +1,4 @@
-//! Dead letters: what a queue gave up on. List, inspect, replay, drop; one or all that a selector names.
+//! Dead letters: items that a queue gave up on. List, inspect, replay, drop; one, or all that a selector matches.
 
 use super::{
     ListPage, Problem,
@@ -12,11 +12,8 @@ use mundi_engine::Engine;
 use mundi_model::{Code, WorldId, cbor, limits};
 use mundi_runtime::shell::Frame;
 use mundi_store::{
-    keyspace::{
-        dead_letter::DeadLetter,
-        queue::{Queue, QueueSeq},
-    },
     protocol::StoredLetter,
+    values::{DeadLetter, Queue, QueueSeq},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

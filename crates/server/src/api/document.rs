@@ -12,7 +12,7 @@ use utoipa::openapi::{
 
 const TOKEN: &str = "token";
 
-/// What is told to everyone.
+/// What an anonymous client gets.
 const OPEN: [&str; 2] = ["/livez", "/readyz"];
 
 pub(super) fn complete(mut document: OpenApi) -> OpenApi {
@@ -70,7 +70,12 @@ fn meaning(param: &str) -> Option<&'static str> {
         "worker" => "The id of a worker",
         "letter" => "Its queue and its place there, as the list has it",
         "hash" => "A hash (`h_…`)",
+        "height" => "The height of a record",
         "key" => "The key of a cell; it may contain `/`",
+        "pool" => "The name of a pool",
+        "resource" => "The name of a resource, or its id (`r_…`)",
+        "lease" => "The id of a lease of a pool (`l_…`)",
+        "ticket" => "A place in a pool's queue (`l_…`)",
         "token" => "The id of a token, not its secret",
         _ => return None,
     })

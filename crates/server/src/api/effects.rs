@@ -1,4 +1,4 @@
-//! Effects on their way: list, describe, retry, cancel, answer.
+//! Open effects: list, describe, retry, cancel, answer.
 
 use super::{
     ListPage, Problem,
@@ -11,22 +11,17 @@ use super::{
 use axum::Json;
 use mundi_engine::Engine;
 use mundi_model::{Code, cbor, limits, record::ReceiptStatus};
-use mundi_runtime::ops::{EffectEnd, FoundEffect, HandAnswer, JournaledEffect};
+use mundi_runtime::control::{EffectEnd, FoundEffect, HandAnswer, JournaledEffect};
 use mundi_store::{
-    keyspace::{
-        effect_attempt::FailedAttempt,
-        effect_pending::{EffectItem, EffectTerms},
-        effect_place::EffectStage,
-        queue::Queue,
-    },
     protocol::{AnsweredByHand, QueuedEffect},
+    values::{EffectItem, EffectStage, EffectTerms, FailedAttempt, Queue},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Effect {
-    /// What it is named by, for life: its intent (`i_…`).
+    /// Its id, which never changes: its intent (`i_…`).
     effect: String,
     /// `pending`, `waiting` (for its next attempt), `claimed`, `dead_letter` (given up), `answered`, `withdrawn` (by its world), or
     /// `open` (in no queue, and without a receipt).
@@ -132,6 +127,7 @@ impl From<Box<JournaledEffect>> for Effect {
             terms: EffectTerms::default(),
             correlation_id: None,
             call: None,
+            lease: None,
         };
         let effect = Self {
             attempts_max: None,
@@ -296,7 +292,7 @@ pub(super) struct Cancel {
     world: Option<String>,
 }
 
-/// Ends an effect that is under way or a dead letter: its world gets an `error` receipt.
+/// Ends an effect that is in progress or a dead letter: its world gets an `error` receipt.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/effects/cancel/{effect}", tag = "effects", request_body = Cancel,
     responses((status = 200, body = Changed)),
@@ -349,7 +345,7 @@ impl From<AnswerStatus> for ReceiptStatus {
 pub(super) struct Answered {
     /// False if the same operator had given the same answer before, or if the world is gone.
     changed: bool,
-    /// Who is on record.
+    /// The operator who is journaled.
     operator: String,
 }
 

@@ -1,4 +1,4 @@
-//! What goes into worlds: `send`, `call`, batches and CloudEvents; and the replies that come out.
+//! Input of worlds: `send`, `call`, batches and CloudEvents; and replies.
 
 use super::{
     Api, Problem,
@@ -17,15 +17,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
+use mundi_kernel::lease_kernel::command::COMMAND;
 use mundi_model::{
     CallId, Code, Hash, WorldId, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
-use mundi_runtime::{Plane, ops::CallAnswer};
+use mundi_runtime::{Plane, control::CallAnswer};
 use mundi_store::{
     blob::Blobs,
-    keyspace::inbox_dedupe::DedupeId,
     protocol::{Enqueued, NewItem},
+    values::DedupeId,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub(super) const DEADLINE_GRACE: Duration = Duration::from_millis(100);
 /// The place of a call, on its answer: where the reply can be had again.
 const CALL: HeaderName = HeaderName::from_static("mundi-call");
 
-/// Where an event came to stand.
+/// Where an event is.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Sent {
     /// Its place in the inbox; null for one that is sent later.
@@ -136,6 +137,13 @@ impl Incoming {
     }
 
     fn check(&self) -> Result<(), Problem> {
+        if self.event == COMMAND {
+            // A pool trusts what its commands say about client and holder, and some need the verb `admin`.
+            return Err(Problem::new(
+                Code::TokenDenied,
+                "commands of a pool are sent to `/v1/u/{universe}/pools/{pool}/…`",
+            ));
+        }
         let texts = [&self.key, &self.idempotency_key, &self.correlation_id];
         let long = texts.into_iter().flatten().chain([&self.event]).any(|text| text.len() > limits::NAME_BYTES_MAX);
         match long {
@@ -159,7 +167,7 @@ impl Incoming {
     }
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= limits::NAME_BYTES_MAX);
     let invalid =
@@ -252,19 +260,16 @@ pub(super) async fn make_call<E: Engine>(
 ) -> Result<Response, Problem> {
     api.node.admit_to(universe, world)?;
     let timeout = params.timeout(api)?;
-    let answered = async {
-        let incoming = Incoming::new(&headers, event, cbor, None)?;
-        incoming.check()?;
-        if let Some(meant) = headers.get(HANDED_ON) {
-            check_meant(api, universe, world, meant)?;
-        }
-        let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
-        match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await? {
-            CallAnswer::Replied { call, outcome } => answer(universe, call, outcome, &headers).await,
-            CallAnswer::Forwarded(answered) => Ok(forwarded(answered)),
-        }
-    };
-    in_time(timeout, answered).await
+    let incoming = Incoming::new(&headers, event, cbor, None)?;
+    incoming.check()?;
+    if let Some(meant) = headers.get(HANDED_ON) {
+        check_meant(api, universe, world, meant)?;
+    }
+    let (item, key) = incoming.into_item(universe.plane().now_ns(), true);
+    match universe.answer_call(world, (item, key.as_deref()), &headers, timeout, true).await? {
+        CallAnswer::Replied { call, outcome } => in_time(timeout, answer(universe, call, outcome, &headers)).await,
+        CallAnswer::Forwarded(answered) => Ok(forwarded(answered)),
+    }
 }
 
 /// Bounds all that a request waits for by its own deadline: a database that is away, a world that does not get on. A little later

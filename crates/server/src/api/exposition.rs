@@ -1,4 +1,4 @@
-//! The text of `/metrics`: what the process counted, what its worker shells counted, and how much waits in the queues.
+//! The text of `/metrics` (OpenMetrics): counters of the process and of its worker shells, and the depths of the queues.
 
 use super::Api;
 use crate::{
@@ -12,96 +12,182 @@ use mundi_runtime::{
     shell::Counters,
 };
 use mundi_store::protocol::Depths;
-use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text},
+    metrics::MetricType,
+    registry::Registry,
+};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// How long a scrape waits for the engine. Where it does not answer, the depths of queues are left out and all else is told.
+/// The media type of the text.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How long a scrape waits for the engine. If it does not answer, the depths of queues are left out.
 const DEPTHS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Everything, as Prometheus reads it.
+type Labels = Vec<(&'static str, String)>;
+type Samples = Vec<(Labels, Value)>;
+
+#[derive(Debug)]
+enum Value {
+    Number(u64),
+    Seconds(f64),
+    Times(Times),
+}
+
+/// All metrics of one scrape, by name and meaning.
+#[derive(Debug, Default)]
+pub(super) struct Scrape(Vec<(&'static str, &'static str, Samples)>);
+
+/// The metrics of the process.
 pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
     api.node.note_memory();
     api.node.metrics().set(Metric::BodyBytes, api.bodies.bytes());
     api.node.metrics().set(Metric::AnswerBytes, api.answers.bytes());
-    let mut text = String::new();
+    let mut scrape = Scrape::default();
     for (metric, value) in api.node.metrics().snapshot() {
-        let (name, meaning, kind) = (metric.name(), metric.meaning(), kind(metric));
-        // Writing to a string cannot fail.
-        let _ = write!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}\n{name} {value}\n");
+        scrape.0.push((metric.name(), metric.meaning(), vec![(Labels::new(), Value::Number(value))]));
     }
     for timing in Timing::ALL {
-        let (name, meaning) = (timing.name(), timing.meaning());
-        let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} histogram");
-        write_histogram(&mut text, name, "", &api.node.metrics().times(timing));
+        let times = Value::Times(api.node.metrics().times(timing));
+        scrape.0.push((timing.name(), timing.meaning(), vec![(Labels::new(), times)]));
     }
-    write_failures(&mut text, &api.node.metrics().failures());
-    write_shells(&mut text, &api.node.shell_counters());
-    write_queues(&mut text, &depths(api).await);
+    scrape.add_failures(&api.node.metrics().failures());
+    scrape.add_shells(&api.node.shell_counters());
+    scrape.add_queues(&depths(api).await);
     let uses = api.node.universes().iter().map(|of| (of.name().to_owned(), of.quotas().uses())).collect::<Vec<_>>();
-    write_quotas(&mut text, &uses, &api.node.refusals().all());
-    api.requests.write(&mut text);
-    text
+    scrape.add_quotas(&uses, &api.node.refusals().all());
+    api.requests.add_to(&mut scrape);
+    scrape.text()
 }
 
-fn kind(metric: Metric) -> &'static str {
-    if metric.name().ends_with("_total") { "counter" } else { "gauge" }
-}
-
-/// `labels` without braces; none is the empty text.
-pub(super) fn write_histogram(text: &mut String, name: &str, labels: &str, times: &Times) {
-    let seconds = |us: u64| Duration::from_micros(us).as_secs_f64();
-    let bounds = BOUNDS_US.iter().map(|bound_us| seconds(*bound_us).to_string()).chain(["+Inf".to_owned()]);
-    let (comma, own) = if labels.is_empty() { ("", String::new()) } else { (",", format!("{{{labels}}}")) };
-    let mut so_far = 0;
-    for (bound, count) in bounds.zip(times.counts) {
-        so_far += count;
-        let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {so_far}");
+impl Scrape {
+    pub(super) fn add_numbers(&mut self, family: Family, samples: impl IntoIterator<Item = (Labels, u64)>) {
+        self.add(family, samples.into_iter().map(|(labels, number)| (labels, Value::Number(number))));
     }
-    let _ = writeln!(text, "{name}_sum{own} {}\n{name}_count{own} {so_far}", seconds(times.sum_us));
-}
 
-fn write_family(text: &mut String, family: Family, values: impl IntoIterator<Item = (String, f64)>) {
-    let Family { name, meaning, .. } = family;
-    let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
-    let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} {kind}");
-    for (labels, value) in values {
-        let _ = writeln!(text, "{name}{{{labels}}} {value}");
+    pub(super) fn add_times(&mut self, family: Family, samples: impl IntoIterator<Item = (Labels, Times)>) {
+        self.add(family, samples.into_iter().map(|(labels, times)| (labels, Value::Times(times))));
     }
-}
 
-/// Steps that failed, by program and code.
-fn write_failures(text: &mut String, failures: &[(String, String, u64)]) {
-    let labels = |program: &str, code: &str| format!("program=\"{program}\",code=\"{code}\"");
-    let values = failures.iter().map(|(program, code, count)| (labels(program, code), float(*count)));
-    write_family(text, Family::STEP_FAILURES, values);
-}
+    fn add(&mut self, family: Family, samples: impl IntoIterator<Item = (Labels, Value)>) {
+        self.0.push((family.name, family.meaning, samples.into_iter().collect()));
+    }
 
-fn write_shells(text: &mut String, shells: &[(&str, Counters)]) {
-    let mut write = |family: Family, of: &dyn Fn(&Counters) -> Vec<(&'static str, u64)>| {
-        let values = shells.iter().flat_map(|(shell, counters)| {
-            let label = |value: &str| match family.labels {
-                [_, second] => format!("shell=\"{shell}\",{second}=\"{value}\""),
-                _ => format!("shell=\"{shell}\""),
-            };
-            of(counters).into_iter().map(move |(value, count)| (label(value), float(count))).collect::<Vec<_>>()
+    /// Steps that failed, by program and code.
+    fn add_failures(&mut self, failures: &[(String, String, u64)]) {
+        let sample = |(program, code, count): &(String, String, u64)| {
+            (vec![("program", program.clone()), ("code", code.clone())], *count)
+        };
+        self.add_numbers(Family::STEP_FAILURES, failures.iter().map(sample));
+    }
+
+    fn add_shells(&mut self, shells: &[(&str, Counters)]) {
+        let mut add = |family: Family, of: &dyn Fn(&Counters) -> Vec<(&'static str, u64)>| {
+            let samples = shells.iter().flat_map(|(shell, counters)| {
+                let labels = |value: &str| {
+                    let second = family.labels.get(1).map(|label| (*label, value.to_owned()));
+                    [("shell", (*shell).to_owned())].into_iter().chain(second).collect()
+                };
+                of(counters).into_iter().map(|(value, count)| (labels(value), count)).collect::<Vec<_>>()
+            });
+            self.add_numbers(family, samples);
+        };
+        add(Family::SHELL_ATTEMPTS, &|c| vec![("inbox", c.inbox_attempts), ("timer", c.timer_attempts)]);
+        add(Family::SHELL_RESULTS, &|c| {
+            let retried = [("conflict", c.conflict_retries), ("busy", c.busy_retries)];
+            [("ok", c.successes)].into_iter().chain(retried).chain([("failed", c.non_retryable)]).collect()
         });
-        write_family(text, family, values);
-    };
-    write(Family::SHELL_ATTEMPTS, &|c| vec![("inbox", c.inbox_attempts), ("timer", c.timer_attempts)]);
-    write(Family::SHELL_RESULTS, &|c| {
-        let retried = [("conflict", c.conflict_retries), ("busy", c.busy_retries)];
-        [("ok", c.successes)].into_iter().chain(retried).chain([("failed", c.non_retryable)]).collect()
-    });
-    write(Family::SHELL_REQUEUES, &|c| vec![("", c.requeues)]);
-    write(Family::SHELL_DEAD_LETTERS, &|c| vec![("", c.dead_letters)]);
-    write(Family::SHELL_LATENCY, &|c| vec![("", c.latency_total_ms)]);
-    write(Family::SHELL_LATENCY_SAMPLES, &|c| vec![("", c.latency_samples)]);
-    write(Family::SHELL_LATENCY_MAX, &|c| vec![("", c.latency_max_ms)]);
+        add(Family::SHELL_REQUEUES, &|c| vec![("", c.requeues)]);
+        add(Family::SHELL_DEAD_LETTERS, &|c| vec![("", c.dead_letters)]);
+        add(Family::SHELL_LATENCY, &|c| vec![("", c.latency_total_ms)]);
+        add(Family::SHELL_LATENCY_SAMPLES, &|c| vec![("", c.latency_samples)]);
+        add(Family::SHELL_LATENCY_MAX, &|c| vec![("", c.latency_max_ms)]);
+    }
+
+    fn add_queues(&mut self, universes: &[(String, Depths)]) {
+        let mut add = |family, of: &dyn Fn(&Depths) -> Vec<(&'static str, u64)>| {
+            let samples = universes.iter().flat_map(|(universe, depths)| {
+                let labels = |queue: &str| vec![("universe", universe.clone()), ("queue", queue.to_owned())];
+                of(depths).into_iter().map(|(queue, count)| (labels(queue), count)).collect::<Vec<_>>()
+            });
+            self.add_numbers(family, samples);
+        };
+        add(Family::QUEUE_DEPTH, &|depths| {
+            let [pending, retrying, claimed] = depths.effects;
+            let effects = [("effects", pending), ("effect-retries", retrying), ("effect-claims", claimed)];
+            effects.into_iter().chain([("timers", depths.timers)]).collect()
+        });
+        add(Family::QUEUE_DEAD_LETTERS, &|depths| {
+            let [effects, timers, mailboxes] = depths.dead_letters;
+            vec![("effects", effects), ("timers", timers), ("mailboxes", mailboxes)]
+        });
+        let oldest = universes.iter().map(|(universe, depths)| {
+            let seconds = Duration::from_nanos(depths.effect_age_ns_max).as_secs_f64();
+            (vec![("universe", universe.clone())], Value::Seconds(seconds))
+        });
+        self.add(Family::EFFECT_OLDEST, oldest);
+    }
+
+    fn add_quotas(&mut self, universes: &[(String, Vec<QuotaUse>)], refusals: &BTreeMap<(Scope, Quota), u64>) {
+        let mut add = |family, of: &dyn Fn(&QuotaUse) -> Option<u64>| {
+            let samples = universes.iter().flat_map(|(universe, uses)| {
+                let labels = |quota: Quota| vec![("universe", universe.clone()), ("quota", quota.as_str().to_owned())];
+                uses.iter().filter_map(|used| Some((labels(used.quota), of(used)?))).collect::<Vec<_>>()
+            });
+            self.add_numbers(family, samples);
+        };
+        add(Family::QUOTA_LIMIT, &|used| used.limit);
+        add(Family::QUOTA_USED, &|used| used.current);
+        let refused = refusals.iter().map(|((scope, quota), count)| {
+            (vec![("scope", scope.as_str().to_owned()), ("quota", quota.as_str().to_owned())], *count)
+        });
+        self.add_numbers(Family::QUOTA_REFUSED, refused);
+    }
+
+    pub(super) fn text(self) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        registry.register_collector(Box::new(self));
+        // Writing to a string cannot fail.
+        let _ = text::encode(&mut text, &registry);
+        text
+    }
 }
 
-/// Prometheus has no other numbers.
-#[expect(clippy::cast_precision_loss, reason = "counters stay far below 2^53")]
-fn float(count: u64) -> f64 {
-    count as f64
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, meaning, samples) in &self.0 {
+            // The encoder adds the suffix of counters.
+            let (name, kind) = match (name.strip_suffix("_total"), samples.first()) {
+                (Some(name), _) => (name, MetricType::Counter),
+                (None, Some((_, Value::Times(_)))) => (*name, MetricType::Histogram),
+                _ => (*name, MetricType::Gauge),
+            };
+            let mut metric = encoder.encode_descriptor(name, meaning, None, kind)?;
+            for (labels, value) in samples {
+                match labels.is_empty() {
+                    true => encode(&mut metric, kind, value)?,
+                    false => encode(&mut metric.encode_family(labels)?, kind, value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(metric: &mut MetricEncoder<'_>, kind: MetricType, value: &Value) -> fmt::Result {
+    match (value, kind) {
+        (Value::Number(number), MetricType::Counter) => metric.encode_counter::<NoLabelSet, _, u64>(number, None),
+        (Value::Number(number), _) => metric.encode_gauge(number),
+        (Value::Seconds(seconds), _) => metric.encode_gauge(seconds),
+        (Value::Times(times), _) => {
+            let seconds = |us: u64| Duration::from_micros(us).as_secs_f64();
+            let bounds = BOUNDS_US.iter().map(|bound_us| seconds(*bound_us)).chain([f64::INFINITY]);
+            let buckets: Vec<_> = bounds.zip(times.counts).collect();
+            metric.encode_histogram::<NoLabelSet>(seconds(times.sum_us), times.count(), &buckets, None)
+        }
+    }
 }
 
 /// Of every universe that this process serves; of none if the engine does not answer in time.
@@ -117,56 +203,22 @@ async fn depths<E: Engine>(api: &Api<E>) -> Vec<(String, Depths)> {
     }
 }
 
-fn write_queues(text: &mut String, universes: &[(String, Depths)]) {
-    let each = |of: &dyn Fn(&Depths) -> Vec<(&'static str, u64)>| -> Vec<(String, f64)> {
-        let values = universes.iter().flat_map(|(universe, depths)| {
-            let label = move |queue| format!("universe=\"{universe}\",queue=\"{queue}\"");
-            of(depths).into_iter().map(move |(queue, count)| (label(queue), float(count))).collect::<Vec<_>>()
-        });
-        values.collect()
-    };
-    let waiting = each(&|depths| {
-        let [pending, retrying, claimed] = depths.effects;
-        vec![("effects", pending), ("effect-retries", retrying), ("effect-claims", claimed), ("timers", depths.timers)]
-    });
-    write_family(text, Family::QUEUE_DEPTH, waiting);
-    let letters = each(&|depths| {
-        let [effects, timers, mailboxes] = depths.dead_letters;
-        vec![("effects", effects), ("timers", timers), ("mailboxes", mailboxes)]
-    });
-    write_family(text, Family::QUEUE_DEAD_LETTERS, letters);
-    let oldest = universes.iter().map(|(universe, depths)| {
-        (format!("universe=\"{universe}\""), Duration::from_nanos(depths.effect_age_ns_max).as_secs_f64())
-    });
-    write_family(text, Family::EFFECT_OLDEST, oldest);
-}
-
-fn write_quotas(text: &mut String, universes: &[(String, Vec<QuotaUse>)], refusals: &BTreeMap<(Scope, Quota), u64>) {
-    let each = |of: &dyn Fn(&QuotaUse) -> Option<u64>| -> Vec<(String, f64)> {
-        let values = universes.iter().flat_map(|(universe, uses)| {
-            let label = move |quota: Quota| format!("universe=\"{universe}\",quota=\"{}\"", quota.as_str());
-            uses.iter().filter_map(move |used| Some((label(used.quota), float(of(used)?)))).collect::<Vec<_>>()
-        });
-        values.collect()
-    };
-    write_family(text, Family::QUOTA_LIMIT, each(&|used| used.limit));
-    write_family(text, Family::QUOTA_USED, each(&|used| used.current));
-    let refused = refusals.iter().map(|((scope, quota), count)| {
-        (format!("scope=\"{}\",quota=\"{}\"", scope.as_str(), quota.as_str()), float(*count))
-    });
-    write_family(text, Family::QUOTA_REFUSED, refused);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn text(add: impl FnOnce(&mut Scrape)) -> String {
+        let mut scrape = Scrape::default();
+        add(&mut scrape);
+        scrape.text()
+    }
 
     fn has(text: &str, line: &str) {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
 
     #[test]
-    fn every_counter_of_a_shell_is_told() {
+    fn every_counter_of_a_shell_is_exposed() {
         let counters = Counters {
             inbox_attempts: 1,
             timer_attempts: 2,
@@ -180,8 +232,7 @@ mod tests {
             latency_total_ms: 10,
             latency_max_ms: 11,
         };
-        let mut text = String::new();
-        write_shells(&mut text, &[("delayed", counters)]);
+        let text = text(|scrape| scrape.add_shells(&[("delayed", counters)]));
         for line in [
             "mundi_shell_attempts_total{shell=\"delayed\",source=\"inbox\"} 1",
             "mundi_shell_attempts_total{shell=\"delayed\",source=\"timer\"} 2",
@@ -200,18 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn failed_steps_are_told_by_program_and_code() {
-        let mut text = String::new();
-        write_failures(&mut text, &[("h_1".to_owned(), "PROGRAM_FAILED".to_owned(), 3)]);
+    fn failed_steps_are_exposed_by_program_and_code() {
+        let failures = [("h_1".to_owned(), "PROGRAM_FAILED".to_owned(), 3)];
+        let text = text(|scrape| scrape.add_failures(&failures));
         has(&text, "mundi_step_failures_total{program=\"h_1\",code=\"PROGRAM_FAILED\"} 3");
     }
 
     #[test]
-    fn every_queue_of_a_universe_is_told() {
+    fn every_queue_of_a_universe_is_exposed() {
         let depths =
             Depths { effects: [1, 2, 3], effect_age_ns_max: 1_500_000_000, timers: 4, dead_letters: [5, 6, 7] };
-        let mut text = String::new();
-        write_queues(&mut text, &[("default".to_owned(), depths)]);
+        let text = text(|scrape| scrape.add_queues(&[("default".to_owned(), depths)]));
         for line in [
             "mundi_queue_depth{universe=\"default\",queue=\"effects\"} 1",
             "mundi_queue_depth{universe=\"default\",queue=\"effect-retries\"} 2",
@@ -227,11 +277,11 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_told_where_there_are_some_and_what_counts_where_it_is_known() {
+    fn quotas_are_exposed_where_they_are_set_and_their_use_where_it_is_known() {
         let used = |quota, limit, current| QuotaUse { quota, limit, current };
         let uses = vec![used(Quota::Worlds, Some(7), Some(3)), used(Quota::Calls, None, Some(2))];
-        let (mut text, refused) = (String::new(), BTreeMap::from([((Scope::Token, Quota::Calls), 5)]));
-        write_quotas(&mut text, &[("default".to_owned(), uses)], &refused);
+        let refused = BTreeMap::from([((Scope::Token, Quota::Calls), 5)]);
+        let text = text(|scrape| scrape.add_quotas(&[("default".to_owned(), uses)], &refused));
         for line in [
             "mundi_quota_limit{universe=\"default\",quota=\"worlds_max\"} 7",
             "mundi_quota_used{universe=\"default\",quota=\"worlds_max\"} 3",
@@ -244,12 +294,21 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_without_labels_is_one_that_prometheus_reads() {
-        let (mut text, mut times) = (String::new(), Times::default());
+    fn histograms_are_cumulative_label_values_are_escaped_and_the_text_ends() {
+        let mut times = Times::default();
         times.add(50_000);
-        write_histogram(&mut text, "it", "", &times);
-        for line in ["it_bucket{le=\"0.025\"} 0", "it_bucket{le=\"0.05\"} 1", "it_sum 0.05", "it_count 1"] {
+        let route = |name: &str| vec![("method", "GET".to_owned()), ("route", name.to_owned())];
+        let text = text(|scrape| scrape.add_times(Family::HTTP_REQUEST_SECONDS, [(route("a\"b"), times)]));
+        for line in [
+            "# TYPE mundi_http_request_seconds histogram",
+            "mundi_http_request_seconds_bucket{le=\"0.025\",method=\"GET\",route=\"a\\\"b\"} 0",
+            "mundi_http_request_seconds_bucket{le=\"0.05\",method=\"GET\",route=\"a\\\"b\"} 1",
+            "mundi_http_request_seconds_bucket{le=\"+Inf\",method=\"GET\",route=\"a\\\"b\"} 1",
+            "mundi_http_request_seconds_sum{method=\"GET\",route=\"a\\\"b\"} 0.05",
+            "mundi_http_request_seconds_count{method=\"GET\",route=\"a\\\"b\"} 1",
+        ] {
             has(&text, line);
         }
+        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What handlers take out of a request: the universe and the world that the address names, with the right to use them;
+//! Extractors: the universe and the world of a path, with the permission to use them;
 //! parameters; bodies within their bounds and their time.
 
 use super::{Api, ApiLimits, Problem, access::Access, json};
@@ -55,7 +55,7 @@ pub(crate) fn param<'p>(params: &'p RawPathParams, name: &str) -> &'p str {
     params.iter().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
 }
 
-/// Access first, existence second: who may not see a universe does not learn whether it is there.
+/// Access is checked before existence: a token without access does not learn whether a universe exists.
 pub(crate) async fn enter<E: Engine>(
     api: &Api<E>,
     headers: &HeaderMap,
@@ -77,7 +77,7 @@ pub(crate) async fn enter<E: Engine>(
     Ok((universe.ok_or_else(missing)?, access.tenant()))
 }
 
-/// An event is about to come in, from this tenant: refused before its body is read. A call ends with what is given back.
+/// An event is about to come in, from this tenant: refused before its body is read. A call ends when the returned guard is dropped.
 pub(crate) fn admit<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,

@@ -1,5 +1,5 @@
-//! What stands before the router: calls and sends, which nearly all requests are, go to their handlers by themselves. The router
-//! finds the same handlers for addresses that are written in any other way, and does everything else.
+//! A fast path before the router: calls and sends, which are nearly all requests, go directly to their handlers. The router
+//! finds the same handlers for other spellings of these paths, and serves all other requests.
 //!
 //! A router of sixty addresses boxes each answer three times and copies the parts of the address twice, for each who asks for them.
 

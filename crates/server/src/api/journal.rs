@@ -19,8 +19,7 @@ use axum::{
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use mundi_engine::Engine;
 use mundi_model::{Height, WorldId};
-use mundi_runtime::Plane;
-use mundi_store::{journal::StoredRecord, keyspace::journal_head};
+use mundi_store::journal::StoredRecord;
 use serde::Deserialize;
 use std::{convert::Infallible, sync::Arc};
 use utoipa::IntoParams;
@@ -36,7 +35,7 @@ pub(super) struct JournalParams {
     limit: Option<usize>,
 }
 
-/// Records from a height on, with every link of the chain checked. Asked for `text/event-stream`, it goes on with each
+/// Records from a height on, with every link of the chain checked. Asked for `text/event-stream`, it continues with each
 /// record that is appended; `Last-Event-ID` takes it up where it broke off.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/journal", tag = "journal", params(JournalParams,
@@ -106,18 +105,13 @@ async fn next_records<E: Engine>(
     world: WorldId,
     from: Height,
 ) -> Result<Vec<StoredRecord>, Problem> {
-    let key = journal_head::key(universe.id(), world);
-    let engine = universe.plane().engine();
     loop {
-        let mut tx = engine.begin().await.map_err(mundi_store::StoreError::from)?;
-        let seen = mundi_engine::Transaction::get(&mut tx, key.as_bytes()).await;
-        let seen = seen.map_err(mundi_store::StoreError::from)?;
-        drop(tx);
-        // Beyond the head there is nothing yet, which is no error for who waits.
+        let seen = universe.ops().seen_head(world).await?;
+        // There are no records beyond the head yet; for a waiting reader that is not an error.
         let head = universe.ops().describe_world(world).await?.head.map(|head| head.height);
         if head.is_some_and(|head| head > from) {
             return Ok(universe.ops().world_journal(world, from, super::PAGE_ITEMS).await?.items);
         }
-        engine.watch(key.as_bytes(), seen).await.map_err(mundi_store::StoreError::from)?;
+        universe.ops().head_changed(world, seen).await?;
     }
 }

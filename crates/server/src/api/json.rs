@@ -1,4 +1,4 @@
-//! How stored things look in JSON.
+//! Stored values as JSON.
 
 use super::{Problem, moment::Moment};
 use minicbor::data::Int;
@@ -179,7 +179,7 @@ pub(crate) fn body(body: &Body) -> Json {
 }
 
 /// What an intent asks for. A timer has no value of its program there, but a moment and what comes back at it.
-fn params(kind: &str, params: &Payload) -> Json {
+pub(super) fn params(kind: &str, params: &Payload) -> Json {
     let timer = match params {
         Payload::Inline(bytes) if kind == TIMER_SET => cbor::decode::<TimerSet>(bytes).ok(),
         _ => None,

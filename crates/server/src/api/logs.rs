@@ -1,4 +1,4 @@
-//! What the programs of worlds log: the lines that are kept, and a live tail by server-sent events.
+//! Log lines of worlds' programs: the stored lines, and a live tail by server-sent events.
 
 use super::{
     Api, ListPage, Problem,
@@ -21,11 +21,7 @@ use axum::{
 use futures_util::{StreamExt, stream};
 use mundi_engine::Engine;
 use mundi_model::WorldId;
-use mundi_runtime::Plane;
-use mundi_store::keyspace::{
-    journal_head,
-    world_log::{LogLevel, LoggedLine},
-};
+use mundi_store::values::{LogLevel, LoggedLine};
 use serde::{Deserialize, Serialize};
 use std::{convert::Infallible, sync::Arc};
 use utoipa::{IntoParams, ToSchema};
@@ -44,7 +40,7 @@ pub(super) struct LogParams {
 /// A line that a program logged.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Line {
-    /// Lines are counted over the life of a world.
+    /// Lines are numbered over the whole history of a world.
     number: u64,
     /// The height of the record whose step logged it.
     height: u64,
@@ -74,7 +70,7 @@ impl Line {
     }
 }
 
-/// What the program of a world logged last, oldest first: up to 128 KiB are kept for each world. Asked for `text/event-stream`, it goes on
+/// What the program of a world logged last, oldest first: up to 128 KiB are kept for each world. Asked for `text/event-stream`, it continues
 /// with each line that is logged; `Last-Event-ID` takes it up where it broke off.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/logs", operation_id = "world_logs", tag = "logs", params(LogParams),
@@ -151,17 +147,12 @@ async fn next_lines<E: Engine>(
     world: WorldId,
     after: Option<u64>,
 ) -> Result<Vec<Line>, Problem> {
-    let key = journal_head::key(universe.id(), world);
-    let engine = universe.plane().engine();
     loop {
-        let mut tx = engine.begin().await.map_err(mundi_store::StoreError::from)?;
-        let seen = mundi_engine::Transaction::get(&mut tx, key.as_bytes()).await;
-        let seen = seen.map_err(mundi_store::StoreError::from)?;
-        drop(tx);
+        let seen = universe.ops().seen_head(world).await?;
         let lines = lines_after(universe, world, after).await?;
         if !lines.is_empty() {
             return Ok(lines);
         }
-        engine.watch(key.as_bytes(), seen).await.map_err(mundi_store::StoreError::from)?;
+        universe.ops().head_changed(world, seen).await?;
     }
 }

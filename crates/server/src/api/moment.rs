@@ -1,4 +1,4 @@
-//! Moments in answers. `…_ns` is a number that is too large for JavaScript: beside it the same moment stands as text, under
+//! Timestamps in answers. `…_ns` is a number that is too large for JavaScript, so the same timestamp is also returned as text, under
 //! the same name without `_ns`.
 
 use serde::{Serialize, Serializer};

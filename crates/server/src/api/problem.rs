@@ -12,6 +12,7 @@ use mundi_model::{CallId, Code, Coded, Height, Kind, ParseIdError, WorldId};
 use mundi_runtime::RuntimeError;
 use mundi_store::StoreError;
 use serde::Serialize;
+use std::num::NonZeroU16;
 
 /// Why a request was refused.
 #[derive(Debug, Clone)]
@@ -24,7 +25,13 @@ pub struct Problem {
     /// The height of the step that failed, if one did.
     pub(crate) height: Option<Height>,
     /// The quota that allows no more.
-    pub(crate) quota: Option<QuotaExceeded>,
+    pub(crate) quota: Option<Box<QuotaExceeded>>,
+    /// Of a command of a pool: whether it is known what became of it.
+    pub(crate) outcome: Option<&'static str>,
+    /// Of a command of a pool: the kernel's result.
+    pub(crate) result: Option<&'static str>,
+    /// After how many seconds it may be tried again, if that is known.
+    pub(crate) retry_after_s: Option<NonZeroU16>,
 }
 
 /// A problem as it is sent.
@@ -63,6 +70,13 @@ pub(crate) struct Body<'a> {
     /// As the header `Retry-After` says.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_s: Option<u64>,
+    /// Of a command of a pool: `definite`, or `indefinite` if it may have been carried out; then send the same again, with the same
+    /// operation id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    /// Of a command of a pool: its result code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'static str>,
 }
 
 /// A problem is sent as this.
@@ -78,11 +92,32 @@ fn retry_after_s(code: Code) -> u64 {
 
 impl Problem {
     fn retry_after_s(&self) -> u64 {
-        self.quota.as_ref().map_or_else(|| retry_after_s(self.code), QuotaExceeded::retry_after_s)
+        let known = self.retry_after_s.map(|seconds| u64::from(seconds.get()));
+        known.or(self.quota.as_deref().map(QuotaExceeded::retry_after_s)).unwrap_or_else(|| retry_after_s(self.code))
     }
 
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), call: None, height: None, quota: None }
+        Self {
+            code,
+            detail: detail.into(),
+            call: None,
+            height: None,
+            quota: None,
+            retry_after_s: None,
+            outcome: None,
+            result: None,
+        }
+    }
+
+    /// For a command of a pool: what is unavailable may have been carried out all the same, everything else was surely not.
+    pub(crate) fn with_outcome(self) -> Self {
+        let is_known = !matches!(self.code.kind(), Kind::Unavailable | Kind::Corrupt);
+        Self { outcome: Some(if is_known { "definite" } else { "indefinite" }), ..self }
+    }
+
+    /// The refusal of a pool.
+    pub(crate) fn with_result(self, result: &'static str) -> Self {
+        Self { result: Some(result), ..self.with_outcome() }
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -90,7 +125,8 @@ impl Problem {
     }
 
     fn body(&self) -> Vec<u8> {
-        let Self { code, detail, call, height, quota } = self;
+        let Self { code, detail, call, height, outcome, result, .. } = self;
+        let quota = self.quota.as_deref();
         let body = Body {
             uri: format!("urn:mundi:error:{code}"),
             title: code.meaning(),
@@ -105,6 +141,8 @@ impl Problem {
             limit: quota.map(|exceeded| exceeded.limit),
             current: quota.map(|exceeded| exceeded.current),
             retry_after_s: quota.map(|exceeded| exceeded.retry_after_s()),
+            outcome: *outcome,
+            result: *result,
         };
         // Texts and a number: there is nothing that could fail.
         serde_json::to_vec(&body).unwrap_or_default()
@@ -233,7 +271,7 @@ impl From<Overload> for Problem {
 
 impl From<QuotaExceeded> for Problem {
     fn from(exceeded: QuotaExceeded) -> Self {
-        Self { quota: Some(exceeded), ..Self::of(&exceeded) }
+        Self { quota: Some(Box::new(exceeded)), ..Self::of(&exceeded) }
     }
 }
 
@@ -243,6 +281,12 @@ impl From<RuntimeError> for Problem {
             RuntimeError::CallTimeout { call, .. } => Some((*call).into()),
             _ => None,
         };
-        Self { call, ..Self::of(&error) }
+        let retry_after_s = match &error {
+            RuntimeError::QueryHeldBack { left_ms, .. } => {
+                NonZeroU16::new(u16::try_from(left_ms.div_ceil(1_000)).unwrap_or(u16::MAX))
+            }
+            _ => None,
+        };
+        Self { call, retry_after_s, ..Self::of(&error) }
     }
 }

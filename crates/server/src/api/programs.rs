@@ -1,6 +1,6 @@
-//! Programs and manifests: what worlds run.
+//! Programs and manifests.
 //!
-//! A component is looked at before it is stored, compiled while the client goes on, and ready when it says what it offers.
+//! A component is inspected before it is stored, compiled in the background, and ready when its declarations were read.
 
 use super::{
     Api, Problem,
@@ -23,8 +23,8 @@ use mundi_kernel::{
     manifest::{Manifest, ManifestError},
 };
 use mundi_model::{Code, Coded, Hash, json as canonical};
-use mundi_runtime::{Plane, RuntimeError};
-use mundi_store::{blob::Blobs, keyspace::kept_object::Kind, protocol::ReleaseObject};
+use mundi_runtime::Plane;
+use mundi_store::{blob::Blobs, protocol::ReleaseObject, values::KeptKind};
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -93,7 +93,7 @@ pub(super) async fn put<E: Engine>(
     let storing = async {
         let stored = Blobs::put(&universe.plane().blobs, universe.id(), body.clone(), &[]).await?;
         universe.ops().register_program(stored).await?;
-        universe.keep(stored, Kind::Program).await?;
+        universe.keep(stored, KeptKind::Program).await?;
         Ok::<_, Problem>(stored)
     };
     let stored = settle(growth, &universe, storing.await).await?;
@@ -112,9 +112,7 @@ async fn grow<E: Engine>(
     bytes: usize,
     more: Amounts,
 ) -> Result<Growth, Problem> {
-    let mut tx = universe.plane().engine.begin().await.map_err(RuntimeError::from)?;
-    let is_there = universe.plane().blobs.missing(&mut tx, universe.id(), &[hash]).await?.is_empty();
-    drop(tx);
+    let is_there = universe.ops().has_object(hash).await?;
     let more = if is_there { more } else { Amounts { programs: more.programs, ..Amounts::blob(bytes as u64) } };
     if more == Amounts::default() { Ok(Growth::default()) } else { api.node.grow(universe, tenant, more).await }
 }
@@ -197,11 +195,9 @@ async fn describe_named<E: Engine>(api: &Api<E>, universe: &Universe<E>, name: &
 async fn readiness<E: Engine>(api: &Api<E>, universe: &Universe<E>, program: Hash) -> Result<ProgramState, Problem> {
     let plane = universe.plane();
     // A loader serves all universes: what one has brought must not be seen by another.
-    let mut tx = plane.engine.begin().await.map_err(RuntimeError::from)?;
-    if !plane.blobs.missing(&mut tx, universe.id(), &[program]).await?.is_empty() {
+    if !universe.ops().has_object(program).await? {
         return Err(Problem::new(Code::ProgramUnknown, format!("no program {program} was brought here")));
     }
-    drop(tx);
     let named = api.node.built_in().find(|named| Hash::of(&named.program) == program);
     let readiness = match (named, plane.registry.loader()) {
         (Some(named), _) => {
@@ -275,7 +271,7 @@ pub(super) async fn put_manifest<E: Engine>(
     let storing = async {
         let stored = Blobs::put(&universe.plane().blobs, universe.id(), bytes.into(), &[]).await?;
         universe.ops().register_manifest(stored).await?;
-        universe.keep(stored, Kind::Manifest).await?;
+        universe.keep(stored, KeptKind::Manifest).await?;
         Ok(stored)
     };
     let stored = settle(growth, &universe, storing.await).await?;
@@ -311,7 +307,7 @@ pub(super) async fn delete<E: Engine>(
     }
     let program = hash(&name)?;
     let is_named = api.node.built_in().any(|named| Hash::of(&named.program) == program);
-    release(&universe, program, Kind::Program, is_named).await
+    release(&universe, program, KeptKind::Program, is_named).await
 }
 
 /// Deletes a manifest: a sweep removes it, and its program if that is not kept itself, once no world needs them.
@@ -325,13 +321,13 @@ pub(super) async fn delete_manifest<E: Engine>(
 ) -> Result<StatusCode, Problem> {
     let manifest = hash(&name)?;
     let is_named = api.node.built_in().any(|named| named.manifest_hash() == manifest);
-    release(&universe, manifest, Kind::Manifest, is_named).await
+    release(&universe, manifest, KeptKind::Manifest, is_named).await
 }
 
 async fn release<E: Engine>(
     universe: &Universe<E>,
     hash: Hash,
-    kind: Kind,
+    kind: KeptKind,
     is_named: bool,
 ) -> Result<StatusCode, Problem> {
     if is_named {
@@ -343,8 +339,8 @@ async fn release<E: Engine>(
         return Ok(StatusCode::NO_CONTENT);
     }
     let what = match kind {
-        Kind::Program => "program",
-        Kind::Manifest => "manifest",
+        KeptKind::Program => "program",
+        KeptKind::Manifest => "manifest",
     };
     Err(Problem::new(Code::ProgramUnknown, format!("no {what} {hash} is kept here")))
 }

@@ -1,4 +1,4 @@
-//! Quotas: what a universe and a token may take.
+//! Quotas of universes and tokens.
 
 use super::{
     Problem,
@@ -11,8 +11,8 @@ use mundi_engine::Engine;
 use mundi_model::Code;
 use mundi_runtime::Plane;
 use mundi_store::{
-    keyspace::quotas::Quotas,
     protocol::{ReadQuotas, SetTokenQuotas, WriteQuotas},
+    values::Quotas,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;

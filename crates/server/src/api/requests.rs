@@ -1,9 +1,9 @@
-//! What requests are counted as, and the trace that each of them is part of.
+//! Metrics and traces of requests.
 
 use super::{
     Api, Problem,
     events::{DEADLINE_GRACE, WaitParams, in_time},
-    exposition::write_histogram,
+    exposition::Scrape,
     extract::world_of,
 };
 use crate::node::HANDED_ON;
@@ -23,7 +23,6 @@ use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    fmt::Write,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -71,21 +70,19 @@ impl Requests {
         each.collect()
     }
 
-    /// As Prometheus reads it.
-    pub(super) fn write(&self, text: &mut String) {
-        // Writing to a string cannot fail.
-        let Family { name, meaning, .. } = Family::HTTP_REQUESTS;
-        let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} counter");
-        for (method, route, status, count) in self.answers() {
-            let _ = writeln!(text, "{name}{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}} {count}");
-        }
-        let Family { name, meaning, .. } = Family::HTTP_REQUEST_SECONDS;
-        let _ = writeln!(text, "# HELP {name} {meaning}\n# TYPE {name} histogram");
-        for (route, counted) in &*self.0.lock() {
-            for (method, times) in &counted.times {
-                write_histogram(text, name, &format!("method=\"{method}\",route=\"{route}\""), times);
-            }
-        }
+    pub(super) fn add_to(&self, scrape: &mut Scrape) {
+        let labels = |method: &str, route: &str| vec![("method", method.to_owned()), ("route", route.to_owned())];
+        let answers = self.answers().into_iter().map(|(method, route, status, count)| {
+            let mut labels = labels(method, &route);
+            labels.push(("status", status.to_string()));
+            (labels, count)
+        });
+        scrape.add_numbers(Family::HTTP_REQUESTS, answers);
+        let routes = self.0.lock();
+        let times = routes.iter().flat_map(|(route, counted)| {
+            counted.times.iter().map(|(method, times)| (labels(method, route), *times)).collect::<Vec<_>>()
+        });
+        scrape.add_times(Family::HTTP_REQUEST_SECONDS, times);
     }
 }
 
@@ -190,7 +187,7 @@ where
             None => Span::none(),
         };
         let is_handed_on = request.headers().contains_key(HANDED_ON);
-        // Who says for how long it waits is told in time, whatever the request waits for: also for who it comes from.
+        // A request with a timeout of its own is answered in time, also while its token is being looked up.
         let timeout = request.uri().query().and_then(|query| WaitParams::stated(query, &self.api));
         let uri = request.uri().clone();
         let answering = self.inner.call(request).instrument(span.clone());
@@ -274,15 +271,16 @@ mod tests {
             requests.answered("GET", "/livez", 200, took_us);
         }
         requests.answered("GET", "/livez", GONE, 0);
-        let mut text = String::new();
-        requests.write(&mut text);
+        let mut scrape = Scrape::default();
+        requests.add_to(&mut scrape);
+        let text = scrape.text();
         for line in [
             "mundi_http_requests_total{method=\"GET\",route=\"/livez\",status=\"200\"} 3",
             "mundi_http_requests_total{method=\"GET\",route=\"/livez\",status=\"499\"} 1",
-            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"0.0005\"} 2",
-            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"0.001\"} 3",
-            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"30\"} 3",
-            "mundi_http_request_seconds_bucket{method=\"GET\",route=\"/livez\",le=\"+Inf\"} 4",
+            "mundi_http_request_seconds_bucket{le=\"0.0005\",method=\"GET\",route=\"/livez\"} 2",
+            "mundi_http_request_seconds_bucket{le=\"0.001\",method=\"GET\",route=\"/livez\"} 3",
+            "mundi_http_request_seconds_bucket{le=\"30.0\",method=\"GET\",route=\"/livez\"} 3",
+            "mundi_http_request_seconds_bucket{le=\"+Inf\",method=\"GET\",route=\"/livez\"} 4",
             "mundi_http_request_seconds_sum{method=\"GET\",route=\"/livez\"} 40.001001",
             "mundi_http_request_seconds_count{method=\"GET\",route=\"/livez\"} 4",
         ] {

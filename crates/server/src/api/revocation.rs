@@ -1,13 +1,13 @@
-//! Revoked tokens: what was begun with one ends within a second, in every process.
+//! Revoked tokens: requests that use one end within a second, in every process.
 //!
 //! A process watches each token that its connections show. The watch begins after a moment, so that a client that makes a connection
 //! for each request costs none.
 
 use super::Api;
 use crate::serve::FirstUse;
-use mundi_engine::{Engine, EngineError, Transaction};
-use mundi_runtime::Plane;
-use mundi_store::keyspace::token::{self, TokenId};
+use mundi_engine::Engine;
+use mundi_runtime::{Plane, control::token_revoked};
+use mundi_store::values::TokenId;
 use std::time::Duration;
 
 /// Before the first look, and after one that failed.
@@ -29,22 +29,11 @@ pub(super) fn follow<E: Engine>(api: &Api<E>, id: TokenId, mut first: FirstUse) 
 
 /// Completes when the token is not there any more.
 async fn revoked<E: Engine>(engine: &E, id: TokenId) {
-    let key = token::key(id);
     loop {
         tokio::time::sleep(PAUSE).await;
-        let looked: Result<bool, EngineError> = async {
-            loop {
-                let record = engine.begin().await?.get_snapshot(key.as_bytes()).await?;
-                if record.is_none() {
-                    return Ok(true);
-                }
-                engine.watch(key.as_bytes(), record).await?;
-            }
-        }
-        .await;
-        match looked {
-            Ok(_) => return,
-            Err(error) => tracing::debug!(%error, "a token could not be looked at"),
+        match token_revoked(engine, id).await {
+            Ok(()) => return,
+            Err(error) => tracing::debug!(%error, "a token could not be read"),
         }
     }
 }

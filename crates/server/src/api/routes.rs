@@ -1,9 +1,9 @@
-//! Which address is which handler, and the document that says so.
+//! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bundles, dead_letters, effects, events, health, journal, logs,
-    program_names, programs, quotas, requests::Watch, snapshots, space, state, tasks, timers, tokens, universes,
-    verify, workers, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bundles, console, dead_letters, effects, events, forks, health, journal,
+    logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, state, steps, summary, tasks,
+    timers, tokens, universes, verify, whoami, workers, world_commands, worlds,
 };
 use axum::{
     Router,
@@ -30,9 +30,11 @@ use utoipa::OpenApi;
         universes::list,
         universes::create,
         universes::describe,
+        summary::summary,
         space::usage,
         space::describe,
         space::request,
+        whoami::whoami,
         tokens::list,
         tokens::create,
         tokens::revoke,
@@ -51,16 +53,16 @@ use utoipa::OpenApi;
         worlds::list,
         worlds::create,
         worlds::describe,
-        worlds::delete,
-        worlds::fork,
-        worlds::pause,
-        worlds::resume,
-        worlds::retry,
-        worlds::skip,
-        worlds::upgrade,
-        worlds::archive,
-        worlds::unarchive,
-        worlds::lineage,
+        world_commands::delete,
+        forks::fork,
+        world_commands::pause,
+        world_commands::resume,
+        world_commands::retry,
+        world_commands::skip,
+        world_commands::upgrade,
+        world_commands::archive,
+        world_commands::unarchive,
+        forks::lineage,
         verify::verify,
         verify::rehearse,
         bundles::export,
@@ -73,6 +75,7 @@ use utoipa::OpenApi;
         state::cells,
         state::cell,
         state::diff,
+        steps::step,
         journal::journal,
         logs::logs,
         snapshots::list,
@@ -89,6 +92,23 @@ use utoipa::OpenApi;
         tasks::complete,
         tasks::fail,
         timers::list,
+        pools::list,
+        pools::create,
+        pools::describe,
+        pools::delete,
+        pools::resources,
+        pools::create_resources,
+        pools::resource,
+        pools::leases,
+        pools::lease,
+        pools::ticket,
+        pools::reserve,
+        pools::enqueue,
+        pools::cancel,
+        pools::activate,
+        pools::release,
+        pools::revoke,
+        pools::reclaim,
         dead_letters::list,
         dead_letters::describe,
         dead_letters::drop_one,
@@ -127,12 +147,13 @@ pub fn router<E: Engine>(api: Api<E>) -> HotRoutes<E> {
         .route("/readyz", get(health::readyz::<E>))
         .route("/metrics", get(health::metrics::<E>))
         .route("/openapi.json", get(document))
+        .route("/v1/whoami", get(whoami::whoami::<E>))
         .route("/v1/universes", get(universes::list::<E>).post(universes::create::<E>))
         .route("/v1/universes/{name}/quotas", put(quotas::set::<E>))
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
         .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
-    HotRoutes::new(api.clone(), watched(of_world(in_universe(router)), api))
+    HotRoutes::new(api.clone(), watched(console::serve(of_pool(of_world(in_universe(router)))), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
@@ -152,6 +173,7 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
     let at = |path| format!("/v1/u/{{universe}}{path}");
     router
         .route(&at(""), get(universes::describe::<E>))
+        .route(&at("/summary"), get(summary::summary::<E>))
         .route(&at("/usage"), get(space::usage::<E>))
         .route(&at("/quotas"), get(quotas::describe::<E>))
         .route(&at("/sweep"), get(space::describe::<E>).post(space::request::<E>))
@@ -164,6 +186,7 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/manifests"), post(programs::put_manifest::<E>))
         .route(&at("/manifests/{manifest}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
+        .route(&at("/pools"), get(pools::list::<E>).post(pools::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))
         .route(&at("/effects/retry/{effect}"), post(effects::retry::<E>))
@@ -188,17 +211,17 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
 fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
     let at = |path| format!("/v1/u/{{universe}}/worlds/{{world}}{path}");
     router
-        .route(&at(""), get(worlds::describe::<E>).delete(worlds::delete::<E>))
-        .route(&at("/fork"), post(worlds::fork::<E>))
-        .route(&at("/pause"), post(worlds::pause::<E>))
-        .route(&at("/resume"), post(worlds::resume::<E>))
-        .route(&at("/retry"), post(worlds::retry::<E>))
-        .route(&at("/skip"), post(worlds::skip::<E>))
+        .route(&at(""), get(worlds::describe::<E>).delete(world_commands::delete::<E>))
+        .route(&at("/fork"), post(forks::fork::<E>))
+        .route(&at("/pause"), post(world_commands::pause::<E>))
+        .route(&at("/resume"), post(world_commands::resume::<E>))
+        .route(&at("/retry"), post(world_commands::retry::<E>))
+        .route(&at("/skip"), post(world_commands::skip::<E>))
         .route(&at("/logs"), get(logs::logs::<E>))
-        .route(&at("/upgrade"), post(worlds::upgrade::<E>))
-        .route(&at("/archive"), post(worlds::archive::<E>))
-        .route(&at("/unarchive"), post(worlds::unarchive::<E>))
-        .route(&at("/lineage"), get(worlds::lineage::<E>))
+        .route(&at("/upgrade"), post(world_commands::upgrade::<E>))
+        .route(&at("/archive"), post(world_commands::archive::<E>))
+        .route(&at("/unarchive"), post(world_commands::unarchive::<E>))
+        .route(&at("/lineage"), get(forks::lineage::<E>))
         .route(&at("/verify"), post(verify::verify::<E>))
         .route(&at("/rehearse"), post(verify::rehearse::<E>))
         .route(&at("/bundle"), get(bundles::export::<E>))
@@ -210,11 +233,30 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/cells"), get(state::cells::<E>))
         .route(&at("/cells/{*key}"), get(state::cell::<E>))
         .route(&at("/diff"), get(state::diff::<E>))
+        .route(&at("/steps/{height}"), get(steps::step::<E>))
         .route(&at("/journal"), get(journal::journal::<E>))
         .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
         .route(&at("/baseline"), post(snapshots::promote::<E>))
         .route(&at("/segments"), post(snapshots::export::<E>))
         .route(&at("/assignment"), put(workers::assign::<E>).delete(workers::unassign::<E>))
+}
+
+fn of_pool<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
+    let at = |path| format!("/v1/u/{{universe}}/pools/{{pool}}{path}");
+    router
+        .route(&at(""), get(pools::describe::<E>).delete(pools::delete::<E>))
+        .route(&at("/resources"), get(pools::resources::<E>).post(pools::create_resources::<E>))
+        .route(&at("/resources/{resource}"), get(pools::resource::<E>))
+        .route(&at("/leases"), get(pools::leases::<E>))
+        .route(&at("/leases/{lease}"), get(pools::lease::<E>))
+        .route(&at("/tickets/{ticket}"), get(pools::ticket::<E>))
+        .route(&at("/reserve"), post(pools::reserve::<E>))
+        .route(&at("/enqueue"), post(pools::enqueue::<E>))
+        .route(&at("/cancel"), post(pools::cancel::<E>))
+        .route(&at("/activate"), post(pools::activate::<E>))
+        .route(&at("/release"), post(pools::release::<E>))
+        .route(&at("/revoke"), post(pools::revoke::<E>))
+        .route(&at("/reclaim"), post(pools::reclaim::<E>))
 }
 
 pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {

@@ -1,4 +1,4 @@
-//! What a universe occupies, and the sweep that gets space back.
+//! The space of a universe, and the sweep.
 
 use super::{
     Problem,
@@ -14,15 +14,15 @@ use axum::{
 use mundi_engine::Engine;
 use mundi_runtime::{Plane, RuntimeError};
 use mundi_store::{
-    keyspace::sweep_state::{Finished, Running, SweepState},
     protocol::{ReadSweep, RequestSweep},
     reachability::{self, Amount},
+    values::{FinishedSweep, RunningSweep, SweepState},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// A number of things, and their bytes.
+/// A number of objects, and their bytes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AmountOf {
     count: u64,
@@ -58,7 +58,7 @@ pub(super) struct Usage {
     quotas: BTreeMap<&'static str, UsedQuota>,
 }
 
-/// What a universe occupies. It is counted anew for each request, with one read per object, segment and world.
+/// What a universe occupies. It is counted again for each request, with one read per object, segment and world.
 #[utoipa::path(get, path = "/v1/u/{universe}/usage", tag = "space", responses((status = 200, body = Usage)))]
 pub(super) async fn usage<E: Engine>(
     UniverseScope { universe, .. }: UniverseScope<E, READ>,
@@ -115,10 +115,10 @@ pub(super) struct SweepRunning {
     worlds: u64,
 }
 
-impl From<Running> for SweepRunning {
-    fn from(running: Running) -> Self {
+impl From<RunningSweep> for SweepRunning {
+    fn from(running: RunningSweep) -> Self {
         let phase = if running.is_walking() { "walking" } else { "removing" };
-        let Running { run, dry_run, holder, began_at_ns, worlds, .. } = running;
+        let RunningSweep { run, dry_run, holder, began_at_ns, worlds, .. } = running;
         Self { run, dry_run, worker: holder.to_string(), began_at_ns, began_at: Moment::of(began_at_ns), phase, worlds }
     }
 }
@@ -153,9 +153,9 @@ pub(super) struct SweepEnded {
     worlds_finished: u64,
 }
 
-impl From<Finished> for SweepEnded {
-    fn from(finished: Finished) -> Self {
-        let Finished { run, dry_run, began_at_ns, ended_at_ns, totals } = finished;
+impl From<FinishedSweep> for SweepEnded {
+    fn from(finished: FinishedSweep) -> Self {
+        let FinishedSweep { run, dry_run, began_at_ns, ended_at_ns, totals } = finished;
         Self {
             run,
             dry_run,

@@ -1,4 +1,4 @@
-//! What a world is, now or at any height: queries, cells, differences.
+//! The state of a world, now or at any height: queries, cells, differences.
 
 use super::{
     Problem,
@@ -14,11 +14,8 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{CallId, Code, Height, InboxSeq, WorldId};
-use mundi_runtime::{Plane, ops::At};
-use mundi_store::{
-    StoreError,
-    keyspace::journal_head::{self, Position},
-};
+use mundi_runtime::control::{At, CellDifference};
+use mundi_store::values::Position;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -71,19 +68,14 @@ impl AtLeast {
 
     /// Returns once the world is there.
     async fn wait<E: Engine>(self, universe: &Universe<E>, world: WorldId) -> Result<(), Problem> {
-        let key = journal_head::key(universe.id(), world);
-        let engine = universe.plane().engine();
         loop {
-            let mut tx = engine.begin().await.map_err(StoreError::from)?;
-            let seen = mundi_engine::Transaction::get(&mut tx, key.as_bytes()).await.map_err(StoreError::from)?;
-            drop(tx);
-            let position = seen.as_ref().map(|bytes| journal_head::decode(key.as_bytes(), bytes)).transpose()?;
-            match position {
-                Some(position) if self.is_reached(&position) => return Ok(()),
+            let head = universe.ops().seen_head(world).await?;
+            match &head.position {
+                Some(position) if self.is_reached(position) => return Ok(()),
                 Some(_) => {}
                 None => drop(universe.ops().describe_world(world).await?), // says that there is none
             }
-            engine.watch(key.as_bytes(), seen).await.map_err(StoreError::from)?;
+            universe.ops().head_changed(world, head).await?;
         }
     }
 }
@@ -142,6 +134,12 @@ pub(super) struct Cell {
     value: serde_json::Value,
 }
 
+impl Cell {
+    pub(super) fn new(key: String, bytes: &[u8]) -> Self {
+        Self { key, value: json::bytes(bytes) }
+    }
+}
+
 /// The cells of a world under a prefix, in key order.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/cells", tag = "state", params(CellsParams),
@@ -155,7 +153,7 @@ pub(super) async fn cells<E: Engine>(
     let found = universe.ops().world_cells(at, &params.prefix, params.after.as_deref(), items_max).await?;
     let next = found.last().filter(|_| !found.is_empty()).map(|(key, _)| key.clone());
     // A scan may end early because of its bytes: whoever gets anything asks once more.
-    let items = found.into_iter().map(|(key, bytes)| Cell { key, value: json::bytes(&bytes) }).collect();
+    let items = found.into_iter().map(|(key, bytes)| Cell::new(key, &bytes)).collect();
     Ok(Json(super::ListPage { items, next }))
 }
 
@@ -172,8 +170,8 @@ pub(super) async fn cell<E: Engine>(
     let at = At { world, height: params.at.map(Height::new) };
     let found = universe.ops().world_cell(at, &key).await?;
     let missing = || Problem::new(Code::CellNotFound, format!("{world} has no cell `{key}`"));
-    let value = json::bytes(&found.ok_or_else(missing)?);
-    Ok(Json(Cell { key, value }))
+    let bytes = found.ok_or_else(missing)?;
+    Ok(Json(Cell::new(key, &bytes)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -200,6 +198,13 @@ pub(super) struct Difference {
     right: Option<serde_json::Value>,
 }
 
+impl From<CellDifference> for Difference {
+    fn from(found: CellDifference) -> Self {
+        let side = |bytes: Option<Vec<u8>>| bytes.map(|bytes| json::bytes(&bytes));
+        Self { key: found.key, left: side(found.left), right: side(found.right) }
+    }
+}
+
 /// The first cells that differ between two worlds, or two heights of one, in key order.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/worlds/{world}/diff", tag = "state", params(DiffParams),
@@ -213,7 +218,5 @@ pub(super) async fn diff<E: Engine>(
     let left = At { world, height: params.at.map(Height::new) };
     let right = At { world: other, height: params.with_at.map(Height::new) };
     let found = universe.ops().world_diff(left, right, limit(params.limit)?).await?;
-    let side = |bytes: Option<Vec<u8>>| bytes.map(|bytes| json::bytes(&bytes));
-    let differences = found.into_iter().map(|d| Difference { key: d.key, left: side(d.left), right: side(d.right) });
-    Ok(Json(differences.collect()))
+    Ok(Json(found.into_iter().map(Difference::from).collect()))
 }

@@ -13,42 +13,32 @@ use crate::node::Universe;
 use axum::{Json, http::StatusCode};
 use futures_util::{FutureExt, future::select_all};
 use minicbor::{Decode, Encode};
-use mundi_adapters::signature::{AdapterKeys, Statement, payload_hash, reason_hash};
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Coded, Hash, IntentHash, UniverseId, WorkerId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
+    Code, Coded, Hash, IntentHash, UniverseId, WorldId, cbor, hex, limits, parse_hex, parse_hex_bytes,
     record::{Payload, ReceiptStatus},
 };
-use mundi_runtime::{Plane, policy::EffectGrant};
+use mundi_runtime::{
+    Plane,
+    effects::{
+        policy::EffectGrant,
+        signature::{AdapterKeys, Statement, payload_hash, reason_hash},
+    },
+};
 use mundi_store::{
     blob::Blobs,
-    keyspace::{
-        QueueShard, Shard,
-        effect_place::{EffectPlace, EffectStage},
-        queue::QueueSeq,
-        queue_notify::{self, Seen},
-    },
-    protocol::{
-        Answer, ClaimEffects, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, ReapEffects,
-        Repeat, claim_effects,
-    },
+    protocol::{Answer, ClaimedEffect, EffectClaim, ExtendClaims, FailEffect, Failed, Failure, Repeat},
+    values::QueueSeq,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// How long a claim lives without a heartbeat, unless the worker says so.
+/// How long a claim is valid without a heartbeat, unless the worker says so.
 const TTL: Duration = Duration::from_secs(30);
 
 /// What waits for its next attempt becomes due without anyone saying so: a long poll looks again after this long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// In whose name external workers claim. It is the number of no process: one that starts again ends the claims of its own number,
-/// and external workers go on meanwhile.
-const EXTERNAL: WorkerId = match WorkerId::new(i64::MAX.unsigned_abs() - 1) {
-    Some(worker) => worker,
-    None => panic!("it is not zero"),
-};
 
 /// Kinds that one claim may name: each is watched while it waits.
 const KINDS_MAX: usize = 32;
@@ -61,9 +51,9 @@ pub(super) struct ClaimForm {
     /// At most so many; 1 if nothing is said.
     #[schema(minimum = 1, maximum = 256)]
     limit: Option<usize>,
-    /// How long the claims live without a heartbeat: `30s` if nothing is said.
+    /// How long the claims are valid without a heartbeat: `30s` if nothing is said.
     ttl: Option<String>,
-    /// How long to wait for something to do: not at all if nothing is said.
+    /// How long to wait for work: not at all if nothing is said.
     wait: Option<String>,
 }
 
@@ -87,6 +77,12 @@ pub(super) struct Task {
     deadline_ns: u64,
     deadline: Moment,
     traceparent: Option<String>,
+    /// The pool and the lease under which it is to be carried out, for the header `Mundi-Lease`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<String>,
+    /// For the header `Mundi-Lease-Epoch`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_epoch: Option<u64>,
 }
 
 /// A claim as it travels: what the store needs to check it.
@@ -115,7 +111,7 @@ impl Ticket {
         let digits = text.strip_prefix("c_").filter(|digits| digits.len() <= 2 * limits::NAME_BYTES_MAX + 400);
         let bytes = digits.and_then(parse_hex_bytes).ok_or_else(invalid)?;
         let Self { kind, seq, token, world, intent } = cbor::decode(&bytes).map_err(|_| invalid())?;
-        Ok(EffectClaim { universe, queue_shard: QueueShard::of(&kind, intent), seq, token, world, intent })
+        Ok(EffectClaim::of(universe, &kind, seq, token, world, intent))
     }
 }
 
@@ -138,14 +134,12 @@ pub(super) async fn claim<E: Engine>(
     let waiting = tokio::time::sleep(wait);
     tokio::pin!(waiting);
     loop {
-        let seen = seen(&universe, &form.kinds).await?; // before the look: what is queued after it ends the wait
+        let seen = universe.ops().seen_queues(&form.kinds).await?; // before the look: what is queued after it ends the wait
         let claimed = claim_now(&api, &universe, &form.kinds, items_max, ttl).await?;
         if !claimed.is_empty() || api.node.is_leaving() {
             return Ok(Json(tasks(&universe, claimed).await?));
         }
-        let (engine, id) = (universe.plane().engine(), universe.id());
-        let watches =
-            form.kinds.iter().zip(seen).map(|(kind, seen)| queue_notify::changed(engine, id, kind, seen).boxed());
+        let watches = seen.into_iter().map(|(kind, seen)| universe.ops().queue_changed(kind, seen).boxed());
         tokio::select! {
             () = &mut waiting => return Ok(Json(Vec::new())),
             _ = select_all(watches) => {}
@@ -155,15 +149,6 @@ pub(super) async fn claim<E: Engine>(
     }
 }
 
-async fn seen<E: Engine>(universe: &Universe<E>, kinds: &[String]) -> Result<Vec<Seen>, Problem> {
-    let mut tx = universe.plane().engine().begin().await.map_err(mundi_store::StoreError::from)?;
-    let mut seen = Vec::with_capacity(kinds.len());
-    for kind in kinds {
-        seen.push(queue_notify::read(&mut tx, universe.id(), kind).await?);
-    }
-    Ok(seen)
-}
-
 async fn claim_now<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
@@ -171,37 +156,16 @@ async fn claim_now<E: Engine>(
     items_max: usize,
     ttl: Duration,
 ) -> Result<Vec<(ClaimedEffect, EffectGrant)>, Problem> {
-    let (plane, id) = (universe.plane(), universe.id());
+    let ttl_ns = u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX);
     let mut claimed = Vec::new();
     for kind in kinds {
-        for queue_shard in Shard::all().map(|shard| QueueShard::new(kind, shard)) {
-            let reap = ReapEffects {
-                universe: id,
-                queue_shard,
-                touched: false,
-                items_max: limits::CLAIMS_MAX,
-                now_ns: plane.now_ns(),
-                gone: None,
-            };
-            plane.run(&reap).await?;
-        }
+        universe.ops().reap_effects(kind).await?;
         let room = universe.quotas().claim(items_max - claimed.len());
         if room.count() == 0 {
             break; // effects that are too many for a quota wait in the queue
         }
-        let token: [u8; 16] = plane.random();
-        let claim = ClaimEffects {
-            universe: id,
-            kind: kind.clone(),
-            worker: EXTERNAL,
-            token,
-            items_max: room.count(),
-            ttl_ns: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
-            now_ns: plane.now_ns(),
-            first: Shard::of(&token),
-            cap: api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default(),
-        };
-        let effects = claim_effects(plane.engine(), &**plane.clock(), &claim).await?.effects;
+        let cap = api.node.config().adapters.universe_caps.get(kind).copied().unwrap_or_default();
+        let effects = universe.ops().claim_effects(kind, room.count(), ttl_ns, cap).await?;
         universe.quotas().claimed(room, effects.iter().map(|effect| effect.proof.intent), ttl);
         for effect in effects {
             let intent = effect.proof.intent;
@@ -263,6 +227,8 @@ async fn tasks<E: Engine>(
             deadline_ns: claim.deadline_ns,
             deadline: Moment::of(claim.deadline_ns),
             traceparent: item.trace,
+            lease: item.lease.as_ref().map(|lease| lease.name()),
+            lease_epoch: item.lease.as_ref().map(|lease| lease.lease_epoch),
         });
     }
     Ok(tasks)
@@ -277,13 +243,13 @@ pub(super) struct KeepForm {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct KeptClaims {
-    /// Not held any more: whatever comes out of the work, nobody takes it.
+    /// No longer held: the result of the work is discarded.
     lost: Vec<String>,
     /// Held, and withdrawn by the world: the work may stop.
     withdrawn: Vec<String>,
 }
 
-/// A heartbeat: the claims live on.
+/// A heartbeat: renews the claims.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/tasks/heartbeat", tag = "tasks", request_body = KeepForm,
     responses((status = 200, body = KeptClaims)),
@@ -336,13 +302,8 @@ async fn check_signature<E: Engine>(
     (adapter, signature): (&str, Option<&[u8]>),
     (status, payload): (ReceiptStatus, Hash),
 ) -> Result<(), Problem> {
-    let EffectClaim { universe: id, queue_shard, seq, world, intent, .. } = *claim;
-    let place = EffectPlace { stage: EffectStage::Claimed, queue_shard, place_ns: 0, seq };
-    let item = match universe.ops().read_effect(place).await {
-        Ok(found) => found.item,
-        Err(error) if error.code() == Code::EffectNotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+    let EffectClaim { universe: id, world, intent, .. } = *claim;
+    let Some(item) = universe.ops().claimed_effect(claim).await? else { return Ok(()) };
     let grant = api.node.policies().check(universe.plane().blobs(), id, &item).await;
     let must_sign = grant.map_err(|error| Problem::new(error.code(), error.to_string()))?.signed;
     let statement = Statement { universe: id, world, intent, kind: &item.kind, status, payload, adapter };

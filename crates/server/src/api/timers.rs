@@ -1,4 +1,4 @@
-//! Timers that wait.
+//! Pending timers.
 
 use super::{
     ListPage, Problem,
@@ -9,8 +9,8 @@ use super::{
 use axum::Json;
 use mundi_engine::Engine;
 use mundi_store::{
-    keyspace::timer_due::TimerPlace,
     protocol::{Page, QueuedTimer},
+    values::TimerPlace,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

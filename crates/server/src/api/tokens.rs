@@ -1,4 +1,4 @@
-//! Tokens: who may do what. Their secrets are shown once.
+//! Tokens. Their secrets are shown once.
 
 use super::{
     Problem,
@@ -16,8 +16,8 @@ use mundi_engine::Engine;
 use mundi_model::{Code, hex, limits, parse_hex};
 use mundi_runtime::Plane;
 use mundi_store::{
-    keyspace::token::{TokenId, TokenRecord},
     protocol::{ListTokens, WriteToken},
+    values::{TokenId, TokenRecord},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

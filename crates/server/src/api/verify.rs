@@ -11,7 +11,7 @@ use axum::Json;
 use mundi_engine::Engine;
 use mundi_kernel::rehearse::{Compare, Divergence, Followed};
 use mundi_model::Height;
-use mundi_runtime::ops::RehearseRequest;
+use mundi_runtime::control::RehearseRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;

@@ -8,7 +8,7 @@ use super::{
 use axum::{Json, http::StatusCode};
 use mundi_engine::Engine;
 use mundi_model::{WorkerId, WorldId};
-use mundi_store::{keyspace::ready::PRIORITY_NORMAL, protocol::HeldLease};
+use mundi_store::{protocol::HeldLease, values::PRIORITY_NORMAL};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -19,15 +19,15 @@ pub(super) struct Worker {
     started_at: Moment,
     expires_at_ns: u64,
     expires_at: Moment,
-    /// How many worlds that have something to do it takes at most.
+    /// How many worlds that have work it takes at most.
     worlds_max: u32,
-    /// How many of its worlds had something to do when it was last heard of.
+    /// How many of its worlds had work when it was last heard of.
     worlds: u32,
     draining: bool,
     address: Option<String>,
 }
 
-/// The workers that have said that they live.
+/// The workers with a heartbeat.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/workers", tag = "workers", responses((status = 200, body = Vec<Worker>)),
 )]
@@ -98,7 +98,7 @@ pub(super) struct LeasesParams {
     limit: Option<usize>,
 }
 
-/// The leases that were given and not given back.
+/// The leases that are held.
 #[utoipa::path(
     get, path = "/v1/u/{universe}/leases", tag = "workers", params(LeasesParams),
     responses((status = 200, body = ListPage<Lease>)),

@@ -1,11 +1,9 @@
-//! Worlds: create, list, describe, fork, pause, resume, upgrade, archive, delete, lineage.
+//! Worlds: create, list, describe.
 
 use super::{
     Api, ListPage, Problem,
-    access::By,
-    effects::AnswerStatus,
-    extract::{ADMIN, JsonBody, Params, READ, SEND, UniverseScope, WorldScope, address_of, world_of},
-    json::{self, Snapshot},
+    extract::{JsonBody, Params, READ, SEND, UniverseScope, WorldScope, address_of, world_of},
+    json::Snapshot,
     limit,
     moment::Moment,
 };
@@ -19,26 +17,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
-use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, WorkerId, WorldAddress, WorldId,
-    answers::{Answers, AnswersError, ScriptedAnswer},
-    cbor,
-    record::{EffectPolicy, ReceiptStatus},
-};
-use mundi_runtime::{
-    Plane,
-    lifecycle::{ForkAt, ForkPolicy},
-    ops::Repaired,
-};
+use mundi_model::{Code, Coded, Hash, Height, WorkerId, WorldAddress, WorldId};
+use mundi_runtime::Plane;
 use mundi_store::{
-    keyspace::{
-        world_failure::WorldFailure,
-        world_meta::{Hold, Lineage, WorldMeta, WorldState},
-    },
-    protocol::{Branch, HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
+    protocol::{HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
+    values::{Hold, Lineage, WorldFailure, WorldMeta, WorldState},
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -186,13 +172,24 @@ fn state(state: WorldState) -> &'static str {
     STATES.iter().find(|(_, found)| *found == state).map_or("", |(name, _)| name)
 }
 
-/// What a world does: a live one may be paused, which only its journal says. Where that cannot be read, because it is damaged or the
-/// world is deleted meanwhile, all else is told: one world does not hide the others from a list.
+/// The states that a list can be asked for: as they are stored, and of live worlds only those that do this.
+fn wanted_state(name: &str) -> Result<(WorldState, Option<&'static str>), Problem> {
+    let doing =
+        ["paused", "on_hold"].into_iter().find(|doing| *doing == name).map(|doing| (WorldState::Live, Some(doing)));
+    let stored = || STATES.iter().find(|(stored, _)| *stored == name).map(|(_, state)| (*state, None));
+    doing.or_else(stored).ok_or_else(|| {
+        let detail = format!("`{name}` is no state of a world: live, paused, on_hold, archived, deleting or deleted");
+        Problem::invalid(detail)
+    })
+}
+
+/// What a world does: a live one may be paused. Of a world of an older version only the journal says so: where that cannot be read, because it is
+/// damaged or the world is deleted meanwhile, all else is told, so that one world does not hide the others from a list.
 async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> String {
     let is_live = meta.state == WorldState::Live;
     match (&meta.hold, is_live) {
         (Some(_), true) => "on_hold".to_owned(),
-        (None, true) if universe.ops().is_paused_on_record(world).await.unwrap_or(false) => "paused".to_owned(),
+        (None, true) if universe.ops().is_paused(world, meta).await.unwrap_or(false) => "paused".to_owned(),
         _ => state(meta.state).to_owned(),
     }
 }
@@ -212,7 +209,7 @@ pub(super) struct WorldDetails {
     inbox_bytes: u64,
     assigned_to: Option<String>,
     pinned: bool,
-    /// What it waits for, if it has something to do and nobody runs it.
+    /// What it waits for, if it has work and nobody runs it.
     waits: Option<String>,
 }
 
@@ -264,7 +261,7 @@ pub(super) async fn create<E: Engine>(
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
         let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
-        let created = create_from_seed(&universe, &address, seed).await;
+        let created = create_from_seed(&universe, &address, seed).await.map_err(|problem| named(problem, &new, world));
         let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
         settle(growth, &universe, is_new).await;
         let (response, before) = created?;
@@ -275,7 +272,7 @@ pub(super) async fn create<E: Engine>(
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
-    let created = create_with(&universe, &address, manifest).await;
+    let created = create_with(&universe, &address, manifest).await.map_err(|problem| named(problem, &new, world));
     settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
     let before = created?;
     if before {
@@ -286,14 +283,22 @@ pub(super) async fn create<E: Engine>(
     Ok((status, Json(created)).into_response())
 }
 
+/// Whoever gave a name does not know the id that the problem names.
+fn named(problem: Problem, new: &NewWorld, world: WorldId) -> Problem {
+    match &new.world {
+        Some(name) => problem.naming(name, world),
+        None => problem,
+    }
+}
+
 /// What a new world shall be called; an id that was drawn at random if nothing was said.
-fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<WorldAddress, Problem> {
+pub(super) fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<WorldAddress, Problem> {
     let drawn = || WorldId::from_bytes(universe.plane().random()).into();
     name.map_or_else(|| Ok(drawn()), address_of)
 }
 
 /// Stores the name of a world that was there before, perhaps without one.
-async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) -> Result<(), Problem> {
+pub(super) async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) -> Result<(), Problem> {
     match address {
         WorldAddress::Name(name) => Ok(universe.ops().name_world(name.clone()).await?),
         WorldAddress::Id(_) => Ok(()),
@@ -301,7 +306,7 @@ async fn keep_name<E: Engine>(universe: &Universe<E>, address: &WorldAddress) ->
 }
 
 /// Room for one more world, and for what is stored with it. One that is there already needs none.
-async fn grow<E: Engine>(
+pub(super) async fn grow<E: Engine>(
     api: &Api<E>,
     universe: &Universe<E>,
     tenant: Tenant,
@@ -316,7 +321,7 @@ async fn grow<E: Engine>(
     }
 }
 
-async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool) {
+pub(super) async fn settle<E: Engine>(growth: Growth, universe: &Universe<E>, is_new: bool) {
     if is_new {
         growth.keep();
     } else {
@@ -377,7 +382,8 @@ pub(super) async fn manifest_of<E: Engine>(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorldsParams {
-    /// `live`, `archived`, `deleting` or `deleted`; all but deleted ones if nothing is said.
+    /// `live` (also those that are paused or on hold), `paused`, `on_hold`, `archived`, `deleting` or `deleted`; all but deleted ones if nothing
+    /// is said.
     state: Option<String>,
     /// Only forks of this world.
     parent: Option<String>,
@@ -404,10 +410,7 @@ pub(super) async fn list<E: Engine>(
     UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<WorldsParams>,
 ) -> Result<Json<ListPage<World>>, Problem> {
-    let unknown = |name: &str| Problem::invalid(format!("`{name}` is no state of a world"));
-    let wanted = params.state.as_deref().map(|name| {
-        STATES.iter().find(|(found, _)| *found == name).map(|(_, state)| *state).ok_or_else(|| unknown(name))
-    });
+    let wanted = params.state.as_deref().map(wanted_state).transpose()?;
     let held = match params.held_by.as_deref() {
         None => None,
         Some("nobody") => Some(HeldBy::Nobody),
@@ -415,8 +418,13 @@ pub(super) async fn list<E: Engine>(
         Some(worker) => Some(HeldBy::Worker(worker.parse::<WorkerId>()?)),
     };
     let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let filter =
-        WorldFilter { state: wanted.transpose()?, parent, held, on_hold: params.on_hold, failed: params.failed };
+    let filter = WorldFilter {
+        state: wanted.map(|(state, _)| state),
+        parent,
+        held,
+        on_hold: params.on_hold,
+        failed: params.failed,
+    };
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let program = match params.program.as_deref() {
         Some(program) => Some(universe.manifests_called(program).await?),
@@ -430,6 +438,9 @@ pub(super) async fn list<E: Engine>(
     let mut items = Vec::with_capacity(page.items.len());
     for WorldSummary { world, meta, lease, failure, manifest } in page.items {
         let state = state_of(&universe, world, &meta).await;
+        if wanted.is_some_and(|(_, only)| only.is_some_and(|only| only != state)) {
+            continue;
+        }
         let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
         items.push(World { state, ..world });
     }
@@ -462,301 +473,4 @@ pub(super) async fn describe<E: Engine>(
         waits,
     };
     Ok(Json(details))
-}
-
-/// Where a fork begins.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewFork {
-    /// The id or the name of the new world; drawn at random if it is not given.
-    world: Option<String>,
-    /// It shares all records below this height; at the newest if it is not given.
-    at: Option<u64>,
-    /// What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
-    /// operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
-    /// recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
-    effects: Option<String>,
-    /// The name of another program that the branch runs from its first input on.
-    program: Option<String>,
-    /// Or the hash of its manifest.
-    manifest: Option<String>,
-    /// Of a sandbox: what answers effects for which its parent has no receipt. The first answer that fits is given, as often as it
-    /// fits; a fork of a sandbox has those of its parent if it is given none.
-    answers: Option<Vec<AnswerOf>>,
-}
-
-/// A scripted answer.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AnswerOf {
-    /// The kind of the effect: `http.request`, `fabric.send` ...
-    kind: String,
-    /// Only for the effect of this number since the fork, all kinds counted and timers left out; the first is 1. What was open when
-    /// the fork was made has no number.
-    #[schema(minimum = 1)]
-    nth: Option<u64>,
-    /// Only for parameters that have these members with these values.
-    #[schema(value_type = Option<Object>)]
-    params: Option<serde_json::Value>,
-    /// `ok` if it is not given.
-    status: Option<AnswerStatus>,
-    /// What the program gets with the receipt: as the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
-    /// nothing is said.
-    #[serde(default)]
-    payload: serde_json::Value,
-}
-
-fn scripted(answers: Vec<AnswerOf>) -> Result<Answers, Problem> {
-    let rule = |(index, answer): (usize, AnswerOf)| {
-        let AnswerOf { kind, nth, params, status, payload } = answer;
-        let encoded = |json| {
-            let value = json::given(json).map_err(|problem| {
-                let why = problem.detail;
-                AnswersError::Invalid { index, why }
-            })?;
-            Ok(cbor::encode(&value))
-        };
-        let params = params.map(encoded).transpose()?;
-        let status = status.map_or(ReceiptStatus::Ok, ReceiptStatus::from);
-        Ok(ScriptedAnswer { kind, nth, params, status, payload: encoded(payload)? })
-    };
-    let rules = answers.into_iter().enumerate().map(rule).collect::<Result<_, AnswersError>>();
-    rules.and_then(Answers::new).map_err(|error| Problem::new(error.code(), error.to_string()))
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Fork {
-    world: String,
-    parent: String,
-    forked_at: u64,
-    /// What becomes of its effects.
-    effects: String,
-    /// It was there before.
-    before: bool,
-}
-
-/// What is said of a fork in the document.
-static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
-    format!(
-        "The parent is only read. Asked again for the same fork, it answers the same.\n\nWhat becomes of its effects:\n\n{}",
-        mundi_model::FORK_POLICIES
-    )
-});
-
-/// Forks a world at any height of its past. The parent is only read. Asked again for the same fork, it answers the same.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/fork", tag = "worlds", request_body = NewFork,
-    summary = "Forks a world at any height of its past.", description = FORK_DESCRIPTION.as_str(),
-    responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
-)]
-pub(super) async fn fork<E: Engine>(
-    WorldScope { api, universe, world: parent, tenant }: WorldScope<E, SEND>,
-    JsonBody(new): JsonBody<NewFork>,
-) -> Result<Response, Problem> {
-    let effects = match new.effects.as_deref() {
-        None => None,
-        Some(name) => Some(EffectPolicy::offered(name).ok_or_else(|| {
-            let names = EffectPolicy::OFFERED.map(EffectPolicy::as_str).join(", ");
-            Problem::invalid(format!("effects: `{name}` is none of {names}"))
-        })?),
-    };
-    let script = new.answers.map(scripted).transpose()?;
-    let address = wanted(&universe, new.world.as_deref())?;
-    let child = address.world(universe.id());
-    let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
-    let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
-        (None, None) => None,
-        (program, manifest) => Some(manifest_of(&universe, program, manifest).await?),
-    };
-    let stored = script.as_ref().map_or(Amounts::default(), |script| Amounts::blob(script.to_bytes().len() as u64));
-    let growth = grow(&api, &universe, tenant, child, Amounts { worlds: 1, ..stored }).await?;
-    let forking = async {
-        let answers = match &script {
-            Some(script) => Some(universe.ops().store_answers(script).await?),
-            None => None,
-        };
-        let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
-        universe.ops().world_fork_on(manifest, parent, address.clone(), at, policy, now_ns).await
-    };
-    let forked = forking.await;
-    let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
-    settle(growth, &universe, is_new).await;
-    let forked = forked?;
-    let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
-    if before {
-        keep_name(&universe, &address).await?;
-    }
-    let effects = forked.policy.as_str().to_owned();
-    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };
-    Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
-}
-
-/// The place of a command in the inbox: it takes effect when the world has come that far.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Commanded {
-    seq: String,
-}
-
-/// From now on the world takes nothing but commands; its inbox keeps what arrives.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/pause", tag = "worlds", responses((status = 202, body = Commanded)),
-)]
-pub(super) async fn pause<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<Response, Problem> {
-    Ok(commanded(universe.ops().world_pause(world).await?))
-}
-
-/// The world goes on: after a pause, and after a hold.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/resume", tag = "worlds", responses((status = 202, body = Commanded)),
-)]
-pub(super) async fn resume<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<Response, Problem> {
-    Ok(commanded(universe.ops().world_resume(world).await?))
-}
-
-/// What was done about the input that a world was on hold at.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Repair {
-    /// The place of the command in the inbox.
-    seq: String,
-    /// The input that it is about.
-    input: String,
-    /// Who is on record for it.
-    operator: String,
-}
-
-/// Takes the input again that the world is on hold at, for example after an upgrade. Who does it is on record.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/retry", operation_id = "world_retry", tag = "worlds",
-    responses((status = 202, description = "It is on its way", body = Repair)),
-)]
-pub(super) async fn retry<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-    By(operator): By,
-) -> Result<Response, Problem> {
-    let name = operator.name.clone();
-    Ok(repaired(universe.ops().world_retry(world, operator).await?, name))
-}
-
-/// Passes the one input that the world is on hold at: the program does not see it, and its caller hears `STEP_SKIPPED`. Who does it
-/// is on record.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/skip", operation_id = "world_skip", tag = "worlds",
-    responses((status = 202, description = "It is on its way", body = Repair)),
-)]
-pub(super) async fn skip<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-    By(operator): By,
-) -> Result<Response, Problem> {
-    let name = operator.name.clone();
-    Ok(repaired(universe.ops().world_skip(world, operator).await?, name))
-}
-
-fn repaired(Repaired { seq, input }: Repaired, operator: String) -> Response {
-    let repair = Repair { seq: seq.to_string(), input: input.to_string(), operator };
-    (StatusCode::ACCEPTED, Json(repair)).into_response()
-}
-
-fn commanded(seq: InboxSeq) -> Response {
-    (StatusCode::ACCEPTED, Json(Commanded { seq: seq.to_string() })).into_response()
-}
-
-/// Another manifest for a world.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewManifest {
-    /// The name of a program, for its newest version, or `name@version`.
-    program: Option<String>,
-    /// Or the hash of a manifest.
-    manifest: Option<String>,
-    /// Insists although a rehearsal diverges.
-    #[serde(default)]
-    forced: bool,
-}
-
-/// From the record after the command on, another manifest holds.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/upgrade", tag = "worlds", request_body = NewManifest,
-    responses((status = 202, body = Commanded)),
-)]
-pub(super) async fn upgrade<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-    JsonBody(new): JsonBody<NewManifest>,
-) -> Result<Response, Problem> {
-    let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
-    Ok(commanded(universe.ops().world_upgrade(world, manifest, new.forced).await?))
-}
-
-/// Puts a world into the archive: it takes nothing in until it is taken out again.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/archive", tag = "worlds",
-    responses((status = 204, description = "Done")),
-)]
-pub(super) async fn archive<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
-    universe.ops().world_archive(world).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// Takes a world out of the archive.
-#[utoipa::path(
-    post, path = "/v1/u/{universe}/worlds/{world}/unarchive", tag = "worlds",
-    responses((status = 204, description = "Done")),
-)]
-pub(super) async fn unarchive<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
-    universe.ops().world_unarchive(world).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// Deletes a world for good. Its id is never used again.
-#[utoipa::path(
-    delete, path = "/v1/u/{universe}/worlds/{world}", tag = "worlds", responses((status = 204, description = "Done")),
-)]
-pub(super) async fn delete<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
-) -> Result<StatusCode, Problem> {
-    universe.ops().describe_world(world).await?;
-    universe.ops().world_delete(world).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Family {
-    /// The nearest first, each with the height at which the line left it.
-    ancestors: Vec<Parent>,
-    children: Vec<Child>,
-    more_children: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Child {
-    world: String,
-    forked_at: u64,
-}
-
-impl From<&Branch> for Child {
-    fn from(branch: &Branch) -> Self {
-        Self { world: branch.world.to_string(), forked_at: branch.forked_at.get() }
-    }
-}
-
-/// Ancestors and children of a world.
-#[utoipa::path(
-    get, path = "/v1/u/{universe}/worlds/{world}/lineage", tag = "worlds", responses((status = 200, body = Family)),
-)]
-pub(super) async fn lineage<E: Engine>(
-    WorldScope { universe, world, .. }: WorldScope<E, READ>,
-) -> Result<Json<Family>, Problem> {
-    let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
-    Ok(Json(Family {
-        ancestors: found.ancestors.iter().map(Parent::from).collect(),
-        children: found.children.iter().map(Child::from).collect(),
-        more_children: found.more_children,
-    }))
 }

@@ -249,12 +249,12 @@ calls_max = 64
 
     #[test]
     fn what_holds_is_shown_beside_the_default_and_secrets_are_masked() {
-        let set = [("MUNDI_LLM__API_KEY", "hush"), ("MUNDI_NODE__LANES", "3")];
+        let set = [("MUNDI_LLM__API_KEY", "hush"), ("MUNDI_NODE__RUNNERS", "3")];
         let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let all = settings(&Config::load(None, set, &[]).unwrap()).unwrap();
         let of = |key: &str| all.iter().find(|setting| setting.key == key).unwrap().clone();
-        assert_eq!(of("node.lanes").value.as_deref(), Some("3"));
-        assert_ne!(of("node.lanes").default, of("node.lanes").value);
+        assert_eq!(of("node.runners").value.as_deref(), Some("3"));
+        assert_ne!(of("node.runners").default, of("node.runners").value);
         assert!(of("llm.api_key").value.is_some_and(|value| !value.contains("hush")));
         assert_eq!(of("llm.api_key").default, None);
     }

@@ -1,4 +1,4 @@
-//! Admission: whether the API takes new work (document 000, phase 4). It refuses early, before a body is read or a key is touched.
+//! Admission: whether the API accepts new work (R-WORKER-8). It refuses early, before a body is read or a key is accessed.
 //!
 //! Two bounds. A process that has more in memory than it may takes no new work. A world whose inbox is too old takes no more events
 //! until it has caught up: only its own senders are refused, so one hot world does not shut the others out. How old the inbox of a world is
@@ -131,7 +131,7 @@ impl<E: Engine> Node<E> {
                 match ops.inbox_age_ns(world).await {
                     Ok(age_ns) => node.0.admission.learn(of, age_ns),
                     Err(error) => {
-                        tracing::debug!(%error, %world, "the age of an inbox is not known");
+                        tracing::debug!(%error, %world, "the age of an inbox could not be read");
                         node.0.admission.learn(of, 0);
                     }
                 }

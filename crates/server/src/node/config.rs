@@ -2,17 +2,15 @@
 
 use super::AdmissionPolicy;
 use crate::quotas::QuotaDefaults;
-use mundi_adapters::{
-    http::HttpConfig, llm::LlmConfig, process::ProcessConfig, signature::AdapterKeys, worker::AdapterWorkerConfig,
-};
+use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 use mundi_model::{WorkerId, limits};
 use mundi_runtime::{
-    attempts::AttemptBounds,
-    host::{CycleBudget, SnapshotPolicy},
+    effects::{AdapterWorkerConfig, attempts::AttemptBounds, signature::AdapterKeys},
     shell::Policy,
     worker::SegmentPolicy,
+    world::{CycleBudget, SnapshotPolicy},
 };
-use mundi_store::{blobs::CasConfig, keyspace::quotas::Quotas, objects::RequestPolicy, reachability::SweepConfig};
+use mundi_store::{blobs::CasConfig, objects::RequestPolicy, reachability::SweepConfig, values::Quotas};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
@@ -41,7 +39,7 @@ impl Role {
     pub const ALL: [Self; 5] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Api];
 }
 
-/// What holds in one universe. Every process of a fleet must be told the same.
+/// What holds in one universe. Every process of a fleet must be configured the same.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UniverseRules {
     /// The universes whose worlds may send messages to worlds of this one, by name or id.
@@ -55,14 +53,14 @@ pub struct UniverseRules {
 #[derive(Clone)]
 pub struct NodeConfig {
     pub roles: BTreeSet<Role>,
-    /// No two living processes may share it. A process that comes back under the same one takes its own leases again
-    /// at once; under another it waits until they run out. Drawn at random if it is not given.
+    /// No two running processes may share it. A process that comes back under the same one takes its own leases again
+    /// at once; under another it waits until they expire. Drawn at random if it is not given.
     pub worker: Option<WorkerId>,
     /// How many worlds run at the same time.
-    pub lanes: usize,
+    pub runners: usize,
     /// Shares of the processors by universe, where steps of components compete; 1 for those that are not named.
     pub weights: BTreeMap<String, u32>,
-    /// How many worlds that have something to do this process takes; those that rest do not count.
+    /// How many worlds that have work this process takes; those that rest do not count.
     pub worlds_max: u32,
     /// After how many processes that ended in their first cycle of a world it is put on hold; 0 for never.
     pub deaths_max: u32,
@@ -101,11 +99,11 @@ pub struct NodeConfig {
     pub http: HttpConfig,
     pub llm: Option<LlmConfig>,
     pub process: Option<ProcessConfig>,
-    /// Where files wait that are not yet believed; the system's folder for such if nothing is said.
+    /// Where files wait that are not yet verified; the system's folder for such if nothing is said.
     pub spool: Option<PathBuf>,
-    /// How long a drain may take before what is left is dropped; leases run out by themselves then.
+    /// How long a drain may take before what is left is dropped; leases expire by themselves then.
     pub drain_timeout: Duration,
-    /// How long a worker that went silent keeps its worlds; they are renewed four times as often.
+    /// How long a worker that stopped its heartbeats keeps its worlds; they are renewed four times as often.
     pub lease_ttl: Duration,
     /// How long a world that rests keeps its hint. Other processes find it there and try for its lease in vain; who is alone may
     /// keep it longer, and writes it less often.
@@ -124,7 +122,7 @@ impl Default for NodeConfig {
         Self {
             roles: Role::ALL.into(),
             worker: None,
-            lanes: 256,
+            runners: 256,
             weights: BTreeMap::new(),
             worlds_max: 10_000,
             deaths_max: limits::WORLD_DEATHS_MAX,
@@ -164,7 +162,7 @@ impl NodeConfig {
     }
 }
 
-/// A file without a name, for something that is not yet believed. It is gone when it is closed.
+/// A file without a name, for something that is not yet verified. It is gone when it is closed.
 pub(crate) fn spool(config: &NodeConfig) -> io::Result<File> {
     match &config.spool {
         Some(folder) => {

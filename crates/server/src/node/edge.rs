@@ -1,4 +1,4 @@
-//! Where the outside comes in: the machine's clock and randomness, and tokio's tasks.
+//! The real environment: the machine's clock and randomness, and tokio's tasks.
 
 use mundi_runtime::{Spawn, Task};
 use mundi_store::{Clock, Entropy};
@@ -55,7 +55,7 @@ impl FleetClock {
             if change_ns > 1_000_000_000 {
                 tracing::warn!(
                     ahead_ms = ahead_ns / 1_000_000,
-                    "the database's clock differs from this machine's; its is used"
+                    "the database's clock differs from this machine's; the database's is used"
                 );
             }
             self.ahead_ns.store(ahead_ns, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A call to a world that another process holds is forwarded to that process (ADR 0008).
 //!
 //! Whatever is in doubt before it is sent goes through the inbox, as if there were no other process. Once it was sent, its fate is
-//! what the other process answers; if that answers nothing, the fate is unknown, and the call is not sent again. A forwarded call is
+//! what the other process answers; if that answers nothing, the result is unknown, and the call is not sent again. A forwarded call is
 //! never forwarded again: a process that does not hold the world refuses it before anything is done.
 
 use super::NodePlane;
@@ -43,7 +43,7 @@ const HEADERS: [HeaderName; 4] = [
     HeaderName::from_static("traceparent"),
 ];
 
-/// Requests under way to others; what is beyond goes through the inbox.
+/// Requests in progress to others; what is beyond goes through the inbox.
 const UNDER_WAY_MAX: usize = 4_096;
 /// Worlds whose holder is remembered.
 const KNOWN_MAX: usize = 65_536;
@@ -177,7 +177,7 @@ impl<E: Engine> Forwarder<E> {
         }
         let body = timeout_at(until, answer.body(ANSWER_BYTES_MAX)).await;
         let body = body.unwrap_or(Err(ClientError::Silent(answer_within))).map_err(unknown)?;
-        self.metrics.add(Metric::HandedOn, 1);
+        self.metrics.add(Metric::CallsForwarded, 1);
         Ok(Some(Answered { status, headers, body: body.into() }))
     }
 
@@ -186,7 +186,7 @@ impl<E: Engine> Forwarder<E> {
             // How long an answer may take is each request's own business.
             let config = ClientConfig { connect_timeout: CONNECT_TIMEOUT, read_timeout: None, idle_timeout: IDLE };
             let made = Client::new(config, |_, _| true);
-            made.inspect_err(|error| tracing::warn!(%error, "requests are not handed on")).ok()
+            made.inspect_err(|error| tracing::warn!(%error, "requests are not forwarded")).ok()
         };
         self.client.get_or_init(make).as_ref()
     }
@@ -212,7 +212,7 @@ impl<E: Engine> Forwarder<E> {
         holder
     }
 
-    /// The next request goes through the inbox, and those behind it until someone is found anew.
+    /// The next request goes through the inbox, and those behind it until someone is found again.
     fn forget(&self, universe: UniverseId, world: WorldId) {
         let until_ns = self.plane.now_ns().saturating_add(NOBODY_NS);
         self.known.lock().insert((universe, world), Known { holder: None, until_ns });

@@ -1,4 +1,4 @@
-//! A node: engine, content store, segments and roles in one process, as one thing that starts, drains and stops.
+//! A node: engine, content store, segments and roles in one process, that starts, drains and stops as a whole.
 //!
 //! ```
 //! use mundi_server::{node::{Node, NodeConfig}, programs::Programs};
@@ -19,7 +19,6 @@
 
 mod admission;
 mod config;
-mod delayed;
 mod edge;
 mod error;
 mod forward;
@@ -36,11 +35,11 @@ pub(crate) use admission::Overload;
 pub use admission::{AdmissionPolicy, memory_limit_bytes};
 pub(crate) use config::spool;
 pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules};
-pub use delayed::Delayed;
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
 pub(crate) use forward::{Answered, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
+pub use mundi_runtime::delivery::Delayed;
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
 pub use program_names::{FoundProgram, ListedProgram};
@@ -55,14 +54,12 @@ use crate::{
 use admission::Admission;
 use edge::StopTasks;
 use forward::Forwarder;
-use mundi_adapters::worker::AdapterWorkerConfig;
 use mundi_engine::{Embedded, Engine};
 use mundi_model::{Hash, UniverseId, WorkerId, limits};
 use mundi_runtime::{
     Plane, Services,
-    attempts::Attempts,
+    effects::{AdapterWorkerConfig, attempts::Attempts, policy::PolicyContexts},
     metrics::Metrics,
-    policy::PolicyContexts,
     shell::{Counters, Failed},
     worker::FirstCycles,
 };
@@ -112,10 +109,8 @@ struct Shared<E: Engine> {
     address: RwLock<Option<String>>,
     /// Held while a universe is opened, so that each is opened once; taken out when the node stops.
     stop: tokio::sync::Mutex<Option<StopTasks>>,
-    /// Takes nothing new; what runs goes on.
+    /// Takes nothing new; what runs continues.
     leaving: tokio::sync::watch::Sender<bool>,
-    /// Roles finish what they hold.
-    draining: tokio::sync::watch::Sender<bool>,
 }
 
 impl<E: Engine> Clone for Node<E> {
@@ -190,7 +185,6 @@ impl<E: Engine> Node<E> {
             address: RwLock::default(),
             stop: tokio::sync::Mutex::new(Some(stop)),
             leaving: tokio::sync::watch::Sender::new(false),
-            draining: tokio::sync::watch::Sender::new(false),
             plane,
             config,
         };
@@ -272,7 +266,7 @@ impl<E: Engine> Node<E> {
         *self.0.leaving.borrow()
     }
 
-    /// Completes when the node leaves: for whoever holds a request open only to wait.
+    /// Completes when the node drains: for requests that only wait.
     pub fn left(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut leaving = self.0.leaving.subscribe();
         async move { drop(leaving.wait_for(|leaving| *leaving).await) }
@@ -352,24 +346,24 @@ impl<E: Engine> Node<E> {
         }));
     }
 
-    /// Takes nothing new, finishes what is under way, snapshots and gives back all worlds. Bounded in time.
+    /// Accepts nothing new, finishes requests in progress, snapshots and releases all worlds. Bounded in time.
     pub async fn drain(&self) {
         self.leave();
-        self.0.draining.send_replace(true);
+        let universes = self.universes();
+        universes.iter().for_each(|universe| universe.begin_drain());
         let drained = async {
-            for universe in self.universes() {
+            for universe in universes {
                 universe.drain().await;
             }
         };
         if tokio::time::timeout(self.0.config.drain_timeout, drained).await.is_err() {
-            tracing::warn!("the drain took too long; what is left is taken up again after the leases run out");
+            tracing::warn!("the drain took too long; the remaining worlds continue after their leases expire");
         }
     }
 
-    /// Ends all tasks at their next await. What was acknowledged is durable; leases run out by themselves.
+    /// Ends all tasks at their next await. What was acknowledged is durable; leases expire by themselves.
     pub async fn stop(&self) {
         self.leave();
-        self.0.draining.send_replace(true);
         let stop = self.0.stop.lock().await.take();
         if let Some(stop) = stop {
             stop.stop().await;

@@ -5,12 +5,12 @@ use crate::{
     config::{Config, ConfigError},
     programs::Programs,
 };
-use mundi_adapters::worker::AdapterWorkerConfig;
 #[cfg(feature = "postgres")]
 use mundi_engine::{AnyEngine, Postgres, postgres};
 use mundi_engine::{Embedded, embedded};
 use mundi_model::WorkerId;
 use mundi_runtime::Plane;
+use mundi_runtime::effects::AdapterWorkerConfig;
 use mundi_store::objects::{self, Objects};
 use std::{
     path::{Path, PathBuf},
@@ -57,7 +57,7 @@ impl Node<ConfiguredEngine> {
             loop {
                 tokio::time::sleep(SET_RIGHT_EVERY).await;
                 if let Err(error) = set_right(&clock, &engine).await {
-                    tracing::debug!(%error, "the database was not asked for the time");
+                    tracing::debug!(%error, "the database's time could not be read");
                 }
             }
         }));

@@ -110,7 +110,7 @@ impl<E: Engine> Universe<E> {
         Ok(self.plane().run(&naming).await?.output)
     }
 
-    /// Deletes a version under a name. The manifest stays registered, and worlds that run it go on.
+    /// Deletes a version under a name. The manifest stays registered, and worlds that run it continue.
     pub async fn unname_program(&self, name: &str, version: u32) -> Result<(), NodeError> {
         let named = ProgramRef::new(name, Some(version)).map_err(NodeError::ProgramName)?;
         self.require_given(&named)?;

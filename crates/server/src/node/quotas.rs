@@ -8,12 +8,13 @@ use crate::{
     },
 };
 use futures_util::future::BoxFuture;
-use mundi_adapters::{failed, room::Room};
+use mundi_adapters::room::Room;
 use mundi_engine::Engine;
 use mundi_model::{Coded, Hash, UniverseId};
+use mundi_runtime::effects::failed;
 use mundi_store::{
-    keyspace::{quotas::Quotas, token::TokenId},
     protocol::{Failure, Repeat},
+    values::{Quotas, TokenId},
 };
 use std::{
     collections::BTreeSet,
@@ -75,7 +76,7 @@ impl<E: Engine> Node<E> {
         quotas.more_events(count);
     }
 
-    /// A call or a stream begins, and ends with what is given back.
+    /// A call or a stream begins, and ends when the returned guard is dropped.
     pub(crate) fn begin(&self, universe: &Universe<E>, tenant: Tenant, quota: Quota) -> Result<Held, QuotaExceeded> {
         let of_token =
             tenant.token.and_then(|(token, limits)| Some((token, quota.of(&limits)?))).map(|(token, limit)| {

@@ -1,4 +1,4 @@
-//! The replay log: a line of JSON for each step of the worker shells, for a postmortem (document 003, deterministic replay hook).
+//! The replay log: a line of JSON for each step of the worker shells, for postmortem analysis (R-SHELL-11).
 //!
 //! Shells report in the middle of their work, so a thread of its own writes the file. Records that it cannot keep up with are dropped and
 //! counted. The file is bounded: a full one is renamed to `….1`, in place of the one before.
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use mundi_model::{Stamp, WorkerId};
     use mundi_runtime::shell::ReplayKind;
-    use mundi_store::keyspace::{mailbox::MailPlace, queue::QueueSeq};
+    use mundi_store::values::{MailPlace, QueueSeq};
 
     fn event(kind: ReplayKind, code: Option<Code>) -> ReplayEvent {
         let place = MailPlace { due_ns: 1, seq: QueueSeq::new(Stamp::new(9, 1), 4) };

@@ -1,33 +1,26 @@
 //! The roles of one universe in this process.
 
-use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role, delayed::Deliver};
+use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role};
 use crate::quotas::UniverseQuotas;
-use futures_util::FutureExt;
 use mundi_adapters::{
-    blob::BlobAdapter,
-    fabric::FabricAdapter,
-    fork::ForkAdapter,
-    http::HttpAdapter,
-    llm::LlmAdapter,
-    process::ProcessAdapter,
-    room::Room,
-    spawn::SpawnAdapter,
-    worker::{AdapterWorker, AdapterWorkerConfig, TimerWorker, TimerWorkerConfig},
+    blob::BlobAdapter, fabric::FabricAdapter, fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter,
+    process::ProcessAdapter, room::Room, spawn::SpawnAdapter, world_call::WorldCallAdapter,
 };
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     LocalWorlds, Plane,
     calls::Calls,
+    delivery::DeliverDelayed,
+    effects::{AdapterWorker, AdapterWorkerConfig},
     orchestrator::{Orchestrator, OrchestratorConfig},
-    shell::{Ended, Policy, Shell, ShellConfig, Stop, WorkerCommands},
+    shell::{self, Ended, Policy, Report, Shell, ShellConfig, Stop, WorkerCommands},
     sweeper::{Sweeper, SweeperConfig},
+    tidying::Tidying,
+    timers::{TimerWorker, TimerWorkerConfig},
     worker::{WorkerConfig, WorldWorker},
 };
-use mundi_store::{StoreError, protocol::expire_dedupe};
-use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::oneshot;
 
 /// A duty of the orchestrator: of all processes that have it, one sweeps.
 fn sweeper<E: Engine>(node: &Node<E>, universe: UniverseId) -> Sweeper<E> {
@@ -36,9 +29,6 @@ fn sweeper<E: Engine>(node: &Node<E>, universe: UniverseId) -> Sweeper<E> {
     Sweeper::new(node.plane().clone(), config, node.0.metrics.clone())
 }
 
-/// How often records are removed that were kept to recognize what comes twice.
-const TIDY_EVERY: Duration = Duration::from_secs(60);
-
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -46,7 +36,7 @@ fn nanos(time: Duration) -> u64 {
 fn worker_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) -> WorkerConfig {
     let lease_ttl_ns = nanos(config.lease_ttl);
     WorkerConfig {
-        lanes: config.lanes,
+        runners: config.runners,
         worlds_max: config.worlds_max,
         deaths_max: config.deaths_max,
         cycle: config.cycle,
@@ -66,9 +56,10 @@ fn shell_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) -> 
 
 pub(super) struct Roles<P: Plane> {
     worlds: Option<WorldWorker<P>>,
+    /// Those that begin to end as soon as the node drains: they finish what they hold while worlds are given back.
+    finishing: Vec<Stop>,
+    /// Those that end once the worlds are given back.
     shells: Vec<Stop>,
-    /// Each completes when a role has finished what it held.
-    ended: Mutex<Vec<oneshot::Receiver<()>>>,
 }
 
 impl<E: Engine> Roles<NodePlane<E>> {
@@ -81,19 +72,21 @@ impl<E: Engine> Roles<NodePlane<E>> {
         calls: Calls,
     ) -> Result<Self, NodeError> {
         let universe = quotas.id();
-        let mut roles = Self { worlds: None, shells: Vec::new(), ended: Mutex::default() };
+        let mut roles = Self { worlds: None, finishing: Vec::new(), shells: Vec::new() };
         if node.config().roles.contains(&Role::World) {
             roles.run_worlds(node, plane, quotas.clone(), calls).await?; // first: others tell it of what they bring
         }
         for role in &node.config().roles {
             match role {
                 Role::World => {}
-                Role::Adapter => roles.run_adapters(node, name, &quotas)?,
+                Role::Adapter => roles.run_adapters(node, name, &quotas).await?,
                 Role::Timer => roles.run_timers(node, universe).await?,
                 Role::Orchestrator => {
-                    let config = OrchestratorConfig::new(universe);
-                    Orchestrator::new(node.plane().clone(), config, node.0.metrics.clone()).start();
-                    sweeper(node, universe).start();
+                    let (config, plane) = (OrchestratorConfig::new(universe), node.plane().clone());
+                    let orchestrator = Orchestrator::new(plane, config, node.0.metrics.clone());
+                    let placing = run(node, universe, orchestrator, Arc::default()).await?;
+                    let sweeping = run(node, universe, sweeper(node, universe), Arc::default()).await?;
+                    roles.shells.extend([placing, sweeping]);
                 }
                 Role::Api => {}
             }
@@ -125,7 +118,12 @@ impl<E: Engine> Roles<NodePlane<E>> {
         Ok(())
     }
 
-    fn run_adapters(&self, node: &Node<E>, name: &str, quotas: &Arc<UniverseQuotas>) -> Result<(), NodeError> {
+    async fn run_adapters(
+        &mut self,
+        node: &Node<E>,
+        name: &str,
+        quotas: &Arc<UniverseQuotas>,
+    ) -> Result<(), NodeError> {
         let (config, plane, universe) = (node.config(), node.plane(), quotas.id());
         let room: Arc<dyn Room> = Arc::new(node.room());
         let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
@@ -145,11 +143,14 @@ impl<E: Engine> Roles<NodePlane<E>> {
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs).with_room(room.clone())));
         let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
+        let calls = WorldCallAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
+        let mut calls = calls.with_dedupe_window_ns(config.dedupe_window_ns());
         if let Some(worlds) = &self.worlds {
             let local: Arc<dyn LocalWorlds> = Arc::new(worlds.clone());
-            (worker, fabric) = (worker.with_local_worlds(local.clone()), fabric.with_local_worlds(local));
+            (worker, fabric) = (worker.with_local_worlds(local.clone()), fabric.with_local_worlds(local.clone()));
+            calls = calls.with_local_worlds(local);
         }
-        worker = worker.serve(Arc::new(fabric));
+        worker = worker.serve(Arc::new(fabric)).serve(Arc::new(calls));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
         worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
@@ -160,7 +161,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
             worker = worker.serve(Arc::new(ProcessAdapter::new(process)));
         }
         worker = worker.serve(Arc::new(http));
-        self.run(node, "adapter", |stop| async move { worker.run(stop).await });
+        self.finishing.push(run(node, universe, worker, node.0.reports.adapters.clone()).await?);
         Ok(())
     }
 
@@ -171,21 +172,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let timers = TimerWorker::new(plane.engine.clone(), plane.clock.clone(), universe, config)
             .with_metrics(node.0.metrics.clone())
             .with_report(node.0.reports.timers.clone());
-        self.run(node, "timer", |stop| async move { timers.run(stop).await });
-        let deliver = Deliver { plane: plane.clone(), dedupe_window_ns };
+        self.finishing.push(run(node, universe, timers, node.0.reports.timers.clone()).await?);
+        let deliver = DeliverDelayed { plane: plane.clone(), dedupe_window_ns };
         let config = shell_config(node.config(), universe, Delayed::WORKER);
         let shell = ShellConfig { policy: Policy::of_deliveries(), ..config };
         let report = node.0.reports.delayed.clone();
         self.run_shell(node, Shell::boot(plane.clone(), shell, deliver, report).await?.0.start());
-        let tidying = plane.clone();
-        plane.spawner().spawn(Box::pin(async move {
-            loop {
-                tidying.clock.sleep(TIDY_EVERY).await;
-                if let Err(error) = expire_dedupe(&tidying.engine, &*tidying.clock, universe).await {
-                    tracing::warn!(%error, "old dedupe records could not be removed");
-                }
-            }
-        }));
+        self.shells.push(run(node, universe, Tidying { plane, universe }, Arc::default()).await?);
         Ok(())
     }
 
@@ -207,30 +200,14 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }));
     }
 
-    /// Starts a loop that ends when the node drains.
-    fn run<F>(
-        &self,
-        node: &Node<E>,
-        what: &'static str,
-        body: impl FnOnce(futures_util::future::BoxFuture<'static, ()>) -> F,
-    ) where
-        F: Future<Output = Result<(), StoreError>> + Send + 'static,
-    {
-        let mut draining = node.0.draining.subscribe();
-        let stop = async move { drop(draining.wait_for(|draining| *draining).await) }.boxed();
-        let (ending, ended) = oneshot::channel();
-        let running = body(stop);
-        self.ended.lock().push(ended);
-        node.plane().spawner().spawn(Box::pin(async move {
-            if let Err(error) = running.await {
-                tracing::error!(%error, role = what, "a role ended");
-            }
-            drop(ending);
-        }));
+    /// Claims and fires nothing more.
+    pub(super) fn begin_drain(&self) {
+        self.finishing.iter().for_each(Stop::request_stop);
     }
 
-    /// The node has said that it drains; completes when all is given back.
+    /// Completes when all leases are released and all roles have ended.
     pub(super) async fn drain(&self) {
+        self.begin_drain();
         if let Some(worlds) = &self.worlds {
             worlds.drain().await;
         }
@@ -238,27 +215,37 @@ impl<E: Engine> Roles<NodePlane<E>> {
             shell.request_stop();
             shell.join().await;
         }
-        let ended = std::mem::take(&mut *self.ended.lock());
-        for ended in ended {
-            let _dropped = ended.await;
+        for shell in &self.finishing {
+            shell.join().await;
         }
     }
+}
+
+/// Runs a role in its shell.
+async fn run<E: Engine, R: shell::Role<NodePlane<E>>>(
+    node: &Node<E>,
+    universe: UniverseId,
+    role: R,
+    report: Arc<Report>,
+) -> Result<Stop, NodeError> {
+    let config = shell_config(node.config(), universe, node.worker());
+    Ok(Shell::boot(node.plane().clone(), config, role, report).await?.0.start())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use mundi_runtime::{
-        host::{CycleBudget, SnapshotPolicy},
         shell::Policy,
         worker::SegmentPolicy,
+        world::{CycleBudget, SnapshotPolicy},
     };
 
     #[test]
     fn a_worker_and_its_shell_go_by_what_the_node_was_configured_with() {
         let (universe, worker) = (UniverseId::from_bytes([1; 16]), Delayed::WORKER);
         let config = NodeConfig {
-            lanes: 2,
+            runners: 2,
             worlds_max: 15,
             cycle: CycleBudget { items_max: 3, steps_max: 4, effects_max: 5, wall_ms_max: 6 },
             snapshots: SnapshotPolicy { records: 7, bytes: 8, age_ns: 9 },
@@ -270,7 +257,7 @@ mod tests {
             ..NodeConfig::default()
         };
         let made = worker_config(&config, universe, worker);
-        assert_eq!((made.universe, made.worker, made.lanes, made.worlds_max), (universe, worker, 2, 15));
+        assert_eq!((made.universe, made.worker, made.runners, made.worlds_max), (universe, worker, 2, 15));
         assert_eq!((made.cycle, made.snapshots, made.segments), (config.cycle, config.snapshots, config.segments));
         assert_eq!(
             (made.inbox_grace_ns, made.lease_ttl_ns, made.renew_every_ns, made.settle_after_ns),

@@ -17,13 +17,13 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError,
     calls::Calls,
-    lifecycle::{register_trusted, register_used},
-    ops::{CallAnswer, CallRequest, Ops},
+    control::{CallAnswer, CallRequest, Ops},
+    lifecycle::register_trusted,
 };
 use mundi_store::{
     blob::Blobs,
-    keyspace::{kept_object::Kind, schema_version::SchemaVersion},
-    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion, ReadSchema},
+    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion},
+    values::{KeptKind, SchemaVersion},
 };
 use std::{
     collections::BTreeMap,
@@ -64,27 +64,17 @@ fn plane_of<E: Engine>(node: &Node<E>, name: &str, id: UniverseId, fuel: Arc<Ato
     NodePlane { registry, ..plane }
 }
 
-/// Whether a universe was last written by a version that registered nothing.
-async fn is_before_registration<E: Engine>(plane: &NodePlane<E>, universe: UniverseId) -> Result<bool, NodeError> {
-    let found = plane.run(&ReadSchema { universe }).await?.output;
-    Ok(found.is_some_and(|found| (found.major, found.minor) < (1, 4)))
-}
-
 impl<E: Engine> Universe<E> {
     pub(super) async fn open(node: &Node<E>, name: &str, id: UniverseId) -> Result<Self, NodeError> {
         let quotas = node.quotas_of(name, id);
         let plane = plane_of(node, name, id, quotas.fuel_meter());
-        if is_before_registration(&plane, id).await? {
-            let manifests = register_used(&plane, id).await?;
-            tracing::info!(universe = name, manifests, "registered what worlds run on");
-        }
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
         plane.run(&guard).await?;
         let (mut built_in, mut named) = (Vec::new(), Vec::new());
         for program in node.built_in() {
             let code = Blobs::put(&plane.blobs, id, program.program.clone().into(), &[]).await?;
             let manifest = Blobs::put(&plane.blobs, id, program.manifest.clone().into(), &[]).await?;
-            for (hash, kind) in [(code, Kind::Program), (manifest, Kind::Manifest)] {
+            for (hash, kind) in [(code, KeptKind::Program), (manifest, KeptKind::Manifest)] {
                 plane.run(&KeepObject { universe: id, hash, kind, now_ns: plane.now_ns() }).await?;
             }
             built_in.push(manifest);
@@ -132,6 +122,11 @@ impl<E: Engine> Universe<E> {
         &self.manifests
     }
 
+    /// Its roles claim and fire nothing more.
+    pub(crate) fn begin_drain(&self) {
+        self.roles.begin_drain();
+    }
+
     pub(crate) async fn drain(&self) {
         self.roles.drain().await;
     }
@@ -170,7 +165,7 @@ impl<E: Engine> Universe<E> {
     }
 
     /// Keeps a program or manifest until it is deleted, whether a world runs it or not.
-    pub(crate) async fn keep(&self, hash: Hash, kind: Kind) -> Result<(), NodeError> {
+    pub(crate) async fn keep(&self, hash: Hash, kind: KeptKind) -> Result<(), NodeError> {
         let keep = KeepObject { universe: self.id, hash, kind, now_ns: self.plane.now_ns() };
         self.plane.run(&keep).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Which universes accept messages from which others: by the configuration, and none unless it says so.
+//! Which universes accept messages from which others, by the configuration; none by default.
 
 use super::{Node, Shared, Universe, UniverseRules};
 use mundi_adapters::fabric::UniversePolicy;

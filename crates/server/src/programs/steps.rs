@@ -1,6 +1,6 @@
 //! `steps`: durable steps, one after the other, each done by a worker outside. What `mundi demo` runs.
 //!
-//! Events: `start` {steps} asks for step 1; `outcome` {step, outcome} decides the step that is under way by hand. A step that
+//! Events: `start` {steps} asks for step 1; `outcome` {step, outcome} decides the step that is in progress by hand. A step that
 //! is `refused` changes the plan of those after it from `ship` to `refund`. Query: `progress`.
 
 use super::{declare_all, value};

@@ -1,10 +1,10 @@
-//! What one universe or one token takes of this process now.
+//! The present use of this process by one universe or one token.
 
 use super::{
     Quota, QuotaExceeded, Scope,
     bucket::{Bucket, Full},
 };
-use mundi_store::keyspace::{quotas::Quotas, token::TokenId};
+use mundi_store::values::{Quotas, TokenId};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -50,7 +50,7 @@ impl Account {
         if quota == Quota::Streams { &self.streams } else { &self.calls }
     }
 
-    /// One more call or stream, until what is given back is dropped.
+    /// One more call or stream, until the returned guard is dropped.
     pub(crate) fn begin(
         self: &Arc<Self>,
         scope: Scope,

@@ -1,4 +1,4 @@
-//! A rate: so many a second, and as many at once as a second brings.
+//! A rate limit: a number per second, with a burst of one second.
 //!
 //! The bucket holds what was taken and has not worn off; it wears off at the rate. Whatever is taken while less than a second's
 //! worth is in it is taken whole, so a batch may be larger than the rate, and those that come after it wait for that.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const NANO: u128 = 1_000_000_000;
 
-/// Nobody is told to wait longer: the rate may be another one then.
+/// No longer wait is returned, because the rate may have changed by then.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// What was taken lately.
@@ -130,7 +130,7 @@ mod tests {
             }
         }
 
-        /// Who waits as long as it was told is let in, and not a moment before.
+        /// A client that waits for `Retry-After` is admitted, and not before.
         #[test]
         fn the_wait_that_is_told_is_the_one_that_it_takes(
             rate in 1_u64..1_000_000,

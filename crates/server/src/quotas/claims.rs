@@ -17,7 +17,7 @@ pub(crate) struct ExternalClaims(Mutex<State>);
 struct State {
     /// With the time until which each is held.
     held: BTreeMap<IntentHash, u64>,
-    /// Room of those who look.
+    /// Capacity reserved by claims in progress.
     reserved: u64,
 }
 

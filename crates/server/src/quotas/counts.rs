@@ -1,15 +1,15 @@
-//! What a universe holds, as exactly as a process that does not make everything itself can know it.
+//! The number and size of a universe's objects, estimated by one process of a fleet.
 //!
 //! All keys of the universe are counted now and then. What this process adds for a request is reserved at once, before it is made, so
-//! requests of one process never pass the bound together, whatever is counted meanwhile: what was made while a count was under way counts
+//! requests of one process never pass the bound together, whatever is counted meanwhile: what was made while a count was in progress counts
 //! twice until the next one, and never not at all. What programs add by themselves, what other processes add and what is
 //! deleted is seen with the next count.
 
 use super::{Quota, QuotaExceeded, Scope};
 use mundi_store::{
     StoreError,
-    keyspace::{quotas::Quotas, token_usage::TokenUsage},
     reachability::Usage,
+    values::{Quotas, TokenUsage},
 };
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ const COUNT_EVERY_NS: u64 = 5_000_000_000;
 /// Counting takes no more than a twentieth of the time.
 const COUNT_SHARE: u64 = 20;
 
-/// What something takes of a universe.
+/// What an object uses of a universe's quotas.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Amounts {
     pub(crate) worlds: u64,
@@ -121,7 +121,7 @@ struct State {
     reserved: Amounts,
     /// What was made since the last count began.
     made: Amounts,
-    /// What was made since the count that is under way began.
+    /// What was made since the count that is in progress began.
     made_meanwhile: Amounts,
 }
 
@@ -146,7 +146,7 @@ impl Counted {
 }
 
 impl Counts {
-    /// What the universe holds, as far as it is known: of a count that is old, only if another one is under way.
+    /// What the universe holds, as far as it is known: of a count that is old, only if another one is in progress.
     pub(crate) async fn current<F>(
         &self,
         now_ns: impl Fn() -> u64,
@@ -178,7 +178,7 @@ impl Counts {
         Ok(state.known())
     }
 
-    /// What is known without a look, and whether that is old.
+    /// What is known without a poll, and whether that is old.
     pub(crate) fn known(&self, now_ns: u64) -> Option<(Amounts, bool)> {
         let state = self.state.lock();
         state.counted.map(|counted| (state.known(), counted.is_old(now_ns)))

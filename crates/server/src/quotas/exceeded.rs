@@ -1,4 +1,4 @@
-//! The refusal of what is beyond a quota.
+//! The error for a request beyond a quota.
 
 use super::Quota;
 use mundi_model::{Code, Coded};

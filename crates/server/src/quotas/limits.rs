@@ -1,6 +1,6 @@
 //! The quotas by name.
 
-use mundi_store::keyspace::quotas::Quotas;
+use mundi_store::values::Quotas;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,4 +1,4 @@
-//! Quotas: what one universe and one token may take, so that no tenant takes what is another's.
+//! Quotas: limits of universes and tokens, so that one tenant cannot use up the capacity of others.
 //!
 //! - `bucket`: rates, as a pure function of the time that it is told.
 //! - `limits`: the quotas by name, in the configuration and in the API.

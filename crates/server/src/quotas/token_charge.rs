@@ -1,12 +1,12 @@
-//! What is brought in with a token, charged in the store: exact, in every process.
+//! The usage of a token, charged in the store: exact over all processes.
 
 use super::{Amounts, Quota, QuotaExceeded, Scope, counts};
 use crate::node::NodePlane;
 use mundi_engine::Engine;
 use mundi_runtime::{Plane, RuntimeError};
 use mundi_store::{
-    keyspace::{quotas::Quotas, token::TokenId},
     protocol::{ChargeToken, Charged},
+    values::{Quotas, TokenId},
 };
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl TokenCharge {
         Ok(())
     }
 
-    /// It was made, with so many bytes: what was charged beyond them is given back.
+    /// It was made, with so many bytes: the excess charge is returned.
     pub(crate) async fn settle<E: Engine>(mut self, plane: &NodePlane<E>, bytes: u64) {
         let surplus = self.bytes().saturating_sub(bytes);
         if surplus > 0 {
@@ -63,7 +63,7 @@ impl TokenCharge {
     /// What was charged for was not made. If this is not reached, the token has paid for nothing: better than the other way round.
     pub(crate) async fn give_back<E: Engine>(self, plane: &NodePlane<E>) {
         if let Err(error) = plane.run(&ChargeToken { give_back: true, change: change(plane), ..self.charge }).await {
-            tracing::debug!(%error, "a charge was not given back");
+            tracing::debug!(%error, "a quota charge could not be returned");
         }
     }
 }
@@ -81,7 +81,7 @@ async fn make<E: Engine>(plane: &NodePlane<E>, charge: &ChargeToken) -> Result<(
     }
 }
 
-/// Names one change, so that one of unknown fate counts once.
+/// Names one change, so that one with an unknown result counts once.
 fn change<E: Engine>(plane: &NodePlane<E>) -> u64 {
     u64::from_be_bytes(plane.random())
 }

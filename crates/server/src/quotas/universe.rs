@@ -8,15 +8,15 @@ use super::{
     counts::{self, Amounts, Counts, Reservation},
 };
 use crate::node::NodePlane;
-use mundi_adapters::worker::EffectPace;
-use mundi_engine::{Engine, EngineError, Transaction};
+use mundi_engine::{Engine, EngineError};
 use mundi_model::{IntentHash, UniverseId};
-use mundi_runtime::{Plane, worker::Pace};
-use mundi_store::{
-    StoreError,
-    keyspace::quotas::{self, Quotas},
-    reachability,
+use mundi_runtime::{
+    Plane,
+    control::{quotas_changed, seen_quotas},
+    effects::EffectPace,
+    worker::Pace,
 };
+use mundi_store::{StoreError, reachability, values::Quotas};
 use parking_lot::{Mutex, RwLock};
 use std::{
     sync::{
@@ -156,7 +156,7 @@ impl UniverseQuotas {
 
     /// Reads what was set, and follows it as long as someone has these quotas.
     pub(crate) async fn follow<E: Engine>(self: &Arc<Self>, plane: &NodePlane<E>) -> Result<(), StoreError> {
-        self.set(quotas::read(&mut plane.engine.begin().await?, self.id).await?);
+        self.set(seen_quotas(&plane.engine, self.id).await?.quotas);
         let (engine, own) = (plane.engine.clone(), Arc::downgrade(self));
         plane.spawner().spawn(Box::pin(async move {
             while own.strong_count() > 0 {
@@ -274,12 +274,10 @@ impl EffectPace for UniverseQuotas {
 async fn changes<E: Engine>(engine: &E, own: &Weak<UniverseQuotas>) -> Result<(), StoreError> {
     loop {
         let Some(quotas) = own.upgrade() else { return Ok(()) };
-        let key = quotas::key(quotas.id);
-        let mut tx = engine.begin().await?;
-        let seen = tx.get_snapshot(key.as_bytes()).await?;
-        quotas.set(quotas::read(&mut tx, quotas.id).await?);
-        drop((tx, quotas));
-        match engine.watch(key.as_bytes(), seen).await {
+        let (id, seen) = (quotas.id, seen_quotas(engine, quotas.id).await?);
+        quotas.set(seen.quotas);
+        drop(quotas);
+        match quotas_changed(engine, id, seen).await {
             Err(EngineError::Closed) => {
                 std::future::pending::<()>().await; // ended with the node
             }
@@ -296,7 +294,7 @@ mod tests {
         UniverseQuotas::new(UniverseId::from_bytes([1; 16]), limits, 0)
     }
 
-    /// With a clock that is told how late it is.
+    /// With an injected clock.
     fn clocked(limits: Quotas) -> (Arc<UniverseQuotas>, Arc<AtomicU64>) {
         let now_ns = Arc::<AtomicU64>::default();
         let clock = now_ns.clone();

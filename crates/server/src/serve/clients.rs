@@ -5,7 +5,7 @@
 
 use crate::bodies::{Bodies, BodiesFull, HeldBody, Owner, UNCOUNTED_BYTES};
 use mundi_model::UniverseId;
-use mundi_store::keyspace::token::TokenId;
+use mundi_store::values::TokenId;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     ended: Arc<Notify>,
 }
 
-/// What is known of the request that is under way, and held for it.
+/// What is known of the request that is in progress, and held for it.
 #[derive(Default)]
 struct RequestScope {
     universe: Option<UniverseId>,
@@ -115,7 +115,7 @@ impl Table {
 }
 
 impl Client {
-    /// The request that is under way shows this token. Says if it is the first to do so.
+    /// The request that is in progress shows this token. Says if it is the first to do so.
     pub(crate) fn show(&self, token: TokenId) -> Result<Option<FirstUse>, TokenFull> {
         let mut own = self.token.lock();
         if *own == Some(token) {
@@ -147,12 +147,12 @@ impl Client {
         }
     }
 
-    /// The request that is under way is about this universe.
+    /// The request that is in progress is about this universe.
     pub(crate) fn enter(&self, universe: UniverseId) {
         self.request.lock().universe = Some(universe);
     }
 
-    /// The body of the request that is under way takes so many bytes. A small one is not worth the look.
+    /// The body of the request that is in progress takes so many bytes. A small one is not worth the look.
     pub(crate) fn hold_body(&self, bodies: &Arc<Bodies>, bytes: usize) -> Result<(), BodiesFull> {
         if bytes <= UNCOUNTED_BYTES {
             return Ok(());
@@ -162,7 +162,7 @@ impl Client {
         body.get_or_insert_with(|| bodies.hold(owner())).grow_to(bytes)
     }
 
-    /// Whose request is under way.
+    /// The token of the request in progress.
     pub(super) fn owner(&self) -> Owner {
         Owner { universe: self.request.lock().universe, token: *self.token.lock() }
     }
@@ -206,7 +206,7 @@ impl FirstUse {
     }
 }
 
-/// What counts as one address: whoever has an IPv6 address has the 2^64 beside it.
+/// What counts as one address: the owner of an IPv6 address has its whole /64 network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),

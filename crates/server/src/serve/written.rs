@@ -1,4 +1,4 @@
-//! What is written on a connection: how far the client has read, and how many answers wait for it.
+//! Writes on a connection: how much the client has read, and how many answers wait.
 //!
 //! A client that reads nothing fills the buffers on the way; then a write waits. Whatever waits has to move on by a number of
 //! bytes in each window of time, or the connection ends. Meanwhile no more than a few answers are made for it.

@@ -1,5 +1,5 @@
-//! Claims: an effect in flight is ended, extended or given back by the life of the node that claimed it or by a later one of the
-//! same node, by a turn that was handed the answer to that very claim, by an operator who answers the intent by hand, or by anyone
+//! Claims: the claim of an effect is ended, extended or released only by the run of the node that made it or by a later run of the
+//! same node, by a turn that got the answer to that claim or replies to the call that the effect makes, by an operator's answer to the intent, or by a node
 //! whose clock has passed the claim's deadline.
 
 use super::Evidence;
@@ -8,7 +8,11 @@ use crate::{
     protocol::Protocol,
 };
 use bytes::Bytes;
-use mundi_model::{UniverseId, WorkerId, cbor};
+use mundi_kernel::intents::WORLD_CALL;
+use mundi_model::{
+    UniverseId, WorkerId, cbor,
+    record::{InboxItem, Input},
+};
 use mundi_store::keyspace::{
     Family, Parts,
     effect_dedupe::{self, EffectDedupe},
@@ -33,6 +37,7 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
             if let Some((holder, inflight)) = held.get(key)
                 && !holder.is(commit.author)
                 && !is_answer(evidence, (number, commit), inflight)
+                && !is_reply(commit, inflight)
                 && !is_by_hand(parts.universe, commit, inflight)
                 && inflight.claim.deadline_ns > commit.clock_ns_max
             {
@@ -59,6 +64,20 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 fn is_answer(evidence: &Evidence, (number, commit): (usize, &Commit), inflight: &EffectInflight) -> bool {
     let answer = (inflight.claim.token, inflight.item.intent);
     commit.protocol == Protocol::CommitTurn && evidence.handed.get(&answer).is_some_and(|handed| *handed <= number)
+}
+
+/// Whether a turn replies to a call whose effect was claimed at its deadline: the same commit puts the receipt into the caller's inbox.
+fn is_reply(commit: &Commit, inflight: &EffectInflight) -> bool {
+    let item = |write: &Write| match write {
+        Write::Put(key, value) if Parts::of(key).is_some_and(|parts| parts.family == Family::InboxEntry) => {
+            cbor::decode::<InboxItem>(value).ok()
+        }
+        _ => None,
+    };
+    let is_its =
+        |item: InboxItem| matches!(item.input, Input::Receipt(receipt) if receipt.intent == inflight.item.intent);
+    let is_call = commit.protocol == Protocol::CommitTurn && inflight.item.kind == WORLD_CALL;
+    is_call && commit.writes.iter().filter_map(item).any(is_its)
 }
 
 /// Whether an operator ends the claim with a receipt of their own: the same commit says so of the intent.

@@ -1,4 +1,4 @@
-//! Fences: what belongs to a world's history is written only by the life of the node that acquired its lease last, and
+//! Fences: a world's history is written only by the run of the node that acquired its lease last, and
 //! only until that lease is released.
 
 use super::Evidence;
@@ -30,6 +30,12 @@ fn is_fenced(fact: &Fact) -> bool {
     match fact {
         Fact::Head(_) | Fact::Record(..) | Fact::RecordsGone(..) => true,
         Fact::Baseline(_) | Fact::Snapshot | Fact::Segment(_) => true,
-        Fact::Meta(_) | Fact::Lease(_) | Fact::Term(_) | Fact::Item(..) | Fact::Effect(_) | Fact::Timer(_) => false,
+        Fact::Meta(_)
+        | Fact::Lease(_)
+        | Fact::Term(_)
+        | Fact::Item(..)
+        | Fact::Effect(_)
+        | Fact::Timer(_)
+        | Fact::Call(..) => false,
     }
 }

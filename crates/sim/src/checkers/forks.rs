@@ -1,5 +1,5 @@
-//! Forks: a branch begins where its client was told, with what its parent had; it repeats nothing of its parent unless
-//! it was asked to, and under names of its own; it loses nothing of its own.
+//! Forks: a branch begins at the height that its client got, with its parent's state; it repeats no effect of its parent unless
+//! its policy says so, and then under intents of its own; it loses no input of its own.
 //!
 //! That it begins equal byte for byte, [`replay`](super::replay) shows; that nothing of its own is lost, the others do.
 

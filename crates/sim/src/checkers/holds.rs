@@ -2,7 +2,7 @@
 //! ever; a world whose turns can be taken never is. That the others come to rest meanwhile, liveness shows.
 //!
 //! A world whose manifest holds it at a failed input consumes no such input until an operator says so: a retry takes that input, a skip
-//! passes that one and no other, and both are on record.
+//! passes that one and no other, and both are journaled.
 //!
 //! A world is put on hold as one that ends processes only after so many holders in a row that ended before they had taken a turn of it. In
 //! a run with many crashes that may happen to any world: an operator releases it.

@@ -1,5 +1,5 @@
 //! Ingress: what was acknowledged is journaled exactly once and in order, what is unknown at most once, and nothing is
-//! journaled that nobody sent. A caller hears the answer to its own question.
+//! journaled that no client sent. A caller gets the reply to its own call.
 
 use super::Evidence;
 use crate::{

@@ -1,5 +1,5 @@
-//! Leases: epochs strictly rise with each acquisition and never restart; the history is that of one lease that passes
-//! from hand to hand, and nobody takes one that has not run out on his own clock.
+//! Leases: epochs strictly rise with each acquisition and never restart; at most one worker holds the lease of a world, and no
+//! worker takes one that has not expired by that worker's own clock.
 
 use super::Evidence;
 use crate::history::Fact;

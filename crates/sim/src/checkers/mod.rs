@@ -1,7 +1,8 @@
-//! The promises, one file each. They read the committed transactions and the notes of clients, and nothing else; only
+//! The checkers, one file for each promise. They read the committed transactions and the histories of clients, and nothing else; only
 //! [`replay`] also reads back through the store, because that is what it promises.
 
 mod baselines;
+mod calls;
 mod claims;
 mod fences;
 mod forks;
@@ -9,6 +10,7 @@ mod holds;
 mod ingress;
 mod journals;
 mod leases;
+pub(crate) mod pools;
 mod receipts;
 mod replay;
 mod sandboxes;
@@ -54,6 +56,7 @@ const CHECKERS: &[Checker] = &[
     ("ingress", ingress::check),
     ("claims", claims::check),
     ("receipts", receipts::check),
+    ("calls", calls::check),
     ("timers", timers::check),
     ("forks", forks::check),
     ("sandboxes", sandboxes::check),

@@ -1,6 +1,6 @@
 //! Receipts: every intent that a journal announces is published in the same transaction, and gets exactly one terminal
 //! receipt; an `ok` says what the outside did. What one world sends to another arrives once. An answer that an operator gave by
-//! hand is that receipt if it was taken, is on record under the operator's name, and is nowhere if it was refused.
+//! hand is that receipt if it was taken, is journaled under the operator's name, and is nowhere if it was refused.
 
 use super::Evidence;
 use crate::{

@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_kernel::{MemoryObjects, World, replay::Replay};
 use mundi_model::{Epoch, Hash, Height, cbor};
-use mundi_runtime::host::WorldHost;
+use mundi_runtime::world::WorldHost;
 use mundi_store::{
     Fence,
     journal::History,

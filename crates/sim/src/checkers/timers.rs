@@ -1,4 +1,4 @@
-//! Timers: none fires before its time on the clock of whoever fires it, nor on the world's own; each fires once, and none
+//! Timers: none fires before its time, by the clock of the node that fires it and by the world's own; each fires once, and none
 //! is lost.
 
 use super::Evidence;

@@ -1,4 +1,4 @@
-//! Nothing crosses a universe: no transaction writes into two, and no record names another than its own.
+//! Universes are isolated: no transaction writes into two, and no record names another than its own.
 
 use super::Evidence;
 use mundi_model::{UniverseId, record::Body};

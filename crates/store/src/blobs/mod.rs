@@ -1,6 +1,6 @@
 //! The content store: immutable objects named by their SHA-256, per universe.
 //!
-//! Small objects live in the engine, in the value of their metadata; larger ones in the object store, written before
+//! Small objects are stored in the engine, in the value of their metadata; larger ones in the object store, written before
 //! the metadata that makes them exist. The server computes every hash itself. An object whose metadata is there and
 //! whose body is not, or is another, is damage: a `BLOB_CORRUPT` that names the hash, never a silent repair.
 
@@ -37,7 +37,7 @@ pub struct Cas<E> {
 
 #[derive(Debug, Clone, Copy)]
 pub struct CasConfig {
-    /// Objects up to this size live in the engine; at most [`limits::BLOB_INLINE_BYTES_MAX`].
+    /// Objects up to this size are stored in the engine; at most [`limits::BLOB_INLINE_BYTES_MAX`].
     pub inline_bytes_max: usize,
     /// One read in this many is verified when the caller does not insist; 0 for none.
     pub verify_one_in: u32,

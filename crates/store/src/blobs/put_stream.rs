@@ -103,7 +103,7 @@ impl<E: Engine> Cas<E> {
         let source = Source::Incoming(incoming.clone());
         let stored = self.place_and_register(universe, hash, size, refs, &source).await;
         if let Err(error) = self.objects.delete(&incoming).await {
-            tracing::warn!(%error, "an incoming body stays until a sweep");
+            tracing::warn!(%error, "a temporary body could not be removed; a sweep will");
         }
         stored.map(|()| (hash, size))
     }

@@ -1,4 +1,4 @@
-//! Whether the object store is the one that the engine speaks of: a sample of what should be there.
+//! Whether the object store is the right one: checks a sample of the bodies that should exist.
 
 use super::{BlobError, Cas, body_path};
 use crate::{
@@ -7,21 +7,26 @@ use crate::{
         Family,
         cas_meta::{self, Body, CasMeta},
         decode_value,
+        segment::{self, SegmentRecord},
     },
+    segments::object_path,
 };
+use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{Hash, UniverseId};
 use object_store::path::Path;
 
-/// Bodies that are looked for.
-const BODIES_MAX: usize = 16;
+/// Bodies that are looked for, and as many segments.
+const SAMPLE_MAX: usize = 16;
 /// Objects whose metadata is read to find them: most may be in the engine.
 const OBJECTS_MAX: usize = 256;
 
 impl<E: Engine> Cas<E> {
-    /// Whether most of the bodies are there that should be. They are named by their hash, so the first ones are as good as any.
-    pub(super) async fn has_most_bodies(&self, universe: UniverseId) -> Result<bool, StoreError> {
-        let paths = self.some_bodies(universe).await?;
+    /// Whether most of the bodies and segments are there that should be. Bodies are named by their hash, so the first ones are as good as
+    /// any.
+    pub(super) async fn has_most_objects(&self, universe: UniverseId) -> Result<bool, StoreError> {
+        let mut paths = self.some_bodies(universe).await?;
+        paths.extend(self.some_segments(universe).await?);
         let mut missing = 0;
         for path in &paths {
             missing += usize::from(self.objects.size(path).await.map_err(BlobError::from)?.is_none());
@@ -40,7 +45,18 @@ impl<E: Engine> Cas<E> {
                 paths.push(body_path(universe, hash, generation));
             }
         }
-        paths.truncate(BODIES_MAX);
+        paths.truncate(SAMPLE_MAX);
         Ok(paths)
+    }
+
+    async fn some_segments(&self, universe: UniverseId) -> Result<Vec<Path>, StoreError> {
+        let mut tx = self.engine.begin().await?;
+        let page = tx.range(Family::Segment.prefix(universe).span().read(SAMPLE_MAX).snapshot()).await?;
+        let path = |(key, value): &(Bytes, Bytes)| {
+            let (world, _) = segment::parse(universe, key)?;
+            let SegmentRecord { start, end, .. } = decode_value(Family::Segment, key, value)?;
+            Ok(object_path(universe, world, start, end))
+        };
+        page.items.iter().map(path).collect()
     }
 }

@@ -16,7 +16,7 @@ impl<E: Engine> Blobs for Cas<E> {
     }
 
     async fn has_objects(&self, universe: UniverseId) -> Result<bool, StoreError> {
-        self.has_most_bodies(universe).await
+        self.has_most_objects(universe).await
     }
 
     async fn missing<T: Transaction>(

@@ -3,8 +3,8 @@
 use super::refused;
 use crate::{
     Fence, StoreError,
-    protocol::{CommitCursor, Drained},
-    testing::{Fixture, Probe, Trouble, event},
+    protocol::CommitCursor,
+    testing::{Drained, Fixture, Probe, Trouble, event},
 };
 use mundi_engine::Engine;
 use mundi_model::{Code, Height, record::Body};

@@ -4,8 +4,8 @@ use super::refused;
 use crate::{
     StoreError,
     keyspace::{inbox_depth, world_meta::InboxBounds},
-    protocol::{Drained, Enqueued},
-    testing::{Fixture, Probe, event, named_event, world_id},
+    protocol::Enqueued,
+    testing::{Drained, Fixture, Probe, event, named_event, world_id},
 };
 use futures_util::future::{join, join_all};
 use mundi_engine::Engine;

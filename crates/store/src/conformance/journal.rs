@@ -5,8 +5,7 @@ use crate::{
     StoreError,
     journal::{Batch, JournalError},
     keyspace::journal_head::JournalHead,
-    protocol::AppendBatch,
-    testing::{Fixture, note_body, world_id},
+    testing::{AppendBatch, Fixture, note_body, world_id},
 };
 use futures_util::future::join_all;
 use mundi_engine::Engine;

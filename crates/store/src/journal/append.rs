@@ -13,7 +13,7 @@ use mundi_model::{UniverseId, WorldId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appending {
     Write,
-    /// An earlier attempt, whose fate was unknown, has appended it: the chain hash proves that it is this
+    /// An earlier attempt, whose result was unknown, has appended it: the chain hash proves that it is this
     /// very batch.
     AlreadyThere,
 }
@@ -42,22 +42,6 @@ pub(crate) async fn position<T: Transaction>(
         Some(position) => Ok(position),
         None => Err(explain_missing(tx, universe, world).await?),
     }
-}
-
-/// Appends a batch at its place, unless it is there already.
-pub(crate) async fn append<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    world: WorldId,
-    batch: &Batch,
-) -> Result<Appending, StoreError> {
-    let before = position(tx, universe, world).await?;
-    let appending = plan(before.head, batch)?;
-    if appending == Appending::Write {
-        batch.write(tx, universe, world)?;
-        journal_head::write(tx, universe, world, Position { head: batch.end(), ..before })?;
-    }
-    Ok(appending)
 }
 
 #[cfg(test)]

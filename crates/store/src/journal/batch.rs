@@ -98,7 +98,8 @@ impl Batch {
         batch.bounded()
     }
 
-    fn empty(head: JournalHead) -> Self {
+    /// No records, at this place of a journal.
+    pub(crate) fn empty(head: JournalHead) -> Self {
         Self {
             start: head,
             end: head,

@@ -20,8 +20,13 @@ pub trait Segments: Send + Sync {
         until: Height,
     ) -> impl Future<Output = Result<Option<Vec<(Height, Bytes)>>, StoreError>> + Send;
 
-    /// Moves the next run of old records of a world into a segment, or goes on with one that was interrupted, pausing
-    /// between transactions that delete. A store that never exports has nothing to do.
+    /// Reads all of a segment, which an error named by its path. No error: it is whole, or nobody refers to it any more.
+    fn check(&self, _: UniverseId, _path: &str) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Moves the next run of old records of a world into a segment, or continues with one that was interrupted, pausing
+    /// between transactions that delete. A store that never exports has no work.
     fn export(
         &self,
         _clock: &dyn Clock,
@@ -59,6 +64,10 @@ impl<S: Segments> Segments for Arc<S> {
         until: Height,
     ) -> Result<Option<Vec<(Height, Bytes)>>, StoreError> {
         (**self).read(universe, world, from, until).await
+    }
+
+    async fn check(&self, universe: UniverseId, path: &str) -> Result<(), StoreError> {
+        (**self).check(universe, path).await
     }
 
     async fn export(

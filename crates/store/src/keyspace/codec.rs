@@ -1,10 +1,10 @@
-//! How keys and values become bytes, and how damaged ones are told apart from absent ones.
+//! Encodings of keys and values, and how damaged ones are distinguished from absent ones.
 
 use super::{Family, QueueShard, queue::QueueSeq};
 use crate::{Damaged, StoreError};
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use mundi_engine::{Read, Transaction};
+use mundi_engine::{Engine, EngineError, Read, ReadPlan, Source, Transaction};
 use mundi_model::{Hash, InboxSeq, IntentHash, UniverseId, WorldId, cbor};
 use smallvec::SmallVec;
 use std::fmt;
@@ -28,8 +28,8 @@ impl Key {
         Self(bytes)
     }
 
-    /// A get of it, to be announced.
-    pub(crate) fn announced(&self) -> Read {
+    /// A get of it, to be planned.
+    pub(crate) fn planned(&self) -> Read {
         Read::get(&self.0)
     }
 
@@ -213,6 +213,17 @@ pub(crate) async fn get_snapshot<T: Transaction, V: for<'b> Decode<'b, ()> + Enc
 ) -> Result<Option<V>, StoreError> {
     let bytes = tx.get_snapshot(key.as_bytes()).await?;
     bytes.map(|bytes| decode_value(family, key.as_bytes(), &bytes)).transpose()
+}
+
+/// One key of the newest state, and the version of that state, without a transaction of the caller's. An engine at the other end of a network
+/// connection reads many such keys in one round trip.
+pub(crate) async fn newest<E: Engine>(engine: &E, key: &Key) -> Result<(Option<Bytes>, u64), EngineError> {
+    let planned = engine.begin_planned(Source::SharedSnapshot, || ReadPlan::reads([key.planned()])).await?;
+    let mut tx = match planned {
+        Some(tx) => tx,
+        None => engine.begin().await?,
+    };
+    Ok((tx.get_snapshot(key.as_bytes()).await?, tx.version().await?))
 }
 
 pub(crate) fn put<T: Transaction>(tx: &mut T, key: &Key, value: &impl Encode<()>) -> Result<(), StoreError> {

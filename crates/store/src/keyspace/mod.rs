@@ -20,6 +20,7 @@ mod leases;
 mod mail;
 mod parts;
 mod placement;
+mod pools;
 mod programs;
 mod queue_shard;
 mod queues;
@@ -29,13 +30,13 @@ mod universes;
 mod worlds;
 
 pub use codec::{Key, Span};
-pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, put};
+pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, newest, put};
 pub use content::{blob_edge, cas_doomed, cas_meta, gc_pin, kept_object, sweep_mark, sweep_state};
 pub use effects::{
     effect_attempt, effect_dedupe, effect_gate, effect_inflight, effect_pending, effect_place, effect_rate,
     effect_retry,
 };
-pub use inbox::{dedupe_bucket, inbox_compaction, inbox_cursor, inbox_dedupe, inbox_depth, inbox_entry, notify};
+pub use inbox::{dedupe_bucket, inbox_compaction, inbox_dedupe, inbox_depth, inbox_entry, notify};
 pub use journal::{
     baseline, journal_entry, journal_head, segment, segment_checkpoint, snapshot, snapshot_due, snapshot_due_at,
 };
@@ -43,13 +44,14 @@ pub use leases::{lease, lease_request, lease_term};
 pub use mail::{mail_attempt, mail_dedupe, mail_mark, mailbox};
 pub use parts::Parts;
 pub use placement::{assigned_world, assignment, ready, ready_notify, worker};
+pub use pools::{lease_authority, pool};
 pub use programs::{program_name, program_of_manifest, program_version, registered};
 pub use queue_shard::QueueShard;
 pub use queues::{dead_letter, low_water, queue, queue_notify};
 pub use shard::{SHARDS, Shard};
 pub use timers::{timer_dedupe, timer_due};
 pub use universes::{quotas, schema_version, token, token_usage, universe_import, universe_meta, universe_name};
-pub use worlds::{lineage_child, manifest_at, reply, world_failure, world_log, world_meta};
+pub use worlds::{lineage_child, manifest_at, open_call, reply, world_failure, world_log, world_meta};
 
 use mundi_model::UniverseId;
 
@@ -96,6 +98,7 @@ families! {
     SweepMark = 0x09, "cas/sweep/mark";
     KeptObject = 0x0a, "kept";
     Quotas = 0x0b, "quotas";
+    Pool = 0x0c, "pools";
     EffectPending = 0x10, "effects/pending";
     EffectInflight = 0x11, "effects/inflight";
     EffectAttempt = 0x12, "effects/attempts";
@@ -140,7 +143,7 @@ families! {
     Snapshot = 0x84, "w/snapshot/by_height";
     Baseline = 0x85, "w/baseline/active";
     InboxEntry = 0x86, "w/inbox/e";
-    InboxCursor = 0x87, "w/inbox/cursor";
+    // 0x87 is not used again.
     InboxDepth = 0x88, "w/inbox/depth";
     InboxDedupe = 0x89, "w/inbox/dedupe";
     InboxCompaction = 0x8a, "w/inbox/compaction";
@@ -153,6 +156,8 @@ families! {
     LeaseTerm = 0x91, "w/lease/term";
     LeaseRequest = 0x92, "w/lease/request";
     WorldLog = 0x93, "w/log";
+    LeaseAuthority = 0x94, "w/pool/authority";
+    OpenCall = 0x95, "w/calls";
     GcPin = 0x98, "w/gc/pin";
 }
 

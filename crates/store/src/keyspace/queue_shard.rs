@@ -19,6 +19,11 @@ impl QueueShard {
         Self { kind: kind_hash(kind), shard }
     }
 
+    /// The queue shard of the same kind in another shard.
+    pub(crate) fn in_shard(self, shard: Shard) -> Self {
+        Self { shard, ..self }
+    }
+
     /// Where an intent of this kind lies.
     pub fn of(kind: &str, intent: IntentHash) -> Self {
         Self::new(kind, Shard::of(intent.as_bytes()))

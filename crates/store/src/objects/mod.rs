@@ -120,7 +120,7 @@ impl Objects {
     /// Bytes of an object that is known to exist with `size` bytes.
     ///
     /// Stores answer a range beyond the end in different ways: an error, or fewer bytes. Both end in a
-    /// look at the size, so that damage is told apart from a failure that may pass.
+    /// look at the size, so that damage is distinguished from a failure that may pass.
     pub async fn range(&self, path: &Path, range: Range<u64>, size: u64) -> Result<Bytes, ReadError> {
         if range.is_empty() {
             return Ok(Bytes::new());
@@ -171,7 +171,7 @@ impl Objects {
     pub async fn list(&self, prefix: &Path, mut each: impl FnMut(ObjectMeta)) -> Result<(), ObjectsError> {
         let failed = |cause| ObjectsError::new("listing", prefix, cause);
         let mut listed = self.store.list(Some(prefix));
-        // A page that fails cannot be asked for again without those before it: the caller lists anew.
+        // A page that fails cannot be asked for again without those before it: the caller lists again.
         while let Some(meta) = self.ask_once(listed.try_next()).await.map_err(failed)? {
             each(meta);
         }

@@ -10,7 +10,7 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 pub struct RequestPolicy {
     /// A request that takes longer counts as failed.
     pub timeout: Duration,
-    /// Requests that are made before the caller hears of the failure.
+    /// Requests that are made before the caller learns of the failure.
     pub attempts_max: u32,
     /// The pause after a first failure; it doubles with each.
     pub backoff: Duration,
@@ -46,7 +46,7 @@ impl Requests {
         for _ in 1..self.policy.attempts_max {
             match self.once(request()).await {
                 Err(error) if is_transient(&error) => {
-                    tracing::debug!(%error, "a request to the object store is made again");
+                    tracing::debug!(%error, "a request to the object store is retried");
                     self.clock.sleep(backoff).await;
                     backoff = backoff.saturating_mul(2);
                 }

@@ -1,11 +1,11 @@
-//! What protocols refuse, by what they speak of.
+//! Errors of protocols, by subject.
 
 use crate::keyspace::{
     effect_place::EffectPlace,
     queue::{Queue, QueueSeq},
     schema_version::SchemaVersion,
 };
-use mundi_model::{Code, Coded, Epoch, Height, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId};
+use mundi_model::{Code, Coded, Epoch, Height, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId, limits};
 use std::time::Duration;
 
 /// Why a world or universe cannot be worked on.
@@ -113,7 +113,7 @@ impl Coded for InboxError {
             Self::BatchInvalid { .. } => Code::BatchInvalid,
             Self::CursorRegressed { .. } => Code::CursorRegressed,
             Self::Unread { .. } => Code::TurnInvalid,
-            // A turn hears of it, and is made again: nobody else does.
+            // A turn is notified, and is made again: nobody else does.
             Self::CursorMoved { .. } | Self::Grown { .. } => Code::CursorMoved,
         }
     }
@@ -150,7 +150,9 @@ pub enum EffectError {
     #[error("there is no effect at {place}: it went on, or is over")]
     NotFound { place: EffectPlace },
     #[error(
-        "no effect under way and no dead letter has the intent {intent}; with its world, one that is over is found in the journal"
+        "no effect under way and no dead letter has the intent {intent}; with its world, one that is over is found in the journal. \
+         Of a long queue only {max} that could be it are looked at: one beyond is found by its place (`e_…`)",
+        max = limits::EFFECT_SEARCH_ITEMS_MAX
     )]
     IntentNotFound { intent: IntentHash },
     #[error("the effect {intent} of {world} has its receipt, or was withdrawn")]

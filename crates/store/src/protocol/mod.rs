@@ -1,5 +1,5 @@
 //! The transaction protocols, one file each. The header of each says what it guarantees and what happens
-//! when a commit's fate is unknown.
+//! when a commit's result is unknown.
 
 mod content;
 mod effects;
@@ -9,6 +9,7 @@ mod journal;
 mod leases;
 mod mail;
 mod placement;
+mod pools;
 mod programs;
 mod queues;
 mod timers;
@@ -24,6 +25,7 @@ pub use journal::*;
 pub use leases::*;
 pub use mail::*;
 pub use placement::*;
+pub use pools::*;
 pub use programs::*;
 pub use queues::*;
 pub use timers::*;

@@ -56,7 +56,7 @@ pub(super) async fn finish_deletions<E: Engine>(
 }
 
 /// Removes bodies whose put never came to its metadata. Each is doomed first, so that a put of the same bytes that is
-/// under way takes another key.
+/// in progress takes another key.
 pub(super) async fn remove_orphans<E: Engine>(
     cas: &Cas<E>,
     universe: UniverseId,

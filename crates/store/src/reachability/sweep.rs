@@ -1,7 +1,7 @@
 //! The sweep: removes what two runs, a grace period apart, found that nothing refers to.
 //!
-//! A run walks through the worlds and notes what it finds as it goes on, so that another process, or this one after a restart,
-//! takes it up where it was. It may be interrupted at any point; what it has decided is in the engine.
+//! A run walks through the worlds and notes what it finds as it continues, so that another process, or this one after a restart,
+//! resumes it. It may be interrupted at any point; what it has decided is in the engine.
 
 use super::{
     Pace, SweepConfig, WalkReport,

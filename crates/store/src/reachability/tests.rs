@@ -13,8 +13,8 @@ use crate::{
     },
     objects::Objects,
     protocol::{
-        BeginSweep, Begun, ExportPolicy, KeepObject, NameProgram, PinBlob, ReadSweep, Register, ReleaseObject,
-        RequestSweep, UnnameProgram, UnpinBlob,
+        BeginSweep, Begun, ExportPolicy, KeepObject, NameProgram, ReadSweep, Register, ReleaseObject, RequestSweep,
+        UnnameProgram,
         cas_sweep::{Condemn, DoomOrphan, Remove, Removed},
         delete_world,
         sweep_run::NoteSweep,
@@ -22,8 +22,8 @@ use crate::{
     run,
     segments::export_segment,
     testing::{
-        CountingEntropy, CrashSwitch, CrashingEngine, Fault, FaultyObjects, HandmadeWorld, ManualClock, Rng, Side,
-        engine_contents, object_contents,
+        CountingEntropy, CrashSwitch, CrashingEngine, Fault, FaultyObjects, HandmadeWorld, ManualClock, PinBlob, Rng,
+        Side, UnpinBlob, engine_contents, object_contents,
     },
 };
 use bytes::Bytes;

@@ -16,7 +16,7 @@ use crate::{
 use mundi_engine::Engine;
 use mundi_model::UniverseId;
 
-/// A number of things, and their bytes.
+/// A number of objects, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Amount {
     pub count: u64,

@@ -60,8 +60,15 @@ pub(crate) fn objects_prefix(universe: UniverseId) -> Path {
 
 /// Whose segment an object is; `None` for what is no segment of the universe.
 pub(crate) fn world_of_path(universe: UniverseId, path: &Path) -> Option<WorldId> {
-    let world = path.as_ref().strip_prefix(objects_prefix(universe).as_ref())?.strip_prefix('/')?;
-    world.split_once('/')?.0.parse().ok()
+    place_of_path(universe, path.as_ref()).map(|(world, _)| world)
+}
+
+/// Whose segment an object is, and the height after its last record.
+pub(super) fn place_of_path(universe: UniverseId, path: &str) -> Option<(WorldId, Height)> {
+    let place = path.strip_prefix(objects_prefix(universe).as_ref())?.strip_prefix('/')?;
+    let (world, heights) = place.split_once('/')?;
+    let (_, end) = heights.strip_suffix(".log")?.split_once('-')?;
+    Some((world.parse().ok()?, end.parse().ok()?))
 }
 
 /// Footer and trailer, and the checksum for the index record.

@@ -1,6 +1,6 @@
 //! The segments of all worlds, as the journal's readers see them.
 
-use super::{Exported, SegmentReader, export_segment};
+use super::{Exported, SegmentReader, export_segment, format::place_of_path};
 use crate::{
     Clock, Fence, StoreError,
     journal::Segments,
@@ -69,6 +69,15 @@ impl<E: Engine> Segments for SegmentStore<E> {
         let mut records = reader.read(from).await?;
         records.retain(|(height, _)| *height < until);
         Ok(Some(records))
+    }
+
+    async fn check(&self, universe: UniverseId, path: &str) -> Result<(), StoreError> {
+        let Some((world, end)) = place_of_path(universe, path) else { return Ok(()) };
+        let record = segment::read(&mut self.engine.begin().await?, universe, world, end).await?;
+        if let Some(record) = record {
+            SegmentReader::open(&self.objects, universe, world, &record).await?.verify().await?;
+        }
+        Ok(())
     }
 
     async fn export(

@@ -5,14 +5,17 @@ use super::{
     SegmentStore, decode_block, decode_footer, export_segment, format, object_path,
 };
 use crate::{
-    Clock, Fence, StoreError,
+    Clock, DamagedObject, Fence, StoreError,
+    blob::Blobs,
+    blobs::{Cas, CasConfig},
+    journal::Segments,
     keyspace::segment::SegmentRecord,
     objects::Objects,
     protocol::{BeginExport, ExportPolicy},
     run,
     testing::{
-        CrashSwitch, CrashingEngine, FaultyObjects, HandmadeWorld, ManualClock, Rng, Side, engine_contents,
-        object_contents,
+        CountingEntropy, CrashSwitch, CrashingEngine, FaultyObjects, HandmadeWorld, ManualClock, Rng, Side,
+        engine_contents, object_contents,
     },
 };
 use bytes::Bytes;
@@ -412,6 +415,46 @@ fn large_journals_are_cut_into_segments_of_bounded_size() {
         assert_eq!(ends.len(), 3, "{ends:?}");
         assert_eq!(world.hot(&engine).await.unwrap(), 0);
         assert_eq!(world.read_all(&engine, &segments).await.unwrap(), before);
+    });
+}
+
+/// The objects of a universe may be segments alone: small bodies are in the engine.
+#[test]
+fn a_store_without_the_segments_that_it_should_have_is_another_one() {
+    block_on(async {
+        let (engine, objects) = (Memory::new(), Objects::new(Arc::new(InMemory::new())));
+        let world = world(&engine, 100).await;
+        export(&engine, &objects, world.fence).await.unwrap();
+        let content = |objects: &Objects| {
+            let (clock, entropy) = (Arc::new(ManualClock::default()), Arc::new(CountingEntropy::default()));
+            Cas::new(engine.clone(), objects.clone(), clock, entropy, CasConfig::default())
+        };
+        assert!(content(&objects).has_objects(UNIVERSE).await.unwrap());
+        let other = Objects::new(Arc::new(InMemory::new()));
+        assert!(!content(&other).has_objects(UNIVERSE).await.unwrap());
+    });
+}
+
+#[test]
+fn a_segment_that_an_error_names_is_checked_byte_by_byte() {
+    block_on(async {
+        let (engine, store) = (Memory::new(), Arc::new(InMemory::new()));
+        let objects = Objects::new(store.clone());
+        let world = world(&engine, 100).await;
+        let Exported::Segment(record) = export(&engine, &objects, world.fence).await.unwrap() else {
+            panic!("there is something to export")
+        };
+        let path = object_path(UNIVERSE, WORLD, record.start, record.end);
+        let segments = SegmentStore::new(engine.clone(), objects.clone());
+        segments.check(UNIVERSE, path.as_ref()).await.unwrap();
+        let mut bytes = store.get(&path).await.unwrap().bytes().await.unwrap().to_vec();
+        bytes[7] ^= 1;
+        store.put(&path, bytes.into()).await.unwrap();
+        let damaged = segments.check(UNIVERSE, path.as_ref()).await.unwrap_err();
+        assert_eq!(damaged.damaged_object(), Some(DamagedObject::Segment(path.to_string())));
+        store.delete(&path).await.unwrap();
+        let missing = segments.check(UNIVERSE, path.as_ref()).await.unwrap_err();
+        assert_eq!(missing.damaged_object(), Some(DamagedObject::Segment(path.to_string())));
     });
 }
 

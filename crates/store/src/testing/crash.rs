@@ -1,7 +1,7 @@
-//! A process that dies at a chosen step, over any engine and object store.
+//! A process that crashes at a chosen step, over any engine and object store.
 //!
 //! Every commit that writes and every write to the object store is a step. The switch is armed with the number of one:
-//! the process dies before it (which is also: between it and the step before), or after it, so that the effect is there
+//! the process crashes before it (which is also: between it and the step before), or after it, so that the effect is there
 //! and nobody heard of it. From then on everything fails, until the process is revived. A test runs a protocol once to
 //! count the steps, then once per step and side.
 
@@ -10,14 +10,14 @@ use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead,
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// On which side of a step the process dies.
+/// On which side of a step the process crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Before,
     After,
 }
 
-/// Decides when the process dies; shared by all wrappers of one process.
+/// Decides when the process crashes; shared by all wrappers of one process.
 #[derive(Debug, Clone, Default)]
 pub struct CrashSwitch(Arc<Mutex<Switch>>);
 
@@ -48,7 +48,7 @@ impl CrashSwitch {
         self.0.lock().dead
     }
 
-    /// Whether the process dies here, and on which side.
+    /// Whether the process crashes here, and on which side.
     pub(super) fn step(&self) -> Option<Side> {
         let mut switch = self.0.lock();
         if switch.dead {
@@ -96,17 +96,19 @@ impl<E: Engine> Engine for CrashingEngine<E> {
     }
 }
 
+impl<T> CrashingTransaction<T> {
+    fn note_write(&mut self) {
+        self.writes = true;
+    }
+}
+
 impl<T: Transaction> Transaction for CrashingTransaction<T> {
     async fn version(&mut self) -> Result<u64, EngineError> {
         self.inner.version().await
     }
 
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
-        self.inner.announce(reads);
-    }
-
-    fn expect(&mut self, prefix: &[u8]) {
-        self.inner.expect(prefix);
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+        self.inner.prefetch(reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -121,30 +123,7 @@ impl<T: Transaction> Transaction for CrashingTransaction<T> {
         self.inner.range(read).await
     }
 
-    fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.writes = true;
-        self.inner.put(key, value)
-    }
-
-    fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
-        self.writes = true;
-        self.inner.put_stamped(prefix, suffix, value)
-    }
-
-    fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
-        self.writes = true;
-        self.inner.add(key, delta)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        self.writes = true;
-        self.inner.delete(key)
-    }
-
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError> {
-        self.writes = true;
-        self.inner.delete_range(start, end)
-    }
+    mundi_engine::forward_writes!(inner, note_write);
 
     async fn commit(self) -> Result<Committed, CommitError> {
         if !self.writes {

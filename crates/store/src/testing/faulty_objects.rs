@@ -21,11 +21,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 /// One misbehaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// A write does nothing, and the caller hears of a failure.
+    /// A write does nothing, and the caller learns of a failure.
     WriteRefused,
-    /// A write does nothing, and the caller hears of success.
+    /// A write does nothing, and the caller learns of success.
     WriteLost,
-    /// A write is done, and the caller hears of a failure.
+    /// A write is done, and the caller learns of a failure.
     ReplyLost,
     /// A read does not find an object that is there.
     ReadMissing,

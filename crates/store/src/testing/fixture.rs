@@ -1,14 +1,14 @@
 //! Worlds grown by the protocols themselves, with as few words as a test can spare.
 
-use super::{HeapBlobs, ManualClock, PlainSnapshots};
+use super::{AppendBatch, DrainInbox, Drained, HeapBlobs, ManualClock, PlainSnapshots};
 use crate::{
     Done, Fence, Protocol, StoreError,
     blob::Blobs,
     journal::{Batch, History, NoSegments, StoredRecord},
     keyspace::{inbox_dedupe::DedupeId, journal_head::JournalHead, world_meta::InboxBounds},
     protocol::{
-        AcquireLease, AppendBatch, CommitSnapshot, CreateUniverse, CreateWorld, DrainInbox, Drained, Enqueued, NewItem,
-        ReadTurn, SnapshotCommitted, TurnInput, WorldCreated, commit_snapshot, create_world, enqueue,
+        AcquireLease, CommitSnapshot, CreateUniverse, CreateWorld, Enqueued, Inherited, NewItem, ReadTurn,
+        SnapshotCommitted, TurnInput, WorldCreated, commit_snapshot, create_world, enqueue,
     },
     run,
     snapshot::SnapshotFacts,
@@ -67,6 +67,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             roots: vec![self.manifest_hash()],
             receipt_horizon: Some(height),
             open_intents: Vec::new(),
+            paused: false,
         }
     }
 
@@ -80,9 +81,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             first,
             snapshot,
             inbox,
-            effects: vec![],
-            timers: vec![],
-            receipts: Vec::new(),
+            inherited: Inherited::default(),
             command: None,
             name: None,
             now_ns: 5,

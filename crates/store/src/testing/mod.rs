@@ -1,4 +1,4 @@
-//! Stand-ins for the outside, for tests of this crate and of those above it.
+//! Fakes for tests of this crate and of those above it.
 
 mod blobs;
 mod contents;
@@ -7,6 +7,7 @@ mod environment;
 mod faulty_objects;
 mod fixture;
 mod probe;
+mod protocols;
 mod queues;
 mod rng;
 mod snapshots;
@@ -20,7 +21,8 @@ pub use environment::{CountingEntropy, ManualClock};
 pub use faulty_objects::{Fault, FaultyObjects, Rates};
 pub use fixture::{Fixture, event, named_event, note_body, world_id};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble, others_first};
-pub use queues::{ask, ask_in_process, held_effect, receipts, set_timers, unheld};
+pub use protocols::{AppendBatch, DrainInbox, Drained, PinBlob, UnpinBlob};
+pub use queues::{ask, ask_in_process, ask_leased, held_effect, receipts, set_timers, unheld};
 pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
 pub use workload::Workload;

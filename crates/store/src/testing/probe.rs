@@ -3,8 +3,7 @@
 //! A test runs a protocol once to count its operations, then once per operation and kind of fault.
 
 use bytes::Bytes;
-use futures_util::FutureExt;
-use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, Transaction};
+use mundi_engine::{CommitError, Committed, Engine, EngineError, Page, RangeRead, Read, ReadPlan, Source, Transaction};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -17,15 +16,15 @@ use std::{
 /// What happens at a chosen operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// The process dies before it.
+    /// The process crashes before it.
     DieBefore,
-    /// It takes effect, and the process dies before it hears of it.
+    /// It takes effect, and the process crashes before it is notified.
     DieAfter,
-    /// A commit is applied and its answer is lost; the process lives. Other operations are left alone.
+    /// A commit is applied and its answer is lost; the process keeps running. Other operations are left alone.
     LoseAnswer,
-    /// A commit is not applied, and nobody says so; the process lives. Other operations are left alone.
+    /// A commit is not applied, and nobody says so; the process keeps running. Other operations are left alone.
     LoseCommit,
-    /// A commit is surely not applied; the process lives. Other operations are left alone.
+    /// A commit is surely not applied; the process keeps running. Other operations are left alone.
     Conflict,
 }
 
@@ -44,8 +43,12 @@ pub struct Counts {
     /// Puts, additions and deletions.
     pub writes: u64,
     pub commits: u64,
-    /// How often an engine at the other end of a line would have had to ask: a read takes along all that was announced.
+    /// How often an engine at the other end of a line would have had to ask: a read takes along all that was planned.
     pub trips: u64,
+    /// Reads of transactions with a plan that were neither planned nor prefetched ...
+    pub unplanned: u64,
+    /// ... and what was planned or prefetched and not read before the commit.
+    pub unread: u64,
 }
 
 impl Counts {
@@ -61,11 +64,12 @@ struct State {
     operation: u64,
     trouble: Option<(u64, Trouble)>,
     dead: bool,
-    remembered: Option<BTreeMap<Bytes, Remembered>>,
+    stalled: bool,
+    cache: Option<BTreeMap<Bytes, Cached>>,
 }
 
-/// What was seen of a key that someone peeked at, and the version of the first addition to it since.
-type Remembered = (Option<Bytes>, Option<u64>);
+/// What was read of a key, and the version of the first addition to it since.
+type Cached = (Option<Bytes>, Option<u64>);
 
 /// An engine around an engine. Clones share their counts and their fate.
 #[derive(Debug, Clone)]
@@ -90,10 +94,15 @@ impl<E> Probe<E> {
         *self.state.lock() = State::default();
     }
 
-    /// From now on it remembers what was peeked at, and hears of no addition to it before the next peek: as a process whose line is
-    /// slow.
+    /// From now on no transaction begins, and nobody is told why: as a database that does not answer. [`Self::revive`] ends it.
+    pub fn stall(&self) {
+        self.state.lock().stalled = true;
+    }
+
+    /// From now on it has a cache of what planned transactions read, and learns of no addition to it before the next read: as a process whose
+    /// line is slow.
     pub fn remember(&self) {
-        self.state.lock().remembered = Some(BTreeMap::new());
+        self.state.lock().cache = Some(BTreeMap::new());
     }
 
     pub fn counts(&self) -> Counts {
@@ -128,9 +137,15 @@ fn end<V>(trouble: Option<Trouble>, value: V) -> Result<V, EngineError> {
 pub struct ProbeTransaction<T> {
     inner: T,
     state: Arc<Mutex<State>>,
-    announced: Vec<Read>,
+    source: Option<Source>,
+    waiting: Vec<Read>,
     fetched: Vec<Read>,
+    read: Vec<Read>,
+    /// Keys that it adds to, and keys that it writes otherwise.
     added: Vec<Bytes>,
+    written: Vec<Bytes>,
+    /// The version of what the cache answered, and whether all of it was true.
+    cached: Option<(u64, bool)>,
 }
 
 impl<T> ProbeTransaction<T> {
@@ -139,10 +154,63 @@ impl<T> ProbeTransaction<T> {
     }
 
     fn count_trip(&mut self, read: Read) {
+        let is_planned = self.waiting.contains(&read) || self.fetched.contains(&read);
+        self.count(|counts| counts.unplanned += u64::from(self.source.is_some() && !is_planned));
+        self.read.push(read.clone());
         if !self.fetched.contains(&read) {
-            self.fetched.append(&mut self.announced);
+            self.fetched.append(&mut self.waiting);
             self.fetched.push(read);
             self.count(|counts| counts.trips += 1);
+        }
+    }
+
+    fn count_unread(&self) {
+        let planned = self.fetched.iter().chain(&self.waiting);
+        let unread = planned.filter(|read| !self.read.contains(read)).count() as u64;
+        self.count(|counts| counts.unread += unread);
+    }
+}
+
+impl<E: Engine> Probe<E> {
+    async fn begun(
+        &self,
+        source: Option<Source>,
+        reads: Vec<Read>,
+    ) -> Result<ProbeTransaction<E::Transaction>, EngineError> {
+        others_first().await;
+        let is_stalled = self.state.lock().stalled;
+        if is_stalled {
+            std::future::pending::<()>().await;
+        }
+        let trouble = next(&self.state, false)?;
+        self.state.lock().counts.begins += 1;
+        let inner = self.inner.begin().await?;
+        let waiting = reads.into_iter().map(as_fetched).collect();
+        let (state, cached) = (self.state.clone(), None);
+        let [added, written] = [Vec::new(), Vec::new()];
+        let [fetched, read] = [Vec::new(), Vec::new()];
+        end(trouble, ProbeTransaction { inner, state, source, waiting, fetched, read, added, written, cached })
+    }
+}
+
+impl<T: Transaction> ProbeTransaction<T> {
+    /// What the cache says of a key. A commit that depends on what is not true any more conflicts.
+    async fn recall(&mut self, key: &[u8]) -> Result<Option<Option<Bytes>>, EngineError> {
+        let found = self.state.lock().cache.as_ref().and_then(|cache| cache.get(key).cloned());
+        let Some((value, added_at)) = found.filter(|_| self.source == Some(Source::Cache)) else { return Ok(None) };
+        let is_true = self.inner.get(key).await? == value;
+        let version = match added_at {
+            Some(version) => version - 1,
+            None => self.inner.version().await?,
+        };
+        let (before, were_true) = self.cached.unwrap_or((version, true));
+        self.cached = Some((before.min(version), were_true && is_true));
+        Ok(Some(value))
+    }
+
+    fn remember(&self, key: &[u8], value: Option<&Bytes>) {
+        if let Some(cache) = self.state.lock().cache.as_mut().filter(|_| self.source.is_some()) {
+            cache.insert(Bytes::copy_from_slice(key), (value.cloned(), None));
         }
     }
 }
@@ -151,27 +219,20 @@ impl<E: Engine> Engine for Probe<E> {
     type Transaction = ProbeTransaction<E::Transaction>;
 
     async fn begin(&self) -> Result<Self::Transaction, EngineError> {
-        others_first().await;
-        let trouble = next(&self.state, false)?;
-        self.state.lock().counts.begins += 1;
-        let inner = self.inner.begin().await?;
-        let (announced, fetched, added) = (Vec::new(), Vec::new(), Vec::new());
-        end(trouble, ProbeTransaction { inner, state: self.state.clone(), announced, fetched, added })
+        self.begun(None, Vec::new()).await
     }
 
-    async fn peek(&self, key: &[u8]) -> Result<(Option<Bytes>, u64), EngineError> {
-        let mut tx = self.begin().await?;
-        let (value, version) = (tx.get_snapshot(key).await?, tx.version().await?);
-        if let Some(remembered) = &mut self.state.lock().remembered {
-            remembered.insert(Bytes::copy_from_slice(key), (value.clone(), None));
+    async fn begin_planned(
+        &self,
+        source: Source,
+        plan: impl FnOnce() -> ReadPlan + Send,
+    ) -> Result<Option<Self::Transaction>, EngineError> {
+        if source == Source::Cache && self.state.lock().cache.is_none() {
+            return Ok(None);
         }
-        Ok((value, version))
-    }
-
-    fn recall(&self, key: &[u8]) -> Option<(Option<Bytes>, u64)> {
-        let (value, added_at) = self.state.lock().remembered.as_ref()?.get(key)?.clone();
-        let newest = || Some(self.inner.peek(key).now_or_never()?.ok()?.1);
-        Some((value, added_at.map(|version| version - 1).or_else(newest)?))
+        let reads = plan().reads;
+        let source = (!reads.is_empty()).then_some(source);
+        self.begun(source, reads).await.map(Some)
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
@@ -183,17 +244,17 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
     async fn version(&mut self) -> Result<u64, EngineError> {
         others_first().await;
         let trouble = next(&self.state, false)?;
-        end(trouble, self.inner.version().await?)
+        let version = match self.cached {
+            Some((version, _)) => version,
+            None => self.inner.version().await?,
+        };
+        end(trouble, version)
     }
 
-    fn announce<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
+    fn prefetch<R: IntoIterator<Item = Read>>(&mut self, reads: impl FnOnce() -> R) {
         let reads: Vec<Read> = reads().into_iter().collect();
-        self.announced.extend(reads.iter().cloned().map(as_fetched));
-        self.inner.announce(|| reads);
-    }
-
-    fn expect(&mut self, prefix: &[u8]) {
-        self.inner.expect(prefix);
+        self.waiting.extend(reads.iter().cloned().map(as_fetched));
+        self.inner.prefetch(|| reads);
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -201,7 +262,12 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         let trouble = next(&self.state, false)?;
         self.count(|counts| counts.gets += 1);
         self.count_trip(Read::get(key));
-        end(trouble, self.inner.get(key).await?)
+        if let Some(value) = self.recall(key).await? {
+            return end(trouble, value);
+        }
+        let value = self.inner.get(key).await?;
+        self.remember(key, value.as_ref());
+        end(trouble, value)
     }
 
     async fn get_snapshot(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
@@ -209,7 +275,9 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         let trouble = next(&self.state, false)?;
         self.count(|counts| counts.gets += 1);
         self.count_trip(Read::get(key));
-        end(trouble, self.inner.get_snapshot(key).await?)
+        let value = self.inner.get_snapshot(key).await?;
+        self.remember(key, value.as_ref());
+        end(trouble, value)
     }
 
     async fn range(&mut self, read: RangeRead) -> Result<Page, EngineError> {
@@ -226,6 +294,7 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
 
     fn put(&mut self, key: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError> {
         self.count(|counts| counts.writes += 1);
+        self.written.push(Bytes::copy_from_slice(key));
         self.inner.put(key, value)
     }
 
@@ -242,6 +311,7 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
 
     fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
         self.count(|counts| counts.writes += 1);
+        self.written.push(Bytes::copy_from_slice(key));
         self.inner.delete(key)
     }
 
@@ -254,17 +324,22 @@ impl<T: Transaction> Transaction for ProbeTransaction<T> {
         others_first().await;
         let trouble = next(&self.state, true)?;
         self.count(|counts| counts.commits += 1);
+        self.count_unread();
         match trouble {
             Some(Trouble::Conflict) => return Err(CommitError::Conflict),
             Some(Trouble::LoseCommit) => return Err(CommitError::Unknown(EngineError::Closed)),
             _ => {}
         }
-        let Self { inner, state, added, .. } = self;
+        let Self { inner, state, added, written, cached, .. } = self;
+        if matches!(cached, Some((_, false))) {
+            return Err(CommitError::Conflict);
+        }
         let committed = inner.commit().await?;
-        if let (Some(remembered), Some(stamp)) = (&mut state.lock().remembered, committed.stamp()) {
+        if let (Some(cache), Some(stamp)) = (&mut state.lock().cache, committed.stamp()) {
             let version = stamp.as_bytes().first_chunk().map(|version| u64::from_be_bytes(*version));
+            written.iter().for_each(|key| drop(cache.remove(key)));
             for key in added {
-                remembered.entry(key).and_modify(|(_, added_at)| *added_at = added_at.or(version));
+                cache.entry(key).and_modify(|(_, added_at)| *added_at = added_at.or(version));
             }
         }
         match trouble {

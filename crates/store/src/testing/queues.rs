@@ -9,7 +9,7 @@ use crate::{
         QueueShard,
         effect_dedupe::EffectStatus,
         effect_inflight,
-        effect_pending::{EffectItem, EffectTerms},
+        effect_pending::{EffectItem, EffectLease, EffectTerms},
         queue::{Claim, QueueSeq},
         timer_due::TimerItem,
     },
@@ -33,7 +33,21 @@ pub async fn ask<E: Engine, B: Blobs>(
     Ok(turn.commit(store, fence).await?.0)
 }
 
-/// As [`ask`], of somebody who has a hand free for each.
+/// As [`ask`], for effects that name a lease.
+pub async fn ask_leased<E: Engine, B: Blobs>(
+    store: &Fixture<E, B>,
+    fence: Fence,
+    kinds: &[&str],
+    terms: EffectTerms,
+    lease: &EffectLease,
+) -> Result<Vec<IntentHash>, StoreError> {
+    let mut turn = Turn::read(store, fence).await?;
+    turn.ask(fence, kinds, terms, store.clock.now_ns());
+    turn.effects.iter_mut().for_each(|item| item.lease = Some(lease.clone()));
+    Ok(turn.commit(store, fence).await?.0)
+}
+
+/// As [`ask`], with a free slot for each.
 pub async fn ask_in_process<E: Engine, B: Blobs>(
     store: &Fixture<E, B>,
     fence: Fence,
@@ -83,6 +97,7 @@ pub async fn held_effect<E: Engine>(
         correlation_id: None,
         call: None,
         terms: EffectTerms::default(),
+        lease: None,
     };
     let mut tx = engine.begin().await?;
     effect_inflight::publish(&mut tx, universe, 0, &claim, &item, Some(EffectStatus::Pending))?;
@@ -174,6 +189,7 @@ impl Turn {
                 correlation_id: None,
                 call: None,
                 terms,
+                lease: None,
             });
         }
     }
@@ -204,6 +220,8 @@ impl Turn {
             expects_end: None,
             in_process: InProcess { claims: self.claims, ..InProcess::default() },
             logs: Vec::new(),
+            authorities: Vec::new(),
+            paused: None,
             ready: false,
             now_ns: store.clock.now_ns(),
         };

@@ -19,6 +19,8 @@ struct Stored {
     receipt_horizon: Option<Height>,
     #[n(5)]
     open_intents: Vec<(IntentHash, Height)>,
+    #[n(6)]
+    paused: bool,
 }
 
 /// Reads what [`PlainSnapshots::encode`] wrote.
@@ -27,8 +29,9 @@ pub struct PlainSnapshots;
 
 impl PlainSnapshots {
     pub fn encode(facts: &SnapshotFacts) -> Bytes {
-        let SnapshotFacts { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents } = facts.clone();
-        let stored = Stored { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents };
+        let SnapshotFacts { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents, paused } =
+            facts.clone();
+        let stored = Stored { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents, paused };
         cbor::encode(&stored).into()
     }
 }
@@ -36,7 +39,7 @@ impl PlainSnapshots {
 impl ReadSnapshot for PlainSnapshots {
     fn facts(&self, bytes: &[u8]) -> Result<SnapshotFacts, String> {
         let stored: Stored = cbor::decode(bytes).map_err(|error| error.to_string())?;
-        let Stored { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents } = stored;
-        Ok(SnapshotFacts { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents })
+        let Stored { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents, paused } = stored;
+        Ok(SnapshotFacts { height, logical_time_ns, manifest, roots, receipt_horizon, open_intents, paused })
     }
 }

@@ -1,12 +1,7 @@
 //! What a busy store does, as operations that a benchmark can time, on any engine.
 
-use super::{Fixture, PlainSnapshots, event};
-use crate::{
-    Fence, StoreError,
-    journal::NoSegments,
-    protocol::{Drained, NewItem},
-    restore,
-};
+use super::{Drained, Fixture, PlainSnapshots, event};
+use crate::{Fence, StoreError, journal::NoSegments, protocol::NewItem, restore};
 use mundi_engine::Engine;
 use mundi_model::{Height, limits};
 

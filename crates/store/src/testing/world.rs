@@ -41,6 +41,8 @@ impl HandmadeWorld {
             hold: None,
             policy: None,
             name: None,
+            paused: Some(false),
+            inherits_from: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
         world_meta::write(&mut tx, universe, world, &meta)?;

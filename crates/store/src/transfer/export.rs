@@ -11,7 +11,7 @@ use mundi_model::{UniverseId, cbor};
 
 /// Writes a universe. Whoever calls has made sure that nothing of it runs; what changed meanwhile is noticed and refused.
 ///
-/// An export that was broken off goes on where it was.
+/// An export that was broken off continues where it was.
 pub async fn export<E: Engine>(
     engine: &E,
     objects: &Objects,

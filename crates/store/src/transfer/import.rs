@@ -33,7 +33,7 @@ pub async fn read_header(from: &Objects) -> Result<Header, TransferError> {
 
 /// Takes a universe in, under its name and its id. Its name is written last: before, nobody finds it.
 ///
-/// An import that was broken off goes on where it was. The engine's stamps must be above those of the export.
+/// An import that was broken off continues where it was. The engine's stamps must be above those of the export.
 pub async fn import<E: Engine>(
     from: &Objects,
     engine: &E,
@@ -98,7 +98,7 @@ async fn begin<E: Engine>(engine: &E, clock: &dyn Clock, header: &Header) -> Res
     Ok(next_part)
 }
 
-/// Says that an import is under way. Unknown commit: run again; it finds itself.
+/// Says that an import is in progress. Unknown commit: run again; it finds itself.
 struct Begin<'a> {
     header: &'a Header,
 }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Nothing of the universe may run meanwhile: a part is read at a time, and all parts are compared with the engine once
-//! more before the export is sealed. Both directions can be broken off and taken up again.
+//! more before the export is sealed. Both directions can be interrupted and resumed.
 //!
-//! Stamps are places in the order of commits of one engine. An engine that takes in a universe must go on above all of its
+//! Stamps are places in the order of commits of one engine. An engine that takes in a universe must continue above all of its
 //! stamps, else what is sent to a world would arrive behind its cursor; that is checked here, and seen to by the engine's
 //! owner.
 

@@ -4,7 +4,7 @@ use super::{TERMS, TTL_NS, asked, cancel, claim, complete, fail, reap, status, s
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{Code, Coded, IntentHash, record::ReceiptStatus};
 use mundi_store::{
-    Clock,
+    Clock, Protocol,
     keyspace::{
         QueueShard,
         effect_dedupe::EffectStatus,
@@ -12,8 +12,8 @@ use mundi_store::{
         queue::Queue,
     },
     protocol::{
-        ClaimedEffect, Completed, DropDeadLetter, ExtendClaims, Failed, ListDeadLetters, ReadDeadLetter, Reaped,
-        Repeat, ReplayDeadLetter, delete_world, expire_dedupe,
+        ClaimedEffect, Completed, DropDeadLetter, ExtendClaims, Failed, ListDeadLetters, ReadDeadLetter, ReapEffects,
+        Reaped, Repeat, ReplayDeadLetter, delete_world, expire_dedupe,
     },
     testing::{ask, engine_contents, event, receipts},
 };
@@ -74,6 +74,28 @@ fn a_slow_worker_whose_claim_was_reaped_cannot_acknowledge() {
         assert_eq!(complete(&store, &second).await.unwrap(), Completed::Delivered);
         assert_eq!(complete(&store, &slow).await.unwrap(), Completed::Before);
         assert_eq!(receipts(&store, fence).await.unwrap().len(), 1);
+    });
+}
+
+/// A claim of a retry enters below the reaper's mark and lowers it. A reaper that raises the mark at the same time must not undo that:
+/// it looks at nothing below, and if the holder died the world would wait for ever.
+#[test]
+fn a_retry_that_is_claimed_while_the_reaper_moves_on_is_reaped_after_its_time() {
+    block_on(async {
+        let (store, fence, _) = asked(&["a"], TERMS).await;
+        let first = claim(&store, "a", 1).await.remove(0);
+        let (universe, queue_shard) = (store.universe, first.proof.queue_shard);
+        let reaper = |now_ns| ReapEffects { universe, queue_shard, touched: true, items_max: 100, now_ns, gone: None };
+        fail(&store, &first, Repeat::Backoff).await;
+        store.run(&reaper(store.clock.now_ns())).await.unwrap(); // its mark is above the effect now
+        store.clock.advance(Duration::from_secs(1));
+        ask(&store, fence, &["b"], TERMS).await.unwrap(); // so that there is something to move on to
+        let mut reaping = store.engine.begin().await.unwrap();
+        reaper(store.clock.now_ns()).run(&mut reaping).await.unwrap();
+        assert_eq!(claim(&store, "a", 2).await.len(), 1, "tried again");
+        assert!(reaping.commit().await.is_err(), "the mark is not what the reaper saw");
+        store.clock.advance(Duration::from_nanos(TTL_NS + 1));
+        assert_eq!(reap(&store, "a").await.retrying, 1);
     });
 }
 
@@ -293,7 +315,7 @@ fn a_claim_looks_only_at_what_is_there() {
 
 /// Where there is a line between us and the engine, a trip costs more than what is asked on it.
 #[test]
-fn all_lanes_are_claimed_from_in_three_trips_and_an_answer_takes_one() {
+fn all_queue_shards_are_claimed_from_in_three_trips_and_an_answer_takes_one() {
     block_on(async {
         let (store, _, _) = asked(&["a"; 40], TERMS).await;
         store.engine.revive();

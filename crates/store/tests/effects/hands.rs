@@ -61,7 +61,7 @@ fn an_effect_in_a_hand_is_one_key_and_leaves_none() {
     });
 }
 
-/// The turn that took the receipt was applied, and its answer was lost: the adapter goes on through the inbox.
+/// The turn that took the receipt was applied, and its answer was lost: the adapter continues through the inbox.
 #[test]
 fn an_answer_that_a_turn_of_unknown_fate_took_is_recognized_and_not_called_a_lost_claim() {
     block_on(async {

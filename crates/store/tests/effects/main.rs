@@ -5,6 +5,7 @@
 mod budgets;
 mod claims;
 mod hands;
+mod leases;
 
 use mundi_engine::{Engine, Memory};
 use mundi_model::{
@@ -123,6 +124,8 @@ async fn turn_with(store: &Store, fence: Fence, bodies: Vec<Body>, in_process: I
         expects_end: None,
         in_process,
         logs: Vec::new(),
+        authorities: Vec::new(),
+        paused: None,
         ready: false,
         now_ns: store.clock.now_ns(),
     };

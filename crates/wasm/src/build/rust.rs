@@ -21,7 +21,7 @@ const DEBIAN: [Package; 4] = [
     ("lld-16", || linker().is_some()),
 ];
 
-/// A profile of its own beside the project's release, in whose folder nothing is built anew for it: optimized so far that a
+/// A profile of its own beside the project's release, in whose folder nothing is built again for it: optimized so far that a
 /// server compiles it at once, and no further.
 const QUICK: [&str; 5] = [
     "profile.mundi-dev.inherits=\"release\"",

@@ -1,5 +1,5 @@
-//! The SDKs, which come with the program itself: a project needs no registry that has them, and a new one begins with a
-//! copy of its own.
+//! The SDKs, which are included in the program: a project needs no registry for them, and a new one starts with a
+//! copy.
 
 use super::{BuildError, Language, Project, tools::write};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ const RUST: &[File] = files!("rust":
     "src/failure.rs",
     "src/host.rs",
     "src/kinds.rs",
+    "src/pools.rs",
     "src/lib.rs",
     "src/testing/host.rs",
     "src/testing/meter.rs",
@@ -39,6 +40,7 @@ const TYPESCRIPT: &[File] = files!("typescript":
     "src/component.ts",
     "src/index.ts",
     "src/kinds.ts",
+    "src/pools.ts",
     "src/offer.ts",
     "src/schema.ts",
     "src/testing.ts",
@@ -48,6 +50,7 @@ const PYTHON: &[File] = files!("python":
     "mundi/__init__.py",
     "mundi/cbor.py",
     "mundi/kinds.py",
+    "mundi/pools.py",
     "mundi/offer.py",
     "mundi/schema.py",
     "mundi/testing.py",

@@ -1,4 +1,4 @@
-//! Hostile guests. Each is bounded, has a typed end, and is on record if it happened in a step; its neighbours do not
+//! Hostile guests. Each is bounded, has a typed end, and is journaled if it happened in a step; its neighbours do not
 //! notice.
 
 use crate::{
@@ -28,7 +28,7 @@ fn ends(guest: &Guest) -> String {
     let mut rig = Rig::with(&components, &guest.component(), |_| {}).unwrap();
     let output = rig.go();
     let code = failed(&output);
-    // The step is on record, undone, and the world goes on to fail in the same way.
+    // The step is journaled, undone, and the world continues to fail in the same way.
     assert_eq!(rig.world.cell(&rig.objects, "cell").unwrap(), None);
     assert!(output.publish.is_empty() && output.timers.is_empty());
     assert_eq!(failed(&rig.go()), code);

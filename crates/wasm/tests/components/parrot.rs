@@ -36,7 +36,7 @@ fn parrot() -> Guest {
     }
 }
 
-/// Lets the guest say it. Whatever it is: the step ends, its outcome is on record, and the world goes on.
+/// Lets the guest say it. Whatever it is: the step ends, its outcome is journaled, and the world continues.
 pub(crate) fn said(bytes: &[u8]) {
     thread_local! {
         static RIG: RefCell<Rig> = RefCell::new(Rig::new(&parrot().component()));

@@ -106,7 +106,7 @@ fn a_function_that_carries_too_much_from_place_to_place_is_refused_before_it_is_
         let component = Guest { extra, ..Guest::default() }.component();
         assert!(component.len() < 64_000, "{} bytes", component.len());
         let refused = inspect(&component).unwrap_err();
-        assert!(matches!(refused, Refusal::TooMany { what: "values to carry in one function", .. }), "{refused}");
+        assert!(matches!(refused, Refusal::TooMany { what: "live values in one function", .. }), "{refused}");
     };
     // Each local goes around each of the loops.
     let count = |local: usize| format!("(local.set {local} (i32.add (local.get {local}) (i32.const 1)))");
@@ -130,7 +130,7 @@ fn a_function_that_carries_too_much_from_place_to_place_is_refused_before_it_is_
     // Many heavy functions are too much, too.
     let many = Guest { extra: loops(100).repeat(200), ..Guest::default() };
     let refused = inspect(&many.component()).unwrap_err();
-    assert!(matches!(refused, Refusal::TooMany { what: "values to carry in all functions", .. }), "{refused}");
+    assert!(matches!(refused, Refusal::TooMany { what: "live values in all functions", .. }), "{refused}");
 }
 
 #[test]

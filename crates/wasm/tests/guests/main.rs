@@ -41,7 +41,7 @@ fn builder() -> Builder {
     }
 }
 
-/// What takes minutes on a small machine says that it goes on.
+/// What takes minutes on a small machine says that it continues.
 #[expect(clippy::disallowed_methods, reason = "for people who wait; nothing depends on it")]
 fn tell(what: &str) {
     static BEGAN: OnceLock<Instant> = OnceLock::new();

@@ -41,7 +41,8 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
     if languages().contains(&Language::TypeScript) {
         let esbuild = builder().cache.join("typescript/node_modules/.bin/esbuild");
         let mut bundled = Command::new(esbuild);
-        bundled.args(["typescript/test/sdk.test.ts", "typescript/test/misuses.test.ts", "--bundle", "--format=esm"]);
+        let tests = ["sdk", "misuses", "calls", "pools"].map(|name| format!("typescript/test/{name}.test.ts"));
+        bundled.args(tests).args(["--bundle", "--format=esm"]);
         bundled.args(["--platform=node", "--out-extension:.js=.mjs"]);
         run(bundled.arg(format!("--outdir={}", folder.path().display())));
         let mut node = Command::new("node");

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 const STEPS: u64 = 300;
-/// Few enough that orders meet again, and enough that some are still under way at the end.
+/// Few enough that orders meet again, and enough that some are still in progress at the end.
 const ORDERS: u64 = 60;
 
 /// A world of the saga in one language.

@@ -46,6 +46,7 @@ fn ask(world: &mut World, asked: &Ask, call: &str) -> Result<(), Failure> {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     match &*asked.kind {
         "timer" => world.set_timer_in_ms(call, 20, &json!({ "fired": true })),
+        "echo" => world.reply(call, &json!({ "echo": true })),
         "http.request" => world.ask(&HttpRequest::post_json(text(&asked.url), &json!({ "hello": "wörld" }))?, label),
         "llm.chat" => {
             let messages = vec![ChatMessage::new("user", "6 x 7?")];
@@ -57,6 +58,7 @@ fn ask(world: &mut World, asked: &Ask, call: &str) -> Result<(), Failure> {
             world.ask(&ProcessRun { command, stdin, ..ProcessRun::default() }, label)
         }
         "fabric.send" => world.send(&text(&asked.to), &Outgoing::event("note", &"hello")?, label),
+        "world.call" => world.call(&text(&asked.to), "ask", &json!({ "kind": text(&asked.ask) }), label),
         "world.spawn" => {
             let first = Outgoing::event("note", &"born")?;
             world.spawn(&text(&asked.manifest), Some(&first), label).map(drop)
@@ -95,6 +97,10 @@ fn answered(world: &mut World, event: &Event, kind: &str, call: &str) -> Result<
         "fabric.send" => match event.receipt::<FabricSend>()? {
             Ok(sent) => json!({ "status": sent.status, "to": sent.dest_world, "seq": sent.enqueued_seq.is_some() }),
             Err(EffectError { code, .. }) => json!({ "code": code }),
+        },
+        "world.call" => match event.reply::<Value>()? {
+            Ok(reply) => json!({ "reply": reply }),
+            Err(EffectError { code, failed_code, .. }) => json!({ "code": code, "failed_code": failed_code }),
         },
         "world.spawn" => or_code(event.receipt::<WorldSpawn>()?)?,
         "world.fork" => or_code(event.receipt::<WorldFork>()?)?,

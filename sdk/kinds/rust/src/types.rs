@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<String>,
     pub kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,

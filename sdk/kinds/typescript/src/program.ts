@@ -27,6 +27,8 @@ function ask(world: World<Effects>, asked: Ask, call: string): void {
   switch (asked.kind) {
     case "timer":
       return world.setTimerInMs(call, 20, { fired: true });
+    case "echo":
+      return world.reply(call, { echo: true });
     case "http.request": {
       const headers = { "content-type": "application/json" };
       const body = JSON.stringify({ hello: "wörld" });
@@ -42,6 +44,8 @@ function ask(world: World<Effects>, asked: Ask, call: string): void {
       return world.emit("process.run", { command: "echo", stdin: "in and out" }, label);
     case "fabric.send":
       return world.send(asked.to ?? "", outgoing("note", "hello"), label);
+    case "world.call":
+      return world.call(asked.to ?? "", "ask", { kind: asked.ask ?? "" }, label);
     case "world.spawn":
       return void world.spawn(asked.manifest ?? "", outgoing("note", "born"), label);
     case "world.fork":
@@ -86,6 +90,11 @@ function answered(world: World<Effects>, cause: Cause & { is: "receipt" }, call:
         to: dest_world,
         seq: enqueued_seq !== null,
       }));
+    case "world.call": {
+      const called = receipt(cause, "world.call");
+      if (called.ok) return { reply: called.value };
+      return { code: called.error.code, failed_code: called.error.failedCode ?? null };
+    }
     case "world.spawn":
       return orCode(receipt(cause, "world.spawn"), (answer) => answer);
     case "world.fork":

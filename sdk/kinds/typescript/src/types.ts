@@ -3,6 +3,7 @@
 import type { Kinds } from "mundi-sdk";
 
 export interface Ask {
+  "ask"?: string;
   "kind": string;
   "manifest"?: string;
   "to"?: string;
@@ -28,6 +29,7 @@ export interface Effects {
   "http.request": { params: Kinds["http.request"]["params"]; receipt: Kinds["http.request"]["receipt"] };
   "llm.chat": { params: Kinds["llm.chat"]["params"]; receipt: Kinds["llm.chat"]["receipt"] };
   "process.run": { params: Kinds["process.run"]["params"]; receipt: Kinds["process.run"]["receipt"] };
+  "world.call": { params: Kinds["world.call"]["params"]; receipt: Kinds["world.call"]["receipt"] };
   "world.fork": { params: Kinds["world.fork"]["params"]; receipt: Kinds["world.fork"]["receipt"] };
   "world.spawn": { params: Kinds["world.spawn"]["params"]; receipt: Kinds["world.spawn"]["receipt"] };
 }

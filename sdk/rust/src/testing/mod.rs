@@ -10,7 +10,8 @@ mod schema;
 pub(crate) mod state;
 
 use crate::{
-    Cause, Event, Failure, Origin, Outgoing, Program, SendOptions, Status, Value, World, cbor, kinds::EffectError,
+    Cause, Effect, Event, Failure, Origin, Outgoing, Program, SendOptions, Sender, Status, Value, World, cbor, host,
+    kinds::{EffectError, WorldCall},
 };
 use meter::PAYLOAD_BYTES_MAX;
 use offer::{Offer, check_builtin_receipt};
@@ -154,8 +155,35 @@ impl<P: Program> TestWorld<P> {
 
     /// The open effect of this label is not carried out.
     pub fn fail(&mut self, label: &str, code: &str, reason: &str) -> Result<Step, Failure> {
-        let error = EffectError { code: code.to_owned(), reason: reason.to_owned(), attempts: 1 };
-        self.receipt(label, Status::Error, error)
+        self.receipt(label, Status::Error, EffectError { attempts: 1, ..EffectError::new(code, reason) })
+    }
+
+    /// Lets another world answer the open `world.call` of this label, in one step of each. A program that replies in a later step of
+    /// its own is answered for with [`Self::receipt`].
+    pub fn answer_call<Q: Program>(&mut self, label: &str, other: &mut TestWorld<Q>) -> Result<Step, Failure> {
+        let Some(intent) = self.state.intents.get(label).filter(|intent| intent.kind == WorldCall::KIND) else {
+            return Err(Failure::coded("RECEIPT_UNKNOWN", format!("no call is open under `{label}`")));
+        };
+        let WorldCall { event: schema, value, headers, correlation_id, .. } = intent.read()?;
+        let sender = Some(Sender { world: host::world_id(), height: self.state.height });
+        let origin = Origin {
+            enqueued_at_ns: self.state.now_ns,
+            correlation_id,
+            wants_reply: true,
+            sender,
+            ..Origin::default()
+        };
+        let cause = Cause::Event { schema, value: cbor::encode(&value), key: None };
+        match other.arrive(cause, origin, headers.into_iter().collect()) {
+            Ok(Step { reply: Some(reply), .. }) => self.receipt(label, Status::Ok, reply),
+            Ok(_) => Err(Failure::new(format!("the other world did not reply to `{label}` in this step"))),
+            Err(refused) if refused.code == "EVENT_INVALID" => self.fail(label, refused.code, &refused.reason),
+            Err(failed) => {
+                let (failed_code, failed_at) = (Some(failed.code.to_owned()), Some(other.state.height));
+                let error = EffectError::new("CALL_FAILED", failed.reason);
+                self.receipt(label, Status::Error, EffectError { attempts: 1, failed_code, failed_at, ..error })
+            }
+        }
     }
 
     /// The timer of this label fires; the clock is at least where it is due.

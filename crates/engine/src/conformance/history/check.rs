@@ -2,7 +2,7 @@
 //! places that led nowhere.
 //!
 //! Stamps make it quick, and stricter: writers whose stamp is known have only one possible order. What is left
-//! to find is the place of readers, and of writers whose fate is unknown.
+//! to find is the place of readers, and of writers whose result is unknown.
 
 use super::record::{Event, Fate, KEYS};
 use crate::conformance::tools::shown_value;
@@ -39,7 +39,7 @@ impl<'a> Search<'a> {
     fn new(history: &'a [Event]) -> Self {
         let seen: BTreeSet<&Bytes> =
             history.iter().flat_map(|event| event.reads.iter().filter_map(|(_, value)| value.as_ref())).collect();
-        // A writer of unknown fate that nobody saw may as well not have happened: leaving it out of an order
+        // A writer with an unknown result that nobody saw may as well not have happened: leaving it out of an order
         // spoils no read. One that was seen did happen.
         let happened =
             |event: &Event| event.fate != Fate::Unknown || event.writes.iter().any(|(_, value)| seen.contains(value));
@@ -98,7 +98,7 @@ fn stamp(event: &Event) -> Option<mundi_model::Stamp> {
     if let Fate::Applied(stamp) = event.fate { Some(stamp) } else { None }
 }
 
-/// A commit of unknown fate may be applied at any time after it was called.
+/// A commit with an unknown result may be applied at any time after it was called.
 fn answered(event: &Event) -> u64 {
     if event.fate == Fate::Unknown { u64::MAX } else { event.answered }
 }

@@ -1,4 +1,4 @@
-//! Who did what, and what lay before and after it.
+//! A recorded history: operations with their real-time order.
 
 use crate::{
     CommitError, Committed, Engine, RangeRead, Transaction,

@@ -50,7 +50,7 @@ fn items_of(oracle: &Oracle) -> Items {
     oracle.now.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Does a step; the transaction, if it goes on.
+/// Does a step; the transaction, if it continues.
 async fn take_step<T: Transaction>(
     oracle: &mut Oracle,
     mut both: Both<T>,
@@ -58,7 +58,7 @@ async fn take_step<T: Transaction>(
 ) -> Result<Option<Both<T>>, Finding> {
     match act {
         Act::Begin => {}
-        Act::Announce(read) => both.tx.announce(|| [read.clone()]),
+        Act::Prefetch(read) => both.tx.prefetch(|| [read.clone()]),
         Act::Drop => return Ok(None),
         Act::Commit => {
             commit(oracle, both).await?;

@@ -1,4 +1,4 @@
-//! What must happen, by the simplest means: whole copies of a sorted map.
+//! The oracle: the expected results, from whole copies of a sorted map.
 
 use super::script::STAMPED;
 use crate::{

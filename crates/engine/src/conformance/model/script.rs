@@ -1,4 +1,4 @@
-//! What a seed does.
+//! The script of steps that a seed determines.
 
 use super::oracle::Write;
 use crate::{
@@ -33,7 +33,7 @@ pub(super) struct Step {
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     Begin,
-    Announce(Read),
+    Prefetch(Read),
     Get { key: Bytes, snapshot: bool },
     Range { start: Bytes, end: Bytes, limit: usize, reverse: bool, snapshot: bool },
     Write(Write),
@@ -41,22 +41,22 @@ pub(super) enum Act {
     Drop,
 }
 
-/// How many steps before a read it may be announced.
+/// How many steps before a read it may be prefetched.
 const AHEAD: usize = 12;
 
 pub(super) fn script(seed: u64) -> Vec<Step> {
     let mut seeded = Seeded::new(seed);
     let steps: Vec<_> = (0..STEPS).map(|_| Step { slot: seeded.index(SLOTS), act: act(&mut seeded) }).collect();
-    let mut announcements: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
+    let mut prefetches: BTreeMap<usize, Vec<Step>> = BTreeMap::new();
     for (place, step) in steps.iter().enumerate() {
         if let Some(read) = step.act.read().filter(|_| seeded.one_in(3)) {
             let ahead = seeded.index(AHEAD);
-            let announced = Step { slot: step.slot, act: Act::Announce(read) };
-            announcements.entry(place.saturating_sub(ahead)).or_default().push(announced);
+            let prefetch = Step { slot: step.slot, act: Act::Prefetch(read) };
+            prefetches.entry(place.saturating_sub(ahead)).or_default().push(prefetch);
         }
     }
-    let with_announcements = |(place, step)| announcements.remove(&place).into_iter().flatten().chain([step]);
-    steps.into_iter().enumerate().flat_map(with_announcements).collect()
+    let with_prefetches = |(place, step)| prefetches.remove(&place).into_iter().flatten().chain([step]);
+    steps.into_iter().enumerate().flat_map(with_prefetches).collect()
 }
 
 impl Act {
@@ -140,10 +140,10 @@ impl fmt::Display for Step {
         write!(f, "{}: ", self.slot)?;
         match &self.act {
             Act::Begin => write!(f, "begin"),
-            Act::Announce(Read::Get(key)) => write!(f, "announce get {}", shown(key)),
-            Act::Announce(Read::Range(RangeRead { start, end, limit, reverse, .. })) => {
+            Act::Prefetch(Read::Get(key)) => write!(f, "prefetch get {}", shown(key)),
+            Act::Prefetch(Read::Range(RangeRead { start, end, limit, reverse, .. })) => {
                 let direction = if *reverse { "last" } else { "first" };
-                write!(f, "announce range {direction} {limit} of {}..{}", shown(start), shown(end))
+                write!(f, "prefetch range {direction} {limit} of {}..{}", shown(start), shown(end))
             }
             Act::Get { key, snapshot } => write!(f, "get{} {}", mark(*snapshot), shown(key)),
             Act::Range { start, end, limit, reverse, snapshot } => {

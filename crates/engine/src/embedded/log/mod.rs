@@ -1,7 +1,7 @@
-//! The commit log: what the sequencer puts out, durable before anyone is told.
+//! The commit log: the sequencer's commit groups, durable before any commit is answered.
 //!
 //! One frame per group of commits, one write and one sync per frame, in preallocated segments that are
-//! reused once the tree has persisted what they hold. See `recover.rs` for what is believed after a crash.
+//! reused once the tree has persisted what they hold. See `recover.rs` for recovery after a crash.
 
 pub(super) mod frame;
 mod recover;
@@ -49,7 +49,7 @@ struct Active {
     end: u64,
     next_version: u64,
     chain: u64,
-    /// A write or sync failed here: what lies at `end` is unknown, and the log goes on in a new segment.
+    /// A write or sync failed here: what lies at `end` is unknown, and the log continues in a new segment.
     abandoned: bool,
 }
 
@@ -199,7 +199,7 @@ impl Log {
         }
     }
 
-    /// Makes durable what recovery has read: after a process died, its last frame and the newest names may be
+    /// Makes durable what recovery has read: after a process crashed, its last frame and the newest names may be
     /// in the page cache only, and even a frame whose sync failed reads as if it were there.
     pub(super) fn settle(&self, last_frame: Option<&Bytes>) -> Result<(), EngineError> {
         let active = self.active.lock();

@@ -1,4 +1,4 @@
-//! What is believed after a crash.
+//! Recovery of the log after a crash.
 //!
 //! Frames are read in order as long as each is whole, has the next version and chains to the one before.
 //! Where that ends, one of two things happened:

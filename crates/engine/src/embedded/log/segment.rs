@@ -1,8 +1,8 @@
-//! One file of the log: a header block, then frames, then zeros or the remains of an earlier life.
+//! One file of the log: a header block, then frames, then zeros or the remains of its earlier use.
 //!
 //! The header says which version the first frame has and what it chains to. A frame of the segment
-//! before with that version or a higher one was abandoned: its sync failed, nobody was told that it was
-//! committed, and this segment took its place.
+//! before with that version or a higher one was abandoned: its sync failed, its commits were not acknowledged,
+//! and this segment replaced it.
 
 use super::super::disk::{Disk, DiskFile};
 use std::{

@@ -1,4 +1,4 @@
-//! The outside world of the demo: a file to which each step is written once, under its intent.
+//! The external service of the demo: a file to which each step is written once, under its intent.
 
 use super::super::exit::Outcome;
 use std::{
@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A line per step: world, step, intent. Whoever writes a line that is there already changes nothing: that is what the
-/// intent is handed over for.
+/// A line per step: world, step, intent. A line that exists already is not written again: the intent is the idempotency
+/// key.
 pub(super) struct Ledger(PathBuf);
 
 impl Ledger {
@@ -40,7 +40,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// How often each step of a world is in it.
+    /// The number of lines of each step of a world.
     pub(super) fn counts(&self, world: &str) -> Outcome<BTreeMap<u64, u64>> {
         let mut counts = BTreeMap::new();
         for line in self.read()?.lines() {

@@ -32,10 +32,10 @@ use worker::Worker;
 
 #[derive(Args)]
 pub(super) struct Demo {
-    /// How often the worker is killed at least.
+    /// The least number of kills of the worker.
     #[arg(long, default_value_t = 5)]
     kills: u32,
-    /// Decides when; drawn at random if it is not given.
+    /// The seed for the times of the kills; random by default.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -45,7 +45,7 @@ const FORK_AT_STEP: u64 = 5;
 const WORLD: &str = "demo";
 const BRANCH: &str = "what-if";
 
-/// Far beyond what it takes; a demo that hangs is worse than one that fails.
+/// Far longer than the demo takes: it fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 impl Demo {
@@ -94,7 +94,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Starts workers and kills them until the world is done, and often enough.
+    /// Starts workers and kills them until the world is done and there were enough kills.
     async fn torment(&self, server: &Server, ledger: &Ledger, picture: &Picture, world: &str) -> Outcome<u32> {
         let mut dice = Dice(self.seed.unwrap_or_else(drawn));
         let mut kills = 0;
@@ -136,7 +136,7 @@ async fn finished(server: &Server, world: &str) -> Outcome {
     Ok(())
 }
 
-/// The height at which the receipt of a step was taken in: below it, the step is still open.
+/// The height at which the receipt of a step was journaled: below it, the step is still open.
 async fn receipt_of(server: &Server, step: u64) -> Outcome<u64> {
     let journal = server.get(&server.of("worlds/demo/journal?limit=1000")).await?;
     let records = journal["items"].as_array().map_or(&[][..], Vec::as_slice);
@@ -159,7 +159,7 @@ impl Dice {
     }
 }
 
-/// Something that differs from run to run.
+/// A seed that differs from run to run.
 fn drawn() -> u64 {
     let mut bytes = [0; 8];
     SystemEntropy::default().fill(&mut bytes);

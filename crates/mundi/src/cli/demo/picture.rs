@@ -1,4 +1,4 @@
-//! What the demo shows.
+//! The output of the demo.
 
 use super::super::output::{Out, print};
 use serde_json::Value;

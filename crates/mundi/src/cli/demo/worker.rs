@@ -35,7 +35,7 @@ impl DemoWorker {
         let Self { server, ledger, world } = self;
         let ledger = Ledger::at(ledger);
         loop {
-            // A claim that dies with its worker is given to the next one after its time.
+            // A claim that crashes with its worker is given to the next one after its time.
             let form = json!({ "kinds": ["demo.step"], "wait": "30s", "ttl": "1s" });
             let tasks = server.post(&server.of("tasks/claim"), &form).await?;
             for task in tasks.as_array().into_iter().flatten() {
@@ -57,7 +57,7 @@ async fn carry_out(server: &Server, ledger: &Ledger, world: &str, task: &Value) 
     print(&format!("after step {step} was reported"))
 }
 
-/// A worker process that this one started. It dies with this value.
+/// A worker process that this one started. It is killed when this value is dropped.
 pub(super) struct Worker {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -73,7 +73,7 @@ impl Worker {
         Ok(Self { child, lines: BufReader::new(out).lines(), last: "before it began".to_owned() })
     }
 
-    /// Waits until it has begun so many steps.
+    /// Waits until it has begun this many steps.
     pub(super) async fn wait_for_step(&mut self, steps: u64) -> Outcome {
         let mut begun = 0;
         while begun < steps {
@@ -86,7 +86,7 @@ impl Worker {
         Ok(())
     }
 
-    /// As the machine would; says what it was at.
+    /// Kills it with SIGKILL; returns the step that it had begun.
     pub(super) async fn kill(mut self) -> String {
         drop(self.child.kill().await);
         while let Ok(Some(line)) = self.lines.next_line().await {

@@ -1,4 +1,4 @@
-//! What programs log, and our own warnings, as OpenTelemetry's log records.
+//! Log lines of programs and warnings of the process, as OpenTelemetry log records.
 
 use super::TARGET;
 use opentelemetry::logs::{AnyValue, LogRecord, Logger, LoggerProvider, Severity};

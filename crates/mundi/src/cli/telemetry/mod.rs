@@ -1,6 +1,6 @@
-//! What the process says about itself: a log on stderr, and traces, metrics and log lines by OTLP if the standard variables name a
-//! collector (`OTEL_EXPORTER_OTLP_ENDPOINT`). A collector that is slow or gone costs spans, never requests: what waits to be
-//! exported is bounded, and dropped beyond that.
+//! Telemetry of the process: a log on stderr, and traces, metrics and log lines by OTLP if the standard variables name a
+//! collector (`OTEL_EXPORTER_OTLP_ENDPOINT`). If a collector is slow or down, spans are dropped, and requests do not wait: the export
+//! queue is bounded.
 
 mod logs;
 mod otlp;

@@ -24,7 +24,7 @@ use std::{
 pub(crate) struct Export {
     #[command(flatten)]
     of: World,
-    /// Where to write it; `WORLD.mundi` if it is not given.
+    /// The file to write; `WORLD.mundi` by default.
     #[arg(long, short)]
     output: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl Export {
     }
 }
 
-/// Under another name until it is whole: a file that is there is a whole one.
+/// Writes under a temporary name until the file is complete.
 async fn download(of: &World, output: &Path, progress: &Progress) -> Outcome<u64> {
     let named =
         |error: std::io::Error, path: &Path| Failed::new(Code::FolderDenied, format!("{}: {error}", path.display()));
@@ -71,11 +71,12 @@ async fn download(of: &World, output: &Path, progress: &Progress) -> Outcome<u64
 pub(crate) struct Import {
     #[command(flatten)]
     server: Server,
+    /// A bundle, as `mundi world export` wrote it.
     file: PathBuf,
-    /// The name or the id that it shall have here; its own id if it is not given.
+    /// The name or the id of the imported world; its own id by default.
     #[arg(long = "as", value_name = "WORLD")]
     name: Option<String>,
-    /// What becomes of its open effects: suppress to cancel them, or live to carry them out here. A sandbox stays one.
+    /// The policy for its open effects: suppress cancels them, live carries them out. A sandbox stays a sandbox.
     #[arg(long, default_value = "suppress")]
     effects: String,
 }

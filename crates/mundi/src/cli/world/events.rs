@@ -1,4 +1,4 @@
-//! What goes into a world, and what it answers.
+//! `send`, `call`, `reply` and `query`.
 
 use super::{
     super::{
@@ -16,9 +16,9 @@ pub(crate) struct Send {
     of: World,
     /// The name of an event of the program.
     event: String,
-    /// JSON; what is no JSON is taken as a text.
+    /// JSON; anything else is sent as a string.
     value: Option<String>,
-    /// Send it so much later: `10s`, `5m`.
+    /// Send it after this delay: `10s`, `5m`.
     #[arg(long)]
     delay: Option<String>,
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(crate) struct Send {
 /// Whether an event may be sent again.
 #[derive(Args)]
 pub(crate) struct Once {
-    /// Under the same key an event is taken in at most once; a repeated call gets the same reply.
+    /// With the same key an event is accepted at most once; a repeated call gets the same reply.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Call {
     of: World,
     /// The name of an event of the program.
     event: String,
-    /// JSON; what is no JSON is taken as a text.
+    /// JSON; anything else is sent as a string.
     value: Option<String>,
     /// How long to wait for the reply: `250ms`, `30s`, `5m`.
     #[arg(long, default_value = "30s")]
@@ -70,7 +70,7 @@ impl Call {
 pub(crate) struct Reply {
     #[command(flatten)]
     of: World,
-    /// The call's place, which the error of a call that took too long names: `s_…`.
+    /// The position of the call, which the error of a timed-out call names: `s_…`.
     call: String,
     /// How long to wait for the reply: `250ms`, `30s`, `5m`.
     #[arg(long, default_value = "30s")]
@@ -90,12 +90,12 @@ pub(crate) struct Query {
     of: World,
     /// The name of a query of the program.
     query: String,
-    /// JSON; what is no JSON is taken as a text.
+    /// JSON; anything else is sent as a string.
     params: Option<String>,
-    /// As it was when this was the next height.
+    /// The state when this was the next height.
     #[arg(long)]
     at: Option<u64>,
-    /// Waits until the world has taken in what `mundi world send` printed (`s_…`), or has reached this height.
+    /// Waits until the world has processed the position that `mundi world send` printed (`s_…`), or has reached this height.
     #[arg(long, value_name = "PLACE|HEIGHT", conflicts_with = "at")]
     at_least: Option<String>,
     /// How long to wait for --at-least: `250ms`, `30s`, `5m`.

@@ -1,4 +1,4 @@
-//! What happened in a world, record by record.
+//! `mundi world journal`: the records of a world.
 
 use super::{
     super::{
@@ -12,10 +12,10 @@ use mundi_model::{Code, cbor, parse_hex_bytes};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Before a tail that broke off is taken up again.
+/// The pause before a broken tail is resumed.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// What is shown of a value that a program gave; `--format json` has all of it.
+/// How much of a program's value is shown; `--format json` has all of it.
 const VALUE_CHARS_MAX: usize = 160;
 
 #[derive(Args)]
@@ -25,10 +25,10 @@ pub(crate) struct Journal {
     /// The first height.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many at most.
+    /// The most to list.
     #[arg(long, default_value_t = 100)]
     limit: usize,
-    /// Goes on with each record that is appended, until it is stopped; in JSON, one document a line.
+    /// Also prints new records, until it is stopped; in JSON, one document per line.
     #[arg(long, short, conflicts_with = "limit")]
     follow: bool,
 }
@@ -63,7 +63,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Server-sent events end with each server that stops, and after a while anyway: they are taken up where they ended.
+    /// Streams of server-sent events end when the server stops, and after a while anyway; the next stream resumes.
     async fn tail(self, out: Out) -> Outcome {
         let mut next = self.from;
         let mut has_begun = false;
@@ -99,7 +99,7 @@ impl Journal {
     }
 }
 
-/// A record as a line of its own: nobody knows how wide the next ones will be.
+/// A record as one line with fixed widths, because later records are not known yet.
 fn line_of(record: &Value) -> String {
     let kind = record["type"].as_str().unwrap_or_default();
     format!("{:>6}  {:<24}  {kind:<16}  {}", record["height"].to_string(), when(record), what(record))
@@ -107,12 +107,12 @@ fn line_of(record: &Value) -> String {
         .to_owned()
 }
 
-/// When a record was written, if it says so: what follows from an input has the input's time.
+/// The time of a record, if it has one: the results of an input have the input's time.
 fn when(record: &Value) -> String {
     record["now_ns"].as_u64().map_or_else(String::new, time)
 }
 
-/// The gist of a record, in one line.
+/// A summary of a record in one line.
 fn what(record: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let input = &record["input"];
@@ -156,7 +156,7 @@ fn what(record: &Value) -> String {
     }
 }
 
-/// A value for people: bytes that are text as text, other bytes by their number, and not too much of it.
+/// A value for people: bytes that are UTF-8 as text, other bytes by their number, shortened.
 pub(crate) fn brief(value: &Value) -> String {
     let mut shown = readable(value).to_string();
     if let Some((end, _)) = shown.char_indices().nth(VALUE_CHARS_MAX) {
@@ -177,7 +177,7 @@ fn readable(value: &Value) -> Value {
     }
 }
 
-/// A member of a value. What another world is sent stands in the params as encoded bytes, and says so by its name.
+/// A member of a value. A member whose name ends in `_cbor` contains an encoded value.
 fn member(name: &str, value: &Value) -> Value {
     let encoded = value["$bytes"].as_str().filter(|_| name.ends_with("_cbor")).and_then(parse_hex_bytes);
     let decoded = encoded.and_then(|bytes| cbor::decode::<mundi_model::Value>(&bytes).ok()?.to_json().ok());

@@ -1,4 +1,4 @@
-//! How worlds come, go, rest and change.
+//! The life cycle of worlds: create, list, fork, pause, upgrade, archive, delete.
 
 use super::{
     super::{
@@ -22,7 +22,7 @@ use std::{
 pub(crate) struct Create {
     #[command(flatten)]
     server: Server,
-    /// A name, or an id; drawn at random if it is not given.
+    /// A name or an id; a random id by default.
     world: Option<String>,
     /// A program by name: `todo`, the newest version, or `todo@2` (`mundi program list`).
     #[arg(long, required_unless_present_any = ["manifest", "seed"], conflicts_with_all = ["manifest", "seed"])]
@@ -30,10 +30,10 @@ pub(crate) struct Create {
     /// Or the hash of a manifest.
     #[arg(long, conflicts_with = "seed")]
     manifest: Option<String>,
-    /// Or a world, with whose newest snapshot it begins; it repeats none of its effects.
+    /// Or a world whose newest snapshot is the initial state; its effects are not repeated.
     #[arg(long, value_name = "WORLD")]
     seed: Option<String>,
-    /// The height of the seed's snapshot, if not the newest: `mundi world snapshots`.
+    /// The height of another snapshot of the seed: `mundi world snapshots`.
     #[arg(long, value_name = "HEIGHT", requires = "seed")]
     snapshot: Option<u64>,
 }
@@ -54,19 +54,19 @@ impl Create {
 pub(crate) struct List {
     #[command(flatten)]
     listing: Listing,
-    /// Only those that are live, archived, deleting or deleted.
-    #[arg(long)]
+    /// Only those in this state; live ones may be paused or on hold, too.
+    #[arg(long, value_parser = ["live", "paused", "on_hold", "archived", "deleting", "deleted"])]
     state: Option<String>,
     /// Only forks of this world.
     #[arg(long)]
     parent: Option<String>,
-    /// Only those that this worker runs; `anybody` or `nobody`.
+    /// Only those that this worker holds; `anybody` or `nobody`.
     #[arg(long)]
     held_by: Option<String>,
     /// Only those that are on hold because their turns, or a step, failed.
     #[arg(long)]
     on_hold: bool,
-    /// Only those of which a step failed since they were last upgraded, resumed, retried or skipped.
+    /// Only those with failed steps since their last upgrade, resume, retry or skip.
     #[arg(long)]
     failed: bool,
     /// Only those that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
@@ -104,20 +104,20 @@ impl List {
 pub(crate) struct Fork {
     #[command(flatten)]
     of: World,
-    /// The name or the id of the new one; drawn at random if it is not given.
+    /// The name or the id of the fork; a random id by default.
     child: Option<String>,
-    /// It shares all records below this height; at the newest if it is not given.
+    /// The fork shares all records below this height; the newest possible by default.
     #[arg(long)]
     at: Option<u64>,
-    /// What becomes of its effects: see the table below. If it is not given: suppress; but sandbox for a fork of a sandbox, and
-    /// recorded for one of a recorded fork.
+    /// The policy for its effects: see the table below. By default suppress; sandbox for a fork of a sandbox, and
+    /// recorded for a fork of a recorded fork.
     #[arg(long, value_name = "POLICY")]
     effects: Option<String>,
-    /// Of a sandbox: a JSON file with what answers effects for which its parent has no receipt:
+    /// For a sandbox: a JSON file with answers to effects for which its parent has no receipt:
     /// `[{"kind": "http.request", "params": {"url": "…"}, "status": "ok", "payload": {…}}]`, with `nth` for one effect only.
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// The name of another program, which the branch runs from its first input on.
+    /// The name of another program for the fork.
     #[arg(long, conflicts_with = "manifest")]
     program: Option<String>,
     /// Or the hash of its manifest.
@@ -136,7 +136,7 @@ impl Fork {
     }
 }
 
-/// The scripted answers in a file: the server says what is wrong with them, and this only what is not JSON.
+/// The scripted answers in a file. Only JSON syntax is checked here; the server checks the rest.
 fn read_answers(file: &Path) -> Outcome<Value> {
     let named = |error: &dyn Display| Failed::new(Code::AnswersInvalid, format!("{}: {error}", file.display()));
     let text = std::fs::read(file).map_err(|error| named(&error))?;
@@ -153,7 +153,7 @@ pub(crate) struct Upgrade {
     /// Or the hash of a manifest.
     #[arg(long)]
     manifest: Option<String>,
-    /// Insists although a rehearsal diverges.
+    /// Upgrades although the rehearsal diverges.
     #[arg(long)]
     force: bool,
 }
@@ -166,7 +166,7 @@ impl Upgrade {
     }
 }
 
-/// A command that answers nothing worth printing.
+/// A command without output.
 pub(super) async fn done(of: &World, verb: &str) -> Outcome {
     of.post(verb, &Value::Null).await.map(drop)
 }
@@ -175,7 +175,7 @@ pub(super) async fn done(of: &World, verb: &str) -> Outcome {
 pub(crate) struct Delete {
     #[command(flatten)]
     of: World,
-    /// Asks nothing.
+    /// Deletes without asking for confirmation.
     #[arg(long, short)]
     yes: bool,
 }
@@ -193,8 +193,8 @@ impl Delete {
     }
 }
 
-/// Asks whoever sits at the terminal. Where nobody does, nobody can say yes.
-fn confirm(question: &str) -> Outcome {
+/// Asks for confirmation at the terminal; without a terminal the answer is no.
+pub(crate) fn confirm(question: &str) -> Outcome {
     if !std::io::stdin().is_terminal() {
         return Err(Failed::usage(format!("{question} Say so with --yes")));
     }
@@ -203,6 +203,6 @@ fn confirm(question: &str) -> Outcome {
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failed::plain("nothing was deleted")),
+        _ => Err(Failed::plain("nothing was done")),
     }
 }

@@ -1,4 +1,4 @@
-//! What the program of a world logs.
+//! `mundi world logs`: log lines of a world's program.
 
 use super::{
     super::{
@@ -8,6 +8,7 @@ use super::{
     World,
 };
 use clap::Args;
+use mundi_model::Code;
 use reqwest::Method;
 use serde_json::Value;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use std::time::Duration;
 pub(crate) struct Logs {
     #[command(flatten)]
     of: World,
-    /// Go on with each line that is logged, until interrupted.
-    #[arg(long)]
+    /// Also print new lines, until interrupted.
+    #[arg(long, short)]
     follow: bool,
-    /// Only lines behind the one with this number.
+    /// Only lines after the one with this number.
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
     /// How many lines; without --after, the last ones.
@@ -27,7 +28,7 @@ pub(crate) struct Logs {
     limit: usize,
 }
 
-/// Between two streams: a server that ends each at once is not asked without end.
+/// The pause between two streams, so that a server which ends each at once is not polled in a loop.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Logs {
@@ -43,7 +44,11 @@ impl Logs {
         lines.iter().try_for_each(|line| tell(out, line))?;
         let mut seen = lines.last().map(|line| line["number"].clone()).and_then(|number| number.as_u64()).or(after);
         loop {
-            follow_on(&of, out, &mut seen).await?;
+            match follow_on(&of, out, &mut seen).await {
+                // Nobody answers, but somebody did: it may come back.
+                Err(failed) if failed.is_silent() || failed.code == Some(Code::NodeDraining) => {}
+                ended => ended?,
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -53,7 +58,8 @@ impl Logs {
 async fn follow_on(of: &World, out: Out, seen: &mut Option<u64>) -> Outcome {
     let from = seen.map_or_else(String::new, |seen| format!("?after={seen}"));
     let request = of.server.request(Method::GET, &of.path(&format!("/logs{from}")))?;
-    let mut response = of.server.send(request.header("accept", "text/event-stream")).await?;
+    let response = of.server.send(request.header("accept", "text/event-stream")).await;
+    let mut response = response.map_err(|failed| of.told(failed))?;
     let mut unread = Vec::new();
     // A connection that breaks is made again, from the last line.
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -69,7 +75,7 @@ async fn follow_on(of: &World, out: Out, seen: &mut Option<u64>) -> Outcome {
     Ok(())
 }
 
-/// One line, as soon as it is known.
+/// Prints one line at once.
 fn tell(out: Out, line: &Value) -> Outcome {
     if out.is_json() {
         return print(&line.to_string());

@@ -1,4 +1,4 @@
-//! What a world holds and what happened in it.
+//! `cells`, `diff`, `describe` and `lineage`.
 
 use super::{
     super::{
@@ -17,10 +17,10 @@ pub(crate) struct Cells {
     of: World,
     #[command(flatten)]
     paging: Paging,
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     #[arg(long)]
     prefix: Option<String>,
-    /// As they were when this was the next height.
+    /// The state when this was the next height.
     #[arg(long)]
     at: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Snapshots {
 pub(crate) struct Diff {
     #[command(flatten)]
     of: World,
-    /// The other world; the same one if it is not given.
+    /// The other world; the same one by default.
     with: Option<String>,
     /// The height of the first.
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(crate) struct Diff {
     /// The height of the other.
     #[arg(long)]
     with_at: Option<u64>,
-    /// Once the way to ask for exit code 9, which is given anyway now.
+    /// Has no effect: exit code 9 is always returned for a difference.
     #[arg(long, hide = true)]
     exit_code: bool,
 }
@@ -84,7 +84,7 @@ impl Diff {
     }
 }
 
-/// Where a world comes from and what was forked from it: the nearest first.
+/// The ancestors of a world and its forks: the nearest first.
 pub(super) async fn lineage(of: &World, out: Out) -> Outcome {
     let family = of.get("/lineage").await?;
     if out.is_json() {

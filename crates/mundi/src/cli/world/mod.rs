@@ -1,4 +1,4 @@
-//! `mundi world`: what people do with worlds. One file per group of verbs.
+//! `mundi world`. One file per group of verbs.
 
 mod bundle;
 mod events;
@@ -9,6 +9,7 @@ mod look;
 mod verify;
 
 pub(super) use journal::brief;
+pub(super) use life::confirm;
 pub(super) use verify::{offline, online, open_quietly};
 
 use super::{
@@ -43,14 +44,14 @@ impl World {
         self.server.post(&self.path(rest), body).await.map_err(|failed| self.told(failed))
     }
 
-    /// An event on its way in, which is taken at most once if it has a key.
+    /// A request that sends an event; with a key it is accepted at most once.
     async fn give(&self, rest: &str, key: Option<&str>, value: &Value) -> Outcome<Value> {
         let key: Vec<_> = key.map(|key| ("idempotency-key", key)).into_iter().collect();
         let given = self.server.ask_with(Method::POST, &self.path(rest), &key, Some(value)).await;
         json_of(given.map_err(|failed| self.told(failed))?).await
     }
 
-    /// Who gave a name does not know the id that the server speaks of.
+    /// Adds the name to an error that mentions only the id.
     fn told(&self, failed: Failed) -> Failed {
         if failed.code != Some(Code::WorldNotFound) || self.world.parse::<WorldId>().is_ok() {
             return failed;
@@ -62,7 +63,7 @@ impl World {
 
 #[derive(Subcommand)]
 pub(super) enum WorldCommand {
-    /// Puts a world into the archive: it takes nothing in until it is taken out again.
+    /// Archives a world: it accepts no input until it is unarchived.
     Archive(World),
     /// Sends an event and prints the reply.
     Call(events::Call),
@@ -70,47 +71,47 @@ pub(super) enum WorldCommand {
     Cells(look::Cells),
     /// Creates a world.
     Create(life::Create),
-    /// Deletes a world for good; its id is never used again.
+    /// Deletes a world; its id is never reused.
     Delete(life::Delete),
-    /// All that is known about a world.
+    /// Shows the state of a world.
     Describe(World),
-    /// Prints the cells that differ between two worlds, or two heights of one; ends with 9 if any do.
+    /// Prints the cells that differ between two worlds, or two heights of one; exit code 9 if any do.
     Diff(look::Diff),
-    /// Writes a world as one file that proves itself.
+    /// Writes a world with its history to one file that can be verified.
     Export(bundle::Export),
     /// Forks a world at a height of its past.
     Fork(life::Fork),
-    /// Brings in a world from a file, after proving it.
+    /// Imports a world from a file, after verifying it.
     Import(bundle::Import),
-    /// Prints records, and with --follow those that come.
+    /// Prints records; with --follow also new ones.
     Journal(journal::Journal),
-    /// Ancestors and children.
+    /// Shows ancestors and forks.
     Lineage(World),
     /// Lists worlds.
     List(life::List),
-    /// Prints what the program of a world logged last.
+    /// Prints the last log lines of a world's program.
     Logs(logs::Logs),
-    /// From now on the world takes nothing but commands; its inbox keeps what arrives.
+    /// Pauses a world: it processes only commands, and its inbox keeps incoming events.
     Pause(World),
-    /// Asks the program, now or at a height.
+    /// Runs a query of the program, now or at a height.
     Query(events::Query),
-    /// Rehearses an upgrade: runs the recorded history under another program, and names the first divergence.
+    /// Rehearses an upgrade: runs the recorded history with another program, and prints the first divergence.
     Replay(verify::Replay),
-    /// Waits for the reply to a call that was made before, and prints it.
+    /// Waits for the reply to an earlier call, and prints it.
     Reply(events::Reply),
-    /// The world goes on.
+    /// Resumes a paused world, or releases one on hold.
     Resume(World),
-    /// Takes the input again that a world is on hold at; who does it is on record.
+    /// Runs the failed input of a world on hold again; the journal records the token's name.
     Retry(World),
     /// Sends an event: durable when this returns.
     Send(events::Send),
-    /// Passes the one input that a world is on hold at; who does it is on record.
+    /// Skips the failed input of a world on hold; the journal records the token's name.
     Skip(World),
     /// Takes a snapshot and makes it the baseline.
     Snapshot(World),
     /// Lists the snapshots of a world, the newest first.
     Snapshots(look::Snapshots),
-    /// Takes a world out of the archive.
+    /// Unarchives a world.
     Unarchive(World),
     /// Another program from the next record on.
     Upgrade(life::Upgrade),
@@ -143,7 +144,12 @@ impl WorldCommand {
             Self::Retry(of) => out.object(&of.post("/retry", &Value::Null).await?),
             Self::Send(send) => send.run(out).await,
             Self::Skip(of) => out.object(&of.post("/skip", &Value::Null).await?),
-            Self::Snapshot(of) => out.object(&of.post("/snapshots", &Value::Null).await?),
+            Self::Snapshot(of) => {
+                let taken = of.post("/snapshots", &Value::Null).await?;
+                // Programs get the whole document; people what was done.
+                let done = taken.get("done").filter(|done| !out.is_json() && done.is_object());
+                out.object(done.unwrap_or(&taken))
+            }
             Self::Snapshots(snapshots) => snapshots.run(out).await,
             Self::Unarchive(of) => life::done(&of, "/unarchive").await,
             Self::Upgrade(upgrade) => upgrade.run(out).await,

@@ -1,8 +1,8 @@
-//! Proof of worlds: on a server, on a data folder, in files; and rehearsals of upgrades.
+//! Verification of worlds on a server, in a data folder or in files; and rehearsals of upgrades.
 
 use super::{
     super::{
-        client::{Paging, Server},
+        client::{Paging, Server, escape},
         exit::{Failed, Outcome},
         output::Out,
         progress::Progress,
@@ -170,7 +170,7 @@ impl Replay {
         let (progress, mut reports) = (Progress::of(worlds.len() as u64), Vec::new());
         let work = async {
             for world in worlds {
-                let path = self.server.of(&format!("worlds/{world}/rehearse"));
+                let path = self.server.of(&format!("worlds/{}/rehearse", escape(&world)));
                 reports.push(self.server.post(&path, &self.form()).await?);
                 progress.add(1);
             }

@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/gc/pin/<hash>`: an object that a world keeps although none of its records may name it.
 //!
-//! Written and removed by `pin_blob`, removed with its world. Free.
+//! The sweep keeps what is pinned. Only tests set pins so far (`testing::PinBlob`). Removed with its world. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
@@ -42,7 +42,7 @@ pub async fn read<T: Transaction>(
     get(tx, Family::GcPin, &key(universe, world, hash)).await
 }
 
-pub(crate) fn write<T: Transaction>(
+pub fn write<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,

@@ -1,6 +1,6 @@
-//! `u/<u>/cas/sweep/mark/<number>`: hashes that the walk under way has found references to.
+//! `u/<u>/cas/sweep/mark/<number>`: hashes that the walk in progress has found references to.
 //!
-//! Written by `sweep_run` as the walk goes on, so that a walk that was interrupted is resumed; removed at its end. Immutable.
+//! Written by `sweep_run` as the walk continues, so that a walk that was interrupted is resumed; removed at its end. Immutable.
 
 use crate::keyspace::{Family, Key, KeyBuilder, Span};
 use crate::{Damaged, StoreError};

@@ -1,6 +1,6 @@
 //! `u/<u>/cas/sweep/state`: what the sweep of a universe's content store is doing, was asked for, and did last.
 //!
-//! Written by `sweep_run`, and by `delete_world`, which cancels a walk whose holder went silent. Free.
+//! Written by `sweep_run`, and by `delete_world`, which cancels a walk whose holder stopped its heartbeats. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, get, put};
@@ -24,7 +24,7 @@ pub struct SweepState {
     pub swept_at_ns: Option<u64>,
 }
 
-/// A run that is under way, or was interrupted.
+/// A run that is in progress, or was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Running {
     #[n(0)]
@@ -59,7 +59,7 @@ impl Running {
         self.phase == Phase::Walking
     }
 
-    /// Whether the two are the same run in the same hands.
+    /// Whether the two are the same run with the same holder.
     pub fn is_same_attempt(&self, other: &Self) -> bool {
         (self.run, self.attempt) == (other.run, other.attempt)
     }

@@ -1,6 +1,6 @@
 //! `u/<u>/effects/attempts/<shard>/<seq>`: how often an intent was tried, and when it may be tried again.
 //!
-//! Written when a claim is given back or runs out, or a rate limit defers the intent; removed with the item. Attempts are monotonic: a requeue
+//! Written when a claim is released or expires, or a rate limit defers the intent; removed with the item. Attempts are monotonic: a requeue
 //! writes here and does not reorder the item.
 
 use crate::StoreError;

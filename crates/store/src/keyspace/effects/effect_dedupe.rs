@@ -1,9 +1,9 @@
 //! `u/<u>/effects/dedupe/<world>/<intent_hash>`: what became of a published intent.
 //!
 //! Written by `commit_turn` (pending, cancelled) and by the acknowledgement (complete). Monotonic in that order.
-//! Removed after its window, never while the intent is open. There is none for an intent in a hand of its world's process: its claim says
+//! Removed after its window, never while the intent is open. There is none for an intent in a slot of its world's process: its claim says
 //! that it is pending, and the turn that takes its receipt leaves nothing behind. If the world withdraws such a one, that stands
-//! here for as long as the claim does. The world stands in the key although the intent
+//! here for as long as the claim does. The world is in the key although the intent
 //! hash covers it: no mistake in a hash can make one world's effect swallow another's.
 
 use crate::StoreError;
@@ -36,7 +36,7 @@ impl EffectDedupe {
 pub enum EffectStatus {
     #[n(0)]
     Pending,
-    /// The world withdrew it: whoever claims it drops it.
+    /// The world withdrew it: its next claimer drops it.
     #[n(1)]
     Cancelled,
     /// Its terminal receipt was enqueued.
@@ -111,7 +111,7 @@ mod tests {
             laws::value_survives(Family::EffectDedupe, &EffectDedupe { by_hand, ..EffectDedupe::new(status, at_ns) }, &noise)?;
         }
 
-        /// Two fields, as before there were answers by hand: what was remembered then can be read.
+        /// Two fields, as before there were operator's answers: what was remembered then can be read.
         #[test]
         fn an_answer_of_a_worker_is_stored_as_it_always_was(at_ns: u64) {
             let bytes = mundi_model::cbor::encode(&EffectDedupe::new(EffectStatus::Pending, at_ns));

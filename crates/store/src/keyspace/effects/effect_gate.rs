@@ -1,7 +1,7 @@
 //! `u/<u>/effects/gate/<kind>`: what a kind of effect that is limited in the whole universe has been granted.
 //!
 //! Written by each claim of such a kind, so that two of them conflict and neither goes beyond the limit. Kinds without a
-//! limit have none.
+//! limit have none. Free.
 
 use crate::keyspace::{Family, Key, KeyBuilder, get, put, queue_shard::kind_hash};
 use crate::{StoreError, keyspace::effect_rate::EffectRate};

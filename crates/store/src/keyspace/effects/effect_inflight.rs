@@ -1,9 +1,9 @@
 //! `u/<u>/effects/inflight/<queue shard>/<seq>`: intents that an adapter works on.
 //!
-//! Written by a claim, or by `commit_turn` for an adapter of the same process; removed by an acknowledgement, or by the reaper once the claim ran out, either of which
+//! Written by a claim, or by `commit_turn` for an adapter of the same process; removed by an acknowledgement, or by the reaper once the claim expired, either of which
 //! compares the claim's token first. Free. The reaper scans it from [`low_water`](crate::keyspace::low_water).
 //!
-//! Of an effect that its world has put into a hand this is all that is stored: what becomes of it has a key of its own
+//! Of an effect that its world has put into a slot this is all that is stored: what becomes of it has a key of its own
 //! ([`effect_dedupe`](crate::keyspace::effect_dedupe)) only once it is withdrawn, or somebody else has to do with it.
 
 use crate::StoreError;
@@ -29,7 +29,7 @@ pub struct EffectInflight {
 }
 
 impl EffectInflight {
-    /// Whether nobody but its world and the hand that it was published into had to do with it.
+    /// Whether only its world and the slot that it was published into know of it.
     pub(crate) fn is_in_hand(&self) -> bool {
         self.status.is_some()
     }
@@ -63,7 +63,6 @@ pub(crate) fn publish<T: Transaction>(
     status: Option<EffectStatus>,
 ) -> Result<(), StoreError> {
     let prefix = prefix(universe, QueueShard::of(&item.kind, item.intent));
-    tx.expect(prefix.as_bytes()); // whoever answers it, in this process, asks whether the claim is held
     Ok(tx.put_stamped(prefix.as_bytes(), &index.to_be_bytes(), encode(claim, item, status))?)
 }
 

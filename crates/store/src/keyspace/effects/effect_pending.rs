@@ -1,6 +1,6 @@
 //! `u/<u>/effects/pending/<queue shard>/<seq>`: intents that wait for an adapter.
 //!
-//! Written by `commit_turn`, unless somebody has a hand free at once; moved to [`effect_inflight`](crate::keyspace::effect_inflight) by a claim, and from there to
+//! Written by `commit_turn`, unless a slot is free at once; moved to [`effect_inflight`](crate::keyspace::effect_inflight) by a claim, and from there to
 //! [`effect_retry`](crate::keyspace::effect_retry), never back: what is behind the first item stays empty. Items are immutable.
 //! Scanned from [`low_water`](crate::keyspace::low_water).
 
@@ -8,7 +8,7 @@ use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, QueueShard, Span, decode_value, queue::QueueSeq};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, record::Payload};
+use mundi_model::{Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, pool::LeaseId, record::Payload};
 
 /// What an adapter needs to know.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -44,6 +44,31 @@ pub struct EffectItem {
     /// The call that the program works for; its receipt carries it on.
     #[n(11)]
     pub call: Option<InboxSeq>,
+    /// The lease under which it is carried out, and only while the lease is held.
+    #[n(12)]
+    pub lease: Option<EffectLease>,
+}
+
+/// A lease of a pool, as an effect names it.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct EffectLease {
+    /// The name of the pool.
+    #[n(0)]
+    pub pool: String,
+    /// The world of the shard that the lease lies in.
+    #[n(1)]
+    pub world: WorldId,
+    #[n(2)]
+    pub lease_id: LeaseId,
+    #[n(3)]
+    pub lease_epoch: u64,
+}
+
+impl EffectLease {
+    /// What the other side gets as `Mundi-Lease`. The pool stands in it: a lease id is one of a pool.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.pool, self.lease_id)
+    }
 }
 
 /// How an effect is carried out, as the manifest had it when it was asked for. It travels with the item, so that
@@ -139,6 +164,7 @@ pub(crate) mod tests {
                 correlation_id: Some("c".into()),
                 call: None,
                 terms: EffectTerms { rate: Some(RateTerms { per_second: 3, burst: 2 }), ..EffectTerms::default() },
+                lease: None,
             },
         )
     }

@@ -1,7 +1,7 @@
 //! Where an effect lies in its queue: one name over the three families that hold it on its way.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, QueueShard, Shard, queue::QueueSeq};
+use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, QueueShard, Shard, Span, queue::QueueSeq};
 use mundi_model::{ParseIdError, UniverseId, hex, parse_hex};
 use std::{fmt, str::FromStr};
 
@@ -13,7 +13,7 @@ pub enum EffectStage {
     Pending = 0,
     /// Between two attempts, or until its turn under a rate.
     Waiting = 1,
-    /// In the hands of an adapter.
+    /// Claimed by an adapter.
     Claimed = 2,
 }
 
@@ -45,6 +45,16 @@ pub(crate) fn key(universe: UniverseId, place: EffectPlace) -> Key {
     let queue_shard = KeyBuilder::universe(universe, place.stage.family()).queue_shard(place.queue_shard);
     let at = if place.stage == EffectStage::Waiting { queue_shard.u64(place.place_ns) } else { queue_shard };
     at.bytes(place.seq.as_bytes()).key()
+}
+
+/// All effects of a stage in one queue shard.
+pub(crate) fn of_queue_shard(universe: UniverseId, stage: EffectStage, queue_shard: QueueShard) -> Span {
+    KeyBuilder::universe(universe, stage.family()).queue_shard(queue_shard).key().span()
+}
+
+/// All effects of a stage of the kind of a queue shard.
+pub(crate) fn of_kind(universe: UniverseId, stage: EffectStage, queue_shard: QueueShard) -> Span {
+    KeyBuilder::universe(universe, stage.family()).u64(queue_shard.kind).key().span()
 }
 
 pub(crate) fn parse(universe: UniverseId, stage: EffectStage, key: &[u8]) -> Result<EffectPlace, StoreError> {

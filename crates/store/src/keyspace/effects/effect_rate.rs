@@ -1,7 +1,7 @@
 //! `u/<u>/w/<w>/effects/rate/<kind>`: when a world that is limited in a kind of effect may next ask for it.
 //!
 //! Written by a claim. One number: the time at which the last granted call would have begun if calls came evenly.
-//! It lies with its world, and goes with it.
+//! It lies with its world, and goes with it. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, get, put, queue_shard::kind_hash};

@@ -1,8 +1,8 @@
 //! `u/<u>/effects/retry/<queue shard>/<place_ns>/<seq>`: intents that wait for their next attempt, by the time of it.
 //!
-//! Written when a claim is given back or runs out, and when a rate limit defers an intent; removed by the claim. The
+//! Written when a claim is released or expires, and when a rate limit defers an intent; removed by the claim. The
 //! item keeps its sequence. They lie apart from [`effect_pending`](crate::keyspace::effect_pending), so that a thousand intents
-//! that back off are not in the way of those that need not wait. Scanned from [`low_water`](crate::keyspace::low_water).
+//! that back off are not in the way of those that need not wait. Scanned from [`low_water`](crate::keyspace::low_water). Immutable.
 
 use crate::StoreError;
 use crate::keyspace::{

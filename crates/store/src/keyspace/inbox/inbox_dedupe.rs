@@ -5,7 +5,7 @@
 //! [`dedupe_bucket`](crate::keyspace::dedupe_bucket). Immutable meanwhile. The name of a message says which effect sends it, and stays
 //! for as long as that one is open, whatever its window.
 //!
-//! The sequence is known only at commit, so it stands in the key, filled in by the engine. Two senders of one
+//! The sequence is known only at commit, so it is in the key, filled in by the engine. Two senders of one
 //! name both read this range as empty and both write into it: the second one conflicts.
 
 use crate::StoreError;

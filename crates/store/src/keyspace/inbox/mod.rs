@@ -2,7 +2,6 @@
 
 pub mod dedupe_bucket;
 pub mod inbox_compaction;
-pub mod inbox_cursor;
 pub mod inbox_dedupe;
 pub mod inbox_depth;
 pub mod inbox_entry;

@@ -1,11 +1,11 @@
 //! `u/<u>/w/<w>/notify/counter`: rises whenever something was enqueued, so that a worker can watch it.
 //!
-//! Written by `enqueue`, with every item. A counter: while it stands still, so does the inbox (`peek_inbox`).
+//! Written by `enqueue`, with every item. A counter: while it is unchanged, the inbox has no new item (`peek_inbox`).
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder};
+use crate::keyspace::{Family, Key, KeyBuilder, newest};
 use bytes::Bytes;
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::{Engine, ReadPlan, Source, Transaction};
 use mundi_model::{UniverseId, WorldId};
 
 pub fn key(universe: UniverseId, world: WorldId) -> Key {
@@ -28,19 +28,26 @@ pub(crate) async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, world
 }
 
 /// What it says now, and the version up to which that is true.
-pub(crate) async fn peek<E: Engine>(
+pub(crate) async fn read_newest<E: Engine>(
     engine: &E,
     universe: UniverseId,
     world: WorldId,
 ) -> Result<(Seen, u64), StoreError> {
-    let (value, version) = engine.peek(key(universe, world).as_bytes()).await?;
+    let (value, version) = newest(engine, &key(universe, world)).await?;
     Ok((Seen(value), version))
 }
 
-/// What this process remembers of it: see [`Engine::recall`].
-pub(crate) fn recall<E: Engine>(engine: &E, universe: UniverseId, world: WorldId) -> Option<(Seen, u64)> {
-    let (value, version) = engine.recall(key(universe, world).as_bytes())?;
-    Some((Seen(value), version))
+/// As [`read_newest`], from the cache of an engine that has one, so that it may be long past; `None` on other engines.
+pub(crate) async fn read_cached<E: Engine>(
+    engine: &E,
+    universe: UniverseId,
+    world: WorldId,
+) -> Result<Option<(Seen, u64)>, StoreError> {
+    let key = key(universe, world);
+    let Some(mut tx) = engine.begin_planned(Source::Cache, || ReadPlan::reads([key.planned()])).await? else {
+        return Ok(None);
+    };
+    Ok(Some((Seen(tx.get(key.as_bytes()).await?), tx.version().await?)))
 }
 
 /// As [`read`], for who depends on it.

@@ -71,7 +71,7 @@ pub(crate) fn write<T: Transaction>(
     while let [first, following @ ..] = rest {
         let (value, further) = pack(first, following);
         let last = height.plus(further as u64);
-        tx.put_new(key(universe, world, last).as_bytes(), value)?;
+        tx.put(key(universe, world, last).as_bytes(), value)?;
         (rest, height) = (&following[further..], last.next());
     }
     Ok(())

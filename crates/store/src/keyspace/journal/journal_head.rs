@@ -2,10 +2,10 @@
 //! journal has taken in.
 //!
 //! Written by every protocol that appends, and by `commit_cursor`. Height and cursor only rise. They share a key because nearly
-//! every turn moves both; before they did, the cursor had one of its own ([`inbox_cursor`]).
+//! every turn moves both.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, decode_value, get, get_snapshot, inbox_cursor, put};
+use crate::keyspace::{Family, Key, KeyBuilder, decode_value, get, get_snapshot, put};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId};
@@ -65,11 +65,7 @@ pub(crate) async fn read<T: Transaction>(
     world: WorldId,
 ) -> Result<Option<Position>, StoreError> {
     let stored: Option<Stored> = get(tx, Family::JournalHead, &key(universe, world)).await?;
-    let Some(mut position) = stored.map(Stored::position) else { return Ok(None) };
-    if position.cursor.is_none() {
-        position.cursor = inbox_cursor::read(tx, universe, world).await?;
-    }
-    Ok(Some(position))
+    Ok(stored.map(Stored::position))
 }
 
 /// As [`read`], for a commit that does not depend on it: a position only moves forward.
@@ -79,11 +75,7 @@ pub(crate) async fn read_snapshot<T: Transaction>(
     world: WorldId,
 ) -> Result<Option<Position>, StoreError> {
     let stored: Option<Stored> = get_snapshot(tx, Family::JournalHead, &key(universe, world)).await?;
-    let Some(mut position) = stored.map(Stored::position) else { return Ok(None) };
-    if position.cursor.is_none() {
-        position.cursor = inbox_cursor::read(tx, universe, world).await?;
-    }
-    Ok(Some(position))
+    Ok(stored.map(Stored::position))
 }
 
 pub(crate) fn write<T: Transaction>(
@@ -99,25 +91,7 @@ pub(crate) fn write<T: Transaction>(
 mod tests {
     use super::*;
     use crate::keyspace::laws;
-    use mundi_engine::{Engine, Memory};
     use proptest::prelude::*;
-
-    #[test]
-    fn the_cursor_of_an_older_world_is_found_where_it_was() {
-        let (universe, world, head) =
-            (laws::universe(), laws::world(), JournalHead { height: Height::new(7), chain: Hash::of(b"c") });
-        let (old, new) = (InboxSeq::direct(3, 0), InboxSeq::direct(4, 0));
-        pollster::block_on(async {
-            let mut tx = Memory::new().begin().await.unwrap();
-            let before = [&[0x82, 7, 0x58, 32], &head.chain.as_bytes()[..]].concat(); // as it was without a cursor
-            tx.put(key(universe, world).as_bytes(), before).unwrap();
-            assert_eq!(read(&mut tx, universe, world).await.unwrap(), Some(Position { head, cursor: None }));
-            tx.put(inbox_cursor::key(universe, world).as_bytes(), inbox_cursor::bytes(old)).unwrap();
-            assert_eq!(read(&mut tx, universe, world).await.unwrap(), Some(Position { head, cursor: Some(old) }));
-            write(&mut tx, universe, world, Position { head, cursor: Some(new) }).unwrap();
-            assert_eq!(read(&mut tx, universe, world).await.unwrap(), Some(Position { head, cursor: Some(new) }));
-        });
-    }
 
     proptest! {
         #[test]

@@ -1,7 +1,7 @@
-//! `u/<u>/segments/checkpoint/<world>`: how far the export that is under way has come.
+//! `u/<u>/segments/checkpoint/<world>`: how far the export that is in progress has come.
 //!
 //! Written and removed by `segment_export`. Free. It fixes the range before the object is written, so that an export
-//! that was interrupted goes on with the same object.
+//! that was interrupted continues with the same object.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};

@@ -1,6 +1,6 @@
 //! `u/<u>/w/<w>/snapshot/due`: when the next snapshot of a world that rests is due by age.
 //!
-//! Written by `snapshot_due` when the world falls idle with records above its newest snapshot, and removed when it is woken for it.
+//! Written by `snapshot_due` when the world falls idle with records above its newest snapshot, and removed when it is woken for it. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, get, put};

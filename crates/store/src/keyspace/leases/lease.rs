@@ -1,4 +1,4 @@
-//! `u/<u>/w/<w>/lease`: who holds a world, and under which epoch.
+//! `u/<u>/w/<w>/lease`: the holder of a world and its epoch.
 //!
 //! Written by `acquire_lease`, `end_probation`, `release_lease` and `archive_world`. The epoch is monotonic, and the key is never deleted, not
 //! even with its world: a token is never reborn. The expiry is kept beside it, in [`lease_term`](crate::keyspace::lease_term),

@@ -1,7 +1,7 @@
-//! `u/<u>/w/<w>/lease/request`: who gets a world's lease next, because an operator asked for something that needs it.
+//! `u/<u>/w/<w>/lease/request`: the operation that gets a world's lease next, on behalf of an operator.
 //!
 //! Written by `take_over_lease` while another worker holds the lease; removed by the same protocol when it has the lease, and when it
-//! gives up. Free: it only decides who may *try*, and it expires, so that a requester that died keeps nobody from the world.
+//! gives up. Free: it only decides who may *try*, and it expires, so that a requester that crashed keeps nobody from the world.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, get, put};

@@ -1,6 +1,6 @@
 //! `u/<u>/mailboxes/attempts/<worker>/<seq>`: who works on a message, and how often it was tried.
 //!
-//! Written by `claim_mail` and `finish_mail`; removed with the message. The message itself keeps its place for life.
+//! Written by `claim_mail` and `finish_mail`; removed with the message. The message itself keeps its place permanently. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, get, put, queue::Claim, queue::QueueSeq};

@@ -1,6 +1,6 @@
 //! `u/<u>/mailboxes/dedupe/<worker>/name/<hash>` and `.../end/<expires_at_ns>/<hash>`: messages that are sent at most once.
 //!
-//! Written by `send_mail` for messages that ask for it, and with a later end by `finish_mail` when one is put off; removed by later sends, a few at a time, once their window is over.
+//! Written by `send_mail` for messages that ask for it, and with a later end by `finish_mail` when one is put off; removed by later sends, a few at a time, once their window is over. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, get, put};
@@ -62,7 +62,7 @@ pub(crate) async fn expire<T: Transaction>(
     for (key, _) in tx.range(over.read(items_max).snapshot()).await?.items {
         let mut reader = KeyReader::after(Family::MailDedupe, &start, &key)?;
         let (expires_at_ns, name) = (reader.u64()?, reader.hash()?);
-        // It may have been sent anew since, under a later end.
+        // It may have been sent again since, under a later end.
         if read(tx, universe, worker, name).await? == Some(MailDedupe { expires_at_ns }) {
             tx.delete(self::key(universe, worker, name).as_bytes())?;
         }

@@ -73,7 +73,7 @@ pub(crate) fn write<T: Transaction>(
 }
 
 /// `u/<u>/mailboxes/notify/<worker>`: rises with each message.
-fn notify_key(universe: UniverseId, worker: WorkerId) -> Key {
+pub(crate) fn notify_key(universe: UniverseId, worker: WorkerId) -> Key {
     KeyBuilder::universe(universe, Family::MailboxNotify).u64(worker.get()).key()
 }
 

@@ -1,7 +1,7 @@
 //! `u/<u>/assignments/by_worker/<worker>/<world>`: the worlds that a worker should run.
 //!
 //! Written in the transaction that writes the assignment: an index of it, so that a worker lists its own
-//! worlds without a scan of all. The value is empty.
+//! worlds without a scan of all. The value is empty. Immutable.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader};

@@ -1,4 +1,4 @@
-//! Where worlds should run, and which have something to do.
+//! Where worlds should run, and which have work.
 
 pub mod assigned_world;
 pub mod assignment;

@@ -1,4 +1,4 @@
-//! `u/<u>/ready/<shard>/<priority>/<world>`: worlds that have something to do.
+//! `u/<u>/ready/<shard>/<priority>/<world>`: worlds that have work.
 //!
 //! Written by `enqueue` and `commit_turn`, moved by `assign_world`; removed by `settle_world`, which first makes sure that nothing waits.
 //! An archive removes it, and writes it when the world comes back.

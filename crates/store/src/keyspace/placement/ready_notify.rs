@@ -1,4 +1,4 @@
-//! `u/<u>/ready/notify/<shard>`: rises whenever a world of the shard got something to do.
+//! `u/<u>/ready/notify/<shard>`: rises whenever a world of the shard got work.
 //!
 //! Written by `enqueue`. A counter, for those who wait for any world at all; nothing relies on it.
 
@@ -24,7 +24,7 @@ pub(crate) async fn read<T: Transaction>(tx: &mut T, universe: UniverseId, shard
     Ok(Seen(tx.get_snapshot(key(universe, shard).as_bytes()).await?))
 }
 
-/// Completes once a world of the shard got something to do since `seen`; perhaps earlier. Look, and wait again.
+/// Completes once a world of the shard got work since `seen`; perhaps earlier. Look, and wait again.
 pub fn changed<E: Engine>(
     engine: &E,
     universe: UniverseId,

@@ -1,4 +1,4 @@
-//! `u/<u>/workers/<worker>`: which workers live, and what they can carry.
+//! `u/<u>/workers/<worker>`: the live workers and their capacity.
 //!
 //! Written by each worker, as its heartbeat; removed when it leaves. Free.
 
@@ -15,7 +15,7 @@ pub struct WorkerRecord {
     /// After this it counts as gone, unless it says otherwise.
     #[n(1)]
     pub expires_at_ns: u64,
-    /// How many worlds that have something to do it takes at most.
+    /// How many worlds that have work it takes at most.
     #[n(2)]
     pub worlds_max: u32,
     /// It finishes what it has and takes nothing new.
@@ -27,7 +27,7 @@ pub struct WorkerRecord {
     /// Where people and other workers reach it.
     #[n(5)]
     pub address: Option<String>,
-    /// How many of its worlds had something to do when it said so; those that rest make room.
+    /// How many of its worlds had work when it said so; those that rest make room.
     #[n(6)]
     pub worlds: Option<u32>,
 }

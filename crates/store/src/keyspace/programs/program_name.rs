@@ -1,7 +1,7 @@
 //! `u/<u>/programs/names/<name>`: the programs of a universe that have a name, and which version is given next.
 //!
 //! Written by `name_program` with each new version, and by `unname_program`; removed with the last version. That it counts
-//! the versions makes their bound one read, and that it knows the highest number keeps a deleted one from being given again.
+//! the versions makes their bound one read, and that it knows the highest number keeps a deleted one from being given again. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};

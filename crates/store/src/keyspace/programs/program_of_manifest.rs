@@ -1,6 +1,6 @@
 //! `u/<u>/programs/by_manifest/<hash>/<name>/<version>`: the names of a manifest, so that a list of worlds shows them.
 //!
-//! Written and removed together with `programs/versions`, of which it is an index.
+//! Written and removed together with `programs/versions`, of which it is an index. Immutable.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span};

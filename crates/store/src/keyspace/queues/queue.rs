@@ -60,7 +60,7 @@ impl Queue {
 
 /// The place of an item in a queue: the stamp of the transaction that published it, and its index there.
 ///
-/// An item keeps it for life. It comes from the engine's order of commits, so it never restarts, not even
+/// An item keeps it permanently. It comes from the engine's order of commits, so it never restarts, not even
 /// when a queue runs empty.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(transparent)]

@@ -33,7 +33,7 @@ pub async fn read_all<'k, T: Transaction>(
     universe: UniverseId,
     kinds: impl Iterator<Item = &'k str> + Clone + Send,
 ) -> Result<Vec<(&'k str, Seen)>, StoreError> {
-    tx.announce(|| kinds.clone().map(|kind| key(universe, kind).announced()));
+    tx.prefetch(|| kinds.clone().map(|kind| key(universe, kind).planned()));
     let mut seen = Vec::new();
     for kind in kinds {
         seen.push((kind, read(tx, universe, kind).await?));

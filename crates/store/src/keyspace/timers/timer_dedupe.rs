@@ -1,7 +1,7 @@
 //! `u/<u>/timers/dedupe/<world>/<intent_hash>`: what became of a timer, and where it lies while it waits.
 //!
 //! Written by `commit_turn` (due, cancelled) and by the delivery (delivered). Monotonic in that order. Removed
-//! after its window, never while the timer waits. The world stands in the key for the reason that
+//! after its window, never while the timer waits. The world is in the key for the reason that
 //! [`effect_dedupe`](crate::keyspace::effect_dedupe) gives.
 
 use crate::StoreError;

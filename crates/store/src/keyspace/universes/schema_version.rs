@@ -2,7 +2,7 @@
 //!
 //! Written by the first worker that boots with leave to do so, and raised by the first of a later minor version, which reads
 //! what the earlier ones wrote. Eight bytes, in a fixed layout:
-//! the magic `RSV0`, major and minor, little-endian.
+//! the magic `RSV0`, major and minor, little-endian. Monotonic.
 
 use crate::keyspace::{Family, Key, KeyBuilder};
 use mundi_model::UniverseId;
@@ -19,9 +19,12 @@ impl SchemaVersion {
     /// What this code reads and writes.
     pub const CURRENT: Self = Self { major: 1, minor: 5 };
 
+    /// The earliest that this code reads. What development versions before it wrote has no reader: there was no release.
+    pub const OLDEST: Self = Self { major: 1, minor: 5 };
+
     /// Whether code of this version reads what was written in the other one, and only has to say that it writes more.
     pub fn can_raise(self, found: Self) -> bool {
-        found.major == self.major && found.minor < self.minor
+        found.major == self.major && (Self::OLDEST.minor..self.minor).contains(&found.minor)
     }
 
     pub fn to_bytes(self) -> [u8; 8] {
@@ -50,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_layout_is_the_seeds() {
+    fn the_layout_of_the_marker_is_pinned() {
         let marker = SchemaVersion { major: 0x0102, minor: 0x0304 };
         assert_eq!(marker.to_bytes(), *b"RSV0\x02\x01\x04\x03");
     }

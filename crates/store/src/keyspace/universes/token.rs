@@ -1,6 +1,6 @@
-//! `directory/tokens/<id>`: who may do what.
+//! `directory/tokens/<id>`: tokens of the API.
 //!
-//! Only the hash of a token's secret is kept. Written by `write_token`; a revoked one is deleted.
+//! Only the hash of a token's secret is kept. Written by `write_token`; a revoked one is deleted. Free.
 
 use crate::StoreError;
 use crate::keyspace::{DIRECTORY, Family, Key, KeyBuilder, KeyReader, get, put, quotas::Quotas};

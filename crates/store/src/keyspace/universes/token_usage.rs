@@ -1,7 +1,7 @@
 //! `directory/token_usage/<id>`: what was brought in with a token, since it was made.
 //!
 //! Written by `charge_token` for tokens that have a quota on it; removed with the token. It only falls when a request that was
-//! charged comes to nothing.
+//! charged comes to nothing. Free.
 
 use crate::StoreError;
 use crate::keyspace::{DIRECTORY, Family, Key, KeyBuilder, get, put, token::TokenId};

@@ -1,6 +1,6 @@
 //! `directory/imports/<universe>`: how far an import has come. It is there while the universe is not whole.
 //!
-//! Lives in the directory. Written by `transfer::import`, with each part in the same transaction; removed with the last.
+//! Lives in the directory. Written by `transfer::import`, with each part in the same transaction; removed with the last. Monotonic.
 
 use crate::StoreError;
 use crate::keyspace::{DIRECTORY, Family, Key, KeyBuilder, get, put};

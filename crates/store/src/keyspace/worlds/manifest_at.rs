@@ -4,9 +4,8 @@
 //! a snapshot's manifest can be compared with the one that the journal gives without reading back to the
 //! last change. Immutable.
 
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, put};
-use crate::{Damaged, StoreError};
-use bytes::Bytes;
+use crate::StoreError;
+use crate::keyspace::{Family, Key, KeyBuilder, Span, decode_value, put};
 use minicbor::{Decode, Encode};
 use mundi_engine::{RangeRead, Transaction};
 use mundi_model::{Hash, Height, UniverseId, WorldId};
@@ -36,7 +35,7 @@ pub(crate) fn write<T: Transaction>(
     put(tx, &key(universe, world, from), &ManifestAt { manifest })
 }
 
-/// The read that finds the manifest of a height, to be announced.
+/// The read that finds the manifest of a height, to be planned.
 pub(crate) fn read_at(universe: UniverseId, world: WorldId, height: Height) -> RangeRead {
     let start = key(universe, world, Height::GENESIS);
     let end = key(universe, world, height).successor();
@@ -54,41 +53,6 @@ pub async fn read<T: Transaction>(
     let Some((key, bytes)) = page.items.first() else { return Ok(None) };
     let at: ManifestAt = decode_value(Family::ManifestAt, key, bytes)?;
     Ok(Some(at.manifest))
-}
-
-/// The manifests that were set at or below a height, the last first, each with the height from which it holds.
-pub(crate) async fn below<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    world: WorldId,
-    height: Height,
-    items_max: usize,
-) -> Result<Vec<(Height, Hash)>, StoreError> {
-    let start = key(universe, world, Height::GENESIS);
-    let end = key(universe, world, height).successor();
-    let page = tx.range(Span { start, end }.read(items_max).reverse()).await?;
-    let prefix = KeyBuilder::world(universe, world, Family::ManifestAt).key();
-    let one = |(key, bytes): &(Bytes, Bytes)| {
-        let at: ManifestAt = decode_value(Family::ManifestAt, key, bytes)?;
-        let mut reader = KeyReader::after(Family::ManifestAt, &prefix, key)?;
-        let from = Height::new(reader.u64()?);
-        Ok((reader.end(from)?, at.manifest))
-    };
-    page.items.iter().map(one).collect()
-}
-
-/// The manifest that holds at a height of a world's own journal, where one always does.
-pub(crate) async fn require<T: Transaction>(
-    tx: &mut T,
-    universe: UniverseId,
-    world: WorldId,
-    height: Height,
-) -> Result<Hash, StoreError> {
-    let missing = || {
-        let cause = "no manifest is set at or below this height".to_owned();
-        Damaged::new(Family::ManifestAt, key(universe, world, height).as_bytes(), cause).into()
-    };
-    read(tx, universe, world, height).await?.ok_or_else(missing)
 }
 
 #[cfg(test)]

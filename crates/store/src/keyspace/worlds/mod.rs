@@ -2,6 +2,7 @@
 
 pub mod lineage_child;
 pub mod manifest_at;
+pub mod open_call;
 pub mod reply;
 pub mod world_failure;
 pub mod world_log;

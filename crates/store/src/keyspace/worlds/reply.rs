@@ -1,10 +1,10 @@
-//! `u/<u>/w/<w>/replies/<seq>`: the answer to the call that stands at this place of the inbox.
+//! `u/<u>/w/<w>/replies/<seq>`: the reply to the call at this position of the inbox.
 //!
-//! Written by `commit_turn`, unless the caller hears of it from the turn itself (then only the journal has it); removed by `compact_inbox` together with the call, so the grace period is also
+//! Written by `commit_turn`, unless the caller is notified from the turn itself (then only the journal has it); removed by `compact_inbox` together with the call, so the grace period is also
 //! how long a caller may come back for its answer. Immutable: a call is answered once.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get};
+use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, get, newest};
 use minicbor::{Decode, Encode};
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{Height, InboxSeq, UniverseId, WorldId, cbor, record::ReplyOutcome};
@@ -42,15 +42,15 @@ pub async fn read<T: Transaction>(
     get(tx, Family::Reply, &key(universe, world, call)).await
 }
 
-/// As [`read`], of the newest state and without a transaction.
-pub async fn peek<E: Engine>(
+/// As [`read`], of the newest state, in a transaction that it shares with others that look at the same moment.
+pub async fn read_newest<E: Engine>(
     engine: &E,
     universe: UniverseId,
     world: WorldId,
     call: InboxSeq,
 ) -> Result<Option<StoredReply>, StoreError> {
     let key = key(universe, world, call);
-    let (bytes, _) = engine.peek(key.as_bytes()).await?;
+    let (bytes, _) = newest(engine, &key).await?;
     bytes.map(|bytes| decode_value(Family::Reply, key.as_bytes(), &bytes)).transpose()
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn write<T: Transaction>(
     call: InboxSeq,
     reply: &StoredReply,
 ) -> Result<(), StoreError> {
-    Ok(tx.put_new(key(universe, world, call).as_bytes(), cbor::encode(reply))?)
+    Ok(tx.put(key(universe, world, call).as_bytes(), cbor::encode(reply))?)
 }
 
 /// The replies to the calls in `after..=through`, without the first.

@@ -1,7 +1,7 @@
-//! `u/<u>/w/<w>/failure`: the steps of a world that failed since somebody last dealt with failures, so that lists can show it.
+//! `u/<u>/w/<w>/failure`: the steps of a world that failed since the last upgrade, resume, retry or skip, for lists.
 //!
 //! Written by `commit_turn` with the records that say so, and removed with the record of an upgrade, a resume, a retry or a skip.
-//! The journal is the truth; this is an index of its newest failure.
+//! The journal is the truth; this is an index of its newest failure. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, get, put};

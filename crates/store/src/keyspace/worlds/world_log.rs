@@ -1,8 +1,8 @@
 //! `u/<u>/w/<w>/log/<slot>`: what the program of a world logged last, in pages.
 //!
-//! Written by `commit_turn` in the transaction of the turn whose steps logged. A page is written anew until it is full; the next one
+//! Written by `commit_turn` in the transaction of the turn whose steps logged. A page is written again until it is full; the next one
 //! takes the next slot, and so the place of the oldest. Lines are no part of the world's state: no digest covers them, a fork begins
-//! without any, and a bundle has none.
+//! without any, and a bundle has none. Free.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, Span, decode_value, put};

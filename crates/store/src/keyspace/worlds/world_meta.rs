@@ -1,7 +1,7 @@
 //! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
 //!
-//! Written by `create_world`, `name_world`, `archive_world`, `hold_world` and `delete_world`. The state only moves forward, `Live`, `Deleting`, `Deleted`,
-//! except into the archive and out of it; all else is immutable. It outlives the world: an id is never used twice.
+//! Written by `create_world`, `import_world`, `inherit`, `name_world`, `archive_world`, `hold_world`, `delete_world`, and `commit_turn` if a turn pauses the world or ends a pause. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! except into the archive and out of it; priority, hold, name, pause and what is left to inherit change; all else is immutable. It outlives the world: an id is never used twice.
 
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
@@ -37,6 +37,13 @@ pub struct WorldMeta {
     /// The name that it was created under, if it was: its id follows from it.
     #[n(9)]
     pub name: Option<String>,
+    /// Whether it takes nothing but commands, as the turn left it that last changed it. `None`: written by a version that did not note it, and
+    /// only the journal says.
+    #[n(10)]
+    pub paused: Option<bool>,
+    /// What it inherited is published up to here; `None` if all is. Until then it takes no turn.
+    #[n(11)]
+    pub inherits_from: Option<u64>,
 }
 
 /// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
@@ -178,9 +185,17 @@ mod tests {
             failed_input: seq.map(|_| "event add".to_owned()),
         });
         let policy = prop::option::of(prop::sample::select(EffectPolicy::OFFERED.to_vec()));
-        let rest = (bounds, priority, prop::option::of(hold), policy, any::<Option<String>>());
+        let rest = (
+            bounds,
+            priority,
+            prop::option::of(hold),
+            policy,
+            any::<Option<String>>(),
+            any::<(Option<bool>, Option<u64>)>(),
+        );
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
-            |(created_at_ns, state, first_record, first_height, lineage, (inbox, priority, hold, policy, name))| {
+            |(created_at_ns, state, first_record, first_height, lineage, rest)| {
+                let (inbox, priority, hold, policy, name, (paused, inherits_from)) = rest;
                 WorldMeta {
                     created_at_ns,
                     state,
@@ -192,6 +207,8 @@ mod tests {
                     hold,
                     policy,
                     name,
+                    paused,
+                    inherits_from,
                 }
             },
         )

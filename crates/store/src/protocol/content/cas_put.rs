@@ -21,7 +21,7 @@ use crate::{
         cas_meta::{self, Body, CasMeta, Generation},
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Source, Transaction};
 use mundi_model::{Hash, UniverseId, limits};
 use std::collections::BTreeSet;
 
@@ -44,12 +44,15 @@ impl Protocol for CasLookup {
         OnUnknown::RunAgain
     }
 
-    fn announces_all(&self) -> bool {
-        true
+    fn source(&self) -> Source {
+        Source::SharedSnapshot
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads([cas_meta::key, cas_doomed::key].map(|key| key(self.universe, self.hash).planned()))
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Known, StoreError> {
-        tx.announce(|| [cas_meta::key, cas_doomed::key].map(|key| key(self.universe, self.hash).announced()));
         if let Some(meta) = cas_meta::read(tx, self.universe, self.hash).await? {
             return Ok(Known::Stored(meta));
         }
@@ -84,17 +87,18 @@ impl Protocol for CasPut<'_> {
         OnUnknown::RunAgain
     }
 
-    fn announces_all(&self) -> bool {
-        true
+    fn source(&self) -> Source {
+        Source::SharedSnapshot
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        let of_refs = self.refs.iter().map(|hash| cas_meta::key(self.universe, *hash));
+        let keys = [cas_meta::key, cas_doomed::key].map(|key| key(self.universe, self.hash)).into_iter();
+        let edge = (!self.refs.is_empty()).then(|| blob_edge::key(self.universe, self.hash));
+        ReadPlan::reads(keys.chain(edge).chain(of_refs).map(|key| key.planned()))
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Outcome, StoreError> {
-        tx.announce(|| {
-            let of_refs = self.refs.iter().map(|hash| cas_meta::key(self.universe, *hash));
-            let keys = [cas_meta::key, cas_doomed::key].map(|key| key(self.universe, self.hash)).into_iter();
-            let edge = (!self.refs.is_empty()).then(|| blob_edge::key(self.universe, self.hash));
-            keys.chain(edge).chain(of_refs).map(|key| key.announced())
-        });
         let existing = cas_meta::read(tx, self.universe, self.hash).await?;
         let doomed = cas_doomed::read(tx, self.universe, self.hash).await?;
         let outcome = match self.plan(existing, doomed)? {
@@ -143,7 +147,7 @@ impl CasPut<'_> {
         }
     }
 
-    /// Adds references that are not yet recorded. Each must be there, and starts its grace period anew.
+    /// Adds references that are not yet recorded. Each must be there, and starts its grace period again.
     async fn add_refs<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         if self.refs.is_empty() {
             return Ok(());

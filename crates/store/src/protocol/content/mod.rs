@@ -3,9 +3,7 @@
 pub(crate) mod cas_put;
 pub(crate) mod cas_sweep;
 pub(in crate::protocol) mod keep_object;
-pub(in crate::protocol) mod pin_blob;
 pub(crate) mod sweep_run;
 
 pub use keep_object::{KeepObject, ReleaseObject};
-pub use pin_blob::{PinBlob, UnpinBlob};
 pub use sweep_run::{BeginSweep, Begun, ReadSweep, RequestSweep};

@@ -1,4 +1,4 @@
-//! The life of a sweep: asked for, begun or taken up again, noted step by step, ended.
+//! The life cycle of a sweep: requested, begun or resumed, recorded step by step, ended.
 //!
 //! Guarantees: one process at a time carries a run on; a process that lost it learns so at its next note and stops. While a
 //! run walks, no world's keys are removed (`delete_world` reads the same key), so references cannot move out of a world that
@@ -58,7 +58,7 @@ impl Protocol for RequestSweep {
     }
 }
 
-/// Begins a run, or takes up one whose holder went silent.
+/// Begins a run, or takes up one whose holder stopped its heartbeats.
 pub struct BeginSweep {
     pub universe: UniverseId,
     pub worker: WorkerId,

@@ -1,4 +1,4 @@
-//! An operator answers an open intent by hand.
+//! An operator answers an open intent.
 //!
 //! Guarantees: the receipt enters the world's inbox, names its operator and ends the effect, in one transaction, and only
 //! while the intent has no receipt. So an intent has exactly one terminal receipt, also against a worker that answers at the
@@ -160,6 +160,7 @@ impl AnswerEffect {
             terms: EffectTerms::default(),
             correlation_id: None,
             call: None,
+            lease: None,
         }
     }
 }

@@ -3,19 +3,23 @@
 //! Guarantees: an item has at most one holder at a time; the holder's token is new with each claim, so a claim that was
 //! lost is worth nothing. The item keeps its sequence. Nothing is claimed before its not-before time, nor beyond the rate
 //! that its world's manifest allows, nor beyond what its kind may have in the whole universe: an item that must wait for its turn gets the time of it at once, and lies aside
-//! until then, so that it is in nobody's way. What was cancelled, and what belongs to a world that is gone, is dropped
+//! until then, so that it is out of the way. What was cancelled, and what belongs to a world that is gone, is dropped
 //! here. An item that cannot be read becomes a dead letter and does not stop those behind it.
+//!
+//! An effect that names a lease of a pool is claimed only in a transaction that finds its world to be the holder, under the same epoch:
+//! a revoke, an expiry or a release that commits first makes the claim conflict, or find the lease gone. Such an effect is not begun, and
+//! its receipt says so at once (`STALE_EPOCH`). Effects with a lease always go through the queue, so there is no other place where one begins.
 //!
 //! Items are looked for from the queue shard's low-water mark on, never from its prefix, and without a conflict: only those
 //! that are taken are read with one, so two workers that look at the same queue shard collide only over the same item. All queue shards are
 //! looked into before anything is taken, so that an engine at the other end of a line makes three trips and not sixty.
 //!
 //! Unknown commit: reported. [`claim_effects`] looks for claims under the token, which is new with each claim, and runs again
-//! only if there are none. What is applied even later the reaper gives back once its time is up, as it does for a worker that died.
+//! only if there are none. What is applied even later the reaper gives back once its time is up, as it does for a worker that crashed.
 
 use crate::protocol::{
-    FindClaims,
-    settle_effect::{Held, bury, defer},
+    Answer, Failure, FindClaims, Repeat, WokenBy, fail_effect,
+    settle_effect::{Held, Terminal, answer, bury, defer},
 };
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -26,9 +30,11 @@ use crate::{
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_gate,
         effect_inflight::{self, EffectInflight},
-        effect_pending::{self, EffectItem, RateTerms},
+        effect_pending::{self, EffectItem, EffectLease, RateTerms},
+        effect_place::{EffectPlace, EffectStage},
         effect_rate::{self, EffectRate},
         effect_retry::{self, RetryPlace},
+        lease_authority,
         low_water::{self, LowWater},
         put,
         queue::{Claim, Queue, QueueSeq},
@@ -37,17 +43,19 @@ use crate::{
     run::ATTEMPTS_MAX,
 };
 use bytes::Bytes;
-use mundi_engine::{CommitError, Engine, Page, Read, Transaction};
-use mundi_model::{Coded, IntentHash, UniverseId, WorkerId, WorldId, limits};
+use mundi_engine::{CommitError, Engine, Page, Read, ReadPlan, Transaction};
+use mundi_model::{
+    Code, Coded, IntentHash, UniverseId, WorkerId, WorldId, limits, pool::LeaseAuthority, record::ReceiptStatus,
+};
 
 /// How far a mark in time is behind what was seen before it is moved: each move makes those conflict who put
 /// something into the queue shard at that moment.
 pub(in crate::protocol) const MARK_STEP_NS: u64 = 1_000_000_000;
 
 /// So many queue shards fill a claim when all are full: more would be fetched than can be taken.
-const LANES_FILL: usize = 4;
+const SHARDS_FILL: usize = 4;
 /// What a look into one queue shard takes at least, if it may.
-const LANE_ITEMS_MIN: usize = 16;
+const SHARD_ITEMS_MIN: usize = 16;
 
 /// Up to `items_max` effects of one kind.
 #[derive(Debug, Clone)]
@@ -69,9 +77,15 @@ pub struct ClaimEffects {
 /// Limits of a kind of effect over all worlds and workers of a universe. Without one, claims of it do not meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KindCap {
-    /// How many are in hands at a time.
+    /// How many are in progress at a time.
     pub calls_max: Option<usize>,
     pub rate: Option<RateTerms>,
+}
+
+impl KindCap {
+    fn is_limited(&self) -> bool {
+        self.calls_max.is_some() || self.rate.is_some()
+    }
 }
 
 /// What a look into the queue gave.
@@ -80,7 +94,7 @@ pub struct Claims {
     pub effects: Vec<ClaimedEffect>,
     /// Another look may find more, also if this one gave nothing: items may have been put aside or dropped.
     pub more: bool,
-    /// As many are in hands as may be: there is room again when one of them is answered.
+    /// The most effects are in progress: there is room again when one of them is answered.
     pub capped: bool,
     /// When the next one that was put aside is due, unless another look may find more.
     pub next_retry_ns: Option<u64>,
@@ -105,6 +119,25 @@ pub struct EffectClaim {
     pub intent: IntentHash,
 }
 
+impl EffectClaim {
+    /// The claim on an effect of this kind.
+    pub fn of(
+        universe: UniverseId,
+        kind: &str,
+        seq: QueueSeq,
+        token: [u8; 16],
+        world: WorldId,
+        intent: IntentHash,
+    ) -> Self {
+        Self { universe, queue_shard: QueueShard::of(kind, intent), seq, token, world, intent }
+    }
+
+    /// Where the effect stands while it is claimed.
+    pub fn place(&self) -> EffectPlace {
+        EffectPlace { stage: EffectStage::Claimed, queue_shard: self.queue_shard, place_ns: 0, seq: self.seq }
+    }
+}
+
 impl Protocol for ClaimEffects {
     type Output = Claims;
 
@@ -112,19 +145,29 @@ impl Protocol for ClaimEffects {
         OnUnknown::Report
     }
 
+    /// The marks of all queue shards, and what a limited kind reads before them.
+    fn read_plan(&self) -> ReadPlan {
+        let gate = self.cap.is_limited().then(|| effect_gate::key(self.universe, &self.kind).planned());
+        let claims = self.cap.calls_max.map(|_| Queue::EffectClaims);
+        let queues = [Queue::EffectRetries, Queue::Effects].into_iter().chain(claims);
+        let marks =
+            |queue_shard| queues.clone().map(move |queue| low_water::key(self.universe, queue, queue_shard).planned());
+        ReadPlan::reads(gate.into_iter().chain(QueueShard::all(&self.kind, self.first).flat_map(marks)))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Claims, StoreError> {
-        let gate = match self.cap {
-            KindCap { calls_max: None, rate: None } => None,
-            _ => Some(effect_gate::read(tx, self.universe, &self.kind).await?.unwrap_or(EffectRate { even_ns: 0 })),
+        let gate = match self.cap.is_limited() {
+            false => None,
+            true => Some(effect_gate::read(tx, self.universe, &self.kind).await?.unwrap_or(EffectRate { even_ns: 0 })),
         };
-        let mut taken = Taken { claimed: Vec::new(), buried: 0, more: false, next_retry_ns: None, gate };
+        let mut taken = Taken { claimed: Vec::new(), buried: 0, refused: 0, more: false, next_retry_ns: None, gate };
         let room = self.room(tx).await?;
         if room == 0 {
             return Ok(Claims { capped: true, ..Claims::default() });
         }
         let items_max = self.items_max.min(limits::CLAIMS_MAX).min(room);
         let looked = self.look(tx, items_max, &mut taken).await?;
-        tx.announce(|| looked.iter().flat_map(|looked| self.reads_to_take(looked)).collect::<Vec<_>>());
+        tx.prefetch(|| looked.iter().flat_map(|looked| self.reads_to_take(looked)).collect::<Vec<_>>());
         for looked in looked {
             self.take_all(tx, looked, &mut taken).await?;
         }
@@ -137,7 +180,7 @@ impl Protocol for ClaimEffects {
     }
 }
 
-/// Claims, and recognizes what a commit of unknown fate has claimed: nobody else works on that.
+/// Claims, and recognizes what a commit with an unknown result has claimed: nobody else works on that.
 pub async fn claim_effects<E: Engine>(
     engine: &E,
     clock: &dyn Clock,
@@ -163,8 +206,10 @@ pub async fn claim_effects<E: Engine>(
 /// What one transaction took out of the queue.
 struct Taken {
     claimed: Vec<ClaimedEffect>,
-    /// Dead letters of one commit are told apart by their index.
+    /// Dead letters of one commit are distinguished by their index.
     buried: u16,
+    /// Receipts of one commit are, too.
+    refused: u16,
     more: bool,
     next_retry_ns: Option<u64>,
     /// Of a kind that is limited in the whole universe.
@@ -201,23 +246,17 @@ impl ClaimEffects {
         FindClaims { universe: self.universe, queue_shards, token: self.token }
     }
 
-    /// How many more may be in hands. Counted without a conflict: answers only make room, and claims meet at the gate.
+    /// How many more may be in progress. Counted without a conflict: answers only make room, and claims meet at the gate.
     async fn room<T: Transaction>(&self, tx: &mut T) -> Result<usize, StoreError> {
         let Some(mut room) = self.cap.calls_max else { return Ok(usize::MAX) };
-        let queue_shards: Vec<QueueShard> = QueueShard::all(&self.kind, self.first).collect();
-        tx.announce(|| {
-            queue_shards
-                .iter()
-                .map(|queue_shard| low_water::key(self.universe, Queue::EffectClaims, *queue_shard).announced())
-        });
-        let mut spans = Vec::with_capacity(queue_shards.len());
-        for queue_shard in queue_shards {
+        let mut spans = Vec::new();
+        for queue_shard in QueueShard::all(&self.kind, self.first) {
             let mark = low_water::read_snapshot(tx, self.universe, Queue::EffectClaims, queue_shard).await?;
             spans.push(
                 effect_inflight::from(self.universe, queue_shard, LowWater::seq(mark)).read(room.max(1)).snapshot(),
             );
         }
-        tx.announce(|| spans.iter().cloned().map(Read::Range));
+        tx.prefetch(|| spans.iter().cloned().map(Read::Range));
         for span in spans {
             room = room.saturating_sub(tx.range(span).await?.items.len());
         }
@@ -232,14 +271,9 @@ impl ClaimEffects {
         taken: &mut Taken,
     ) -> Result<Vec<Looked>, StoreError> {
         let universe = self.universe;
-        let queue_shards: Vec<QueueShard> = QueueShard::all(&self.kind, self.first).collect();
-        let marks = |queue_shard: &QueueShard| {
-            [Queue::EffectRetries, Queue::Effects].map(|queue| low_water::key(universe, queue, *queue_shard))
-        };
-        tx.announce(|| queue_shards.iter().flat_map(marks).map(|key| key.announced()));
-        let queue_shard_max = items_max.min(LANE_ITEMS_MIN.max(items_max.div_ceil(LANES_FILL)));
-        let mut reads = Vec::with_capacity(queue_shards.len());
-        for queue_shard in queue_shards {
+        let queue_shard_max = items_max.min(SHARD_ITEMS_MIN.max(items_max.div_ceil(SHARDS_FILL)));
+        let mut reads = Vec::new();
+        for queue_shard in QueueShard::all(&self.kind, self.first) {
             let from_ns =
                 LowWater::time_ns(low_water::read_snapshot(tx, universe, Queue::EffectRetries, queue_shard).await?);
             let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, queue_shard).await?);
@@ -249,7 +283,7 @@ impl ClaimEffects {
             let pending = effect_pending::from(universe, queue_shard, mark).read(queue_shard_max).snapshot();
             reads.push((queue_shard, from_ns, [retries, pending]));
         }
-        tx.announce(|| reads.iter().flat_map(|(_, _, reads)| reads.clone()).map(Read::Range));
+        tx.prefetch(|| reads.iter().flat_map(|(_, _, reads)| reads.clone()).map(Read::Range));
         let (mut looked, mut left) = (Vec::with_capacity(reads.len()), items_max);
         for (queue_shard, from_ns, [retries, pending]) in reads {
             if left == 0 {
@@ -311,13 +345,15 @@ impl ClaimEffects {
         let (universe, queue_shard) = (self.universe, looked.queue_shard);
         let mut reads = Vec::with_capacity(1 + 3 * looked.items.len());
         for Found { seq, key, item, .. } in &looked.items {
-            reads.extend([Read::get(key), effect_attempt::key(universe, queue_shard.shard(), *seq).announced()]);
-            reads.extend(item.iter().map(|item| effect_dedupe::key(universe, item.world, item.intent).announced()));
+            reads.extend([Read::get(key), effect_attempt::key(universe, queue_shard.shard(), *seq).planned()]);
+            reads.extend(item.iter().map(|item| effect_dedupe::key(universe, item.world, item.intent).planned()));
+            let leased = item.iter().filter_map(|item| item.lease.as_ref());
+            reads.extend(leased.map(|it| lease_authority::key(universe, it.world, it.lease_id).planned()));
             let rated = item.iter().filter(|item| item.terms.rate.is_some());
-            reads.extend(rated.map(|item| effect_rate::key(universe, item.world, &item.kind).announced()));
+            reads.extend(rated.map(|item| effect_rate::key(universe, item.world, &item.kind).planned()));
         }
         if !reads.is_empty() {
-            reads.push(low_water::key(universe, Queue::EffectClaims, queue_shard).announced());
+            reads.push(low_water::key(universe, Queue::EffectClaims, queue_shard).planned());
         }
         reads
     }
@@ -339,7 +375,7 @@ impl ClaimEffects {
         }
     }
 
-    /// Takes an item out of its place: into our hands, aside, or away.
+    /// Takes an item out of its place: claimed, deferred, or dropped.
     async fn take<T: Transaction>(
         &self,
         tx: &mut T,
@@ -374,10 +410,43 @@ impl ClaimEffects {
         if !granted && let Some(turn_ns) = self.turn(tx, &item, &mut taken.gate).await? {
             let attempts = EffectAttempts { not_before_ns: turn_ns, granted: true, ..attempts.unwrap_or_default() };
             taken.retry_at(turn_ns);
-            return defer(tx, universe, queue_shard, seq, &item, &attempts).await;
+            return defer(tx, universe, queue_shard, seq, &item, &attempts).await.map(drop);
         }
         let attempt = attempts.map_or(0, |attempts| attempts.attempts).saturating_add(1);
+        if let Some(lease) = &item.lease
+            && !is_held(tx, universe, item.world, lease).await?
+        {
+            return self.refuse(tx, queue_shard, seq, (&item, lease), (attempt, taken)).await;
+        }
         taken.claimed.push(self.hold(tx, queue_shard, seq, item, attempt).await?);
+        Ok(())
+    }
+
+    /// The lease that an effect names is not held: its world hears so, and nothing is begun.
+    async fn refuse<T: Transaction>(
+        &self,
+        tx: &mut T,
+        queue_shard: QueueShard,
+        seq: QueueSeq,
+        (item, lease): (&EffectItem, &EffectLease),
+        (attempt, taken): (u32, &mut Taken),
+    ) -> Result<(), StoreError> {
+        let EffectLease { pool, lease_id, lease_epoch, .. } = lease;
+        let reason = format!("{} does not hold {lease_id} of `{pool}` under epoch {lease_epoch}", item.world);
+        let failure = Failure { code: Code::StaleEpoch, reason, repeat: Repeat::Never };
+        let (universe, world, intent) = (self.universe, item.world, item.intent);
+        let claim = EffectClaim { universe, queue_shard, seq, token: self.token, world, intent };
+        let payload = fail_effect::describe_of(item, None, &failure, attempt - 1);
+        let terminal = Terminal {
+            answer: Answer::new(ReceiptStatus::Error, payload, "pool"),
+            now_ns: self.now_ns,
+            dedupe_window_ns: limits::DEDUPE_WINDOW_NS,
+            receipts_before: taken.refused,
+            was_tried: attempt > 1,
+            failed: None,
+            woken_by: WokenBy::ReadyQueue,
+        };
+        taken.refused += u16::from(answer(tx, &claim, item, terminal).await?);
         Ok(())
     }
 
@@ -421,6 +490,18 @@ impl ClaimEffects {
         let proof = EffectClaim { universe: self.universe, queue_shard, seq, token: self.token, world, intent };
         Ok(ClaimedEffect { proof, claim, item })
     }
+}
+
+/// Whether a world holds a lease under this epoch. The commit depends on it, also on its absence.
+async fn is_held<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    world: WorldId,
+    lease: &EffectLease,
+) -> Result<bool, StoreError> {
+    let held = lease_authority::read(tx, universe, lease.world, lease.lease_id).await?;
+    let expected = LeaseAuthority { epoch: lease.lease_epoch, holder: world.into() };
+    Ok(held == Some(expected))
 }
 
 /// The reaper looks only above its mark, and an item that is tried again has an old sequence.

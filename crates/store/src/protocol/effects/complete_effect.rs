@@ -5,7 +5,7 @@
 //! slow worker whose claim was reaped acknowledges nothing. The claim is compared before anything is written.
 //! Unknown commit: run again; an intent that is complete means that the first run was applied, or that someone else
 //! answered: either way there is the one receipt. An intent that nobody waits for any more is over as well: the first run dropped
-//! it, or a turn of unknown fate took the receipt before this was tried. A claim is lost only if another attempt follows.
+//! it, or a turn with an unknown result took the receipt before this was tried. A claim is lost only if another attempt follows.
 
 use crate::protocol::{
     ClaimedEffect, EffectClaim, EffectError, WokenBy,
@@ -18,7 +18,7 @@ use crate::{
     keyspace::{inbox_dedupe::DedupeId, ready},
     run,
 };
-use mundi_engine::{Engine, Read, Transaction};
+use mundi_engine::{Engine, Read, ReadPlan, Source, Transaction};
 use mundi_model::{
     Hash, cbor, limits,
     record::{Operator, Payload, ReceiptStatus},
@@ -33,7 +33,7 @@ pub struct Answer {
     /// Which adapter it comes from.
     pub adapter: String,
     pub signature: Option<Vec<u8>>,
-    /// Who answers by hand, in place of an adapter.
+    /// The operator who answers instead of an adapter.
     pub operator: Option<Operator>,
 }
 
@@ -42,7 +42,7 @@ impl Answer {
         Self { status, payload, adapter: adapter.into(), signature: None, operator: None }
     }
 
-    /// An answer by hand.
+    /// An operator's answer.
     pub fn by_operator(status: ReceiptStatus, payload: Payload, operator: Operator) -> Self {
         Self { operator: Some(operator), ..Self::new(status, payload, "operator") }
     }
@@ -96,7 +96,7 @@ impl CompleteEffect {
         let mut reads: Vec<_> = reads_of(universe, world, [DedupeId::receipt(intent)]).collect();
         reads.extend(Held::reads(&self.claim));
         if self.woken_by == WokenBy::Sender {
-            reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).announced());
+            reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).planned());
         }
         reads
     }
@@ -110,12 +110,15 @@ impl Protocol for CompleteEffect {
     }
 
     /// All that it reads it depends on, and those that end at a time read together.
-    fn tries_memory(&self) -> bool {
-        true
+    fn source(&self) -> Source {
+        Source::Cache
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads(self.reads())
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Completed, StoreError> {
-        tx.announce(|| self.reads());
         match self.claim.held(tx).await? {
             Held::Mine(held) => {
                 let Self { now_ns, dedupe_window_ns, woken_by, .. } = *self;

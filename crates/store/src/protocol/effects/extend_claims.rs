@@ -9,7 +9,7 @@ use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{effect_inflight, put},
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 
 /// At most [`CLAIMS_MAX`](mundi_model::limits::CLAIMS_MAX) at a time.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct ExtendClaims {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Extended {
-    /// Not held any more: whatever comes out of the work, nobody takes it.
+    /// No longer held: the result of the work is discarded.
     pub lost: Vec<EffectClaim>,
     /// Held, and withdrawn by the world.
     pub withdrawn: Vec<EffectClaim>,
@@ -33,9 +33,12 @@ impl Protocol for ExtendClaims {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads(self.claims.iter().flat_map(Held::reads))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Extended, StoreError> {
         let mut extended = Extended::default();
-        tx.announce(|| self.claims.iter().flat_map(Held::reads));
         for claim in &self.claims {
             match claim.held(tx).await? {
                 Held::Mine(mut held) => {

@@ -55,7 +55,7 @@ pub struct FailEffect {
     pub adapter: String,
     /// Of the adapter, over its reason.
     pub signature: Option<Vec<u8>>,
-    /// The effect's parameters, if they are known and too large to stand in the queue: its receipt may tell of them.
+    /// The effect's parameters, if they are known and too large to be in the queue: its receipt may tell of them.
     pub params: Option<Value>,
     pub now_ns: u64,
     pub dedupe_window_ns: u64,
@@ -71,7 +71,7 @@ pub enum Failed {
     Dropped,
     /// The effect was answered before.
     Over,
-    /// The claim ran out and was taken away, or the attempt has failed before.
+    /// The claim expired and was taken away, or the attempt has failed before.
     Lost,
 }
 
@@ -160,7 +160,9 @@ fn plan(terms: &EffectTerms, attempt: u32, failure: &Failure, now_ns: u64) -> Fa
     match wait_ms {
         Some(wait_ms) => Failed::Retrying { not_before_ns: now_ns.saturating_add(wait_ms.saturating_mul(1_000_000)) },
         None => match failure.code {
-            Code::EffectTimeout | Code::EffectClaimExpired => Failed::Answered(ReceiptStatus::Timeout),
+            Code::EffectTimeout | Code::EffectClaimExpired | Code::CallTimeout => {
+                Failed::Answered(ReceiptStatus::Timeout)
+            }
             _ => Failed::Answered(ReceiptStatus::Error),
         },
     }
@@ -194,7 +196,18 @@ pub(in crate::protocol) fn describe_of(
 
 /// The payload of a receipt that tells of a failure: `{attempts, code, reason}`.
 pub fn describe(failure: &Failure, attempts: u32) -> Payload {
-    Payload::Inline(cbor::encode(&Value::Map(fields(failure, attempts))))
+    describe_with(failure, attempts, [])
+}
+
+/// The same, with more to say.
+pub(in crate::protocol) fn describe_with<'f>(
+    failure: &Failure,
+    attempts: u32,
+    more: impl IntoIterator<Item = (&'f str, Value)>,
+) -> Payload {
+    let mut fields = fields(failure, attempts);
+    fields.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    Payload::Inline(cbor::encode(&Value::Map(fields)))
 }
 
 fn fields(failure: &Failure, attempts: u32) -> BTreeMap<String, Value> {
@@ -233,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_time_that_ran_out_ends_as_a_timeout() {
-        for code in [Code::EffectTimeout, Code::EffectClaimExpired] {
+        for code in [Code::EffectTimeout, Code::EffectClaimExpired, Code::CallTimeout] {
             let failure = failed(code, Repeat::Backoff);
             assert_eq!(plan(&TERMS, 4, &failure, 0), Failed::Answered(ReceiptStatus::Timeout));
         }

@@ -1,7 +1,7 @@
-//! Find claims by their token: what a commit of unknown fate has claimed.
+//! Find claims by their token: what a commit with an unknown result has claimed.
 //!
 //! Guarantees: reads only. A token is drawn for one claim, so whatever is held under it was applied, and belongs to the caller.
-//! A commit that is applied after the look is not found; its claim runs out as that of a worker that died.
+//! A commit that is applied after the look is not found; its claim expires as that of a worker that crashed.
 //! Unknown commit: there is none.
 
 use crate::protocol::{ClaimedEffect, EffectClaim};
@@ -14,7 +14,7 @@ use crate::{
         queue::Queue,
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{UniverseId, limits};
 
 #[derive(Debug, Clone)]
@@ -31,15 +31,15 @@ impl Protocol for FindClaims {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let mark =
+            |queue_shard: &QueueShard| low_water::key(self.universe, Queue::EffectClaims, *queue_shard).planned();
+        ReadPlan::reads(self.queue_shards.iter().map(mark))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<ClaimedEffect>, StoreError> {
-        let Self { universe, queue_shards, .. } = self;
-        tx.announce(|| {
-            queue_shards
-                .iter()
-                .map(|queue_shard| low_water::key(*universe, Queue::EffectClaims, *queue_shard).announced())
-        });
         let mut found = Vec::new();
-        for queue_shard in queue_shards {
+        for queue_shard in &self.queue_shards {
             self.look(tx, *queue_shard, &mut found).await?;
         }
         Ok(found)

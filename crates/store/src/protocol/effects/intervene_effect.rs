@@ -1,10 +1,10 @@
 //! An operator intervenes: an effect is tried at once, or ended without being carried out. (To answer it is `answer_effect`.)
 //!
 //! Guarantees: an effect that is ended gives its world the one receipt, an `error` with the code `EFFECT_CANCELLED`, in
-//! the transaction that takes it out of the queue; a worker that has it in hands finds its claim lost. An effect that is
+//! the transaction that takes it out of the queue; a worker that carries it out finds its claim lost. An effect that is
 //! brought forward keeps its sequence, its attempts and its budget.
 //! Unknown commit: run again; an effect that is not at its place any more is reported as not found, which means that it
-//! went on: by the first run, or by a worker.
+//! continued: by the first run, or by a worker.
 
 use crate::protocol::{
     Answer, EffectClaim, Failure, ReadEffect, Repeat, WokenBy, fail_effect,

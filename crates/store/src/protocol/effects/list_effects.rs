@@ -38,13 +38,13 @@ pub struct QueuedEffect {
     pub attempts: EffectAttempts,
     /// Who works on it.
     pub claim: Option<Claim>,
-    /// Nobody but its world and the hand that it was published into had to do with it.
+    /// Only its world and the slot that it was published into know of it.
     pub is_in_hand: bool,
 }
 
 impl QueuedEffect {
     /// An item out of the bytes of its place. One that cannot be read is damage: a claim would bury it.
-    async fn read<T: Transaction>(
+    pub(super) async fn read<T: Transaction>(
         tx: &mut T,
         universe: UniverseId,
         place: EffectPlace,

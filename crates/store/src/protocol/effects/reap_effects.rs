@@ -1,4 +1,4 @@
-//! Reap effects whose claim ran out.
+//! Reap effects whose claim expired.
 //!
 //! Guarantees: a claim whose deadline has passed is an attempt that failed: the item is tried again under its own
 //! sequence while its budget lasts, and ends as a `timeout` receipt after that. The clock only decides when to try:
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::{Read, Transaction};
+use mundi_engine::{Read, ReadPlan, Transaction};
 use mundi_model::{
     Code, Coded, Stamp, UniverseId, WorkerId, cbor, limits,
     mutants::{Mutant, planted},
 };
 
-/// Which queue shards of some kinds a reaper has something to do in: one look at all of them. Reads only, and without a conflict.
+/// Which queue shards of some kinds a reaper has work in: one look at all of them. Reads only, and without a conflict.
 #[derive(Debug, Clone)]
 pub struct ShardsToReap {
     pub universe: UniverseId,
@@ -46,22 +46,20 @@ impl Protocol for ShardsToReap {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads(self.queue_shards().flat_map(|queue_shard| marks(self.universe, queue_shard)))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<QueueShard>, StoreError> {
         let universe = self.universe;
-        let queue_shards = self.kinds.iter().flat_map(|kind| Shard::all().map(|shard| QueueShard::new(kind, shard)));
-        let queue_shards: Vec<QueueShard> = queue_shards.collect();
-        let marks = |queue_shard: &QueueShard| {
-            [Queue::EffectClaims, Queue::Effects].map(|queue| low_water::key(universe, queue, *queue_shard))
-        };
-        tx.announce(|| queue_shards.iter().flat_map(marks).map(|key| key.announced()));
-        let mut looks = Vec::with_capacity(queue_shards.len());
-        for queue_shard in queue_shards {
+        let mut looks = Vec::new();
+        for queue_shard in self.queue_shards() {
             let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::EffectClaims, queue_shard).await?);
             let pending = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, queue_shard).await?);
             let held = effect_inflight::from(universe, queue_shard, mark);
             looks.push((queue_shard, mark, pending, held.read(self.items_max.min(limits::CLAIMS_MAX)).snapshot()));
         }
-        tx.announce(|| looks.iter().map(|(_, _, _, held)| Read::Range(held.clone())));
+        tx.prefetch(|| looks.iter().map(|(_, _, _, held)| Read::Range(held.clone())));
         let mut wanting = Vec::new();
         for (queue_shard, mark, pending, held) in looks {
             let page = tx.range(held).await?;
@@ -78,6 +76,17 @@ impl Protocol for ShardsToReap {
         }
         Ok(wanting)
     }
+}
+
+impl ShardsToReap {
+    fn queue_shards(&self) -> impl Iterator<Item = QueueShard> {
+        self.kinds.iter().flat_map(|kind| Shard::all().map(|shard| QueueShard::new(kind, shard)))
+    }
+}
+
+/// The marks that say where the claims of a queue shard begin.
+fn marks(universe: UniverseId, queue_shard: QueueShard) -> [Read; 2] {
+    [Queue::EffectClaims, Queue::Effects].map(|queue| low_water::key(universe, queue, queue_shard).planned())
 }
 
 /// One queue shard, up to `items_max` claims of it.
@@ -115,10 +124,12 @@ impl Protocol for ReapEffects {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads(marks(self.universe, self.queue_shard))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Reaped, StoreError> {
         let Self { universe, queue_shard, .. } = *self;
-        let marks = [Queue::EffectClaims, Queue::Effects];
-        tx.announce(|| marks.map(|queue| low_water::key(universe, queue, queue_shard).announced()));
         let mark = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::EffectClaims, queue_shard).await?);
         let pending = LowWater::seq(low_water::read_snapshot(tx, universe, Queue::Effects, queue_shard).await?);
         let free_to = if self.touched { Some(self.free_to(tx, pending).await?) } else { pending };
@@ -141,6 +152,8 @@ impl Protocol for ReapEffects {
             page.items.last().filter(|_| page.more).map(|(key, _)| effect_inflight::parse(universe, queue_shard, key));
         let clear_to = [standing, last.transpose()?, free_to].into_iter().flatten().min();
         if let Some(clear_to) = clear_to.filter(|clear_to| mark.is_none_or(|mark| *clear_to > mark)) {
+            // With a conflict: a claim below the mark lowers it meanwhile, and nobody would ever look at that claim.
+            low_water::read(tx, universe, Queue::EffectClaims, queue_shard).await?;
             let below = Span { start: span.start, end: effect_inflight::key(universe, queue_shard, clear_to) };
             low_water::raise(tx, universe, Queue::EffectClaims, queue_shard, &below, &LowWater::Seq(clear_to)).await?;
         }

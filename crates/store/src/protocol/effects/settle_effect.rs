@@ -1,4 +1,4 @@
-//! How an effect leaves its holder's hands: answered, put aside, dropped, or buried. Shared by the protocols that do it.
+//! How a claim on an effect ends: answered, deferred, dropped, or a dead letter. Shared by the protocols that do it.
 //!
 //! All of it happens in the transaction that found the claim to be held: the receipt enters the inbox, the intent is
 //! marked as complete, and the item is gone, together or not at all.
@@ -52,7 +52,7 @@ impl Held {
             effect_dedupe::key(universe, world, intent),
             world_meta::key(universe, world),
         ];
-        keys.map(|key| key.announced())
+        keys.map(|key| key.planned())
     }
 
     pub(in crate::protocol) async fn read<T: Transaction>(tx: &mut T, claim: &EffectClaim) -> Result<Self, StoreError> {
@@ -127,7 +127,7 @@ async fn is_answered_by_hand<T: Transaction>(
     Ok(known.is_some_and(|dedupe| dedupe.by_hand.is_some()))
 }
 
-/// An effect leaves the hand that it was published into, and is not answered: from now on a key of its own says that it is pending.
+/// An effect leaves the slot that it was published into without an answer: from now on a key of its own says that it is pending.
 pub(in crate::protocol) fn leave_hand<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
@@ -176,7 +176,7 @@ pub(in crate::protocol) async fn answer<T: Transaction>(
     let new = NewItem { item: receipt_of(item, answer, now_ns), dedupe: Some(DedupeId::receipt(item.intent)) };
     let enqueue = Enqueue::new(claim.universe, item.world, &[new], now_ns, dedupe_window_ns)?;
     let enqueue = enqueue.beyond_bounds().after(receipts_before).woken_by(woken_by);
-    match crate::Protocol::run(&enqueue, tx).await {
+    match enqueue.run_within(tx).await {
         Ok(_) => {}
         Err(StoreError::World(WorldError::Deleted(_) | WorldError::NotFound { .. })) => {
             return remove(tx, claim).map(|()| false);
@@ -224,7 +224,7 @@ pub(in crate::protocol) fn complete<T: Transaction>(
 }
 
 /// Takes an item out of the queue that nobody waits for. That its world has withdrawn it is of no interest any more, if it
-/// never was in anyone's hands but those that it was published into.
+/// was only ever in the slot that it was published into.
 pub(in crate::protocol) fn remove_withdrawn<T: Transaction>(
     tx: &mut T,
     claim: &EffectClaim,
@@ -242,7 +242,7 @@ pub(in crate::protocol) fn remove<T: Transaction>(tx: &mut T, claim: &EffectClai
     Ok(tx.delete(effect_attempt::key(claim.universe, claim.queue_shard.shard(), claim.seq).as_bytes())?)
 }
 
-/// Puts an item aside until its next attempt, under its own sequence. Below the mark nobody looks any more.
+/// Defers an item until its next attempt, under its own sequence, and returns the time that it is deferred to. Below the mark nobody looks any more.
 pub(in crate::protocol) async fn defer<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
@@ -250,11 +250,12 @@ pub(in crate::protocol) async fn defer<T: Transaction>(
     seq: QueueSeq,
     item: &EffectItem,
     attempts: &EffectAttempts,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let mark = low_water::read(tx, universe, Queue::EffectRetries, queue_shard).await?;
     let place = RetryPlace { place_ns: attempts.not_before_ns.max(LowWater::time_ns(mark)), seq };
     effect_retry::write(tx, universe, queue_shard, place, item)?;
-    effect_attempt::write(tx, universe, queue_shard.shard(), seq, attempts)
+    effect_attempt::write(tx, universe, queue_shard.shard(), seq, attempts)?;
+    Ok(place.place_ns)
 }
 
 /// Writes a dead letter; the letters of one commit are numbered.

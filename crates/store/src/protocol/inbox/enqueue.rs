@@ -31,7 +31,7 @@ use crate::{
     run,
 };
 use bytes::Bytes;
-use mundi_engine::{Engine, Read, Transaction};
+use mundi_engine::{Engine, Read, ReadPlan, Source, Transaction};
 use mundi_model::{
     InboxSeq, Stamp, UniverseId, WorldId, cbor, limits,
     mutants::{Mutant, planted},
@@ -84,7 +84,7 @@ pub enum WokenBy {
     Sender,
 }
 
-/// Where an item came to stand.
+/// Where an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enqueued {
     pub seq: InboxSeq,
@@ -253,12 +253,18 @@ impl Enqueue {
         let Self { universe, world, .. } = *self;
         let mut reads = reads_of(universe, world, self.items.iter().filter_map(|item| item.dedupe)).collect::<Vec<_>>();
         if self.bounded {
-            reads.extend(inbox_depth::keys(universe, world).map(|key| key.announced()));
+            reads.extend(inbox_depth::keys(universe, world).map(|key| key.planned()));
         }
         if self.woken_by == WokenBy::Sender {
-            reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).announced());
+            reads.push(ready::key(universe, ready::PRIORITY_NORMAL, world).planned());
         }
         reads
+    }
+
+    /// As a part of another protocol, whose plan need not say what this one reads.
+    pub(in crate::protocol) async fn run_within<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
+        tx.prefetch(|| self.reads());
+        self.run(tx).await
     }
 
     /// What the world itself asked for reaches it in any state but one from which it never returns.
@@ -304,13 +310,16 @@ impl Protocol for Enqueue {
     }
 
     /// Many are sent at a time, and little is read: the world's state, which seldom changes, and a depth that is only looked at.
-    fn tries_memory(&self) -> bool {
-        true
+    fn source(&self) -> Source {
+        Source::Cache
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads(self.reads())
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let Self { universe, world, now_ns, .. } = *self;
-        tx.announce(|| self.reads());
         let meta = self.require_taker(tx).await?;
         // Nobody would answer before an operator comes.
         if let Some(hold) = meta.hold.as_ref().filter(|_| self.calls) {
@@ -352,7 +361,7 @@ pub(in crate::protocol) fn reads_of(
     names: impl IntoIterator<Item = DedupeId>,
 ) -> impl Iterator<Item = Read> {
     let known = move |id| Read::Range(inbox_dedupe::prefix(universe, world, id).span().read(1));
-    std::iter::once(world_meta::key(universe, world).announced()).chain(names.into_iter().map(known))
+    std::iter::once(world_meta::key(universe, world).planned()).chain(names.into_iter().map(known))
 }
 
 /// The place of one item, before the stamp of the commit is known.

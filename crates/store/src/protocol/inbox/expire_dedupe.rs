@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a record goes no sooner than it expires, and never while its intent or timer is open. The name of a message stays
 //! while the effect that sends it is open: in the queue, between two attempts, claimed, or in a dead letter that can be replayed
-//! (`fabric_send` says why that is enough). It is looked at again with the next bucket. It works in
+//! (`fabric_send` says why that is enough). With the name of a call goes what is noted of its caller. A name is looked at again with the next bucket. It works in
 //! bounded chunks, oldest first, from a low-water mark: the buckets before it were found empty. The mark stays some
 //! buckets behind, for senders whose clocks do; what one of them writes still further back stays for good.
 //! Unknown commit: run again; what is gone is gone.
@@ -16,6 +16,7 @@ use crate::{
         effect_inflight,
         inbox_dedupe::{self, DedupeId, SendingEffect},
         low_water::{self, LowWater},
+        open_call,
         queue::Queue,
         timer_dedupe::{self, TimerStatus},
     },
@@ -96,11 +97,15 @@ impl ExpireDedupe {
         let over = match ending.kind {
             DedupeKind::Inbox => {
                 let id = DedupeId::from_hash(ending.id);
-                if let Some(effect) = inbox_dedupe::sent_by(tx, universe, world, id).await?
-                    && is_open(tx, &effect).await?
-                {
-                    let later_ns = self.now_ns.saturating_add(dedupe_bucket::BUCKET_NS);
-                    return dedupe_bucket::write(tx, universe, &Ending::new(ending.kind, world, ending.id, later_ns));
+                if let Some(effect) = inbox_dedupe::sent_by(tx, universe, world, id).await? {
+                    if is_open(tx, &effect).await? {
+                        let later_ns = self.now_ns.saturating_add(dedupe_bucket::BUCKET_NS);
+                        let ending = Ending::new(ending.kind, world, ending.id, later_ns);
+                        return dedupe_bucket::write(tx, universe, &ending);
+                    }
+                    if let Some(call) = inbox_dedupe::read(tx, universe, world, id).await? {
+                        tx.delete(open_call::key(universe, world, call).as_bytes())?; // if it is one
+                    }
                 }
                 let span = inbox_dedupe::prefix(universe, world, id).span();
                 return Ok(tx.delete_range(span.start.as_bytes(), span.end.as_bytes())?);
@@ -125,7 +130,7 @@ impl ExpireDedupe {
     }
 }
 
-/// Whether an effect may still be carried out. One in the hand that it was published into has no record but its claim.
+/// Whether an effect may still be carried out. One in the slot that it was published into has no record but its claim.
 async fn is_open<T: Transaction>(tx: &mut T, effect: &SendingEffect) -> Result<bool, StoreError> {
     if planted(Mutant::NameExpired) {
         return Ok(false);

@@ -27,7 +27,7 @@ use crate::{
     keyspace::inbox_dedupe::{self, DedupeId, SendingEffect},
     run,
 };
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::{Engine, ReadPlan, Source, Transaction};
 use mundi_model::{
     Hash, InboxSeq, IntentHash, UniverseId, Value, WorldId,
     record::{InboxItem, Input, Origin, Sender},
@@ -45,7 +45,7 @@ pub enum MessageId {
 }
 
 impl MessageId {
-    fn dedupe(self) -> DedupeId {
+    pub(in crate::protocol) fn dedupe(self) -> DedupeId {
         match self {
             Self::Intent(intent) => DedupeId::message(intent),
             Self::Chosen(id) => DedupeId::chosen_message(id),
@@ -122,13 +122,18 @@ impl Protocol for SendMessage {
         self.enqueue.on_unknown()
     }
 
-    fn tries_memory(&self) -> bool {
-        self.enqueue.tries_memory()
+    fn source(&self) -> Source {
+        self.enqueue.source()
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        let ReadPlan { mut reads, .. } = self.enqueue.read_plan();
+        reads.extend(Held::reads(&self.claim));
+        ReadPlan::reads(reads)
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Place>, StoreError> {
         let EffectClaim { world, intent, .. } = self.claim;
-        tx.announce(|| Held::reads(&self.claim));
         match self.claim.held(tx).await? {
             Held::Mine(_) => self.enqueue.run(tx).await,
             Held::Withdrawn(_) | Held::Answered | Held::Over | Held::Lost => {

@@ -26,13 +26,14 @@ pub struct Peeked {
 
 impl PeekInbox {
     pub async fn run<E: Engine>(&self, engine: &E) -> Result<Peeked, StoreError> {
-        let (notify, version) = notify::peek(engine, self.universe, self.world).await?;
+        let (notify, version) = notify::read_newest(engine, self.universe, self.world).await?;
         Ok(Peeked { notify, version })
     }
 
-    /// What this process remembers of it, for a turn whose commit [expects](crate::protocol::CommitTurn::expects_end) it.
-    pub fn recall<E: Engine>(&self, engine: &E) -> Option<Peeked> {
-        let (notify, version) = notify::recall(engine, self.universe, self.world)?;
-        Some(Peeked { notify, version })
+    /// What the cache of the engine says of it, if it has one, for a turn whose commit
+    /// [expects](crate::protocol::CommitTurn::expects_end) it.
+    pub async fn run_cached<E: Engine>(&self, engine: &E) -> Result<Option<Peeked>, StoreError> {
+        let cached = notify::read_cached(engine, self.universe, self.world).await?;
+        Ok(cached.map(|(notify, version)| Peeked { notify, version }))
     }
 }

@@ -1,7 +1,7 @@
 //! Commit a turn: the unit of progress.
 //!
 //! Guarantees: one fenced transaction checks head and cursor, appends the records, advances both, publishes the
-//! effects and timers that the records announce, withdraws those that they cancel, and stores the replies: all or
+//! effects and timers that the records announce, withdraws those that they cancel, stores the replies, and notes whether the world is paused: all or
 //! nothing. So "appended, but its effects were not published" cannot be seen by anyone, crash or not. An intent that
 //! was published before, in whatever state it is now, is not published again: the hash of one that the records announce covers the world and
 //! a height that nobody has written yet, so only what was inherited is asked for. An effect for which an adapter of the same
@@ -11,13 +11,16 @@
 //! A turn that has not read the inbox, because its process remembers it as drained, says so (`expects_end`): it is committed only if nothing
 //! was enqueued between the version that was remembered and this commit. So what was acknowledged before an item was handed to the
 //! world stands before the item, whoever acknowledged it. If something was enqueued, nothing is written, and the turn is made again.
+//! A reply to a call of another world is the receipt of that world's effect, and enters its inbox with this very turn (`call_world`).
 //! The cursor never passes an item that the turn has not read: it moves from where the turn saw it, over items that were read
 //! without a gap, and to the place of a direct item only with the proof that nothing else is before it (`inbox_end`).
 //! Unknown commit: run again; a head that stands at the end of this turn's records, with their chain hash, means
 //! that the first run was applied, and with it everything else; also if the inbox has grown since.
 
 use crate::protocol::{
-    EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem, end_probation, require_world,
+    EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem,
+    call_world::{self, Receipts, Replied, answer_caller},
+    end_probation, require_world,
     settle_effect::{Held, complete, failed_attempts},
 };
 use crate::{
@@ -27,15 +30,16 @@ use crate::{
         append::{self, Appending},
     },
     keyspace::{
+        QueueShard,
         dedupe_bucket::{self, DedupeKind, Ending},
         effect_dedupe::{self, EffectDedupe, EffectStatus},
         effect_inflight,
         effect_pending::{self, EffectItem},
-        inbox_cursor,
         inbox_dedupe::{self, DedupeId},
         inbox_depth::{self, Depth},
+        journal_entry,
         journal_head::{self, JournalHead, Position},
-        lease,
+        lease, lease_authority,
         low_water::{self, LowWater},
         notify,
         queue::{Claim, Queue},
@@ -46,14 +50,16 @@ use crate::{
         timer_due::{self, TimerItem, TimerPlace},
         world_failure::{self, WorldFailure},
         world_log::{self, LogPage},
-        world_meta,
+        world_meta::{self, WorldMeta},
     },
 };
-use mundi_engine::{Read, Transaction};
+use bytes::Bytes;
+use mundi_engine::{Read, ReadPlan, Source, Transaction};
 use mundi_model::{
-    Hash, Height, InboxSeq, IntentHash, WorldId, limits,
+    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
     mutants::{Mutant, planted},
-    record::{Receipt, ReceiptStatus, ReplyOutcome},
+    pool::AuthorityChange,
+    record::{Receipt, ReceiptStatus, Reply, ReplyOutcome},
 };
 use std::collections::BTreeSet;
 
@@ -77,6 +83,10 @@ pub struct CommitTurn {
     pub in_process: InProcess,
     /// Pages of the world's log that its steps added to.
     pub logs: Vec<LogPage>,
+    /// Of a pool: leases that became active or ceased to be, in order.
+    pub authorities: Vec<AuthorityChange>,
+    /// Whether the world takes nothing but commands from now on, if the turn changed that.
+    pub paused: Option<bool>,
     /// The world has more to do even if nothing else comes in.
     pub ready: bool,
     pub now_ns: u64,
@@ -89,7 +99,7 @@ pub struct InProcess {
     pub claims: Vec<Option<Claim>>,
     /// Effects whose receipts bypassed the inbox.
     pub answered: Vec<AnsweredEffect>,
-    /// Calls whose makers wait for the turn itself, in order: a reply that it gives them is on record, and stored nowhere else.
+    /// Calls whose makers wait for the turn itself, in order: a reply that it gives them is journaled, and stored nowhere else.
     pub calls: Vec<InboxSeq>,
 }
 
@@ -147,6 +157,8 @@ pub struct TurnCommitted {
     pub cursor: Option<InboxSeq>,
     /// Which of the effects were published as claimed, by their index, in order.
     pub claimed: Vec<u16>,
+    /// Worlds that got the receipt of a call from it, each as often as it did.
+    pub callers: Vec<(UniverseId, WorldId)>,
 }
 
 impl Protocol for CommitTurn {
@@ -157,18 +169,22 @@ impl Protocol for CommitTurn {
     }
 
     /// Lease, head and cursor are what the last turn of this worker left.
-    fn tries_memory(&self) -> bool {
-        true
+    fn source(&self) -> Source {
+        Source::Cache
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan { reads: self.reads(), rereads: self.rereads(), new_keys: self.new_keys() }
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnCommitted, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         self.check_published()?;
-        tx.announce(|| self.reads());
         self.check_end(tx).await?;
         let lease = self.fence.lease(tx).await?;
         let after = self.consumed.as_ref().map(Consumed::through).or(self.cursor);
-        let mut committed = TurnCommitted { head: self.records.end(), cursor: after, claimed: Vec::new() };
+        let mut committed =
+            TurnCommitted { head: self.records.end(), cursor: after, claimed: Vec::new(), callers: Vec::new() };
         let before = append::position(tx, universe, world).await?;
         if append::plan(before.head, &self.records)? == Appending::AlreadyThere {
             return Ok(committed);
@@ -190,25 +206,17 @@ impl Protocol for CommitTurn {
         self.publish_timers(tx).await?;
         self.withdraw(tx).await?;
         self.answer(tx).await?;
-        for (height, answer) in self.records.replies() {
-            if self.in_process.calls.binary_search(&answer.to).is_ok() {
-                continue;
-            }
-            let outcome = match self.records.replies().first() {
-                Some((_, first)) if planted(Mutant::RepliesMixed) => first.outcome.clone(),
-                _ => answer.outcome.clone(),
-            };
-            // A step that fails on behalf of a call says nothing about a reply that the program gave before.
-            let is_failure = matches!(answer.outcome, ReplyOutcome::Failed(..));
-            if is_failure && reply::read(tx, universe, world, answer.to).await?.is_some() {
-                continue;
-            }
-            let stored = StoredReply { outcome, height: *height };
-            reply::write(tx, universe, world, answer.to, &stored)?;
-        }
+        committed.callers = self.reply(tx).await?;
         self.note_failures(tx).await?;
         for page in &self.logs {
             world_log::write(tx, universe, world, page)?;
+        }
+        for change in &self.authorities {
+            lease_authority::write(tx, universe, world, change)?;
+        }
+        if self.paused.is_some() {
+            let meta = require_world(tx, universe, world).await?;
+            world_meta::write(tx, universe, world, &WorldMeta { paused: self.paused, ..meta })?;
         }
         if self.ready {
             let priority = require_world(tx, universe, world).await?.ready_priority();
@@ -222,32 +230,57 @@ impl CommitTurn {
     /// What it reads as long as nothing is wrong.
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;
-        let mut reads = vec![lease::key(universe, world).announced(), journal_head::key(universe, world).announced()];
+        let mut reads = vec![lease::key(universe, world).planned(), journal_head::key(universe, world).planned()];
         if self.expects_end.is_some() {
-            reads.push(notify::key(universe, world).announced());
+            reads.push(notify::key(universe, world).planned());
         }
-        if self.cursor.is_none() {
-            reads.push(inbox_cursor::key(universe, world).announced());
+        if self.paused.is_some() && !self.ready {
+            reads.push(world_meta::key(universe, world).planned());
         }
         if self.ready {
-            reads.push(world_meta::key(universe, world).announced());
+            let usual = ready::key(universe, ready::PRIORITY_NORMAL, world);
+            reads.extend([world_meta::key(universe, world), usual].map(|key| key.planned()));
         }
         for item in &self.timers {
             let queue_shard = timer_due::queue_shard(timer_due::shard(item.intent));
-            reads.push(low_water::key(universe, Queue::Timers, queue_shard).announced());
+            reads.push(low_water::key(universe, Queue::Timers, queue_shard).planned());
         }
         let claims = self.in_process.answered.iter().map(|answered| answered.claim);
-        reads.extend(claims.map(|claim| effect_inflight::key(universe, claim.queue_shard, claim.seq).announced()));
+        reads.extend(claims.map(|claim| effect_inflight::key(universe, claim.queue_shard, claim.seq).planned()));
         if self.records.failures().count > 0 {
-            reads.push(world_failure::key(universe, world).announced());
+            reads.push(world_failure::key(universe, world).planned());
         }
+        let asked =
+            |it: &&(Height, Reply)| self.in_process.calls.binary_search(&it.1.to).is_err() && !it.1.to.is_direct();
+        let calls = self.records.replies().iter().filter(asked);
+        reads.extend(calls.map(|(_, answer)| call_world::reads(universe, world, answer.to)));
         let failed = self.records.replies().iter().filter(|(_, it)| matches!(it.outcome, ReplyOutcome::Failed(..)));
-        reads.extend(failed.map(|(_, answer)| reply::key(universe, world, answer.to).announced()));
+        reads.extend(failed.map(|(_, answer)| reply::key(universe, world, answer.to).planned()));
         for &intent in self.records.cancelled() {
-            reads.push(timer_dedupe::key(universe, world, intent).announced());
-            reads.push(effect_dedupe::key(universe, world, intent).announced());
+            reads.push(timer_dedupe::key(universe, world, intent).planned());
+            reads.push(effect_dedupe::key(universe, world, intent).planned());
         }
         reads
+    }
+
+    /// Effects that are published as claimed: whoever answers one, in this process, asks whether the claim is held.
+    fn rereads(&self) -> Vec<Bytes> {
+        let Fence { universe, world, .. } = self.fence;
+        let claimed = self.effects.iter().zip(&self.in_process.claims).filter(|(_, claim)| claim.is_some());
+        let keys = claimed.flat_map(|(item, _)| {
+            let held = effect_inflight::prefix(universe, QueueShard::of(&item.kind, item.intent));
+            let inherited = !self.is_new(item.height);
+            [Some(held), inherited.then(|| effect_dedupe::key(universe, world, item.intent))]
+        });
+        keys.flatten().map(|key| Bytes::copy_from_slice(key.as_bytes())).collect()
+    }
+
+    /// Entries of the journal, and replies.
+    fn new_keys(&self) -> Vec<Bytes> {
+        let Fence { universe, world, .. } = self.fence;
+        [journal_entry::prefix, reply::prefix]
+            .map(|prefix| Bytes::copy_from_slice(prefix(universe, world).as_bytes()))
+            .into()
     }
 
     /// Refuses if something was enqueued that a turn without a look into the inbox cannot know of; unless the turn was applied already.
@@ -259,6 +292,34 @@ impl CommitTurn {
             return Err(InboxError::Grown { world }.into());
         }
         Ok(())
+    }
+
+    /// Gives each caller its reply: a world as the receipt of its effect, all others under a key. Says which worlds got one.
+    async fn reply<T: Transaction>(&self, tx: &mut T) -> Result<Vec<(UniverseId, WorldId)>, StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let own = u16::try_from(self.receipts.len()).unwrap_or(u16::MAX); // a turn has far fewer
+        let mut receipts = Receipts::new((universe, world), own);
+        for (height, answer) in self.records.replies() {
+            if self.in_process.calls.binary_search(&answer.to).is_ok() {
+                continue;
+            }
+            let outcome = match self.records.replies().first() {
+                Some((_, first)) if planted(Mutant::RepliesMixed) => &first.outcome,
+                _ => &answer.outcome,
+            };
+            let replied = Replied { universe, world, to: answer.to, outcome, now_ns: self.now_ns };
+            if answer_caller(tx, &replied, &mut receipts).await? {
+                continue;
+            }
+            // A step that fails on behalf of a call says nothing about a reply that the program gave before.
+            let is_failure = matches!(answer.outcome, ReplyOutcome::Failed(..));
+            if is_failure && reply::read(tx, universe, world, answer.to).await?.is_some() {
+                continue;
+            }
+            let stored = StoredReply { outcome: outcome.clone(), height: *height };
+            reply::write(tx, universe, world, answer.to, &stored)?;
+        }
+        Ok(receipts.takers())
     }
 
     /// Keeps the index of failed steps in step with the records.
@@ -320,7 +381,6 @@ impl CommitTurn {
                 // What was inherited must be found by who asks whether it was published.
                 Some(claim) => {
                     effect_inflight::publish(tx, universe, index, &claim, item, None)?;
-                    tx.expect(effect_dedupe::key(universe, world, item.intent).as_bytes());
                     claimed.push(index);
                 }
                 None => {
@@ -368,12 +428,12 @@ impl CommitTurn {
             return Ok(());
         }
         let Fence { universe, world, .. } = self.fence;
-        Enqueue::of_receipts(universe, world, &self.receipts, self.now_ns)?.after(before).run(tx).await.map(drop)
+        Enqueue::of_receipts(universe, world, &self.receipts, self.now_ns)?.after(before).run_within(tx).await.map(drop)
     }
 
-    /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and whoever claims it drops it.
+    /// A cancelled timer is taken out of the queue; a cancelled effect is marked, and its next claimer drops it.
     /// What was delivered before stays delivered, with this very turn, too. An effect of which nothing is known, not even a receipt, is
-    /// in a hand: the mark stays until the hand lets go of it.
+    /// in a slot: the mark stays until the slot is free.
     async fn withdraw<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let at_ns = self.now_ns;

@@ -1,6 +1,5 @@
 //! The records of a world, their snapshots and segments.
 
-pub(in crate::protocol) mod append_batch;
 pub(in crate::protocol) mod commit_cursor;
 pub(in crate::protocol) mod commit_snapshot;
 pub(in crate::protocol) mod commit_turn;
@@ -9,7 +8,6 @@ pub(in crate::protocol) mod read_turn;
 pub(in crate::protocol) mod segment_export;
 pub(in crate::protocol) mod snapshot_due;
 
-pub use append_batch::AppendBatch;
 pub use commit_cursor::CommitCursor;
 pub use commit_snapshot::{CommitSnapshot, SnapshotCommitted, commit_snapshot};
 pub use commit_turn::{AnsweredEffect, CommitTurn, Consumed, InProcess, TurnCommitted};

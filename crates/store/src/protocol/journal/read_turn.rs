@@ -9,7 +9,6 @@ use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     journal::append,
     keyspace::{
-        inbox_cursor,
         inbox_depth::Depth,
         inbox_entry,
         journal_head::{self, JournalHead, Position},
@@ -18,7 +17,7 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::{RangeRead, Read, Transaction};
+use mundi_engine::{RangeRead, Read, ReadPlan, Source, Transaction};
 use mundi_model::{
     InboxSeq, UniverseId, WorldId, limits,
     mutants::{Mutant, planted},
@@ -44,7 +43,7 @@ pub struct TurnInput {
     pub items: Vec<TurnItem>,
     /// Behind the last of them the inbox is empty. `None`: there are more items than the budgets allow.
     pub end: Option<InboxEnd>,
-    /// For [`notify::changed`], once there is nothing to do.
+    /// For [`notify::changed`], once there is no work.
     pub notify: Seen,
 }
 
@@ -64,19 +63,19 @@ impl Protocol for ReadTurn {
     }
 
     /// Where the items begin is known, or is only read with the rest.
-    fn announces_all(&self) -> bool {
-        self.cursor_seen.is_some()
+    fn source(&self) -> Source {
+        if self.cursor_seen.is_some() { Source::SharedSnapshot } else { Source::OwnSnapshot }
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        let Fence { universe, world, .. } = self.fence;
+        let keys = [lease::key, notify::key, journal_head::key].map(|key| key(universe, world).planned());
+        let items = |seen| Read::Range(items_read(universe, world, Some(seen), self.items_max));
+        ReadPlan::reads(keys.into_iter().chain(self.cursor_seen.map(items)))
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<TurnInput, StoreError> {
         let Fence { universe, world, .. } = self.fence;
-        tx.announce(|| {
-            let keys = [lease::key, notify::key, journal_head::key];
-            let items =
-                self.cursor_seen.map(|seen| Read::Range(items_read(universe, world, Some(seen), self.items_max)));
-            let old = self.cursor_seen.is_none().then(|| inbox_cursor::key(universe, world).announced());
-            keys.map(|key| key(universe, world).announced()).into_iter().chain(items).chain(old)
-        });
         self.fence.check(tx).await?;
         let notify = notify::read(tx, universe, world).await?;
         let Position { head, cursor } = append::position(tx, universe, world).await?;

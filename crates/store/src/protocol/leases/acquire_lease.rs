@@ -1,7 +1,7 @@
 //! Acquire a world's lease.
 //!
 //! Guarantees: at most one holder at a time; the epoch rises with every acquisition, for the life of the world and
-//! beyond it. An assignment to another worker is respected, and a lease that has not run out is never taken from
+//! beyond it. An assignment to another worker is respected, and a lease that has not expired is never taken from
 //! another worker, whatever its heartbeats do. While an operator's request for the lease stands, nobody else gets it. Nobody acquires a
 //! world that is on hold. A worker may take its own again: it restarted, or lost the reply.
 //! A holder that never released the world may have been ended by it, so the next worker's first cycle is on probation: should that worker,
@@ -20,7 +20,7 @@ use crate::{
         world_meta,
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{Epoch, UniverseId, WorkerId, WorldId};
 
 #[derive(Debug, Clone, Copy)]
@@ -45,11 +45,11 @@ pub struct Opening {
 /// Which first cycles on probation may begin in the worker's process now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
-    /// None: one that must be alone is under way.
+    /// None: one that must be alone is in progress.
     None,
     /// Those of worlds that count no death yet.
     Together,
-    /// This one, whatever its world counts: no other is under way.
+    /// This one, whatever its world counts: no other is in progress.
     Alone,
 }
 
@@ -70,10 +70,13 @@ impl Protocol for AcquireLease {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let keys = [world_meta::key, assignment::key, lease::key, lease_term::key, lease_request::key];
+        ReadPlan::reads(keys.map(|key| key(self.universe, self.world).planned()))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Acquired, StoreError> {
         let Self { universe, world, worker, now_ns, ttl_ns, .. } = *self;
-        let keys = [world_meta::key, assignment::key, lease::key, lease_term::key, lease_request::key];
-        tx.announce(|| keys.map(|key| key(universe, world).announced()));
         require_runnable(tx, universe, world).await?;
         if let Some(request) = lease_request::read(tx, universe, world).await?
             && let left_ns @ 1.. = request.left_ns(worker, now_ns)
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(plan(&request(1), None, held(Some(1), 7), until(500)).unwrap().get(), 8);
     }
 
-    /// Once a lapsed heartbeat was enough to take a lease that had not run out.
+    /// Once a lapsed heartbeat was enough to take a lease that had not expired.
     #[test]
     fn an_unexpired_lease_is_never_stolen() {
         let refused = plan(&request(1), None, held(Some(2), 7), until(101));

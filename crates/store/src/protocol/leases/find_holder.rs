@@ -1,6 +1,6 @@
 //! Find out which worker holds a world, and where it is reached (ADR 0008).
 //!
-//! Guarantees: none but what stood there at one moment; nobody's safety rests on it. A worker that drains, or whose heartbeat ran out, is
+//! Guarantees: none but what stood there at one moment; nobody's safety rests on it. A worker that drains, or whose heartbeat expired, is
 //! nobody to turn to.
 //! Unknown commit: it writes nothing.
 

@@ -1,7 +1,7 @@
 //! Release a world's lease.
 //!
 //! Guarantees: the holder is cleared and the epoch stays, so the next acquisition gets a higher one and the token that
-//! was released is dead for good. Releasing what was released under this epoch changes nothing.
+//! was released is invalid permanently. Releasing what was released under this epoch changes nothing.
 //! Unknown commit: run again; it is idempotent.
 
 use crate::{

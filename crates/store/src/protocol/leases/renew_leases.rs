@@ -2,7 +2,7 @@
 //!
 //! Guarantees: only the holder under the current epoch renews. The lease itself is not written, only its term, so
 //! that a renewal never conflicts with the turns that it keeps alive. A lost lease does not hinder the others. Whoever holds a world
-//! that is assigned to someone else hears of it: it may have been quicker than the placement, or have missed the word to go.
+//! that is assigned to someone else is notified: it may have been quicker than the placement, or have missed the word to go.
 //! Unknown commit: run again; renewing twice is renewing once.
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         lease_term::{self, LeaseTerm},
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{WorkerId, limits};
 
 #[derive(Debug, Clone)]
@@ -33,6 +33,12 @@ pub struct Renewed {
     pub elsewhere: Vec<Fence>,
 }
 
+impl RenewLeases {
+    fn fences(&self) -> impl Iterator<Item = &Fence> {
+        self.fences.iter().take(limits::RENEWALS_MAX)
+    }
+}
+
 impl Protocol for RenewLeases {
     type Output = Renewed;
 
@@ -40,14 +46,15 @@ impl Protocol for RenewLeases {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let keys = |fence: &Fence| [lease::key, assignment::key].map(|key| key(fence.universe, fence.world).planned());
+        ReadPlan::reads(self.fences().flat_map(keys))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Renewed, StoreError> {
         let expires_at_ns = self.now_ns.saturating_add(self.ttl_ns);
         let mut result = Renewed::default();
-        let fences = || self.fences.iter().take(limits::RENEWALS_MAX);
-        let keys =
-            |fence: &Fence| [lease::key, assignment::key].map(|key| key(fence.universe, fence.world).announced());
-        tx.announce(|| fences().flat_map(keys));
-        for fence in fences() {
+        for fence in self.fences() {
             let lease = lease::read(tx, fence.universe, fence.world).await?;
             let ours = lease.is_some_and(|lease| lease.epoch == fence.epoch && lease.holder == Some(self.worker));
             if ours {

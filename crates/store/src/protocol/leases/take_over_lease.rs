@@ -1,11 +1,11 @@
 //! Take a world's lease over from its holder, through the holder's own release: for what an operator asks of a world from a process that
 //! does not run it.
 //!
-//! Guarantees: as `acquire_lease` it never takes a lease that has not run out, and the epoch rises. Unlike `acquire_lease` it asks for no
+//! Guarantees: as `acquire_lease` it never takes a lease that has not expired, and the epoch rises. Unlike `acquire_lease` it asks for no
 //! assignment: a world that waits for its worker, or whose worker is gone, can be had. While another worker holds the lease, a request
 //! is left behind that keeps everybody else from acquiring it next, and the holder is told to release it. The request expires, so a
-//! requester that dies keeps nobody from the world.
-//! Unknown commit: run again; a request is written anew, and a lease that was taken is the requester's own and is taken again.
+//! requester that crashes keeps nobody from the world.
+//! Unknown commit: run again; a request is written again, and a lease that was taken is the requester's own and is taken again.
 
 use crate::protocol::{LeaseError, WorldError, require_runnable, require_world};
 use crate::{

@@ -1,11 +1,11 @@
 //! Claim the next messages of a mailbox.
 //!
-//! Guarantees: a message is worked on under one claim at a time. A claim that has not run out is busy even to its own
-//! worker, because two threads of it may ask; one that has run out is taken over under a new token, so whoever held it
+//! Guarantees: a message is worked on under one claim at a time. A claim that has not expired is busy even to its own
+//! worker, because two threads of it may ask; one that has expired is taken over under a new token, so whoever held it
 //! cannot acknowledge any more. A message that waits for its next attempt, or for its time, does not hold up the others.
 //! Urgent ones come first, then the others that are due at once, then those whose time has come; each from the mark below
 //! which nothing lies, never from the prefix.
-//! Unknown commit: run again; the first claim, if it was made, runs out by itself.
+//! Unknown commit: run again; the first claim, if it was made, expires by itself.
 
 use crate::protocol::claim_effects::MARK_STEP_NS;
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::{Read, Transaction};
+use mundi_engine::{Read, ReadPlan, Transaction};
 use mundi_model::{UniverseId, WorkerId};
 
 /// How many messages that cannot be claimed now are passed over.
@@ -61,9 +61,14 @@ impl Protocol for ClaimMail {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let Self { universe, worker, .. } = *self;
+        let marks = MailClass::ALL.map(|class| mail_mark::key(universe, worker, class).planned());
+        ReadPlan::reads([mailbox::notify_key(universe, worker).planned()].into_iter().chain(marks))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailClaimed, StoreError> {
         let Self { universe, worker, now_ns, .. } = *self;
-        tx.announce(|| MailClass::ALL.map(|class| mail_mark::key(universe, worker, class).announced()));
         let seen = mailbox::seen(tx, universe, worker).await?;
         let mut next_ns: Option<u64> = None;
         for class in MailClass::ALL {
@@ -74,7 +79,7 @@ impl Protocol for ClaimMail {
                 let place = mailbox::parse(universe, worker, key)?;
                 first = first.or(Some(place));
                 if index % LOOK_AHEAD == 0 {
-                    self.announce(tx, &page.items[index..])?;
+                    self.prefetch(tx, &page.items[index..])?;
                 }
                 let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
                 let free_at_ns = free_at_ns(place, attempt.as_ref());
@@ -104,14 +109,14 @@ impl Protocol for ClaimMail {
 
 impl ClaimMail {
     /// What is asked about the messages that will be looked at, if all of them are free.
-    fn announce<T: Transaction>(&self, tx: &mut T, page: &[(Bytes, Bytes)]) -> Result<(), StoreError> {
+    fn prefetch<T: Transaction>(&self, tx: &mut T, page: &[(Bytes, Bytes)]) -> Result<(), StoreError> {
         let Self { universe, worker, items_max, .. } = *self;
         let mut reads = Vec::new();
         for (key, _) in page.iter().take(items_max.min(LOOK_AHEAD)) {
             let place = mailbox::parse(universe, worker, key)?;
-            reads.extend([mail_attempt::key(universe, worker, place.seq).announced(), Read::Get(key.clone())]);
+            reads.extend([mail_attempt::key(universe, worker, place.seq).planned(), Read::Get(key.clone())]);
         }
-        tx.announce(|| reads);
+        tx.prefetch(|| reads);
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 
 use crate::protocol::{Enqueue, FinishMail, MailFinished, NewItem, enqueue::spill_all};
 use crate::{Clock, OnUnknown, Protocol, StoreError, blob::Blobs, run};
-use mundi_engine::{Engine, Transaction};
+use mundi_engine::{Engine, ReadPlan, Transaction};
 use mundi_model::WorldId;
 
 /// Moves a large payload to the content store, then delivers. `acknowledge` is for a claim that the caller holds.
@@ -38,10 +38,14 @@ impl Protocol for DeliverMail<'_> {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        self.acknowledge.read_plan()
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailFinished, StoreError> {
         let finished = self.acknowledge.run(tx).await?;
         if finished == MailFinished::Now {
-            self.enqueue.run(tx).await?;
+            self.enqueue.run_within(tx).await?;
         }
         Ok(finished)
     }

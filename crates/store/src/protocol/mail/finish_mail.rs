@@ -19,7 +19,7 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{Hash, UniverseId, WorkerId};
 
 #[derive(Debug, Clone)]
@@ -66,10 +66,15 @@ impl Protocol for FinishMail {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let Self { universe, worker, place, .. } = *self;
+        let keys = [mailbox::key(universe, worker, place), mail_attempt::key(universe, worker, place.seq)];
+        ReadPlan::reads(keys.map(|key| key.planned()))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<MailFinished, StoreError> {
         let Self { universe, worker, place, .. } = *self;
         let key = mailbox::key(universe, worker, place);
-        tx.announce(|| [mail_attempt::key(universe, worker, place.seq).announced()]);
         let Some(frame) = tx.get(key.as_bytes()).await? else { return Ok(MailFinished::Before) };
         let attempt = mail_attempt::read(tx, universe, worker, place.seq).await?;
         let attempt = attempt.filter(|attempt| attempt.claim.token == self.claim.token);

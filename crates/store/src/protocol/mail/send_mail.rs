@@ -3,7 +3,7 @@
 //! Guarantees: messages of one call are sent together or not at all, in their order, and wake the worker. Anyone may
 //! send; no two senders conflict, except over the same name, and over the mark that a message with a time must not lie
 //! below. A message with a name is sent at most once until it is due and for the window after that; each requeue begins the window
-//! anew ([`Finish::Requeue`](crate::protocol::Finish)), so the name stays while the message does.
+//! again ([`Finish::Requeue`](crate::protocol::Finish)), so the name stays while the message does.
 //! Unknown commit: run again if every message has a name; otherwise it is reported, because a second run could send twice.
 //! Commands are made so that twice does no harm.
 

@@ -14,7 +14,7 @@ use crate::{
         world_meta::{self, WorldMeta},
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{UniverseId, WorldId};
 
 #[derive(Debug, Clone)]
@@ -31,6 +31,10 @@ impl Protocol for AssignWorld {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        read_plan(self.universe, self.world)
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
         let Self { universe, world, assignment } = self;
         let (meta, before) = read(tx, *universe, *world).await?;
@@ -41,13 +45,17 @@ impl Protocol for AssignWorld {
     }
 }
 
+/// What [`read`] reads.
+pub(in crate::protocol) fn read_plan(universe: UniverseId, world: WorldId) -> ReadPlan {
+    ReadPlan::reads([world_meta::key, assignment::key].map(|key| key(universe, world).planned()))
+}
+
 /// What an assignment depends on.
 pub(in crate::protocol) async fn read<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
 ) -> Result<(WorldMeta, Option<Assignment>), StoreError> {
-    tx.announce(|| [world_meta::key, assignment::key].map(|key| key(universe, world).announced()));
     let meta = require_live(tx, universe, world).await?;
     Ok((meta, assignment::read(tx, universe, world).await?))
 }

@@ -1,8 +1,8 @@
 //! Forget where a world should run: it rests, or its worker is gone or full.
 //!
-//! Guarantees: only the assignment that was seen goes, and never a pin. If the world has something to do, whoever places worlds is
-//! told, so that it is placed anew: its ready hint is read with a conflict, because a hint that was written while the world was still
-//! assigned has been looked at already, and passed over. A world at rest is placed when it next has something to do.
+//! Guarantees: only the assignment that was seen goes, and never a pin. If the world has work, whoever places worlds is
+//! told, so that it is placed again: its ready hint is read with a conflict, because a hint that was written while the world was still
+//! assigned has been looked at already, and passed over. A world at rest is placed when it next has work.
 //! Unknown commit: run again; what is gone is not what was seen.
 
 use crate::protocol::require_world;

@@ -1,4 +1,4 @@
-//! A worker says that it lives and what it can carry, or that it leaves.
+//! A worker writes its heartbeat with its capacity, or removes it.
 //!
 //! Guarantees: none but the record itself; nobody's safety rests on it. Who watches the workers is told when one comes,
 //! begins to drain or goes.

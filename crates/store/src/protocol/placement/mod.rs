@@ -1,4 +1,4 @@
-//! Where worlds should run, and which have something to do.
+//! Where worlds should run, and which have work.
 
 pub(in crate::protocol) mod assign_world;
 pub(in crate::protocol) mod forget_assignment;

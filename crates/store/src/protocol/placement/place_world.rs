@@ -1,4 +1,4 @@
-//! Place a world: assign it, and tell the workers concerned, in one transaction.
+//! Place a world: assign it, and notify the workers concerned, in one transaction.
 //!
 //! Guarantees: nothing is overwritten that the placer did not see, so a pin that an operator sets meanwhile stays, and
 //! of two orchestrators that decide at the same time one finds itself late. A revocation that was decided is never
@@ -11,7 +11,7 @@ use crate::{
     keyspace::{assignment::Assignment, mailbox},
 };
 use bytes::Bytes;
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{UniverseId, WorkerId, WorldId};
 
 #[derive(Debug, Clone)]
@@ -46,6 +46,10 @@ impl Protocol for PlaceWorld {
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
+    }
+
+    fn read_plan(&self) -> ReadPlan {
+        assign_world::read_plan(self.universe, self.world)
     }
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Placed, StoreError> {

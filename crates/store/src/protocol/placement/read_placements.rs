@@ -1,4 +1,4 @@
-//! Read where some worlds should run, and whether they have something to do.
+//! Read where some worlds should run, and whether they have work.
 //!
 //! Guarantees: one consistent moment. Adds no conflict: whoever acts on it compares what it saw.
 //! Unknown commit: cannot be; it writes nothing.
@@ -12,7 +12,7 @@ use crate::{
         world_meta::{self, WorldMeta, WorldState},
     },
 };
-use mundi_engine::Transaction;
+use mundi_engine::{ReadPlan, Transaction};
 use mundi_model::{UniverseId, WorldId};
 
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct Placement {
     pub assignment: Option<Assignment>,
     /// That of its hint.
     pub priority: u8,
-    /// It lives and has something to do.
+    /// It lives and has work.
     pub is_ready: bool,
 }
 
@@ -40,15 +40,17 @@ impl Protocol for ReadPlacements {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let universe = self.universe;
+        let keys = |world: &WorldId| {
+            let usual = ready::key(universe, ready::PRIORITY_NORMAL, *world);
+            [world_meta::key(universe, *world), assignment::key(universe, *world), usual].map(|key| key.planned())
+        };
+        ReadPlan::reads(self.worlds.iter().flat_map(keys))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<Placement>, StoreError> {
         let universe = self.universe;
-        tx.announce(|| {
-            let keys = |world: &WorldId| {
-                let usual = ready::key(universe, ready::PRIORITY_NORMAL, *world);
-                [world_meta::key(universe, *world), assignment::key(universe, *world), usual].map(|key| key.announced())
-            };
-            self.worlds.iter().flat_map(keys)
-        });
         let mut placements = Vec::with_capacity(self.worlds.len());
         for world in self.worlds.iter().copied() {
             let meta: Option<WorldMeta> =

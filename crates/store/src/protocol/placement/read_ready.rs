@@ -1,4 +1,4 @@
-//! Read the worlds of some shards that have something to do.
+//! Read the worlds of some shards that have work.
 //!
 //! Guarantees: the counter is read before the hints, so a hint that is written afterwards changes it. Adds no
 //! conflict: hints are only hints.
@@ -9,7 +9,7 @@ use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{Shard, ready, ready_notify, world_meta},
 };
-use mundi_engine::{Read, Transaction};
+use mundi_engine::{RangeRead, Read, ReadPlan, Transaction};
 use mundi_model::{UniverseId, WorldId, limits};
 
 #[derive(Debug, Clone)]
@@ -44,8 +44,11 @@ impl Protocol for ReadReadyCounters {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        ReadPlan::reads(Shard::all().map(|shard| ready_notify::key(self.universe, shard).planned()))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Self::Output, StoreError> {
-        tx.announce(|| Shard::all().map(|shard| ready_notify::key(self.universe, shard).announced()));
         let mut counters = Vec::new();
         for shard in Shard::all() {
             counters.push((shard, ready_notify::read(tx, self.universe, shard).await?));
@@ -54,7 +57,7 @@ impl Protocol for ReadReadyCounters {
     }
 }
 
-/// Whether one world has something to do.
+/// Whether one world has work.
 #[derive(Debug, Clone, Copy)]
 pub struct IsReady {
     pub universe: UniverseId,
@@ -68,12 +71,27 @@ impl Protocol for IsReady {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+    fn read_plan(&self) -> ReadPlan {
         let Self { universe, world } = *self;
         let usual = ready::key(universe, ready::PRIORITY_NORMAL, world);
-        tx.announce(|| [world_meta::key(universe, world), usual].map(|key| key.announced()));
+        ReadPlan::reads([world_meta::key(universe, world), usual].map(|key| key.planned()))
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
+        let Self { universe, world } = *self;
         let priority = require_world(tx, universe, world).await?.ready_priority();
         Ok(tx.get_snapshot(ready::key(universe, priority, world).as_bytes()).await?.is_some())
+    }
+}
+
+impl ReadReady {
+    fn hints(&self, &(shard, after): &(Shard, Option<(u8, WorldId)>)) -> RangeRead {
+        let all = ready::prefix(self.universe, shard).span();
+        let rest = match after {
+            Some((priority, world)) => all.after(&ready::key(self.universe, priority, world)),
+            None => all,
+        };
+        rest.read(self.items_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()
     }
 }
 
@@ -84,25 +102,18 @@ impl Protocol for ReadReady {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let counter = |(shard, _): &(Shard, _)| ready_notify::key(self.universe, *shard).planned();
+        ReadPlan::reads(self.shards.iter().flat_map(|shard| [counter(shard), Read::Range(self.hints(shard))]))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<ReadyPage>, StoreError> {
         let universe = self.universe;
-        let hints = |&(shard, after): &(Shard, Option<(u8, WorldId)>)| {
-            let all = ready::prefix(universe, shard).span();
-            let rest = match after {
-                Some((priority, world)) => all.after(&ready::key(universe, priority, world)),
-                None => all,
-            };
-            rest.read(self.items_max.clamp(1, limits::RANGE_ITEMS_MAX)).snapshot()
-        };
-        tx.announce(|| {
-            let counter = |(shard, _): &(Shard, _)| ready_notify::key(universe, *shard).announced();
-            self.shards.iter().flat_map(move |shard| [counter(shard), Read::Range(hints(shard))])
-        });
         let mut pages = Vec::with_capacity(self.shards.len());
         for of_shard in &self.shards {
             let shard = of_shard.0;
             let seen = ready_notify::read(tx, universe, shard).await?;
-            let page = tx.range(hints(of_shard)).await?;
+            let page = tx.range(self.hints(of_shard)).await?;
             let worlds = page.items.iter().map(|(key, _)| ready::parse(universe, shard, key));
             pages.push(ReadyPage { shard, seen, worlds: worlds.collect::<Result<_, _>>()?, more: page.more });
         }

@@ -8,4 +8,4 @@ pub use name_program::{
     FindProgram, ListPrograms, ListVersions, NameProgram, NamedVersion, NamesOfManifests, ProgramNamed, UnnameProgram,
 };
 pub use program_error::ProgramError;
-pub use register::{IsRegistered, ManifestsOf, Register};
+pub use register::{IsRegistered, Register};

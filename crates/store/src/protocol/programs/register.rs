@@ -5,14 +5,10 @@
 
 use crate::{
     OnUnknown, Protocol, StoreError,
-    keyspace::{
-        manifest_at,
-        registered::{self, Registered, RegisteredKind},
-    },
+    keyspace::registered::{self, Registered, RegisteredKind},
 };
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, UniverseId, WorldId, limits};
-use std::collections::BTreeSet;
+use mundi_model::{Hash, UniverseId};
 
 #[derive(Debug, Clone)]
 pub struct Register {
@@ -54,31 +50,5 @@ impl Protocol for IsRegistered {
 
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
         Ok(registered::read(tx, self.universe, self.kind, self.hash).await?.is_some())
-    }
-}
-
-/// The manifests that a world's own journal has run on.
-#[derive(Debug, Clone, Copy)]
-pub struct ManifestsOf {
-    pub universe: UniverseId,
-    pub world: WorldId,
-}
-
-impl Protocol for ManifestsOf {
-    type Output = BTreeSet<Hash>;
-
-    fn on_unknown(&self) -> OnUnknown {
-        OnUnknown::RunAgain
-    }
-
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<BTreeSet<Hash>, StoreError> {
-        let (mut found, mut upto) = (BTreeSet::new(), Some(Height::new(u64::MAX)));
-        while let Some(height) = upto {
-            let page = manifest_at::below(tx, self.universe, self.world, height, limits::LIST_ITEMS_MAX).await?;
-            let full = page.len() == limits::LIST_ITEMS_MAX;
-            upto = page.last().filter(|_| full).and_then(|(height, _)| height.get().checked_sub(1)).map(Height::new);
-            found.extend(page.into_iter().map(|(_, manifest)| manifest));
-        }
-        Ok(found)
     }
 }

@@ -6,7 +6,7 @@ use mundi_model::limits;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T, C> {
     pub items: Vec<T>,
-    /// Where the next page goes on; `None` at the end. A page may be short, or empty, and not be the last.
+    /// Where the next page continues; `None` at the end. A page may be short, or empty, and not be the last.
     pub next: Option<C>,
 }
 

@@ -19,7 +19,7 @@ pub struct QueueDepths {
 /// Counts, each up to [`limits::LIST_LOOKS_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Depths {
-    /// Never tried, waiting for another attempt, in hands.
+    /// Pending, waiting for another attempt, claimed.
     pub effects: [u64; 3],
     /// How long the oldest of the effects that were counted and never tried has waited.
     pub effect_age_ns_max: u64,

@@ -83,7 +83,7 @@ impl Protocol for FireTimers {
         let mut fired = Fired { more: page.more, ..Fired::default() };
         let mut worlds: BTreeMap<WorldId, Vec<Due>> = BTreeMap::new();
         let mut mark_ns = from_ns;
-        tx.announce(|| page.items.iter().flat_map(|(key, bytes)| self.reads_to_take(key, bytes)));
+        tx.prefetch(|| page.items.iter().flat_map(|(key, bytes)| self.reads_to_take(key, bytes)));
         for (key, bytes) in &page.items {
             mark_ns = timer_due::parse(universe, shard, key)?.place_ns;
             if let Some(due) = self.take(tx, key, bytes, &mut fired).await? {
@@ -113,7 +113,7 @@ impl FireTimers {
     fn reads_to_take(&self, key: &Bytes, bytes: &Bytes) -> Vec<Read> {
         let mut reads = vec![Read::get(key)];
         if let Ok(TimerItem { world, intent, .. }) = timer_due::decode(key, bytes) {
-            reads.push(timer_dedupe::key(self.universe, world, intent).announced());
+            reads.push(timer_dedupe::key(self.universe, world, intent).planned());
             reads.extend(reads_of(self.universe, world, [DedupeId::timer(intent)]));
         }
         reads
@@ -156,7 +156,7 @@ impl FireTimers {
     ) -> Result<(), StoreError> {
         let items: Vec<_> = timers.iter().map(|due| self.firing(&due.item)).collect();
         let enqueued = match Enqueue::new(self.universe, world, &items, self.now_ns, self.dedupe_window_ns) {
-            Ok(enqueue) => enqueue.beyond_bounds().run(tx).await,
+            Ok(enqueue) => enqueue.beyond_bounds().run_within(tx).await,
             Err(error) => Err(error.into()),
         };
         match enqueued {

@@ -13,7 +13,7 @@ use crate::{
         timer_due,
     },
 };
-use mundi_engine::{Read, Transaction};
+use mundi_engine::{Read, ReadPlan, Transaction};
 use mundi_model::{
     UniverseId,
     mutants::{Mutant, planted},
@@ -32,17 +32,20 @@ impl Protocol for NextTimers {
         OnUnknown::RunAgain
     }
 
+    fn read_plan(&self) -> ReadPlan {
+        let mark = |shard| low_water::key(self.universe, Queue::Timers, timer_due::queue_shard(shard)).planned();
+        ReadPlan::reads(Shard::all().map(mark))
+    }
+
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Vec<(Shard, u64)>, StoreError> {
         let universe = self.universe;
-        let mark = |shard| low_water::key(universe, Queue::Timers, timer_due::queue_shard(shard)).announced();
-        tx.announce(|| Shard::all().map(mark));
         let mut firsts = Vec::new();
         for shard in Shard::all() {
             let mark = low_water::read_snapshot(tx, universe, Queue::Timers, timer_due::queue_shard(shard)).await?;
             let span = timer_due::due(universe, shard, LowWater::time_ns(mark), u64::MAX);
             firsts.push((shard, span.read(1).snapshot()));
         }
-        tx.announce(|| firsts.iter().map(|(_, first)| Read::Range(first.clone())));
+        tx.prefetch(|| firsts.iter().map(|(_, first)| Read::Range(first.clone())));
         let early_ns = if planted(Mutant::TimerEarly) { EARLY_NS } else { 0 };
         let mut next = Vec::new();
         for (shard, first) in firsts {

@@ -13,25 +13,6 @@ use crate::{
 use mundi_engine::Transaction;
 use mundi_model::UniverseId;
 
-/// The version that a universe is written in; `None` if it has none, or none that can be read.
-#[derive(Debug, Clone, Copy)]
-pub struct ReadSchema {
-    pub universe: UniverseId,
-}
-
-impl Protocol for ReadSchema {
-    type Output = Option<SchemaVersion>;
-
-    fn on_unknown(&self) -> OnUnknown {
-        OnUnknown::RunAgain
-    }
-
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Option<SchemaVersion>, StoreError> {
-        let found = tx.get(schema_version::key(self.universe).as_bytes()).await?;
-        Ok(found.and_then(|bytes| SchemaVersion::from_bytes(&bytes)))
-    }
-}
-
 #[derive(Debug, Clone, Copy)]
 pub struct GuardSchema {
     pub universe: UniverseId,

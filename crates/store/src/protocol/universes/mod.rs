@@ -7,7 +7,7 @@ pub(in crate::protocol) mod quotas;
 pub(in crate::protocol) mod tokens;
 
 pub use create_universe::CreateUniverse;
-pub use guard_schema::{GuardSchema, ReadSchema, SchemaGuarded};
+pub use guard_schema::{GuardSchema, SchemaGuarded};
 pub use name_universe::{ListUniverses, NameUniverse, UniverseNamed};
 pub use quotas::{ChargeToken, Charged, ReadQuotas, SetTokenQuotas, WriteQuotas};
 pub use tokens::{ListTokens, WriteToken};

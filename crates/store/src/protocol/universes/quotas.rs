@@ -4,7 +4,7 @@
 //! so together they stay within the bound, in every process. Each is made once and given back once.
 //! Unknown commit: run again. Writing quotas is idempotent. Each change of a token's usage has a number, and one that is among the last
 //! changes was made before. Should more than [`TOKEN_CHANGES_REMEMBERED`](limits::TOKEN_CHANGES_REMEMBERED) changes of the same token come
-//! between a commit without an answer and its repetition, it is made twice: no client of one token has so many requests under way that
+//! between a commit without an answer and its repetition, it is made twice: no client of one token has so many requests in progress that
 //! this is expected.
 
 use crate::{

@@ -45,7 +45,7 @@ impl Protocol for ArchiveWorld {
         }
         let priority = meta.ready_priority();
         if archived {
-            // Turns ask only whether their lease is held: whoever has it must lose it with this.
+            // Turns ask only whether their lease is held: its holder must lose it with this.
             if let Some(Lease { epoch, holder: Some(_), .. }) = lease::read(tx, universe, world).await? {
                 clear_holder(tx, universe, world, epoch)?;
             }

@@ -1,26 +1,24 @@
 //! Create a world, or a fork of one.
 //!
 //! Guarantees: a world appears whole, with its first record, its first snapshot as the active baseline, and its
-//! place in the lineage, or not at all. An id is never used twice, not even after a deletion. A fork costs the
+//! place in the lineage, or not at all. What it inherits beyond one transaction is published by [`Inherit`], before its first turn. An id is never used twice, not even after a deletion. A fork costs the
 //! same whatever the size of its parent's state and history. The snapshot's blob is stored before; if the rest
 //! fails, it is unreachable and is swept one day. A name that it is given stands with it from the beginning, or is
 //! added to the world that is there already.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use crate::protocol::{CommitTurn, Enqueue, InProcess, NewItem, WorldError, require_live};
+use crate::protocol::{
+    Enqueue, Inherit, Inherited, NewItem, WorldError, inherit_all, require_live, worlds::inherit::publish_first,
+};
 use crate::{
-    Clock, Fence, OnUnknown, Protocol, StoreError,
+    Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
     journal::Batch,
     keyspace::{
-        baseline,
-        effect_pending::EffectItem,
-        journal_entry,
+        baseline, journal_entry,
         journal_head::{self, JournalHead, Position},
         lineage_child::{self, LineageChild},
-        manifest_at, segment, snapshot,
-        timer_due::TimerItem,
-        universe_meta,
+        manifest_at, segment, snapshot, universe_meta,
         world_meta::{self, InboxBounds, Lineage, WorldMeta, WorldState},
     },
     run,
@@ -29,8 +27,8 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Epoch, Hash, Height, UniverseId, WorldId, WorldName, limits,
-    record::{Body, EffectPolicy, InboxItem, Receipt, Record},
+    Hash, Height, UniverseId, WorldId, WorldName, limits,
+    record::{Body, EffectPolicy, InboxItem, Record},
 };
 
 /// What a world begins with.
@@ -44,11 +42,8 @@ pub struct CreateWorld {
     pub snapshot: Bytes,
     /// `None` takes the defaults.
     pub inbox: Option<InboxBounds>,
-    /// What a fork inherits and goes on with: the open intents of a live one, and the timers of every one.
-    pub effects: Vec<EffectItem>,
-    pub timers: Vec<TimerItem>,
-    /// The parent's receipts for open intents of a recorded fork, under the fork's names for them.
-    pub receipts: Vec<Receipt>,
+    /// What a fork inherits; published before it takes its first turn.
+    pub inherited: Inherited,
     /// The first item of its inbox, if it begins with one: a command.
     pub command: Option<InboxItem>,
     /// What it is called, if its id follows from a name.
@@ -74,8 +69,15 @@ pub async fn create_world<E: Engine, B: Blobs>(
     let facts = reader.facts(&request.snapshot).map_err(SnapshotError::Unreadable)?;
     let beginning = plan(&request, &facts)?;
     let snapshot = blobs.put(request.universe, request.snapshot.clone(), &facts.roots).await?;
+    let CreateWorld { universe, world, first, inherited, now_ns, .. } = &request;
     let protocol = Create { request: &request, facts, beginning, snapshot, blobs };
-    Ok(run(engine, clock, &protocol).await?.output)
+    let (created, next) = run(engine, clock, &protocol).await?.output;
+    if let Some(from) = next {
+        let begins_at = first.height;
+        let part = Inherit { universe: *universe, world: *world, begins_at, inherited, from, now_ns: *now_ns };
+        inherit_all(engine, clock, part).await?;
+    }
+    Ok(created)
 }
 
 struct Create<'a, B> {
@@ -137,29 +139,29 @@ fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, Store
 }
 
 impl<B: Blobs> Protocol for Create<'_, B> {
-    type Output = WorldCreated;
+    /// Also where the rest of what it inherits begins, if not all was published.
+    type Output = (WorldCreated, Option<u64>);
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldCreated, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Self::Output, StoreError> {
         let CreateWorld { universe, world, .. } = *self.request;
         if universe_meta::read(tx, universe).await?.is_none() {
             return Err(WorldError::UniverseNotFound(universe).into());
         }
         if let Some(meta) = world_meta::read(tx, universe, world).await? {
-            let created = self.already(&meta)?;
+            let before = (self.already(&meta)?, meta.inherits_from);
             self.keep_name(tx, meta)?;
-            return Ok(created);
+            return Ok(before);
         }
         self.check_snapshot(tx).await?;
         if let Some(lineage) = &self.beginning.lineage {
             self.join_lineage(tx, lineage).await?;
         }
-        self.write(tx)?;
-        self.publish(tx).await?;
-        Ok(WorldCreated::Now)
+        let meta = self.write(tx)?;
+        Ok((WorldCreated::Now, self.publish(tx, meta).await?))
     }
 }
 
@@ -226,38 +228,22 @@ impl<B: Blobs> Create<'_, B> {
         Err(WorldError::BeginningInvalid { world, reason }.into())
     }
 
-    /// As a turn would, but for intents that the parent's records announce.
-    async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let CreateWorld { universe, world, now_ns, effects, timers, receipts, command, .. } = self.request;
-        let inherited = CommitTurn {
-            fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
-            cursor: None,
-            consumed: None,
-            records: self.beginning.first.clone(),
-            effects: effects.clone(),
-            timers: timers.clone(),
-            receipts: receipts.clone(),
-            expects_end: None,
-            in_process: InProcess::default(),
-            logs: Vec::new(),
-            ready: false,
-            now_ns: *now_ns,
-        };
-        inherited.publish_effects(tx).await?;
-        inherited.publish_timers(tx).await?;
+    async fn publish<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<Option<u64>, StoreError> {
+        let CreateWorld { universe, world, now_ns, inherited, command, .. } = self.request;
         let commands = match command {
             None => 0,
             Some(item) => {
                 let new = NewItem { item: item.clone(), dedupe: None };
                 let enqueue = Enqueue::new(*universe, *world, &[new], *now_ns, limits::DEDUPE_WINDOW_NS)?;
-                enqueue.run(tx).await?;
+                enqueue.run_within(tx).await?;
                 1
             }
         };
-        inherited.answer_after(tx, commands).await
+        let begins_at = self.request.first.height;
+        publish_first(tx, (*universe, *world, meta), inherited, begins_at, (commands, *now_ns)).await
     }
 
-    fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    fn write<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
         let CreateWorld { universe, world, now_ns, inbox, .. } = *self.request;
         let first = &self.beginning.first;
         let note = note(self.snapshot, &self.facts, first.start().chain);
@@ -271,6 +257,8 @@ impl<B: Blobs> Create<'_, B> {
             hold: None,
             policy: self.beginning.policy,
             name: self.name(),
+            paused: Some(self.facts.paused),
+            inherits_from: None,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
@@ -281,7 +269,8 @@ impl<B: Blobs> Create<'_, B> {
         journal_head::write(tx, universe, world, Position::new(first.end()))?;
         manifest_at::write(tx, universe, world, first.start().height, self.facts.manifest)?;
         snapshot::write(tx, universe, world, &note)?;
-        baseline::write(tx, universe, world, &note)
+        baseline::write(tx, universe, world, &note)?;
+        Ok(meta)
     }
 }
 

@@ -7,7 +7,7 @@
 //! claims them, because the world takes no receipt.
 //! While a sweep walks through the worlds, keys stay: a reference that moved out of this world must not escape it. The world is
 //! deleted for everybody else all the same, and the sweep removes the keys when the walk is over. The keys of a walk whose holder
-//! went silent do not stay for long: the walk is cancelled.
+//! stopped its heartbeats do not stay for long: the walk is cancelled.
 //! Unknown commit: run again; each step removes what is left. A deletion that stopped is finished by another run, or by a sweep.
 
 use crate::protocol::{ReleaseLease, WorldError, release_lease::clear_holder, require_world, snapshot_due};
@@ -66,7 +66,7 @@ impl Protocol for CloseWorld {
             WorldState::Live | WorldState::Archived => {}
         }
         close(tx, universe, world, meta).await?;
-        // Turns ask only whether their lease is held: whoever has it must lose it with this.
+        // Turns ask only whether their lease is held: its holder must lose it with this.
         match lease::read(tx, universe, world).await? {
             Some(Lease { epoch, holder: Some(_), .. }) => clear_holder(tx, universe, world, epoch),
             _ => Ok(()),
@@ -141,7 +141,7 @@ impl Protocol for DeleteWorld {
 }
 
 impl DeleteWorld {
-    /// Whether a sweep is gathering references. One whose holder went silent is cancelled.
+    /// Whether a sweep is gathering references. One whose holder stopped its heartbeats is cancelled.
     async fn is_walked<T: Transaction>(&self, tx: &mut T) -> Result<bool, StoreError> {
         let mut state = sweep_state::read(tx, self.fence.universe).await?;
         let Some(running) = state.running.as_ref().filter(|running| running.is_walking()) else { return Ok(false) };

@@ -40,7 +40,7 @@ pub struct WorldDescription {
     pub cursor: Option<InboxSeq>,
     pub lease: Option<HeldLease>,
     pub assignment: Option<Assignment>,
-    /// The steps that failed since somebody dealt with failures.
+    /// The steps that failed since the last upgrade, resume, retry or skip.
     pub failure: Option<WorldFailure>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Guarantees: a world on hold is acquired by nobody, whatever process starts, until it is released; it has no lease and no
 //! ready hint. All that it is stays, and its inbox takes in what fits. Only the holder of its lease puts it on hold. The first
-//! hold stays until it is released. Who waits for the reply to the item that the world stands at hears why it is on hold; the reply
+//! hold stays until it is released. Who waits for the reply to the item that the world stands at gets why it is on hold; the reply
 //! that a retry gives takes that one's place.
 //! Unknown commit: run again. A hold whose lease is gone with it was applied, or someone else has the world: either way
 //! there is nothing left to do.

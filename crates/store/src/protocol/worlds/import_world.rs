@@ -1,24 +1,21 @@
 //! Import a world whose records were written as segments before.
 //!
 //! Guarantees: a world appears whole, with all its history, its snapshots, the record that says how it came and the
-//! baseline from which it goes on, or not at all. An id that was ever used is refused. Objects and segments are stored
+//! baseline from which it continues, and its name if it has one, or not at all. An id that was ever used is refused. Objects and segments are stored
 //! before; if the rest fails, they are found again by the next import or are unreachable and swept one day.
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
-use crate::protocol::{CommitTurn, InProcess, WorldCreated, WorldError};
+use crate::protocol::{Inherit, Inherited, WorldCreated, WorldError, inherit_all, worlds::inherit::publish_first};
 use crate::{
-    Clock, Fence, OnUnknown, Protocol, StoreError,
+    Clock, OnUnknown, Protocol, StoreError,
     blob::Blobs,
     journal::Batch,
     keyspace::{
         baseline,
-        effect_pending::EffectItem,
         journal_head::{self, JournalHead, Position},
         manifest_at,
         segment::{self, SegmentRecord},
-        snapshot,
-        timer_due::TimerItem,
-        universe_meta,
+        snapshot, universe_meta,
         world_meta::{self, InboxBounds, WorldMeta, WorldState},
     },
     run,
@@ -27,8 +24,8 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Epoch, Hash, Height, UniverseId, WorldId, limits,
-    record::{Body, EffectPolicy, Receipt, Record, SnapshotNote},
+    Hash, Height, UniverseId, WorldId, WorldName, limits,
+    record::{Body, EffectPolicy, Record, SnapshotNote},
 };
 
 /// What a world arrives with.
@@ -48,12 +45,12 @@ pub struct ImportWorld {
     pub snapshot: Bytes,
     /// From this height on the records are of a world of this id.
     pub own_from: Height,
-    pub effects: Vec<EffectItem>,
-    pub timers: Vec<TimerItem>,
-    /// Receipts for open intents that are not carried out.
-    pub receipts: Vec<Receipt>,
+    /// What was open when it left; published before it takes its first turn.
+    pub inherited: Inherited,
     /// What becomes of its effects from here on.
     pub policy: EffectPolicy,
+    /// What it is called here, if its id follows from a name.
+    pub name: Option<WorldName>,
     pub now_ns: u64,
 }
 
@@ -68,7 +65,15 @@ pub async fn import_world<E: Engine, B: Blobs>(
     let facts = reader.facts(&request.snapshot).map_err(SnapshotError::Unreadable)?;
     let arrival = plan(request, &facts)?;
     let snapshot = blobs.put(request.universe, request.snapshot.clone(), &facts.roots).await?;
-    Ok(run(engine, clock, &Import { request, facts, arrival, snapshot, blobs }).await?.output)
+    let ImportWorld { universe, world, inherited, now_ns, .. } = request;
+    let protocol = Import { request, facts, arrival, snapshot, blobs };
+    let (created, next) = run(engine, clock, &protocol).await?.output;
+    if let Some(from) = next {
+        let begins_at = request.arrival.height;
+        let part = Inherit { universe: *universe, world: *world, begins_at, inherited, from, now_ns: *now_ns };
+        inherit_all(engine, clock, part).await?;
+    }
+    Ok(created)
 }
 
 fn plan(request: &ImportWorld, facts: &SnapshotFacts) -> Result<Batch, StoreError> {
@@ -79,6 +84,9 @@ fn plan(request: &ImportWorld, facts: &SnapshotFacts) -> Result<Batch, StoreErro
     let Body::ForkGenesis(fork) = body else { return Err(invalid("it does not arrive by a fork genesis")) };
     if (fork.universe, fork.world, fork.forked_at) != (request.universe, request.world, *height) {
         return Err(invalid("the record by which it arrives names another world or height"));
+    }
+    if request.name.as_ref().is_some_and(|name| name.world(request.universe) != request.world) {
+        return Err(invalid("the name is another world's"));
     }
     let mut next = Height::GENESIS;
     for segment in &request.segments {
@@ -102,19 +110,22 @@ struct Import<'a, B> {
 }
 
 impl<B: Blobs> Protocol for Import<'_, B> {
-    type Output = WorldCreated;
+    /// Also where the rest of what it inherits begins, if not all was published.
+    type Output = (WorldCreated, Option<u64>);
 
     fn on_unknown(&self) -> OnUnknown {
         OnUnknown::RunAgain
     }
 
-    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldCreated, StoreError> {
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Self::Output, StoreError> {
         let ImportWorld { universe, world, .. } = *self.request;
         if universe_meta::read(tx, universe).await?.is_none() {
             return Err(WorldError::UniverseNotFound(universe).into());
         }
         match world_meta::read(tx, universe, world).await? {
-            Some(meta) if meta.first_record == self.arrival.end().chain => return Ok(WorldCreated::Before),
+            Some(meta) if meta.first_record == self.arrival.end().chain => {
+                return Ok((WorldCreated::Before, meta.inherits_from));
+            }
             Some(meta) if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) => {
                 return Err(WorldError::Deleted(world).into());
             }
@@ -125,14 +136,14 @@ impl<B: Blobs> Protocol for Import<'_, B> {
         if !missing.is_empty() {
             return Err(SnapshotError::RootsMissing { missing }.into());
         }
-        self.write(tx)?;
-        self.publish(tx).await?;
-        Ok(WorldCreated::Now)
+        let (meta, ImportWorld { arrival, inherited, now_ns, .. }) = (self.write(tx)?, self.request);
+        let next = publish_first(tx, (universe, world, meta), inherited, arrival.height, (0, *now_ns)).await?;
+        Ok((WorldCreated::Now, next))
     }
 }
 
 impl<B: Blobs> Import<'_, B> {
-    fn write<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+    fn write<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
         let ImportWorld { universe, world, now_ns, own_from, .. } = *self.request;
         let meta = WorldMeta {
             created_at_ns: now_ns,
@@ -144,7 +155,9 @@ impl<B: Blobs> Import<'_, B> {
             priority: None,
             hold: None,
             policy: Some(self.request.policy),
-            name: None,
+            name: self.request.name.as_ref().map(WorldName::to_string),
+            paused: Some(self.facts.paused),
+            inherits_from: None,
             inbox: InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
@@ -162,27 +175,7 @@ impl<B: Blobs> Import<'_, B> {
         }
         self.arrival.write(tx, universe, world)?;
         journal_head::write(tx, universe, world, Position::new(self.arrival.end()))?;
-        baseline::write(tx, universe, world, &note(self.snapshot, &self.facts, self.arrival.start().chain))
-    }
-
-    async fn publish<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
-        let ImportWorld { universe, world, now_ns, effects, timers, receipts, .. } = self.request;
-        let inherited = CommitTurn {
-            fence: Fence { universe: *universe, world: *world, epoch: Epoch::INITIAL },
-            cursor: None,
-            consumed: None,
-            records: self.arrival.clone(),
-            effects: effects.clone(),
-            timers: timers.clone(),
-            receipts: receipts.clone(),
-            expects_end: None,
-            in_process: InProcess::default(),
-            logs: Vec::new(),
-            ready: false,
-            now_ns: *now_ns,
-        };
-        inherited.publish_effects(tx).await?;
-        inherited.publish_timers(tx).await?;
-        inherited.answer(tx).await
+        baseline::write(tx, universe, world, &note(self.snapshot, &self.facts, self.arrival.start().chain))?;
+        Ok(meta)
     }
 }

@@ -1,4 +1,4 @@
-//! List the worlds of a universe, in pages, by state and by who holds them.
+//! List the worlds of a universe, in pages, by state and by holder.
 //!
 //! Guarantees: each page is one consistent moment; worlds come in the order of their ids. A page ends where its transaction has
 //! grown too old for more: each world takes a trip to an engine at the other end of a line.
@@ -38,7 +38,7 @@ pub struct WorldFilter {
     pub held: Option<HeldBy>,
     /// Only worlds that are on hold, or only those that are not.
     pub on_hold: Option<bool>,
-    /// Only worlds of which a step failed since somebody dealt with failures, or only the others.
+    /// Only worlds with failed steps since the last upgrade, resume, retry or skip, or only the others.
     pub failed: Option<bool>,
 }
 
@@ -56,13 +56,13 @@ pub struct WorldSummary {
     pub meta: WorldMeta,
     /// `None` if nobody holds it.
     pub lease: Option<HeldLease>,
-    /// The steps that failed since somebody dealt with failures.
+    /// The steps that failed since the last upgrade, resume, retry or skip.
     pub failure: Option<WorldFailure>,
     /// The manifest that holds at its head; `None` of a deleted one.
     pub manifest: Option<Hash>,
 }
 
-/// A lease that was given and not given back. Whether it has run out only the clock says.
+/// A lease that was given and not given back. Whether it has expired only the clock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldLease {
     pub holder: WorkerId,
@@ -151,9 +151,9 @@ async fn first_of<T: Transaction>(
     let Some((key, _)) = found.items.first() else { return Ok(None) };
     let world = world_meta::world_of_key(universe, key)?;
     let rest = Span { start: world_meta::world_prefix(universe, world).span().end, end: span.end.clone() };
-    tx.announce(|| {
+    tx.prefetch(|| {
         let keys = [world_meta::key, lease::key, lease_term::key, world_failure::key]
-            .map(|key| key(universe, world).announced());
+            .map(|key| key(universe, world).planned());
         let manifest = manifest_at::read_at(universe, world, HEAD);
         keys.into_iter().chain([Read::Range(manifest), Read::Range(rest.read(1))])
     });

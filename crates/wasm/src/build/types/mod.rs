@@ -46,8 +46,17 @@ struct TypedEffect {
 }
 
 /// The kinds that come with Mundi, for which the SDKs have types.
-const BUILTIN: [&str; 8] =
-    ["blob.get", "blob.put", "fabric.send", "http.request", "llm.chat", "process.run", "world.fork", "world.spawn"];
+const BUILTIN: [&str; 9] = [
+    "blob.get",
+    "blob.put",
+    "fabric.send",
+    "http.request",
+    "llm.chat",
+    "process.run",
+    "world.call",
+    "world.fork",
+    "world.spawn",
+];
 
 impl TypedEffect {
     fn is_builtin(&self) -> bool {

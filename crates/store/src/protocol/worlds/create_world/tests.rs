@@ -16,6 +16,7 @@ fn facts(height: u64) -> SnapshotFacts {
         roots: vec![Hash::of(b"m")],
         receipt_horizon: Some(Height::new(height)),
         open_intents: vec![],
+        paused: false,
     }
 }
 
@@ -28,9 +29,7 @@ fn request(height: u64, prev: Hash, body: Body) -> CreateWorld {
         first,
         snapshot: Bytes::new(),
         inbox: None,
-        effects: vec![],
-        timers: vec![],
-        receipts: Vec::new(),
+        inherited: Inherited::default(),
         command: None,
         name: None,
         now_ns: 0,

@@ -1,0 +1,320 @@
+// All worlds of a universe: a table that stays fast with a hundred thousand of them.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { api, Refusal, type Page, type Program, type World } from '../api/client';
+import { useLoad } from '../api/use';
+import { command } from '../lib/commands';
+import { useKeys } from '../lib/keys';
+import { go, refine, to, type Route } from '../lib/route';
+import { useMay, useSession } from '../lib/session';
+import { short } from '../lib/text';
+import { Badge, Commands, Confirm, Copy, Dialog, Empty, Field, Problem, Time, type Action } from '../ui/basics';
+import { Icon } from '../ui/icon';
+import { VirtualList } from '../ui/list';
+import { worldActions } from './world-actions';
+
+const PAGE = 500;
+/** As soon as fewer rows than this lie below what is shown, the next page is asked for. */
+const AHEAD = 200;
+
+type Sort = 'id' | 'name' | 'created' | 'state' | 'program';
+const STATES = ['live', 'paused', 'on_hold', 'failed', 'archived', 'deleting', 'deleted'];
+
+interface Filter {
+  state: string;
+  program: string;
+  name: string;
+  held: string;
+}
+
+/** What the server filters by; the rest is filtered here, page by page. */
+function serverFilter({ state, program, held }: Filter) {
+  return {
+    state: ['live', 'archived', 'deleting', 'deleted'].includes(state) ? state : undefined,
+    on_hold: state === 'on_hold' ? true : undefined,
+    failed: state === 'failed' ? true : undefined,
+    program: program || undefined,
+    held_by: held || undefined,
+  };
+}
+
+class Rows {
+  items: World[] = [];
+  next: string | null | undefined = undefined;
+  loading = false;
+  error?: Refusal;
+  private abort = new AbortController();
+
+  constructor(
+    private universe: string,
+    private filter: Filter,
+    private changed: () => void,
+  ) {}
+
+  get isComplete() {
+    return this.next === null;
+  }
+
+  async more() {
+    if (this.loading || this.isComplete) return;
+    this.loading = true;
+    try {
+      const query = { ...serverFilter(this.filter), after: this.next, limit: PAGE };
+      const page = await api.get<Page<World>>('/v1/u/{universe}/worlds', { path: { universe: this.universe }, query, signal: this.abort.signal });
+      this.items = this.items.concat(page.items);
+      this.next = page.next;
+      this.error = undefined;
+    } catch (error) {
+      if (this.abort.signal.aborted) return;
+      this.error = error as Refusal;
+    }
+    this.loading = false;
+    this.changed();
+  }
+
+  end() {
+    this.abort.abort();
+  }
+}
+
+function filterOf(route: Route): Filter {
+  const get = (name: string) => route.query.get(name) ?? '';
+  return { state: get('state'), program: get('program'), name: get('name'), held: get('held') };
+}
+
+export function Worlds({ route }: { route: Route }) {
+  const { universe } = useSession();
+  const may = useMay();
+  const filter = filterOf(route);
+  const sort = (route.query.get('sort') ?? 'id') as Sort;
+  const [turn, again] = useState(0);
+  const [, redraw] = useState(0);
+  const key = JSON.stringify([universe, serverFilter(filter), turn]);
+  const rows = useMemo(() => new Rows(universe, filter, () => redraw((it) => it + 1)), [key]);
+  useEffect(() => {
+    void rows.more();
+    return () => rows.end();
+  }, [rows]);
+  const programs = useLoad((signal) => api.get<Program[]>('/v1/u/{universe}/programs', { path: { universe }, signal }), [universe]);
+
+  const shown = useMemo(() => sorted(rows.items.filter((world) => fits(world, filter)), sort), [rows.items, filter.name, filter.state, sort]);
+  const [reach, setReach] = useState(0);
+  // A filter that fits little, and an order that is not the server's, need more pages than what is shown.
+  const wantsAll = sort !== 'id' || filter.name !== '' || filter.state === 'paused';
+  useEffect(() => {
+    if (!rows.isComplete && !rows.error && (wantsAll || shown.length < reach + AHEAD)) void rows.more();
+  });
+
+  const [chosen, setChosen] = useState<Map<string, World>>(new Map());
+  const [current, setCurrent] = useState(-1);
+  const [action, setAction] = useState<Action>();
+  const [isCreating, setCreating] = useState(route.query.has('new'));
+  const name = useRef<HTMLInputElement>(null);
+  const open = (world: World) => go(to(['u', universe, 'worlds', world.name ?? world.world]));
+  const toggle = (world: World) => {
+    const next = new Map(chosen);
+    if (!next.delete(world.world)) next.set(world.world, world);
+    setChosen(next);
+  };
+  useKeys({
+    j: () => setCurrent(Math.min(shown.length - 1, current + 1)),
+    k: () => setCurrent(Math.max(0, current - 1)),
+    Enter: () => shown[current] && open(shown[current]),
+    x: () => shown[current] && toggle(shown[current]),
+    n: () => may('send') && setCreating(true),
+  });
+  const bulk = worldActions(universe, [...chosen.values()].map((it) => ({ world: it.world, name: it.name ?? short(it.world) })));
+  const isFiltered = Object.values(filter).some(Boolean);
+  return (
+    <div class="fill">
+      <header class="screen-head">
+        <h1>Worlds</h1>
+        <span class="mute" role="status" data-loaded={rows.items.length} data-complete={rows.isComplete}>
+          {isFiltered ? `${shown.length.toLocaleString('en-US')} fit, of ${rows.items.length.toLocaleString('en-US')} looked at` : `${rows.items.length.toLocaleString('en-US')} loaded`}
+          {rows.isComplete ? '' : ', more below'}
+        </span>
+        <span class="grow" />
+        {may('send') && (
+          <button type="button" class="primary" onClick={() => setCreating(true)}>
+            New world
+          </button>
+        )}
+      </header>
+      <div class="filters" role="group" aria-label="Filters">
+        <input ref={name} type="search" placeholder="Name or id contains…" aria-label="Filter by name or id" value={filter.name} onInput={(event) => refine({ name: event.currentTarget.value })} />
+        <select aria-label="State" value={filter.state} onChange={(event) => refine({ state: event.currentTarget.value })}>
+          <option value="">Any state</option>
+          {STATES.map((state) => (
+            <option key={state} value={state}>
+              {state.replace('_', ' ')}
+            </option>
+          ))}
+        </select>
+        <select aria-label="Program" value={filter.program} onChange={(event) => refine({ program: event.currentTarget.value })}>
+          <option value="">Any program</option>
+          {(programs.value ?? []).flatMap((program) => [program.name, ...program.versions.map((version) => version.name)]).map((it) => (
+            <option key={it}>{it}</option>
+          ))}
+        </select>
+        <select aria-label="In memory" value={filter.held} onChange={(event) => refine({ held: event.currentTarget.value })}>
+          <option value="">In memory or not</option>
+          <option value="anybody">In memory of a worker</option>
+          <option value="nobody">In no memory</option>
+        </select>
+        <select aria-label="Order" value={sort} onChange={(event) => refine({ sort: event.currentTarget.value === 'id' ? undefined : event.currentTarget.value })}>
+          <option value="id">In the order of ids</option>
+          <option value="name">By name</option>
+          <option value="created">Newest first</option>
+          <option value="state">By state</option>
+          <option value="program">By program</option>
+        </select>
+        {isFiltered && (
+          <a class="button quiet" href={to(['u', universe, 'worlds'])}>
+            Clear
+          </a>
+        )}
+      </div>
+      {chosen.size > 0 && (
+        <div class="bulk" role="group" aria-label="What to do with the selected worlds">
+          <strong>{chosen.size} selected</strong>
+          {may('admin') &&
+            [bulk.pause, bulk.resume, bulk.archive, bulk.delete].map((it) => (
+              <button key={it.label} type="button" class={it.danger ? 'danger-quiet' : ''} onClick={() => setAction(it)}>
+                {it.label}
+              </button>
+            ))}
+          {may('admin') && (
+            <a class="button" href={to(['u', universe, 'programs', 'rehearse'], { world: [...chosen.values()].map((it) => it.name ?? it.world).slice(0, 50).join(',') })}>
+              Upgrade…
+            </a>
+          )}
+          <button type="button" class="quiet" onClick={() => setChosen(new Map())}>
+            Clear the selection
+          </button>
+        </div>
+      )}
+      {rows.error && <Problem error={rows.error} retry={() => rows.more()} />}
+      {rows.isComplete && shown.length === 0 ? (
+        <Empty title={isFiltered ? 'No world fits these filters' : 'There are no worlds yet'}>
+          {isFiltered ? <a href={to(['u', universe, 'worlds'])}>Show all worlds</a> : 'A world is one durable program: it has a journal of everything that it was told, and can be rewound and forked. Create one to begin.'}
+        </Empty>
+      ) : (
+        <VirtualList
+          class="worlds"
+          label="Worlds"
+          count={shown.length}
+          rowHeight={38}
+          current={current}
+          onRange={(_, until) => setReach(until)}
+          header={
+            <div class="world-row head" aria-hidden="true">
+              <span />
+              <span>Name</span>
+              <span>State</span>
+              <span>Program</span>
+              <span>Created</span>
+              <span>Last error</span>
+            </div>
+          }
+          row={(index) => {
+            const world = shown[index]!;
+            return <WorldRow world={world} universe={universe} current={index === current} chosen={chosen.has(world.world)} toggle={() => toggle(world)} />;
+          }}
+        />
+      )}
+      {action && <Confirm action={action} close={(done) => (setAction(undefined), done && (setChosen(new Map()), again(turn + 1)))} />}
+      {isCreating && <Create programs={programs.value ?? []} close={() => setCreating(false)} />}
+    </div>
+  );
+}
+
+function WorldRow({ world, universe, current, chosen, toggle }: { world: World; universe: string; current: boolean; chosen: boolean; toggle: () => void }) {
+  const name = world.name ?? world.world;
+  const error = world.hold ?? world.failed;
+  return (
+    <div class={`world-row ${current ? 'current' : ''}`} role="listitem">
+      <input type="checkbox" checked={chosen} onChange={toggle} aria-label={`Select ${name}`} />
+      <span class="world-cell">
+        <a href={to(['u', universe, 'worlds', name])}>{world.name ?? short(world.world, 16)}</a>
+        {world.parent && <span class="fork-mark" title={`A fork, at height ${world.parent.forked_at}`}><Icon of="fork" /></span>}
+        <Copy text={name} what="name" />
+      </span>
+      <span>
+        <Badge of={world.state} />
+      </span>
+      <span class="cut">{world.program ?? short(world.manifest, 12)}</span>
+      <span>
+        <Time at={world.created_at} />
+      </span>
+      <span class="cut error-text" title={error ? `${error.code}: ${error.reason}` : undefined}>
+        {error ? `${error.code}: ${error.reason}` : ''}
+      </span>
+    </div>
+  );
+}
+
+function fits(world: World, filter: Filter): boolean {
+  if (filter.state === 'paused' && world.state !== 'paused') return false;
+  if (filter.state === 'live' && world.state !== 'live') return false;
+  const wanted = filter.name.toLowerCase();
+  return !wanted || (world.name ?? '').toLowerCase().includes(wanted) || world.world.includes(wanted);
+}
+
+function sorted(worlds: World[], sort: Sort): World[] {
+  const by: Record<Sort, ((world: World) => string) | undefined> = {
+    id: undefined,
+    name: (world) => world.name ?? '\uffff',
+    created: undefined,
+    state: (world) => world.state,
+    program: (world) => world.program ?? '\uffff',
+  };
+  if (sort === 'created') return [...worlds].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
+  const key = by[sort];
+  return key ? [...worlds].sort((a, b) => (key(a) < key(b) ? -1 : 1)) : worlds;
+}
+
+function Create({ programs, close }: { programs: Program[]; close: () => void }) {
+  const { universe } = useSession();
+  const [world, setWorld] = useState('');
+  const [program, setProgram] = useState('');
+  const [error, setError] = useState<Refusal>();
+  const chosen = program || programs[0]?.name || '';
+  const body = { world: world || undefined, program: chosen };
+  const create = async (event: Event) => {
+    event.preventDefault();
+    try {
+      const made = await api.post<{ world: string }>('/v1/u/{universe}/worlds', { path: { universe }, body });
+      go(to(['u', universe, 'worlds', world || made.world], { tab: 'send' }));
+    } catch (refusal) {
+      setError(refusal as Refusal);
+    }
+  };
+  return (
+    <Dialog title="New world" close={close}>
+      <form onSubmit={create}>
+        <Field label="Name" hint="Drawn at random if you leave it empty.">
+          <input type="text" value={world} autoFocus onInput={(event) => setWorld(event.currentTarget.value)} />
+        </Field>
+        <Field label="Program" hint="What the world runs. Upload your own with `mundi program build` and `mundi program upload`.">
+          <select value={chosen} onChange={(event) => setProgram(event.currentTarget.value)}>
+            {programs.map((it) => (
+              <option key={it.name} value={it.name}>
+                {it.name}
+                {it.built_in ? ' (comes with the server)' : ''}
+              </option>
+            ))}
+          </select>
+        </Field>
+        {error && <Problem error={error} />}
+        <footer>
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="primary">
+            Create
+          </button>
+        </footer>
+        <Commands of={command(universe, ['world', 'create', world, '--program', chosen], 'POST', '/v1/u/{universe}/worlds', { path: { universe }, body })} />
+      </form>
+    </Dialog>
+  );
+}

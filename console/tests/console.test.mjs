@@ -1,0 +1,317 @@
+// The console in a real browser, on what a real server answers.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { after, before, describe, test } from 'node:test';
+import { fill, grow } from './data.mjs';
+import { go, launch, open, Server } from './harness.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+let server, browser;
+before(async () => {
+  [server, browser] = await Promise.all([new Server().start(), launch()]);
+  await fill(server);
+});
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+/** What axe finds wrong with what is shown, in words. */
+async function accessible(page) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }));
+  return found.violations.map((it) => `${it.id}: ${it.nodes.map((node) => `${node.target} ${node.failureSummary}`).slice(0, 4).join('; ')}`);
+}
+
+const shown = (page, text) => page.getByText(text, { exact: false }).filter({ visible: true }).first().waitFor();
+
+/** Every screen, with a text that only data of the server brings there. */
+const SCREENS = [
+  ['home', '#/u/default', 'What needs a person'],
+  ['worlds', '#/u/default/worlds', 'order-1042'],
+  ['a world', '#/u/default/worlds/notes', 'Move the warehouse'],
+  ['a record', '#/u/default/worlds/order-1042?at=4&tab=record', 'The whole record'],
+  ['open work', '#/u/default/worlds/notes?tab=open', 'external.task'],
+  ['a difference', '#/u/default/worlds/till?at=12&vs=3&tab=difference', 'count'],
+  ['a query', '#/u/default/worlds/till?tab=query', 'a query changes nothing'],
+  ['send', '#/u/default/worlds/till?tab=send', 'A call waits for the reply'],
+  ['logs', '#/u/default/worlds/till?tab=logs', 'logged nothing'],
+  ['fork', '#/u/default/worlds/till/fork?at=5', 'Nothing ever leaves the fork'],
+  ['lineage', '#/u/default/worlds/till/lineage', 'till-what-if'],
+  ['compare', '#/u/default/compare?left=till&right=till-what-if&from=10', 'first difference'],
+  ['effects', '#/u/default/effects', 'external.task'],
+  ['timers', '#/u/default/timers', 'is it still true?'],
+  ['dead letters', '#/u/default/dead-letters', 'WORLD_DELETED'],
+  ['programs', '#/u/default/programs', 'kv@2'],
+  ['rehearse', '#/u/default/programs/rehearse?of=kv@2&to=kv@1', 'Under the program'],
+  ['fleet', '#/u/default/fleet', 'busy worlds'],
+  ['settings', '#/u/default/settings', 'all universes'],
+];
+
+describe('every screen', () => {
+  for (const theme of ['light', 'dark']) {
+    test(`shows data of the server, is accessible and makes no error (${theme})`, async () => {
+      const page = await open(browser, server, '', { colorScheme: theme });
+      for (const [name, hash, text] of SCREENS) {
+        await go(page, hash);
+        await shown(page, text);
+        assert.deepEqual(await accessible(page), [], `${name} in ${theme}`);
+      }
+      assert.deepEqual(page.wrong, []);
+      await page.context().close();
+    });
+  }
+
+  test('can be read at 360 pixels', async () => {
+    const page = await open(browser, server, '', { viewport: { width: 360, height: 740 } });
+    for (const [name, hash, text] of SCREENS) {
+      await go(page, hash);
+      await shown(page, text);
+      const width = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(width <= 360, `${name} is ${width} pixels wide`);
+    }
+    assert.deepEqual(page.wrong, []);
+    await page.context().close();
+  });
+});
+
+test('the page allows no script but its own, and no other host', async () => {
+  const response = await fetch(`${server.url}/`);
+  const policy = response.headers.get('content-security-policy');
+  assert.match(policy, /default-src 'none'/);
+  assert.match(policy, /script-src 'self';/);
+  assert.doesNotMatch(policy, /unsafe/);
+  assert.doesNotMatch(await response.text(), /<script(?![^>]*\bsrc=)/);
+  const foreign = await fetch(`${server.url}/`, { headers: { origin: 'http://evil.example' } });
+  assert.equal(foreign.status, 403);
+});
+
+test('the keyboard moves the slider, and the address follows it', async () => {
+  const page = await open(browser, server, '#/u/default/worlds/till?at=4');
+  await page.locator('[data-height="4"]').waitFor();
+  await page.keyboard.press('ArrowRight');
+  await page.locator('[data-height="5"]').waitFor();
+  await page.keyboard.press('k');
+  await page.keyboard.press('k');
+  await page.locator('[data-height="3"]').waitFor();
+  await page.waitForFunction(() => location.hash.includes('at=3'));
+  await page.keyboard.press('/');
+  await page.keyboard.type('notes');
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: 'notes' }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('what a record changed is marked, and a query asks the past', async () => {
+  const journal = (await server.ask('GET', server.of('/worlds/notes/journal?limit=100'))).items;
+  const put = journal.find((record) => record.input?.value?.key === 'plan/done' && record.input.value.value === true);
+  const page = await open(browser, server, `#/u/default/worlds/notes?at=${put.height}`);
+  await page.locator('.cell.changed', { hasText: 'done' }).waitFor();
+  assert.match(await page.locator('.cell.changed').innerText(), /false.*true/s);
+  await page.getByRole('tab', { name: 'Query' }).click();
+  await page.getByRole('textbox', { name: /Value/ }).fill('"plan/done"');
+  await page.getByRole('button', { name: 'Ask', exact: true }).click();
+  await page.locator('.answer', { hasText: 'true' }).waitFor();
+  for (let key = 0; key < 2; key += 1) await page.locator('body').press('ArrowLeft');
+  await page.getByRole('button', { name: 'Ask', exact: true }).click();
+  await page.locator('.answer', { hasText: 'false' }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('a call is made with the form of the schema, and the record appears live', async () => {
+  await server.create('live', 'kv');
+  const page = await open(browser, server, '#/u/default/worlds/live?tab=send');
+  await page.getByRole('combobox', { name: 'Event' }).selectOption('put');
+  await page.getByLabel('key').fill('colour');
+  await page.getByRole('textbox', { name: /^value/ }).fill('"green"');
+  await page.getByRole('button', { name: 'Call' }).click();
+  await page.locator('.timeline .record', { hasText: 'event put' }).first().waitFor();
+  // And what someone else sends.
+  await server.call('live', 'put', { key: 'shape', value: 'round' });
+  await page.locator('.timeline .record', { hasText: 'round' }).first().waitFor();
+  await page.getByRole('tab', { name: /State/ }).click();
+  await page.locator('.cell', { hasText: 'shape' }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('a fork is made with the mouse, with an edited event, and compared with its parent', async () => {
+  const page = await open(browser, server, '#/u/default/worlds/till?at=5');
+  await page.locator('.timeline .record.event').nth(2).click();
+  await page.getByRole('tab', { name: 'Record' }).click();
+  await page.getByRole('link', { name: 'Edit this event and run again in a fork' }).click();
+  await page.getByRole('textbox', { name: /^Name/ }).fill('till-edited');
+  await page.getByRole('textbox', { name: /Value of add/ }).fill('1000');
+  await page.getByRole('radio', { name: /Sandbox/ }).click();
+  await page.getByRole('button', { name: 'Fork and send the edited event' }).click();
+  await page.locator('.verdict', { hasText: 'carries other values' }).waitFor();
+  const made = await server.ask('GET', server.of('/worlds/till-edited'));
+  assert.equal(made.effects, 'sandbox');
+  const count = await server.until('/worlds/till-edited/cells', (cells) => cells.items[0]?.value > 1_000).then((cells) => cells.items[0].value);
+  assert.equal(count, 5 + 12 + 1_000);
+  await shown(page, String(count));
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('an effect is answered by hand, and its world goes on', async () => {
+  await server.create('asks', 'kv');
+  await server.call('asks', 'ask', { key: 'weather', kind: 'external.task', params: {} });
+  const page = await open(browser, server, '#/u/default/effects?world=asks');
+  await page.getByRole('button', { name: 'Answer by hand' }).click();
+  await page.getByLabel('Payload (JSON)').fill('{"sun": true}');
+  await page.getByRole('button', { name: 'Give this answer' }).click();
+  const cells = await server.until('/worlds/asks/cells', (found) => found.items.length > 0);
+  assert.deepEqual(cells.items[0].value, { sun: true });
+  await shown(page, 'No effect is open');
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('dead letters are replayed in one go, and worlds are paused in one go', async () => {
+  const page = await open(browser, server, '#/u/default/dead-letters');
+  const before = await server.ask('GET', server.of('/dead-letters'));
+  await page.getByRole('button', { name: /Select all/ }).click();
+  await page.getByRole('group', { name: /selected letters/ }).getByRole('button', { name: 'Replay' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
+  await shown(page, '2 letters replayed');
+  // They fail again, behind the others.
+  const again = await server.until('/dead-letters', (letters) => letters.items.length === 2 && letters.items.every((it) => !before.items.some((old) => old.letter === it.letter)));
+  assert.equal(again.items.length, 2);
+  await server.create('many-1', 'counter');
+  await server.create('many-2', 'counter');
+  await go(page, '#/u/default/worlds?name=many-');
+  for (const name of ['many-1', 'many-2']) await page.getByLabel(`Select ${name}`).check();
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click();
+  for (const name of ['many-1', 'many-2']) await server.until(`/worlds/${name}`, (world) => world.state === 'paused');
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('an upgrade is rehearsed over all worlds of a program', async () => {
+  await server.create('first-kv', 'kv@1');
+  await server.call('first-kv', 'put', { key: 'a', value: 1 });
+  const page = await open(browser, server, '#/u/default/programs/rehearse?of=kv@1&to=kv@2');
+  await page.getByRole('button', { name: 'Rehearse', exact: true }).click();
+  await shown(page, '1 the same');
+  await page.getByRole('button', { name: /Upgrade the 1 that/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Upgrade' }).click();
+  await server.until('/worlds/first-kv', (world) => world.program === 'kv');
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('the slider goes over a long journal', async () => {
+  const records = Number(process.env.MUNDI_CONSOLE_RECORDS ?? 3_000);
+  await grow(server, { records });
+  const { head } = await server.ask('GET', server.of('/worlds/long'));
+  const page = await open(browser, server, `#/u/default/worlds/long?at=${head - 1}`);
+  await page.locator(`[data-height="${head - 1}"]`).waitFor();
+  await page.evaluate(() => performance.clearMeasures('mundi-moment'));
+  // Heights all over the journal, in an order that nothing can foresee but the test.
+  const jumps = Number(process.env.MUNDI_CONSOLE_JUMPS ?? 30);
+  for (let jump = 0; jump < jumps; jump += 1) {
+    const height = Math.floor(((jump * 0.618_034) % 1) * (head - 1));
+    await page.getByRole('slider').fill(String(height));
+    await page.locator(`[data-height="${height}"]`).waitFor();
+  }
+  const took = await page.evaluate(() => performance.getEntriesByName('mundi-moment').map((it) => it.duration));
+  took.sort((a, b) => a - b);
+  const at = (share) => took[Math.min(took.length - 1, Math.floor(took.length * share))].toFixed(0);
+  console.log(`slider over ${head} records, ${took.length} jumps: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, max ${at(1)} ms in the page`);
+  assert.ok(took.length >= jumps - 1, `${took.length} measures`);
+  // Only what can be seen is in the page.
+  assert.ok((await page.locator('.timeline .virtual-row').count()) < 120);
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+test('the table of worlds takes many', async () => {
+  const worlds = Number(process.env.MUNDI_CONSOLE_WORLDS ?? 700);
+  await grow(server, { worlds });
+  const page = await open(browser, server, '#/u/default/worlds');
+  await page.locator('.world-row').nth(5).waitFor();
+  assert.ok((await page.locator('.world-row').count()) < 120);
+  // To its end.
+  for (;;) {
+    await page.locator('.worlds').evaluate((list) => list.scrollTo(0, list.scrollHeight));
+    const status = page.locator('[data-complete]');
+    if ((await status.getAttribute('data-complete')) === 'true') break;
+    await page.waitForTimeout(50);
+  }
+  assert.ok(Number(await page.locator('[data-complete]').getAttribute('data-loaded')) >= worlds);
+  assert.ok((await page.locator('.world-row').count()) < 120);
+  await page.getByRole('searchbox', { name: 'Filter by name or id' }).fill(`w${worlds - 1}`);
+  await page.getByRole('link', { name: `w${worlds - 1}`, exact: true }).click();
+  await page.getByRole('heading', { name: `w${worlds - 1}` }).waitFor();
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
+describe('a server that comes back', () => {
+  test('is found again by an open page, which goes on', async () => {
+    const other = await new Server().start();
+    try {
+      await other.create('till', 'counter');
+      await other.call('till', 'add', 1);
+      const page = await open(browser, other, '#/u/default/worlds/till');
+      await page.locator('.timeline .record.event').first().waitFor();
+      await other.kill();
+      await shown(page, 'Server not reachable');
+      await page.locator('.timeline .record.event').first().waitFor(); // what was there stays
+      await other.start();
+      await shown(page, 'Connected');
+      await other.call('till', 'add', 41);
+      await page.locator('.cell', { hasText: '42' }).waitFor();
+      // Requests that failed are errors to the browser's console; nothing else may be.
+      assert.deepEqual(page.wrong.filter((it) => !it.includes('Failed to load resource')), []);
+      await page.context().close();
+    } finally {
+      await other.end();
+    }
+  });
+});
+
+describe('tokens', () => {
+  test('are asked for, kept out of the address, and decide what is shown', async () => {
+    const reader = (await server.ask('POST', '/v1/tokens', { can: ['read'], label: 'reader' })).token;
+    const admin = (await server.ask('POST', '/v1/tokens', { can: ['read', 'send', 'admin'], label: 'chief', universe: 'default' })).token;
+    const guarded = new Server({ MUNDI_API__TOKENS_REQUIRED: 'true' });
+    // The same folder, with tokens required: the first server is done with it for a while.
+    await server.kill();
+    guarded.folder = server.folder;
+    await guarded.start();
+    try {
+      const page = await open(browser, guarded, '#/u/default/worlds/till');
+      await shown(page, 'This server asks for a token');
+      assert.deepEqual(await accessible(page), []);
+      await page.getByLabel('Token').fill('mundi_0000000000000000_00');
+      await page.getByRole('button', { name: 'Use this token' }).click();
+      await shown(page, 'does not know this token');
+      await page.getByLabel('Token').fill(reader);
+      await page.getByRole('button', { name: 'Use this token' }).click();
+      await page.locator('.timeline .record.event').first().waitFor();
+      for (const name of ['Pause', 'Delete', 'Archive']) assert.equal(await page.getByRole('button', { name, exact: true }).count(), 0, name);
+      assert.equal(await page.getByRole('link', { name: /Fork after/ }).count(), 0);
+      assert.equal(await page.getByRole('tab', { name: 'Send' }).count(), 0);
+      assert.ok(!page.url().includes('mundi_'), page.url());
+      await go(page, '#/u/default/settings');
+      await page.getByLabel('Token').fill(admin);
+      await page.getByRole('button', { name: 'Use this token' }).click();
+      await shown(page, 'chief');
+      await go(page, '#/u/default/worlds/till');
+      await page.getByRole('button', { name: 'Pause', exact: true }).waitFor();
+      const wrong = page.wrong.filter((it) => !it.includes('401'));
+      assert.deepEqual(wrong, []);
+      await page.context().close();
+    } finally {
+      await guarded.kill();
+      await server.start();
+    }
+  });
+});

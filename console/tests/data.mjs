@@ -1,0 +1,63 @@
+// Worlds in every state that the console shows.
+
+/** An order that is shipped in steps by a worker outside: effects with receipts, and one that is open. */
+async function shipment(server, world, steps, done) {
+  await server.create(world, 'steps');
+  await server.send(world, 'start', { steps });
+  for (let step = 1; step <= done; ) {
+    const tasks = await server.ask('POST', server.of('/tasks/claim'), { kinds: ['demo.step'], limit: 1, wait: '10s' });
+    for (const task of tasks.tasks ?? tasks) {
+      const outcome = step === 3 ? 'refused' : 'done';
+      await server.ask('POST', server.of('/tasks/complete'), { claim: task.claim, result: { outcome }, adapter: 'warehouse' });
+      step += 1;
+    }
+  }
+}
+
+export async function fill(server) {
+  await server.create('till', 'counter');
+  for (const amount of [5, 12, -3, 40, 8, 1, -20, 7]) await server.call('till', 'add', amount);
+  await shipment(server, 'order-1043', 3, 3);
+  await shipment(server, 'order-1042', 6, 4);
+  await server.create('notes', 'kv');
+  const notes = { 'team/alice/role': 'owner', 'team/alice/mail': 'alice@example.com', 'team/bob/role': 'reader', 'plan/title': 'Move the warehouse', 'plan/steps': ['measure', 'pack', 'drive', 'unpack'], 'plan/done': false };
+  for (const [key, value] of Object.entries(notes)) await server.call('notes', 'put', { key, value });
+  await server.call('notes', 'put', { key: 'plan/done', value: true });
+  await server.call('notes', 'delete', { key: 'team/bob/role' });
+  await server.call('notes', 'remind', { key: 'plan/review', value: 'is it still true?', in_ms: 86_400_000 });
+  await server.call('notes', 'ask', { key: 'weather', kind: 'external.task', params: { city: 'Ulm' } });
+  await server.call('notes', 'ask', { key: 'page', kind: 'http.request', params: { method: 'GET', url: 'http://127.0.0.1:9/nothing' } });
+  // A step that fails: the sum has no room.
+  await server.create('overflow', 'counter');
+  await server.call('overflow', 'add', Number.MAX_SAFE_INTEGER);
+  await server.send('overflow', 'add', { $integer: '9223372036854775807' });
+  await server.until('/worlds/overflow', (world) => world.failures > 0);
+  await server.create('resting', 'counter');
+  await server.ask('POST', server.of('/worlds/resting/pause'));
+  await server.until('/worlds/resting', (world) => world.state === 'paused');
+  await server.create('kept', 'counter');
+  await server.ask('POST', server.of('/worlds/kept/archive'));
+  await server.ask('POST', server.of('/worlds/till/fork'), { world: 'till-what-if', at: 10, effects: 'suppress' });
+  await server.call('till-what-if', 'add', 100);
+  // Dead letters: sent for later, to a world that is gone by then.
+  await server.create('gone', 'kv');
+  for (const key of ['a', 'b']) await server.send('gone', 'put', { key, value: 1 }, '?delay=5s');
+  await server.ask('DELETE', server.of('/worlds/gone'));
+  await server.until('/dead-letters', (letters) => letters.items.length === 2);
+}
+
+/** A world with so many records, and more worlds beside it. */
+export async function grow(server, { records = 0, worlds = 0 }) {
+  if (records > 0) {
+    await server.create('long', 'kv');
+    for (let sent = 0; sent < records; ) {
+      const events = Array.from({ length: Math.min(500, records - sent) }, (_, index) => ({ event: 'put', value: { key: `k/${(sent + index) % 200}`, value: sent + index } }));
+      await server.ask('POST', server.of('/worlds/long/events'), events);
+      sent += events.length;
+    }
+    await server.until('/worlds/long', (world) => world.head > records && world.inbox_items === 0);
+  }
+  for (let made = 0; made < worlds; made += 50) {
+    await Promise.all(Array.from({ length: Math.min(50, worlds - made) }, (_, index) => server.create(`w${made + index}`, 'counter')));
+  }
+}

@@ -1,0 +1,39 @@
+// Pictures of the main screens, light and dark, for the README and the guide: `cargo xtask console-screenshots`.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fill } from './data.mjs';
+import { launch, open, Server } from './harness.mjs';
+
+const folder = process.argv[2] ?? join(import.meta.dirname, '../../docs/guides/console');
+mkdirSync(folder, { recursive: true });
+
+const SCREENS = [
+  ['home', '#/u/default', 'What needs a person'],
+  ['world', '#/u/default/worlds/order-1042?at=10', 'refused'],
+  ['fork', '#/u/default/worlds/till/fork?at=7&event=7', 'Nothing ever leaves the fork'],
+  ['compare', '#/u/default/compare?left=till&right=till-what-if&from=10', 'first difference'],
+];
+const wanted = process.argv.slice(3);
+
+const [server, browser] = await Promise.all([new Server().start(), launch()]);
+try {
+  await fill(server);
+  for (const theme of ['light', 'dark']) {
+    const page = await open(browser, server, '', { colorScheme: theme, viewport: { width: 1200, height: 740 } });
+    for (const [name, hash, text] of SCREENS.filter(([it]) => wanted.length === 0 || wanted.includes(it))) {
+      await page.evaluate((to) => (location.hash = to), hash);
+      await page.getByText(text, { exact: false }).filter({ visible: true }).first().waitFor();
+      if (name === 'home') {
+        for (let index = 0; index < 60; index += 1) await server.call('till', 'add', index % 7);
+        await page.waitForTimeout(12_000); // three samples of a chart
+      } else {
+        await page.waitForTimeout(600);
+      }
+      await page.screenshot({ path: join(folder, `${name}-${theme}.png`) });
+    }
+    await page.context().close();
+  }
+} finally {
+  await browser.close();
+  await server.end();
+}

@@ -1,0 +1,20 @@
+;; An event `loop` never ends by itself; every other one is answered with its value. `loops.wasm` is this text, assembled: a test compares them.
+(module
+  (import "mundi:program/host@1.1.0" "reply" (func $reply (param i32 i32 i32 i32)))
+  (memory (export "memory") 1)
+  (global $free (mut i32) (i32.const 8192))
+  (data (i32.const 1024) "{\"events\":{\"loop\":true,\"touch\":true}}")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+    (local $at i32)
+    (local.set $at (i32.and (i32.add (global.get $free) (i32.const 7)) (i32.const -8)))
+    (global.set $free (i32.add (local.get $at) (local.get 3)))
+    (local.get $at))
+  (func (export "describe") (result i32)
+    (i32.store (i32.const 256) (i32.const 1024)) (i32.store (i32.const 260) (i32.const 37)) (i32.const 256))
+  (func (export "handle") (param $event i32) (result i32)
+    ;; An event in memory: 8 bytes of place, 64 of origin, 4 of the cause's case, then name and value, each a pointer and a length.
+    (if (i32.eq (i32.load offset=80 (local.get $event)) (i32.const 4)) (then (loop $again (br $again))))
+    (call $reply (i32.load (local.get $event)) (i32.load offset=4 (local.get $event))
+      (i32.load offset=84 (local.get $event)) (i32.load offset=88 (local.get $event)))
+    (i32.const 0))
+  (func (export "query") (param i32 i32 i32 i32) (result i32) (i32.const 0)))

@@ -1,0 +1,291 @@
+//! `mundi pool`: resources that are leased, and never handed out early.
+
+use super::{
+    client::{Listing, Server, escape},
+    exit::{Failed, Outcome},
+    output::Out,
+};
+use clap::{Args, Subcommand};
+use mundi_model::Code;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+#[derive(Subcommand)]
+pub(super) enum PoolCommand {
+    /// Makes a reserved lease active: from here on its holder has authority.
+    Activate {
+        #[command(flatten)]
+        of: HolderOf,
+    },
+    /// Leaves the queue of a pool.
+    Cancel {
+        #[command(flatten)]
+        to: Sending,
+        /// As `mundi pool enqueue` printed it.
+        ticket: String,
+        #[arg(long)]
+        holder: String,
+    },
+    /// Creates a pool.
+    Create {
+        #[command(flatten)]
+        server: Server,
+        name: String,
+        /// How many worlds share its resources.
+        #[arg(long, default_value_t = 1)]
+        shards: u64,
+        /// A bound of each shard, such as `slot_ms=1000` or `queue_max=100`; once for each.
+        #[arg(long = "set", value_name = "NAME=NUMBER")]
+        settings: Vec<String>,
+    },
+    /// Deletes a pool that has no live lease and for which nobody waits.
+    Delete {
+        #[command(flatten)]
+        server: Server,
+        pool: String,
+    },
+    /// A pool: its bounds, and how full it is.
+    Describe {
+        #[command(flatten)]
+        server: Server,
+        pool: String,
+    },
+    /// Waits in the queue of a pool for resources of a label.
+    Enqueue {
+        #[command(flatten)]
+        to: Sending,
+        #[command(flatten)]
+        wish: Wish,
+        /// Waits for the lease, and not only for a ticket.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// A lease with its epoch, its members and its history.
+    Lease {
+        #[command(flatten)]
+        server: Server,
+        pool: String,
+        lease: String,
+        /// Waits until the command at this LSN was applied.
+        #[arg(long)]
+        at_least: Option<u64>,
+    },
+    /// Lists leases of a pool.
+    Leases {
+        #[command(flatten)]
+        listing: Listing,
+        pool: String,
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Lists pools.
+    List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Makes the resources of a revoked lease available again.
+    Reclaim {
+        #[command(flatten)]
+        to: Sending,
+        lease: String,
+    },
+    /// Ends a lease; its resources are available at once.
+    Release {
+        #[command(flatten)]
+        of: HolderOf,
+    },
+    /// Reserves resources by name, or so many of a label.
+    Reserve {
+        #[command(flatten)]
+        to: Sending,
+        #[command(flatten)]
+        wish: Wish,
+        /// Names or ids: all of them, or none.
+        resources: Vec<String>,
+    },
+    /// Withdraws the authority of a lease's holder; its resources stay unavailable until `reclaim`.
+    Revoke {
+        #[command(flatten)]
+        to: Sending,
+        lease: String,
+    },
+    /// A place in the queue, and the lease that it was granted.
+    Ticket {
+        #[command(flatten)]
+        server: Server,
+        pool: String,
+        ticket: String,
+    },
+}
+
+/// A command to a pool.
+#[derive(Args)]
+pub(super) struct Sending {
+    #[command(flatten)]
+    server: Server,
+    pool: String,
+    /// The same for each attempt of one command.
+    #[arg(long)]
+    operation_id: Option<String>,
+    /// Tells clients apart that share a token.
+    #[arg(long)]
+    client: Option<String>,
+}
+
+#[derive(Args)]
+pub(super) struct HolderOf {
+    #[command(flatten)]
+    to: Sending,
+    lease: String,
+    /// The lease's epoch, as its holder knows it.
+    #[arg(long)]
+    epoch: u64,
+    #[arg(long)]
+    holder: String,
+}
+
+#[derive(Args)]
+pub(super) struct Wish {
+    /// Resources that have this label; any if it is left out.
+    #[arg(long)]
+    label: Option<String>,
+    /// How many of them.
+    #[arg(long)]
+    count: Option<u32>,
+    #[arg(long)]
+    holder: String,
+    /// After so many slots the reservation expires, unless it is activated.
+    #[arg(long = "ttl", value_name = "SLOTS")]
+    ttl_slots: u64,
+}
+
+/// What of a list is wanted.
+#[derive(Args)]
+pub(super) struct Filter {
+    /// Only those in this state.
+    #[arg(long)]
+    state: Option<String>,
+    /// Only those that this holder has.
+    #[arg(long)]
+    holder: Option<String>,
+    /// The shard that is listed.
+    #[arg(long)]
+    shard: Option<u64>,
+    /// Waits until the command at this LSN was applied.
+    #[arg(long)]
+    at_least: Option<u64>,
+}
+
+impl Filter {
+    pub(super) fn params(self) -> [(&'static str, Option<String>); 4] {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        [
+            ("state", self.state),
+            ("holder", self.holder),
+            ("shard", number(self.shard)),
+            ("at_least", number(self.at_least)),
+        ]
+    }
+}
+
+/// The address of something of a pool.
+pub(super) fn of_pool(pool: &str, rest: &str) -> String {
+    format!("pools/{}{rest}", escape(pool))
+}
+
+impl Sending {
+    /// Sends a command; what is not said is left out.
+    async fn run(&self, out: Out, verb: &str, fields: &[(&str, Value)]) -> Outcome {
+        let common = [("operation_id", json!(self.operation_id)), ("client", json!(self.client))];
+        let said = fields.iter().chain(&common).filter(|(_, value)| !value.is_null());
+        let form: Map<String, Value> = said.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let path = self.server.of(&of_pool(&self.pool, &format!("/{verb}")));
+        out.object(&self.server.post(&path, &Value::Object(form)).await?)
+    }
+}
+
+impl HolderOf {
+    async fn run(&self, out: Out, verb: &str) -> Outcome {
+        let fields =
+            [("lease_id", json!(self.lease)), ("lease_epoch", json!(self.epoch)), ("holder", json!(self.holder))];
+        self.to.run(out, verb, &fields).await
+    }
+}
+
+fn settings(settings: &[String]) -> Outcome<Value> {
+    let setting = |text: &String| {
+        let (name, number) = text.split_once('=')?;
+        Some((name.to_owned(), Value::from(number.parse::<u64>().ok()?)))
+    };
+    let read = settings.iter().map(|text| {
+        setting(text).ok_or_else(|| Failed::new(Code::RequestInvalid, format!("`{text}`: expected NAME=NUMBER")))
+    });
+    Ok(Value::Object(read.collect::<Outcome<Map<_, _>>>()?))
+}
+
+impl PoolCommand {
+    pub(super) async fn run(self, out: Out) -> Outcome {
+        match self {
+            Self::Activate { of } => of.run(out, "activate").await,
+            Self::Release { of } => of.run(out, "release").await,
+            Self::Cancel { to, ticket, holder } => {
+                to.run(out, "cancel", &[("ticket", json!(ticket)), ("holder", json!(holder))]).await
+            }
+            Self::Create { server, name, shards, settings: given } => {
+                let form = json!({ "name": name, "shards": shards, "config": settings(&given)? });
+                out.made(&server.post(&server.of("pools"), &form).await?, "pool")
+            }
+            Self::Delete { server, pool } => {
+                server.json(Method::DELETE, &server.of(&of_pool(&pool, "")), None).await.map(drop)
+            }
+            Self::Describe { server, pool } => out.object(&server.get(&server.of(&of_pool(&pool, ""))).await?),
+            Self::Enqueue { to, wish: Wish { label, count, holder, ttl_slots }, wait } => {
+                let fields = [
+                    ("label", json!(label)),
+                    ("count", json!(count)),
+                    ("holder", json!(holder)),
+                    ("ttl_slots", json!(ttl_slots)),
+                    ("wait", json!(wait)),
+                ];
+                to.run(out, "enqueue", &fields).await
+            }
+            Self::Lease { server, pool, lease, at_least } => {
+                let at_least = at_least.map_or_else(String::new, |lsn| format!("?at_least={lsn}"));
+                let path = of_pool(&pool, &format!("/leases/{}{at_least}", escape(&lease)));
+                out.object(&server.get(&server.of(&path)).await?)
+            }
+            Self::Leases { listing, pool, filter } => {
+                let columns = [
+                    ("LEASE", "lease_id"),
+                    ("STATE", "state"),
+                    ("EPOCH", "lease_epoch"),
+                    ("HOLDER", "holder_id"),
+                    ("MEMBERS", "member_count"),
+                    ("DEADLINE", "deadline_slot"),
+                ];
+                listing.show(out, &of_pool(&pool, "/leases"), &filter.params(), &columns).await
+            }
+            Self::List { server } => {
+                let columns = [("POOL", "pool"), ("SHARDS", "shards"), ("SINCE", "created_at_ns")];
+                server.list_all(out, &server.of("pools"), &columns).await
+            }
+            Self::Reclaim { to, lease } => to.run(out, "reclaim", &[("lease_id", json!(lease))]).await,
+            Self::Revoke { to, lease } => to.run(out, "revoke", &[("lease_id", json!(lease))]).await,
+            Self::Reserve { to, wish: Wish { label, count, holder, ttl_slots }, resources } => {
+                let named = (!resources.is_empty()).then_some(resources);
+                let fields = [
+                    ("resources", json!(named)),
+                    ("label", json!(label)),
+                    ("count", json!(count)),
+                    ("holder", json!(holder)),
+                    ("ttl_slots", json!(ttl_slots)),
+                ];
+                to.run(out, "reserve", &fields).await
+            }
+            Self::Ticket { server, pool, ticket } => {
+                let path = of_pool(&pool, &format!("/tickets/{}", escape(&ticket)));
+                out.object(&server.get(&server.of(&path)).await?)
+            }
+        }
+    }
+}

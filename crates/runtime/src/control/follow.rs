@@ -1,0 +1,96 @@
+//! Waiting until something durable changes, from whatever process changes it: the head of a journal, a queue of effects, the quotas
+//! of a universe, a token. Whoever waits reads first, looks at what follows from it, and then waits for the next change.
+
+use super::Ops;
+use crate::{Plane, RuntimeError};
+use bytes::Bytes;
+use mundi_engine::{Engine, EngineError, Transaction};
+use mundi_model::{UniverseId, WorldId};
+use mundi_store::{
+    StoreError,
+    keyspace::{
+        journal_head,
+        queue_notify::{self, Seen},
+        quotas, token,
+    },
+    values::{Position, Quotas, TokenId, TokenRecord},
+};
+
+/// The head of a journal as it was read.
+pub struct SeenHead {
+    seen: Option<Bytes>,
+    /// Of a world that is there.
+    pub position: Option<Position>,
+}
+
+/// The quotas of a universe as they were read.
+pub struct SeenQuotas {
+    seen: Option<Bytes>,
+    /// What was set for the universe.
+    pub quotas: Option<Quotas>,
+}
+
+impl<P: Plane> Ops<P> {
+    /// Where a world's journal ends. Everything that a turn does moves it.
+    pub async fn seen_head(&self, world: WorldId) -> Result<SeenHead, RuntimeError> {
+        let key = journal_head::key(self.universe, world);
+        let seen = self.plane.engine().begin().await?.get(key.as_bytes()).await?;
+        let position = seen.as_ref().map(|bytes| journal_head::decode(key.as_bytes(), bytes)).transpose()?;
+        Ok(SeenHead { seen, position })
+    }
+
+    /// Completes once the journal has grown since; perhaps earlier.
+    pub async fn head_changed(&self, world: WorldId, head: SeenHead) -> Result<(), RuntimeError> {
+        let key = journal_head::key(self.universe, world);
+        Ok(self.plane.engine().watch(key.as_bytes(), head.seen).await?)
+    }
+
+    /// The queues of these kinds of effects. Read it before the queues themselves: what is queued afterwards is waited for.
+    pub async fn seen_queues<'k>(&self, kinds: &'k [String]) -> Result<Vec<(&'k str, Seen)>, RuntimeError> {
+        let mut tx = self.plane.engine().begin().await?;
+        Ok(queue_notify::read_all(&mut tx, self.universe, kinds.iter().map(String::as_str)).await?)
+    }
+
+    /// Completes once an effect of the kind was queued since; perhaps earlier.
+    pub fn queue_changed(
+        &self,
+        kind: &str,
+        seen: Seen,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send + 'static {
+        queue_notify::changed(self.plane.engine(), self.universe, kind, seen)
+    }
+}
+
+/// What was set for a universe.
+pub async fn seen_quotas<E: Engine>(engine: &E, universe: UniverseId) -> Result<SeenQuotas, StoreError> {
+    let mut tx = engine.begin().await?;
+    let seen = tx.get_snapshot(quotas::key(universe).as_bytes()).await?;
+    Ok(SeenQuotas { seen, quotas: quotas::read(&mut tx, universe).await? })
+}
+
+/// Completes once the quotas were set anew since; perhaps earlier.
+pub async fn quotas_changed<E: Engine>(engine: &E, universe: UniverseId, seen: SeenQuotas) -> Result<(), EngineError> {
+    engine.watch(quotas::key(universe).as_bytes(), seen.seen).await
+}
+
+pub async fn read_token<E: Engine>(engine: &E, id: TokenId) -> Result<Option<TokenRecord>, StoreError> {
+    token::read(&mut engine.begin().await?, id).await
+}
+
+/// Completes when the token is not there any more.
+pub async fn token_revoked<E: Engine>(engine: &E, id: TokenId) -> Result<(), EngineError> {
+    let key = token::key(id);
+    loop {
+        let record = engine.begin().await?.get_snapshot(key.as_bytes()).await?;
+        if record.is_none() {
+            return Ok(());
+        }
+        engine.watch(key.as_bytes(), record).await?;
+    }
+}
+
+/// Whether the engine answers. It reads, because an engine may send nothing before it.
+pub async fn engine_answers<E: Engine>(engine: &E) -> Result<(), StoreError> {
+    engine.begin().await?.get_snapshot(b"readyz").await?; // no key of a layer is so short
+    Ok(())
+}

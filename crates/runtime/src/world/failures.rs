@@ -1,0 +1,44 @@
+//! Reports of failed steps: a warning, and a count by program and code.
+
+use crate::metrics::Metrics;
+use mundi_model::{
+    Code, Hash, Height, WorldId,
+    record::{Body, Held, Sealed, StepFailed},
+};
+
+/// Failures of one turn that are logged one by one; the rest is logged as a number.
+const TOLD_MAX: usize = 8;
+
+/// A step that failed.
+pub(super) struct FailedStep {
+    height: Height,
+    code: String,
+    reason: String,
+}
+
+impl FailedStep {
+    /// Those of a turn. What an operator skipped is no failure of the program's.
+    pub(super) fn all(records: &[Sealed]) -> Vec<Self> {
+        let failed = |sealed: &Sealed| match &sealed.record().body {
+            Body::StepFailed(StepFailed { code, .. }) if code == Code::StepSkipped.as_str() => None,
+            Body::StepFailed(StepFailed { code, reason }) | Body::Held(Held { code, reason, failed: Some(_) }) => {
+                Some(Self { height: sealed.record().height, code: code.clone(), reason: reason.clone() })
+            }
+            _ => None,
+        };
+        records.iter().filter_map(failed).collect()
+    }
+}
+
+/// Tells of failures that are journaled.
+pub(super) fn tell(world: WorldId, program: Hash, failed: &[FailedStep], metrics: Option<&Metrics>) {
+    for FailedStep { height, code, reason } in failed.iter().take(TOLD_MAX) {
+        tracing::warn!(%world, %program, %height, code, reason, "a step failed");
+    }
+    if failed.len() > TOLD_MAX {
+        tracing::warn!(%world, %program, more = failed.len() - TOLD_MAX, "more steps of the same turn failed");
+    }
+    if let Some(metrics) = metrics {
+        failed.iter().for_each(|failed| metrics.count_failure(program, &failed.code));
+    }
+}

@@ -1,0 +1,192 @@
+//! Forks of worlds, and the lineage that they make.
+
+use super::{
+    Problem,
+    effects::AnswerStatus,
+    extract::{JsonBody, READ, SEND, WorldScope},
+    json::{self},
+    worlds::{Parent, grow, keep_name, manifest_of, settle, wanted},
+};
+use crate::quotas::Amounts;
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use mundi_engine::Engine;
+use mundi_model::{
+    Coded, Height,
+    answers::{Answers, AnswersError, ScriptedAnswer},
+    cbor,
+    record::{EffectPolicy, ReceiptStatus},
+};
+use mundi_runtime::{
+    Plane,
+    lifecycle::{ForkAt, ForkPolicy},
+};
+use mundi_store::protocol::{Branch, WorldCreated};
+use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
+use utoipa::ToSchema;
+
+/// Where a fork begins.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewFork {
+    /// The id or the name of the new world; drawn at random if it is not given.
+    world: Option<String>,
+    /// It shares all records below this height; at the newest if it is not given.
+    at: Option<u64>,
+    /// What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
+    /// operation says. If it is not given: `suppress`; but `sandbox` for a fork of a sandbox, and `recorded` for one of a
+    /// recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
+    effects: Option<String>,
+    /// The name of another program that the branch runs from its first input on.
+    program: Option<String>,
+    /// Or the hash of its manifest.
+    manifest: Option<String>,
+    /// Of a sandbox: what answers effects for which its parent has no receipt. The first answer that fits is given, as often as it
+    /// fits; a fork of a sandbox has those of its parent if it is given none.
+    answers: Option<Vec<AnswerOf>>,
+}
+
+/// A scripted answer.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AnswerOf {
+    /// The kind of the effect: `http.request`, `fabric.send` ...
+    kind: String,
+    /// Only for the effect of this number since the fork, all kinds counted and timers left out; the first is 1. What was open when
+    /// the fork was made has no number.
+    #[schema(minimum = 1)]
+    nth: Option<u64>,
+    /// Only for parameters that have these members with these values.
+    #[schema(value_type = Option<Object>)]
+    params: Option<serde_json::Value>,
+    /// `ok` if it is not given.
+    status: Option<AnswerStatus>,
+    /// What the program gets with the receipt: as the adapter of the kind would give it, with bytes as `{"$bytes": "hex"}`. Null if
+    /// nothing is said.
+    #[serde(default)]
+    payload: serde_json::Value,
+}
+
+fn scripted(answers: Vec<AnswerOf>) -> Result<Answers, Problem> {
+    let rule = |(index, answer): (usize, AnswerOf)| {
+        let AnswerOf { kind, nth, params, status, payload } = answer;
+        let encoded = |json| {
+            let value = json::given(json).map_err(|problem| {
+                let why = problem.detail;
+                AnswersError::Invalid { index, why }
+            })?;
+            Ok(cbor::encode(&value))
+        };
+        let params = params.map(encoded).transpose()?;
+        let status = status.map_or(ReceiptStatus::Ok, ReceiptStatus::from);
+        Ok(ScriptedAnswer { kind, nth, params, status, payload: encoded(payload)? })
+    };
+    let rules = answers.into_iter().enumerate().map(rule).collect::<Result<_, AnswersError>>();
+    rules.and_then(Answers::new).map_err(|error| Problem::new(error.code(), error.to_string()))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Fork {
+    world: String,
+    parent: String,
+    forked_at: u64,
+    /// What becomes of its effects.
+    effects: String,
+    /// It was there before.
+    before: bool,
+}
+
+/// What is said of a fork in the document.
+static FORK_DESCRIPTION: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "The parent is only read. Asked again for the same fork, it answers the same.\n\nWhat becomes of its effects:\n\n{}",
+        mundi_model::FORK_POLICIES
+    )
+});
+
+/// Forks a world at any height of its past. The parent is only read. Asked again for the same fork, it answers the same.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/fork", tag = "worlds", request_body = NewFork,
+    summary = "Forks a world at any height of its past.", description = FORK_DESCRIPTION.as_str(),
+    responses((status = 201, body = Fork), (status = 200, description = "It was there before", body = Fork)),
+)]
+pub(super) async fn fork<E: Engine>(
+    WorldScope { api, universe, world: parent, tenant }: WorldScope<E, SEND>,
+    JsonBody(new): JsonBody<NewFork>,
+) -> Result<Response, Problem> {
+    let effects = match new.effects.as_deref() {
+        None => None,
+        Some(name) => Some(EffectPolicy::offered(name).ok_or_else(|| {
+            let names = EffectPolicy::OFFERED.map(EffectPolicy::as_str).join(", ");
+            Problem::invalid(format!("effects: `{name}` is none of {names}"))
+        })?),
+    };
+    let script = new.answers.map(scripted).transpose()?;
+    let address = wanted(&universe, new.world.as_deref())?;
+    let child = address.world(universe.id());
+    let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
+    let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
+        (None, None) => None,
+        (program, manifest) => Some(manifest_of(&universe, program, manifest).await?),
+    };
+    let stored = script.as_ref().map_or(Amounts::default(), |script| Amounts::blob(script.to_bytes().len() as u64));
+    let growth = grow(&api, &universe, tenant, child, Amounts { worlds: 1, ..stored }).await?;
+    let forking = async {
+        let answers = match &script {
+            Some(script) => Some(universe.ops().store_answers(script).await?),
+            None => None,
+        };
+        let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
+        universe.ops().world_fork_on(manifest, parent, address.clone(), at, policy, now_ns).await
+    };
+    let forked = forking.await;
+    let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
+    settle(growth, &universe, is_new).await;
+    let forked = forked?;
+    let (forked_at, before) = (forked.forked_at.get(), forked.created == WorldCreated::Before);
+    if before {
+        keep_name(&universe, &address).await?;
+    }
+    let effects = forked.policy.as_str().to_owned();
+    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };
+    Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Family {
+    /// The nearest first, each with the height at which the line left it.
+    ancestors: Vec<Parent>,
+    children: Vec<Child>,
+    more_children: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Child {
+    world: String,
+    forked_at: u64,
+}
+
+impl From<&Branch> for Child {
+    fn from(branch: &Branch) -> Self {
+        Self { world: branch.world.to_string(), forked_at: branch.forked_at.get() }
+    }
+}
+
+/// Ancestors and children of a world.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/worlds/{world}/lineage", tag = "worlds", responses((status = 200, body = Family)),
+)]
+pub(super) async fn lineage<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+) -> Result<Json<Family>, Problem> {
+    let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
+    Ok(Json(Family {
+        ancestors: found.ancestors.iter().map(Parent::from).collect(),
+        children: found.children.iter().map(Child::from).collect(),
+        more_children: found.more_children,
+    }))
+}

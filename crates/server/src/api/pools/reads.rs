@@ -1,0 +1,230 @@
+//! Reads: each names the LSN that it observed, and can wait for one.
+
+use super::{PoolScope, refused};
+use crate::{
+    api::{
+        Problem,
+        events::WaitParams,
+        extract::{Name, Params, READ, UniverseScope},
+        limit,
+        moment::Moment,
+    },
+    quotas::Quota,
+};
+use axum::Json;
+use mundi_engine::Engine;
+use mundi_kernel::lease_kernel::result::ResultCode;
+use mundi_model::{
+    Code, Height,
+    pool::{HolderId, LeaseId, ResourceId},
+};
+use mundi_runtime::control::shard_of;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json_, json};
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PoolEntry {
+    pool: String,
+    shards: u64,
+    created_at_ns: u64,
+    created_at: Moment,
+}
+
+/// The pools of a universe.
+#[utoipa::path(get, path = "/v1/u/{universe}/pools", tag = "pools", responses((status = 200, body = Vec<PoolEntry>)))]
+pub(crate) async fn list<E: Engine>(
+    UniverseScope { universe, .. }: UniverseScope<E, READ>,
+) -> Result<Json<Vec<PoolEntry>>, Problem> {
+    let entry = |(pool, record): (String, mundi_store::values::PoolRecord)| PoolEntry {
+        pool,
+        shards: record.shards,
+        created_at_ns: record.created_at_ns,
+        created_at: Moment::of(record.created_at_ns),
+    };
+    Ok(Json(universe.ops().pools().await?.into_iter().map(entry).collect()))
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReadParams {
+    /// Waits until the command at this LSN was applied.
+    at_least: Option<u64>,
+    /// How long to wait for `at_least`: `30s` if nothing is said.
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    /// Only those in this state.
+    state: Option<String>,
+    /// Only those that this holder has: a name or an id.
+    holder: Option<String>,
+    /// Of resources: only those with this label.
+    label: Option<String>,
+    /// Where the page before ended: its `next`.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// The shard that is listed: the first if nothing is said.
+    shard: Option<u64>,
+    /// Waits until the command at this LSN was applied.
+    at_least: Option<u64>,
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+/// Asks a shard; a result that is a refusal becomes a problem.
+async fn ask<E: Engine>(
+    scope: &PoolScope<E, READ>,
+    shard: u64,
+    query: (&str, Json_),
+    ReadParams { at_least, timeout }: ReadParams,
+) -> Result<Json_, Problem> {
+    let PoolScope { api, universe, tenant, pool, .. } = scope;
+    if shard >= pool.record.shards {
+        return Err(Problem::invalid(format!("the pool has {} shards", pool.record.shards)));
+    }
+    let timeout = WaitParams { timeout }.timeout(api)?;
+    let _held = api.node.begin(universe, *tenant, Quota::Calls)?; // it runs the program as a call does
+    let world = universe.ops().pool_world(pool, shard)?;
+    let asked = universe.ops().pool_query(world, query, at_least.map(Height::new));
+    let late = |_| Problem::new(Code::RequestTimeout, format!("the shard did not get there within {timeout:?}"));
+    let mut answer = tokio::time::timeout(timeout, asked).await.map_err(late)?.map_err(refused)?;
+    let result: ResultCode = serde_json::from_value(answer["result"].take()).unwrap_or(ResultCode::Ok);
+    if let Some(code) = result.error() {
+        let detail = format!("`{}`, observed at LSN {}", result.as_str(), answer["applied_lsn"]);
+        return Err(Problem::new(code, detail).with_result(result.as_str()));
+    }
+    if let Some(answer) = answer.as_object_mut() {
+        answer.remove("result");
+    }
+    answer["shard"] = shard.into();
+    Ok(answer)
+}
+
+/// A pool: its configuration, and how full each shard is.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/pools/{pool}", tag = "pools", responses((status = 200, body = serde_json::Value)),
+)]
+pub(crate) async fn describe<E: Engine>(scope: PoolScope<E, READ>) -> Result<Json<Json_>, Problem> {
+    let mut shards = Vec::new();
+    for shard in 0..scope.pool.record.shards {
+        let mut answer = ask(&scope, shard, ("pool", Json_::Null), ReadParams::default()).await?;
+        if let Some(answer) = answer.as_object_mut() {
+            answer.remove("config");
+        }
+        shards.push(answer);
+    }
+    let config: Json_ = serde_json::from_str(&scope.pool.record.config).unwrap_or(Json_::Null);
+    Ok(Json(json!({ "pool": scope.pool.name, "config": config, "shards": shards })))
+}
+
+/// A lease with its epoch, its members and its history, for as long as the pool keeps it.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/pools/{pool}/leases/{lease}", tag = "pools", params(ReadParams),
+    responses((status = 200, body = serde_json::Value)),
+)]
+pub(crate) async fn lease<E: Engine>(
+    scope: PoolScope<E, READ>,
+    name: Name,
+    Params(params): Params<ReadParams>,
+) -> Result<Json<Json_>, Problem> {
+    let lease: LeaseId = name.parse()?;
+    let shard = shard_of_lease(&scope, lease)?;
+    Ok(Json(ask(&scope, shard, ("lease", json!({ "lease_id": lease })), params).await?))
+}
+
+fn shard_of_lease<E: Engine>(scope: &PoolScope<E, READ>, lease: LeaseId) -> Result<u64, Problem> {
+    scope.pool.shard_of_lease(lease).ok_or_else(|| {
+        let detail = format!("the pool has no shard {}, which {lease} names", lease.shard());
+        Problem::new(Code::LeaseNotFound, detail).with_result(ResultCode::LeaseNotFound.as_str())
+    })
+}
+
+/// A place in the queue, and the lease that it was granted.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/pools/{pool}/tickets/{ticket}", tag = "pools", params(ReadParams),
+    responses((status = 200, body = serde_json::Value)),
+)]
+pub(crate) async fn ticket<E: Engine>(
+    scope: PoolScope<E, READ>,
+    name: Name,
+    Params(params): Params<ReadParams>,
+) -> Result<Json<Json_>, Problem> {
+    let ticket: LeaseId = name.parse()?;
+    let shard = shard_of_lease(&scope, ticket)?;
+    Ok(Json(ask(&scope, shard, ("ticket", json!({ "ticket": ticket })), params).await?))
+}
+
+/// A resource: who has it, and how often it changed hands.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/pools/{pool}/resources/{resource}", tag = "pools", params(ReadParams),
+    responses((status = 200, body = serde_json::Value)),
+)]
+pub(crate) async fn resource<E: Engine>(
+    scope: PoolScope<E, READ>,
+    Name(name): Name,
+    Params(params): Params<ReadParams>,
+) -> Result<Json<Json_>, Problem> {
+    let resource_id = ResourceId::of_text(&name);
+    let shard = shard_of(resource_id, scope.pool.record.shards);
+    Ok(Json(ask(&scope, shard, ("resource", json!({ "resource_id": resource_id })), params).await?))
+}
+
+/// The leases of a shard, live and ended, as long as they answer. A page may have fewer than it could, and still a next one.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/pools/{pool}/leases", tag = "pools", params(ListParams),
+    responses((status = 200, body = serde_json::Value)),
+)]
+pub(crate) async fn leases<E: Engine>(
+    scope: PoolScope<E, READ>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Json_>, Problem> {
+    if params.label.is_some() {
+        return Err(Problem::invalid("leases have no labels"));
+    }
+    let states = ["reserved", "active", "revoking", "released", "expired", "revoked"];
+    let after = params.after.as_deref().map(str::parse::<LeaseId>).transpose()?;
+    listing(&scope, "leases", &states, json!(after), params).await
+}
+
+/// The resources of a shard.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/pools/{pool}/resources", tag = "pools", params(ListParams),
+    responses((status = 200, body = serde_json::Value)),
+)]
+pub(crate) async fn resources<E: Engine>(
+    scope: PoolScope<E, READ>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Json_>, Problem> {
+    let after = params.after.as_deref().map(str::parse::<ResourceId>).transpose()?;
+    listing(&scope, "resources", &["available", "reserved", "active", "revoking"], json!(after), params).await
+}
+
+async fn listing<E: Engine>(
+    scope: &PoolScope<E, READ>,
+    noun: &str,
+    states: &[&str],
+    after: Json_,
+    params: ListParams,
+) -> Result<Json<Json_>, Problem> {
+    let ListParams { state, holder, label, limit: wanted, shard, at_least, timeout, .. } = params;
+    if let Some(state) = state.as_deref().filter(|state| !states.contains(state)) {
+        return Err(Problem::invalid(format!("`{state}` is no state: expected one of {}", states.join(", "))));
+    }
+    let holder_id = holder.as_deref().map(HolderId::of_text);
+    let mut query = json!({ "limit": limit(wanted)? });
+    for (name, value) in
+        [("state", json!(state)), ("holder_id", json!(holder_id)), ("label", json!(label)), ("after", after)]
+    {
+        if !value.is_null() {
+            query[name] = value;
+        }
+    }
+    Ok(Json(ask(scope, shard.unwrap_or(0), (noun, query), ReadParams { at_least, timeout }).await?))
+}

@@ -1,0 +1,218 @@
+//! A pool under faults: clients that crash, retry and act on stale epochs, and a watcher whose clock jumps.
+
+use crate::{
+    checkers::pools,
+    faults::Faults,
+    run::Failure,
+    simulation::{Simulated, Simulation},
+};
+use mundi_kernel::lease_kernel::{
+    self, LeaseKernel,
+    command::{COMMAND, Command, NewResource, Request},
+    config::PoolConfig,
+    result::Outcome,
+};
+use mundi_model::{
+    InboxSeq, Value, WorldId, cbor,
+    pool::{ClientId, HolderId, LeaseId, OperationId, ResourceId},
+    record::{Payload, ReplyOutcome},
+};
+use mundi_runtime::RuntimeError;
+use mundi_store::testing::Rng;
+use std::time::Duration;
+
+const COMMANDS: u64 = 160;
+const CLIENTS: u64 = 5;
+const RESOURCES: u64 = 5;
+
+/// What a run of a pool came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolTally {
+    pub commands: u64,
+    pub reservations: u64,
+}
+
+fn config() -> PoolConfig {
+    PoolConfig {
+        slot_ms: 100,
+        ttl_slots_max: 40,
+        history_slots: 60,
+        operation_slots: 80,
+        bundle_max: 3,
+        queue_max: 3,
+        ..PoolConfig::default()
+    }
+}
+
+fn id(number: u64) -> [u8; 16] {
+    u128::from(number).to_be_bytes()
+}
+
+/// A lease as the clients know it; they do not forget it when it ends.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    lease: LeaseId,
+    holder: u64,
+}
+
+struct Sent {
+    seq: InboxSeq,
+    holder: u64,
+}
+
+struct Run {
+    universe: Simulated,
+    world: WorldId,
+    rng: Rng,
+    known: Vec<Known>,
+    /// Operations that a client may send again, because it heard nothing, or forgot that it did.
+    again: Vec<(u64, u64, Command)>,
+    /// Sent, and not yet asked for the answer.
+    open: Vec<Sent>,
+    operations: Vec<u64>,
+    /// The watcher's clock, which jumps.
+    watched_until: u64,
+}
+
+/// Runs a pool under about half of these faults, those that the seed chooses, and checks every promise.
+pub fn run_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
+    let failed = |error: RuntimeError| Failure { checker: "pools", what: error.to_string() };
+    let mut simulation = Simulation::new(seed).faults(allowed.swarm(seed));
+    let mut manifest = simulation.program(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel);
+    lease_kernel::declare(&mut manifest);
+    let mut universe = simulation.start().map_err(failed)?;
+    let world = universe.create(&manifest).map_err(failed)?;
+    let (rng, operations) = (Rng::new(seed), (0..CLIENTS).map(|_| 0).collect());
+    let (known, again, open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut run = Run { universe, world, rng, known, again, open, operations, watched_until: 0 };
+    run.play().map_err(failed)?;
+    run.universe.rest()?;
+    let journal = run.universe.journal(world).map_err(failed)?;
+    let reservations = pools::check(&journal, &config()).map_err(|what| Failure { checker: "pools", what })?;
+    run.universe.finish()?;
+    Ok(PoolTally { commands: COMMANDS, reservations })
+}
+
+impl Run {
+    fn play(&mut self) -> Result<(), RuntimeError> {
+        self.send(0, Command::Configure { shard: 0, config: config() })?;
+        let new = |n| NewResource { resource_id: ResourceId::from_bytes(id(n)), name: None, labels: Vec::new() };
+        self.send(0, Command::CreateResource { resources: (0..RESOURCES).map(new).collect() })?;
+        for step in 0..COMMANDS {
+            match self.rng.below(8) {
+                0 => self.watch(step)?,
+                1 => self.send_again()?,
+                _ => {
+                    let client = self.rng.below(CLIENTS);
+                    let command = self.command(client);
+                    self.send(client, command)?;
+                }
+            }
+            match self.rng.below(4) {
+                0 => self.universe.run_for(Duration::from_millis(self.rng.below(1_500))),
+                1 => self.crash(),
+                _ => self.listen()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn some_lease(&mut self) -> Known {
+        let nobody = Known { lease: LeaseId::from_bytes(id(1)), holder: 0 };
+        match self.known.len() {
+            0 => nobody,
+            len => self.known[usize::try_from(self.rng.below(len as u64)).unwrap_or(0)],
+        }
+    }
+
+    fn command(&mut self, client: u64) -> Command {
+        let holder_id = Some(HolderId::from_bytes(id(client)));
+        let resource = |rng: &mut Rng| ResourceId::from_bytes(id(rng.below(RESOURCES)));
+        let Known { lease: lease_id, holder } = self.some_lease();
+        let its = Some(HolderId::from_bytes(id(holder)));
+        // What a holder learned once is what it believes, whatever happened since.
+        let lease_epoch = if self.rng.below(6) == 0 { 1 + self.rng.below(3) } else { 1 };
+        let ttl_slots = 1 + self.rng.below(40);
+        match self.rng.below(10) {
+            0 => Command::Reserve { resource_id: resource(&mut self.rng), holder_id, ttl_slots },
+            1 | 2 => {
+                let resource_ids = (0..1 + self.rng.below(3)).map(|_| resource(&mut self.rng)).collect();
+                Command::ReserveBundle { resource_ids, holder_id, ttl_slots }
+            }
+            3 => Command::ReserveAny { label: String::new(), count: 2, holder_id, ttl_slots },
+            4 => Command::EnqueueReserve { label: String::new(), count: 2, holder_id, ttl_slots, wait: true },
+            5..8 => Command::Activate { lease_id, holder_id: its, lease_epoch },
+            _ => Command::Release { lease_id, holder_id: its, lease_epoch },
+        }
+    }
+
+    /// A watcher that believes its clock: it revokes whoever is silent for long by it, and reclaims a while later. Both may be done
+    /// by two watchers at once.
+    fn watch(&mut self, step: u64) -> Result<(), RuntimeError> {
+        let jump = if self.rng.below(3) == 0 { self.rng.below(200) } else { 0 };
+        if step + jump < self.watched_until {
+            return Ok(());
+        }
+        self.watched_until = step + self.rng.below(10);
+        let Known { lease: lease_id, .. } = self.some_lease();
+        for _ in 0..=self.rng.below(2) {
+            let command = match self.rng.below(3) {
+                0 => Command::Reclaim { lease_id },
+                _ => Command::Revoke { lease_id },
+            };
+            self.send(CLIENTS - 1, command)?;
+        }
+        Ok(())
+    }
+
+    /// Each client counts its operations from 1: two clients share ids, and never an operation.
+    fn send(&mut self, client: u64, command: Command) -> Result<(), RuntimeError> {
+        let number = &mut self.operations[usize::try_from(client).unwrap_or(0)];
+        *number += 1;
+        let number = *number;
+        self.again.push((client, number, command.clone()));
+        if self.again.len() > 8 {
+            self.again.remove(0);
+        }
+        self.send_as(client, number, command)
+    }
+
+    fn send_again(&mut self) -> Result<(), RuntimeError> {
+        if self.again.is_empty() {
+            return Ok(());
+        }
+        let at = usize::try_from(self.rng.below(self.again.len() as u64)).unwrap_or(0);
+        let (client, number, command) = self.again[at].clone();
+        self.send_as(client, number, command)
+    }
+
+    fn send_as(&mut self, client: u64, number: u64, command: Command) -> Result<(), RuntimeError> {
+        let request = Request {
+            operation_id: Some(OperationId::from_bytes(id(number))),
+            client_id: Some(ClientId::from_bytes(id(client))),
+            command,
+        };
+        let seq = self.universe.send(self.world, COMMAND, &request.to_value())?;
+        self.open.push(Sent { seq, holder: client });
+        Ok(())
+    }
+
+    /// Whoever crashes never hears the answers to what it sent.
+    fn crash(&mut self) {
+        self.open.clear();
+    }
+
+    /// Asks for the answers that are there by now.
+    fn listen(&mut self) -> Result<(), RuntimeError> {
+        for Sent { seq, holder } in std::mem::take(&mut self.open) {
+            let Some(ReplyOutcome::Ok(Payload::Inline(bytes))) = self.universe.reply(self.world, seq)? else {
+                continue;
+            };
+            let json = cbor::decode::<Value>(&bytes).ok().and_then(|value| value.to_json().ok());
+            let outcome: Option<Outcome> = json.and_then(|json| serde_json::from_value(json).ok());
+            let lease = outcome.filter(|outcome| !outcome.resource_ids.is_empty()).and_then(|outcome| outcome.lease_id);
+            self.known.extend(lease.map(|lease| Known { lease, holder }));
+        }
+        Ok(())
+    }
+}

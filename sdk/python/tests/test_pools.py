@@ -1,0 +1,66 @@
+"""A program that leases a resource of a pool."""
+
+import unittest
+from typing import Any
+
+from mundi import EffectError, Event, Lease, Named, PoolResult, Receipt, Wish, World
+from mundi.testing import TestWorld
+
+FIRST = "l_00000000000000000000000007"
+DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+# Of shard 3, at height 7.
+THIRD = "l_" + "".join(DIGITS[(3 << 64 | 7) >> 5 * place & 31] for place in reversed(range(26)))
+
+
+class Agent:
+    """Reserves, activates what it got, and releases it when it is told to."""
+
+    def handle(self, world: World, event: Event) -> None:
+        cause = event.cause
+        if isinstance(cause, Named) and cause.schema == "go":
+            world.pool_reserve("gpus", Wish(count=2, label="h100"), 60, "reserve")
+        elif isinstance(cause, Named):
+            world.pool_release(Lease(**world.get("lease")), "release")
+        elif isinstance(cause, Receipt):
+            try:
+                result = PoolResult.of(cause.answer)
+            except EffectError as error:
+                return world.put("refused", error.code)
+            lease = result.lease("gpus")
+            if not result.ok or lease is None:
+                return world.put("refused", result.result)
+            world.put("lease", vars(lease))
+            if cause.label == "reserve":
+                world.pool_activate(lease, "activate")
+
+    def query(self, world: World, name: str, params: Any) -> Any:
+        return None
+
+
+class Pools(unittest.TestCase):
+    def test_a_lease_is_reserved_activated_and_released_by_calls_to_its_pool(self) -> None:
+        agent = TestWorld(Agent(), {"events": {"go": True, "stop": True}, "effects": {"world.call": {}}})
+        command = {"reserve_any": {"label": "h100", "count": 2, "ttl_slots": 60}}
+        asked = {"world": "gpus", "event": "pool.command", "value": {"command": command}}
+        self.assertEqual(agent.send("go").intents[0]["params"], asked, "no holder: the host says who calls")
+        step = agent.receipt("reserve", "ok", {"result": "ok", "lsn": 7, "lease_id": FIRST, "lease_epoch": 1})
+        activate = {"activate": {"lease_id": FIRST, "lease_epoch": 1}}
+        self.assertEqual(step.intents[0]["params"]["value"]["command"], activate)
+        agent.receipt("activate", "ok", {"result": "noop", "lease_id": THIRD, "lease_epoch": 4})
+        released = agent.send("stop").intents[0]["params"]
+        self.assertEqual(released["world"], "gpus.shard-3", "the lease says in which shard it lies")
+        agent.receipt("release", "ok", {"result": "stale_epoch", "lsn": 9, "slot": 2})
+        self.assertEqual(agent.cell("refused"), "stale_epoch")
+
+    def test_all_wishes_are_commands_of_the_pool(self) -> None:
+        queued = {"label": "a", "count": 2, "ttl_slots": 5, "wait": True}
+        self.assertEqual(Wish(count=2, label="a", queued=True).command(5), {"enqueue_reserve": queued})
+        self.assertEqual(Wish(["r_1"]).command(5), {"reserve": {"resource_id": "r_1", "ttl_slots": 5}})
+        bundle = {"resource_ids": ["r_1", "r_2"], "ttl_slots": 5}
+        self.assertEqual(Wish(["r_1", "r_2"]).command(5), {"reserve_bundle": bundle})
+        with self.assertRaises(ValueError):
+            Lease("gpus", "l_7", 1).world()
+
+
+if __name__ == "__main__":
+    unittest.main()
