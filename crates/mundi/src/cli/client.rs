@@ -113,6 +113,11 @@ impl Server {
         let status = response.status();
         let problem: Value = serde_json::from_slice(&response.bytes().await?).unwrap_or_default();
         let detail = problem["detail"].as_str().unwrap_or_default();
+        // A step that failed says where it stands in the journal.
+        let detail = match problem["height"].as_u64() {
+            Some(height) => format!("{detail}, at height {height}"),
+            None => detail.to_owned(),
+        };
         Err(match problem["code"].as_str().and_then(Code::from_name) {
             Some(code) => Failed::new(code, detail),
             None => Failed::new(Code::RequestInvalid, format!("the server answered {status} {detail}")),

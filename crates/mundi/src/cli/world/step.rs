@@ -49,7 +49,8 @@ impl Step {
         table("timers:", &columns, all("timers").into_iter().map(open).collect())?;
         table("cells after it:", &[("KEY", "key"), ("VALUE", "value")], all("cells"))?;
         let more = |name: &str, total: &str| step[total].as_u64().is_some_and(|total| total > all(name).len() as u64);
-        if step["more_changes"] == true || more("open_intents", "open_intents_total") || more("timers", "timers_total") {
+        if step["more_changes"] == true || more("open_intents", "open_intents_total") || more("timers", "timers_total")
+        {
             eprintln!("{}", out.dim("more: a larger --limit"));
         }
         Ok(())
