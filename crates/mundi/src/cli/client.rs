@@ -114,7 +114,7 @@ impl Server {
         let problem: Value = serde_json::from_slice(&response.bytes().await?).unwrap_or_default();
         let detail = problem["detail"].as_str().unwrap_or_default();
         // A step that failed says where it stands in the journal.
-        let detail = match problem["height"].as_u64() {
+        let detail = match problem["height"].as_u64().filter(|_| !detail.contains("at height ")) {
             Some(height) => format!("{detail}, at height {height}"),
             None => detail.to_owned(),
         };
