@@ -53,13 +53,13 @@ mod transaction_size;
 mod watch;
 mod write_set;
 
+#[cfg(feature = "foundationdb")]
+pub use crate::foundationdb::FoundationDb;
 #[cfg(feature = "postgres")]
 pub use any::{AnyEngine, AnyTransaction};
 pub use contract::{Committed, Engine, Page, RangeRead, Transaction};
 pub use embedded::Embedded;
 pub use error::{CommitError, EngineError};
-#[cfg(feature = "foundationdb")]
-pub use crate::foundationdb::FoundationDb;
 pub use memory::Memory;
 pub use plan::{Read, ReadPlan, Source};
 #[cfg(feature = "postgres")]

@@ -165,7 +165,10 @@ pub async fn what_is_read_counts_towards_the_bound<S: Subject>(subject: &S) -> P
             Err(error) => break error,
         }
         let bytes = 2 * reads * KEY_BYTES_MAX;
-        ensure!(bytes <= TRANSACTION_BYTES_MAX, "a transaction depends on {reads} keys, which are {bytes} bytes of conflict ranges");
+        ensure!(
+            bytes <= TRANSACTION_BYTES_MAX,
+            "a transaction depends on {reads} keys, which are {bytes} bytes of conflict ranges"
+        );
     };
     is_refused::<()>(Err(refusal), Code::TransactionTooLarge, "a read into a full transaction")?;
     let bytes = 2 * reads * KEY_BYTES_MAX;

@@ -158,7 +158,11 @@ mod tests {
     fn the_bounds_of_the_client_are_ours() {
         assert_eq!(commit_failure(2101), CommitFailure::TooLarge);
         assert_eq!(commit_failure(2102), CommitFailure::Fault, "our bound on keys is below the client's");
-        assert_eq!(commit_failure(2103), CommitFailure::Fault, "our bound on values is the client's, and checked before");
+        assert_eq!(
+            commit_failure(2103),
+            CommitFailure::Fault,
+            "our bound on values is the client's, and checked before"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 /// How often a process reads and publishes.
-pub(super) const PUBLISH_EVERY: Duration = Duration::from_secs(5);
+pub const PUBLISH_EVERY: Duration = Duration::from_secs(5);
 
 /// The shared time cannot lag further behind a process that publishes all the time. If it seems to, this machine's clock was set forward.
 const LAG_NS_MAX: i64 = 3 * 5_000_000_000;

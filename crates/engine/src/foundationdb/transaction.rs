@@ -219,7 +219,8 @@ async fn read_range(client: &ClientTransaction, keys: &Keyspace, range: &RangeRe
     loop {
         let values = client.get_range(&option, iteration, true).await?;
         // Both bounds are the deployment's, so all keys between them are.
-        let of_layers = values.iter().filter_map(|item| Some((keys.key(item.key())?, Bytes::copy_from_slice(item.value()))));
+        let of_layers =
+            values.iter().filter_map(|item| Some((keys.key(item.key())?, Bytes::copy_from_slice(item.value()))));
         items.extend(of_layers);
         if bytes_of(&items) >= limits::RANGE_BYTES_MAX {
             return Ok(items);
@@ -239,7 +240,10 @@ async fn paused(client: ClientTransaction, error: FdbError) -> FdbResult<ClientT
 }
 
 /// Tells the client the whole commit, and waits for its fate. The outer error is one of ours: the client refused a call, and nothing was sent.
-async fn send(client: ClientTransaction, plan: &CommitPlan) -> Result<Result<Stamp, TransactionCommitError>, CommitError> {
+async fn send(
+    client: ClientTransaction,
+    plan: &CommitPlan,
+) -> Result<Result<Stamp, TransactionCommitError>, CommitError> {
     tell(&client, plan).map_err(|error| refused("preparing a commit", error))?;
     let stamp = client.get_versionstamp(); // asked for before the commit, and answered after it
     if let Err(error) = client.commit().await {

@@ -54,9 +54,12 @@ fn parse_cluster(text: &str) -> Result<Cluster, EngineError> {
         return Ok(Cluster::File(PathBuf::from(text)));
     }
     let (name, coordinators) = text.split_once('@').ok_or_else(|| {
-        invalid("its URL has neither the absolute path of a cluster file nor its contents, `description:id@address:port`")
+        invalid(
+            "its URL has neither the absolute path of a cluster file nor its contents, `description:id@address:port`",
+        )
     })?;
-    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let is_named = name.split_once(':').is_some_and(|(description, id)| is_word(description) && is_word(id));
     let is_address = |address: &str| address.contains(':') && !address.contains(char::is_whitespace);
     if !is_named || !coordinators.split(',').all(is_address) {

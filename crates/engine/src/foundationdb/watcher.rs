@@ -1,10 +1,6 @@
 //! Watches of the cluster, shared within the process: `watch_table.rs` says who shares what.
 
-use super::{
-    codes::TOO_MANY_WATCHES,
-    engine::Shared,
-    watch_table::Joined,
-};
+use super::{codes::TOO_MANY_WATCHES, engine::Shared, watch_table::Joined};
 use crate::EngineError;
 use bytes::Bytes;
 use foundationdb::{FdbError, FdbResult};
@@ -43,9 +39,10 @@ impl Drop for Part {
 pub(super) async fn watch(shared: Arc<Shared>, key: Bytes, seen: Option<Bytes>) -> Result<(), EngineError> {
     // First in the list of those who are woken, then armed, then looked: a change in between is not missed.
     let (_waiter, mut woken) = shared.watches.place(&key)?;
-    let joined = shared.watch_table.lock().join(&key, |number| {
-        Carrier(shared.handle.spawn(carry(shared.clone(), key.clone(), number)))
-    });
+    let joined = shared
+        .watch_table
+        .lock()
+        .join(&key, |number| Carrier(shared.handle.spawn(carry(shared.clone(), key.clone(), number))));
     let part = |number| Part { shared: shared.clone(), key: key.clone(), number };
     let (_part, look_again) = match joined {
         Joined::Armed(number) => (Some(part(number)), LOOK_AGAIN),
@@ -90,10 +87,7 @@ async fn carry(shared: Arc<Shared>, key: Bytes, number: u64) {
 
 /// A watch reports changes since the version of its transaction, once that is committed. It needs the client's own writes (which there are
 /// none of), so this transaction keeps them.
-async fn arm(
-    shared: &Shared,
-    key: &Bytes,
-) -> FdbResult<impl Future<Output = FdbResult<()>> + Send + use<>> {
+async fn arm(shared: &Shared, key: &Bytes) -> FdbResult<impl Future<Output = FdbResult<()>> + Send + use<>> {
     let transaction = shared.database.create_trx()?;
     let watch = transaction.watch(&shared.keys.stored(key));
     transaction.commit().await.map_err(FdbError::from)?;
