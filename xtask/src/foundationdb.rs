@@ -12,7 +12,8 @@ const CLUSTER_FILE: &str = "MUNDI_TEST_FDB";
 /// The suite of every change: lints the engine and all that uses it, without linking. The C header comes with the crate.
 pub(crate) fn type_check() -> bool {
     let targets = ["--lib", "--bins", "--tests"];
-    let crates = ["mundi-engine", "mundi-store", "mundi-server", "mundi-bench", "mundi"].map(|name| ["--package", name]);
+    let crates =
+        ["mundi-engine", "mundi-store", "mundi-server", "mundi-bench", "mundi"].map(|name| ["--package", name]);
     let features = "mundi-engine/foundationdb,mundi-engine/testing,mundi-store/foundationdb,mundi-server/foundationdb,mundi-bench/foundationdb,mundi/foundationdb";
     let arguments =
         [&["clippy"], crates.as_flattened(), &targets, &["--features", features, "--", "--deny", "warnings"]].concat();
@@ -53,7 +54,9 @@ pub(crate) fn command(arguments: &[String]) -> bool {
         [engine] if engine == "foundationdb" => None,
         [engine, what] if engine == "foundationdb" => Some(what.as_str()),
         _ => {
-            eprintln!("usage: cargo xtask test --engine foundationdb [fleet|bench]; all other engines are tested by `cargo xtask test`");
+            eprintln!(
+                "usage: cargo xtask test --engine foundationdb [fleet|bench]; all other engines are tested by `cargo xtask test`"
+            );
             return false;
         }
     };
@@ -88,19 +91,44 @@ fn faults(test: impl FnOnce() -> bool) -> bool {
     if is_there("fdbserver", "/usr/sbin/fdbserver") && is_there("fdbcli", "/usr/bin/fdbcli") {
         return test();
     }
-    eprintln!("NOT RUN: foundationdb_faults (restarts, a lost machine, silence, versions that go back): `fdbserver` and `fdbcli` are not installed here");
+    eprintln!(
+        "NOT RUN: foundationdb_faults (restarts, a lost machine, silence, versions that go back): `fdbserver` and `fdbcli` are not installed here"
+    );
     true
 }
 
 fn fleet() -> bool {
-    let fleet = ["test", "--release", "--package", "mundi", "--features", "foundationdb", "--test", "fleet", "--", "--nocapture"];
+    let fleet = [
+        "test",
+        "--release",
+        "--package",
+        "mundi",
+        "--features",
+        "foundationdb",
+        "--test",
+        "fleet",
+        "--",
+        "--nocapture",
+    ];
     run("cargo", &fleet, &[])
 }
 
 fn bench() -> bool {
     let Some(file) = cluster_file() else { return false };
     let url = format!("foundationdb://{file}?prefix=bench");
-    let bench = ["run", "--profile", "dist", "--package", "mundi-bench", "--features", "foundationdb", "--", "fleet", "--database", &url];
+    let bench = [
+        "run",
+        "--profile",
+        "dist",
+        "--package",
+        "mundi-bench",
+        "--features",
+        "foundationdb",
+        "--",
+        "fleet",
+        "--database",
+        &url,
+    ];
     run("cargo", &bench, &[])
 }
 

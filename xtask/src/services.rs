@@ -40,16 +40,21 @@ fn libclang() -> bool {
     let is_library = |name: &str| name.starts_with("libclang.so") || name.starts_with("libclang-");
     let holds = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(|name| is_library(name) && name.contains(".so")))
+        entries
+            .into_iter()
+            .any(|entry| entry.file_name().to_str().is_some_and(|name| is_library(name) && name.contains(".so")))
     };
     let versions = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
     let llvm = versions.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm")));
-    let mut folders = llvm.map(|path| path.join("lib")).chain(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
+    let mut folders =
+        llvm.map(|path| path.join("lib")).chain(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
     if env::var_os("LIBCLANG_PATH").is_some() || folders.any(|folder| holds(&folder)) {
         return true;
     }
     if !can_install() {
-        eprintln!("libclang is not installed, and this is no Debian where root could install it: install it, or set LIBCLANG_PATH to its folder");
+        eprintln!(
+            "libclang is not installed, and this is no Debian where root could install it: install it, or set LIBCLANG_PATH to its folder"
+        );
         return false;
     }
     apt(&["libclang-dev"])

@@ -4,7 +4,8 @@
 //! warm one. What takes longer is in the tier `nightly`.
 
 use crate::{
-    clippy, console, deny, doctests, documentation, format, foundationdb, fuzz, fuzz_api, guests, instructions, nightly, services,
+    clippy, console, deny, doctests, documentation, format, foundationdb, fuzz, fuzz_api, guests, instructions,
+    nightly, services,
 };
 use std::{
     fmt::Write,

@@ -208,8 +208,11 @@ impl Part {
     }
 
     async fn open(&self) -> Result<Node<ConfiguredEngine>, Box<dyn Error>> {
-        let settings =
-            [("MUNDI_ENGINE__URL", &*self.database), ("MUNDI_ENGINE__SCHEMA", SCHEMA), ("MUNDI_OBJECTS__URL", &self.objects)];
+        let settings = [
+            ("MUNDI_ENGINE__URL", &*self.database),
+            ("MUNDI_ENGINE__SCHEMA", SCHEMA),
+            ("MUNDI_OBJECTS__URL", &self.objects),
+        ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut config = Config::load(None, settings, &[])?;
         config.http.private_hosts_allowed.insert("127.0.0.1".to_owned()); // where effects ask

@@ -176,5 +176,6 @@ mod tests {
             assert_eq!(read_failure(code), ReadFailure::Invalid, "{code}");
         }
         assert_eq!(read_failure(4100), ReadFailure::Fault);
+        assert_eq!(read_failure(TOO_MANY_WATCHES), ReadFailure::Fault, "it is told apart before: the key is polled");
     }
 }

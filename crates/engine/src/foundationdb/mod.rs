@@ -43,7 +43,9 @@ pub use diagnose::{Diagnosis, diagnose};
 #[cfg(feature = "foundationdb")]
 pub use engine::{FoundationDb, Options};
 #[cfg(feature = "foundationdb")]
-pub use shared_clock::PUBLISH_EVERY;
-#[cfg(feature = "foundationdb")]
 pub use transaction::FoundationDbTransaction;
 pub use url::{Cluster, SCHEME, Target, parse};
+
+/// How often a process reads the shared clock and publishes its own time.
+#[cfg(feature = "foundationdb")]
+pub const PUBLISH_EVERY: std::time::Duration = std::time::Duration::from_secs(shared_clock::PUBLISH_EVERY_S as u64);

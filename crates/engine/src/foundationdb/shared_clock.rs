@@ -7,13 +7,11 @@
 //! What is read is as old as the last publication of the fastest process, so the correction of a slow one is short by up to an interval at
 //! first, and comes closer with every reading, because the largest difference holds.
 
-use std::time::Duration;
-
 /// How often a process reads and publishes.
-pub const PUBLISH_EVERY: Duration = Duration::from_secs(5);
+pub(super) const PUBLISH_EVERY_S: u32 = 5;
 
 /// The shared time cannot lag further behind a process that publishes all the time. If it seems to, this machine's clock was set forward.
-const LAG_NS_MAX: i64 = 3 * 5_000_000_000;
+const LAG_NS_MAX: i64 = 3 * PUBLISH_EVERY_S as i64 * 1_000_000_000;
 
 /// How far the shared time is ahead of this machine's.
 ///
@@ -59,8 +57,7 @@ mod tests {
             let member = step % skews_ns.len();
             let own = now.saturating_add_signed(skews_ns[member]);
             ahead[member] = corrected(ahead[member], own, shared);
-            let publishes = u64::from_le_bytes(published(ahead[member], own));
-            shared = shared.max(Some(publishes));
+            shared = shared.max(read(&published(ahead[member], own)));
             now += S / 3;
         }
         let times = skews_ns.iter().zip(&ahead).map(|(skew, ahead)| now.saturating_add_signed(skew + ahead)).collect();
@@ -80,6 +77,7 @@ mod tests {
     fn a_process_that_is_alone_is_not_corrected() {
         assert_eq!(fleet(&[-5], 50).0, [0]);
         assert_eq!(corrected(0, NOW, None), 0);
+        assert_eq!(read(b"no time"), None);
     }
 
     #[test]

@@ -13,13 +13,11 @@ pub const CLUSTER_FILE: &str = "MUNDI_TEST_FDB";
 /// # Panics
 ///
 /// If there is no cluster: a test that was asked to run on one must not pass without.
-#[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn fresh_url() -> String {
     url_of(&fresh_prefix())
 }
 
 /// The URL of a deployment, for processes that share it.
-#[expect(clippy::panic, reason = "a test fails by panicking")]
 pub fn url_of(prefix: &str) -> String {
     match env::var(CLUSTER_FILE) {
         Ok(file) => format!("foundationdb://{file}?prefix={prefix}"),
@@ -37,7 +35,6 @@ pub fn fresh_prefix() -> String {
 /// A process id comes again: a number that does not.
 fn random() -> u32 {
     use std::hash::{BuildHasher, Hasher};
-    #[expect(clippy::disallowed_types, reason = "its seed differs from run to run, which is what is wanted")]
     let hash = std::collections::hash_map::RandomState::default().build_hasher().finish();
     u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
 }
