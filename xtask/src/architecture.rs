@@ -25,6 +25,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("axum", &["server"]),
     ("wasmtime", &["wasm"]),
     ("tokio-postgres", &["engine"]),
+    ("foundationdb", &["engine"]),
 ];
 
 /// In the sources of a crate, words that its code never says. Comments and tests may.

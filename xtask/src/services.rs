@@ -1,7 +1,11 @@
-//! What tests need besides Rust: PostgreSQL, moto, which speaks S3, and generators of API clients. Installed where they are missing.
+//! What tests need besides Rust: PostgreSQL, libclang, moto, which speaks S3, and generators of API clients. Installed where they are missing.
 
 use crate::run;
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The version that the tests were written against.
 const MOTO: &str = "moto[server,s3]==5.2.5";
@@ -12,7 +16,7 @@ const OPENAPI_TYPESCRIPT: [&str; 4] =
     ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9", "@types/node@20"];
 
 pub(crate) fn install() -> bool {
-    postgres() && moto() && openapi_python() && openapi_typescript()
+    postgres() && libclang() && moto() && openapi_python() && openapi_typescript()
 }
 
 fn postgres() -> bool {
@@ -29,6 +33,31 @@ fn postgres() -> bool {
         return false;
     }
     apt(&["postgresql"])
+}
+
+/// Reads the C header of FoundationDB when its engine is type-checked.
+fn libclang() -> bool {
+    let is_library = |name: &str| name.starts_with("libclang.so") || name.starts_with("libclang-");
+    let holds = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .into_iter()
+            .any(|entry| entry.file_name().to_str().is_some_and(|name| is_library(name) && name.contains(".so")))
+    };
+    let versions = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let llvm = versions.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm")));
+    let mut folders =
+        llvm.map(|path| path.join("lib")).chain(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
+    if env::var_os("LIBCLANG_PATH").is_some() || folders.any(|folder| holds(&folder)) {
+        return true;
+    }
+    if !can_install() {
+        eprintln!(
+            "libclang is not installed, and this is no Debian where root could install it: install it, or set LIBCLANG_PATH to its folder"
+        );
+        return false;
+    }
+    apt(&["libclang-dev"])
 }
 
 pub(crate) fn apt(packages: &[&str]) -> bool {

@@ -4,7 +4,8 @@
 //! warm one. What takes longer is in the tier `nightly`.
 
 use crate::{
-    clippy, console, deny, doctests, documentation, format, fuzz, fuzz_api, guests, instructions, nightly, services,
+    clippy, console, deny, doctests, documentation, format, foundationdb, fuzz, fuzz_api, guests, instructions,
+    nightly, services,
 };
 use std::{
     fmt::Write,
@@ -46,6 +47,12 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Change, "licences", "cargo-deny: licences, bans, sources", deny::licences),
     suite(Tier::Change, "services", "installs what tests need besides Rust", services::install),
     suite(Tier::Change, "tests", "all tests of the workspace", crate::tests),
+    suite(
+        Tier::Change,
+        "foundationdb",
+        "lints the engine on FoundationDB without linking it; tests it where MUNDI_TEST_FDB names a cluster",
+        foundationdb::type_check,
+    ),
     suite(Tier::Change, "doctests", "examples in the documentation of the crates", doctests),
     suite(Tier::Change, "guests-two", "programs in Rust and TypeScript (Python where there is no node)", guests::two),
     suite(Tier::Change, "console", "the console in a browser; its archive is what console/ builds", console::test),

@@ -118,6 +118,7 @@ codes! {
     DatabaseInvalid = "DATABASE_INVALID", Invalid, "The database cannot be used: its URL, the password or the permissions are wrong.";
     DatabaseUnavailable = "DATABASE_UNAVAILABLE", Unavailable, "The database does not answer.";
     DatabaseVersion = "DATABASE_VERSION", Invalid, "The tables in the database were made by a newer version of Mundi.";
+    DatabaseVersionBehind = "DATABASE_VERSION_BEHIND", Invalid, "The cluster gives versions below those that its data has seen.";
     BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
     BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
 

@@ -1,19 +1,27 @@
 //! Every bound in one place, each with its reason. Exceeding one is a typed error, never an allocation.
 
-/// FoundationDB's bound on keys: the strictest engine sets the bound for all.
-pub const KEY_BYTES_MAX: usize = 10_000;
+/// The strictest engine sets the bound for all: FoundationDB's bound on keys is 10,000 bytes, less room for the prefix of a deployment that
+/// shares a cluster with others, and for what the client appends to a key with a stamp.
+pub const KEY_BYTES_MAX: usize = 9_900;
+
+/// The name of a deployment in a FoundationDB cluster, which every key of it begins with: it is counted with every key, so it is short.
+pub const ENGINE_PREFIX_BYTES_MAX: usize = 32;
+
+/// Watches of a process on keys of a FoundationDB cluster. The client refuses more than 10,000; keys beyond are polled.
+pub const ENGINE_WATCHES_MAX: usize = 9_000;
 
 /// FoundationDB's bound on values; larger payloads go to the content store and are referenced.
 pub const VALUE_BYTES_MAX: usize = 100_000;
 
-/// FoundationDB's bound on the bytes that a transaction writes and declares as read.
+/// FoundationDB's bound on a transaction. Keys, values and conflict ranges count, as the client of FoundationDB counts them: a key that is
+/// written counts three times, a key that is read twice.
 pub const TRANSACTION_BYTES_MAX: usize = 10_000_000;
 
 /// FoundationDB's bound on a transaction's age; it lets an engine discard old versions.
 pub const TRANSACTION_AGE_MS_MAX: u64 = 5_000;
 
-/// As many operations as a transaction could hold if each were empty; bounds per-operation overhead.
-pub const TRANSACTION_OPERATIONS_MAX: usize = 200_000;
+/// As many operations as a transaction could hold if each were empty: each counts at least 100 bytes.
+pub const TRANSACTION_OPERATIONS_MAX: usize = 100_000;
 
 /// Reads that a transaction plans or prefetches before it makes them: a few for each item of the largest batch of a queue. The
 /// results are held in memory.
