@@ -1,5 +1,6 @@
 """What is published: it builds, and the wheel works in an environment of its own."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -32,5 +33,6 @@ def test_the_package_is_built_and_its_wheel_is_imported(tmp_path: Path) -> None:
     # httpx comes from the environment of the tests; everything else from the wheel.
     tools = next(path for path in sys.path if path.endswith("site-packages"))
     program = f"import sys; sys.path.append({tools!r}); import mundi_client; print(mundi_client.__file__, mundi_client.Mundi)"
-    ran = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ran = subprocess.run([python, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert str(site) in ran.stdout

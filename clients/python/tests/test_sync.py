@@ -75,6 +75,12 @@ def test_a_journal_is_read_to_its_end_followed_and_resumed_after_kill_9(server: 
     first = list(world.journal())
     assert [record["height"] for record in first] == list(range(len(first)))
     assert list(world.journal(start=len(first) - 1)) == first[-1:]
+    long = mundi.create("long-journal", program="counter")
+    for _ in range(120):
+        long.send("add", 1)
+    long.call("add", 1)
+    heights = [record["height"] for record in long.journal()]
+    assert heights == list(range(long.get()["head"] or 0)), "pages are followed"
 
     seen: list[int] = []
 

@@ -24,10 +24,15 @@ pub(crate) fn records(http: &Http, world: &str, from: u64) -> impl Stream<Item =
             let Some(from) = next else { return Ok(None) };
             let page = http.get(&path(&http, &world, from)).await?;
             let items = page["items"].as_array().cloned().unwrap_or_default();
-            Ok::<_, Error>(Some((stream::iter(items.into_iter().map(Ok)), page["next"].as_u64())))
+            Ok::<_, Error>(Some((stream::iter(items.into_iter().map(Ok)), height(&page["next"]))))
         }
     });
     futures_util::TryStreamExt::try_flatten(pages)
+}
+
+/// Where the next page begins.
+fn height(next: &Value) -> Option<u64> {
+    next.as_u64().or_else(|| next.as_str()?.parse().ok())
 }
 
 /// A live stream, and where it is.

@@ -18,10 +18,10 @@ const OPERATION = ['GET', '/v1/u/{universe}/worlds/{world}/journal'] as const;
 export async function* journal(http: Http, world: string, options: JournalOptions): AsyncGenerator<JournalRecord> {
   const { from: first = 0, signal } = options;
   if (options.follow) return yield* follow(http, world, first, signal);
-  for (let from: number | null | undefined = first; typeof from === 'number'; ) {
-    const page: { items: JournalRecord[]; next?: number | null } = await http.json([...OPERATION], { path: { world }, query: { from }, signal });
+  for (let from: number | undefined = first; from !== undefined; ) {
+    const page: { items: JournalRecord[]; next?: string | number | null } = await http.json([...OPERATION], { path: { world }, query: { from }, signal });
     yield* page.items;
-    from = page.next;
+    from = page.next === null || page.next === undefined ? undefined : Number(page.next);
   }
 }
 

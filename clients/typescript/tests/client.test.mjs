@@ -101,6 +101,11 @@ test('a journal is read to its end, followed, and resumed after kill -9', async 
   const first = await all(world.journal());
   assert.deepEqual(first.map((record) => record.height), first.map((_, height) => height));
   assert.deepEqual(await all(world.journal({ from: first.length - 1 })), first.slice(-1));
+  const long = await mundi.create('long-journal', { program: 'counter' });
+  for (let at = 0; at < 120; at += 1) await long.send('add', 1);
+  await long.call('add', 1);
+  const heights = (await all(long.journal())).map((record) => record.height);
+  assert.deepEqual(heights, Array.from({ length: (await long.get()).head }, (_, height) => height), 'pages are followed');
 
   const stop = new AbortController();
   const seen = [];

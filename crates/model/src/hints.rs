@@ -29,7 +29,9 @@ impl Code {
             Self::WorldExists => "Choose another name, or use the world that exists.",
             Self::TokenMissing => "Send a token as `Authorization: Bearer …`; `mundi token create` makes one.",
             Self::TokenDenied => "Use a token with the verb and the universe that this request needs.",
-            Self::CallTimeout => "Ask for the reply again by the name in `call`, or repeat the call under the same Idempotency-Key.",
+            Self::CallTimeout => {
+                "Ask for the reply again by the name in `call`, or repeat the call under the same Idempotency-Key."
+            }
             Self::EventInvalid => "Send a value that the program's schema of this event allows.",
             Self::QueryInvalid => "Use a query that the program declares, with parameters that its schema allows.",
             Self::HeightOutOfRange => "Use a height between the first of the world's journal and its head.",

@@ -45,8 +45,15 @@ async fn worlds_are_created_called_queried_forked_compared_and_moved() -> Result
     assert!(alice.verify().await?["records"].as_u64() > Some(0));
     let records: Vec<Value> = alice.journal(0).try_collect().await?;
     assert_eq!(Some(records.len() as u64), head);
+    let long = mundi.create(Some("long"), &counter).await?;
+    for _ in 0..120 {
+        long.send("add", &1).await?;
+    }
+    long.call::<u64>("add", &1).await?;
+    let records: Vec<Value> = long.journal(0).try_collect().await?;
+    assert_eq!(Some(records.len() as u64), long.get().await?["head"].as_u64(), "pages are followed");
     let worlds: Vec<Value> = mundi.list(&[("limit", "1".to_owned())]).try_collect().await?;
-    assert_eq!(worlds.len(), 2, "pages are followed");
+    assert_eq!(worlds.len(), 3, "pages are followed");
     let bundle: Vec<_> = alice.export().await?.try_collect().await.unwrap();
     let imported = mundi.import(bundle.concat(), Some("carol")).await?;
     assert!(imported["arrived_at"].as_u64() > Some(0));
@@ -101,7 +108,7 @@ async fn calls_and_a_followed_journal_survive_kill_9() -> Result<(), Error> {
 
     // A call that is not answered in time goes on by its name, also after the server was killed.
     world.pause().await?;
-    until(async || world.get().await, |it| it.as_ref().is_ok_and(|it| it["state"] == "paused")).await;
+    until(async || world.get().await, |it| it.as_ref().is_ok_and(|it| it["state"] == "paused")).await?;
     let short = CallOptions { timeout: Some(Duration::from_millis(300)), ..CallOptions::default() };
     let error = world.call_with::<u64>("add", &1, short).await.unwrap_err();
     assert!(error.is_call_timeout());

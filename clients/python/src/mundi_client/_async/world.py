@@ -101,7 +101,7 @@ class AsyncWorld:
             page = await self._http.json("GET", self._path("journal"), query={"from": height})
             for record in page["items"]:
                 yield record
-            height = page.get("next")
+            height = None if page.get("next") is None else int(page["next"])
 
     async def _follow(self, start: int) -> AsyncGenerator[dict[str, Any], None]:
         """The server ends a stream after a while, or is restarted: the next one begins with the record after the last that was seen."""

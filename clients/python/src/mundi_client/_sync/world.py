@@ -102,7 +102,7 @@ class World:
             page = self._http.json("GET", self._path("journal"), query={"from": height})
             for record in page["items"]:
                 yield record
-            height = page.get("next")
+            height = None if page.get("next") is None else int(page["next"])
 
     def _follow(self, start: int) -> Generator[dict[str, Any], None]:
         """The server ends a stream after a while, or is restarted: the next one begins with the record after the last that was seen."""
