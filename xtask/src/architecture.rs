@@ -15,7 +15,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sim", &["model", "engine", "store", "kernel", "runtime", "adapters"]),
     ("server", &["model", "engine", "store", "kernel", "runtime", "adapters"]),
     ("bench", &["model", "engine", "store", "kernel", "wasm", "runtime", "server"]),
-    ("mundi", &["model", "engine", "store", "kernel", "wasm", "runtime", "sim", "server", "bench"]),
+    ("mundi", &["model", "engine", "store", "kernel", "wasm", "runtime", "sim", "server", "bench", "client"]),
 ];
 
 /// Libraries, and the only crates that may depend on them.

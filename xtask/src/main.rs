@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod architecture;
+mod clients;
 mod console;
 mod deny;
 mod documents;

@@ -15,6 +15,10 @@ const OPENAPI_PYTHON: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-pyt
 const OPENAPI_TYPESCRIPT: [&str; 4] =
     ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9", "@types/node@20"];
 
+/// What the Python client is built and tested with, and the SDK that MCP is tested with.
+const CLIENTS_PYTHON: [&str; 6] =
+    ["build==1.6.1", "hatchling==1.33.0", "httpx==0.28.1", "mcp==2.3.0", "mypy==2.4.1", "pytest==9.2.0"];
+
 pub(crate) fn install() -> bool {
     postgres() && libclang() && moto() && openapi_python() && openapi_typescript()
 }
@@ -138,6 +142,22 @@ fn openapi_typescript() -> bool {
         eprintln!("the test of clients in TypeScript needs node and npm, and its package index");
     }
     installed
+}
+
+/// The Python of the tests of clients, with what they need. A folder for each set of versions.
+pub(crate) fn clients_python() -> Option<String> {
+    let folder = cache().join("clients-python-1");
+    let python = folder.join("bin/python").display().to_string();
+    if folder.join("bin/pytest").exists() {
+        return Some(python);
+    }
+    let (folder, pip) = (folder.display().to_string(), folder.join("bin/pip").display().to_string());
+    let installed = run("python3", &["-m", "venv", &folder], &[])
+        && run(&pip, &[&["install", "--quiet"], &CLIENTS_PYTHON[..]].concat(), &[]);
+    if !installed {
+        eprintln!("the tests of the Python client and of MCP need Python 3.11 with `venv`, and its package index");
+    }
+    installed.then_some(python)
 }
 
 pub(crate) fn cache() -> PathBuf {

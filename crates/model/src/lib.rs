@@ -8,6 +8,7 @@ pub mod answers;
 pub mod cbor;
 pub mod error;
 mod hash;
+mod hints;
 mod ids;
 pub mod json;
 pub mod limits;

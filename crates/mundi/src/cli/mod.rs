@@ -12,6 +12,7 @@ mod exit;
 mod explain;
 mod lease;
 mod manifest;
+mod mcp;
 mod output;
 mod pool;
 mod program;
@@ -92,6 +93,8 @@ enum Command {
     /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Serves an assistant over MCP, on standard input and output.
+    Mcp(mcp::Mcp),
     /// Pools: resources that are leased, and never handed out early.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
@@ -210,6 +213,7 @@ impl Command {
             Self::Explain(explain) => explain.run(out),
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
+            Self::Mcp(mcp) => mcp.run().await,
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,

@@ -20,6 +20,7 @@ mod process;
 mod repair;
 mod roles;
 mod routes;
+mod rust_client;
 mod soak;
 mod tasks;
 mod telemetry;

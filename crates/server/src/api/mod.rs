@@ -40,7 +40,9 @@ mod workers;
 mod world_commands;
 mod worlds;
 
+pub(crate) use access::Access;
 pub use access::{NewToken, names_of, verbs_of};
+pub(crate) use extract::{ADMIN, RawBody, SEND};
 pub use hot_routes::{HotRoutes, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;

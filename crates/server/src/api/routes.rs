@@ -5,6 +5,7 @@ use super::{
     logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, state, steps, summary, tasks,
     timers, tokens, universes, verify, whoami, workers, world_commands, worlds,
 };
+use crate::mcp;
 use axum::{
     Router,
     http::{Method, Uri, header},
@@ -153,7 +154,8 @@ pub fn router<E: Engine>(api: Api<E>) -> HotRoutes<E> {
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
         .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
-    HotRoutes::new(api.clone(), watched(console::serve(of_pool(of_world(in_universe(router)))), api))
+    let router = mcp::route(of_pool(of_world(in_universe(router))), api.clone());
+    HotRoutes::new(api.clone(), watched(console::serve(router), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
