@@ -158,7 +158,7 @@ impl Run {
         for _ in 0..=self.rng.below(2) {
             let command = match self.rng.below(3) {
                 0 => Command::Reclaim { lease_id },
-                _ => Command::Revoke { lease_id },
+                _ => Command::revoke(lease_id),
             };
             self.send(CLIENTS - 1, command)?;
         }

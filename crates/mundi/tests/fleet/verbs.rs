@@ -120,7 +120,7 @@ fn text(value: &Value) -> String {
 async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
     let fleet = Fleet::start(Duration::from_secs(3));
     let mut worlds = ["world", "world"].map(|roles| fleet.member(roles));
-    let mut others = ["orchestrator", "adapter", "timer", "api"].map(|roles| fleet.member(roles));
+    let mut others = ["orchestrator", "adapter", "timer", "watcher", "api"].map(|roles| fleet.member(roles));
     worlds.iter_mut().chain(&mut others).for_each(|member| fleet.launch(member));
     let [.., api] = &others;
     let operator = Operator::new(api);

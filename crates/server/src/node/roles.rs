@@ -11,6 +11,7 @@ use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     LocalWorlds, Plane,
     calls::Calls,
+    control::Ops,
     delivery::DeliverDelayed,
     effects::{AdapterWorker, AdapterWorkerConfig},
     orchestrator::{Orchestrator, OrchestratorConfig},
@@ -18,6 +19,7 @@ use mundi_runtime::{
     sweeper::{Sweeper, SweeperConfig},
     tidying::Tidying,
     timers::{TimerWorker, TimerWorkerConfig},
+    watcher::{Watcher, WatcherConfig},
     worker::{WorkerConfig, WorldWorker},
 };
 use std::{sync::Arc, time::Duration};
@@ -74,7 +76,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let universe = quotas.id();
         let mut roles = Self { worlds: None, finishing: Vec::new(), shells: Vec::new() };
         if node.config().roles.contains(&Role::World) {
-            roles.run_worlds(node, plane, quotas.clone(), calls).await?; // first: others tell it of what they bring
+            // First: others tell it of what they bring.
+            roles.run_worlds(node, plane.clone(), quotas.clone(), calls.clone()).await?;
         }
         for role in &node.config().roles {
             match role {
@@ -88,6 +91,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
                     let sweeping = run(node, universe, sweeper(node, universe), Arc::default()).await?;
                     roles.shells.extend([placing, sweeping]);
                 }
+                Role::Watcher => roles.run_watcher(node, plane.clone(), universe, calls.clone()).await?,
                 Role::Api => {}
             }
         }
@@ -162,6 +166,25 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }
         worker = worker.serve(Arc::new(http));
         self.finishing.push(run(node, universe, worker, node.0.reports.adapters.clone()).await?);
+        Ok(())
+    }
+
+    async fn run_watcher(
+        &mut self,
+        node: &Node<E>,
+        plane: NodePlane<E>,
+        universe: UniverseId,
+        calls: Calls,
+    ) -> Result<(), NodeError> {
+        let mut ops = Ops::new(plane.clone(), universe, calls);
+        if let Some(worlds) = &self.worlds {
+            ops = ops.beside(worlds.clone());
+        }
+        let config = WatcherConfig { interval: node.config().watch_interval, ..WatcherConfig::new(universe) };
+        let probe = HttpAdapter::new(node.config().http.clone());
+        let probe = probe.map_err(|error| NodeError::HttpClient(error.to_string()))?;
+        let watcher = Watcher::new(plane, ops, config, node.0.metrics.clone()).with_probe(Arc::new(probe));
+        self.finishing.push(run(node, universe, watcher, Arc::default()).await?);
         Ok(())
     }
 
