@@ -573,3 +573,9 @@ pub const POOL_EVIDENCE_MAX: usize = 8;
 
 /// What a piece of evidence says, for people.
 pub const POOL_EVIDENCE_BYTES_MAX: usize = 256;
+
+/// Pools of a universe whose states `/metrics` shows, the first by name: each is nine series.
+pub const POOL_GAUGES_MAX: usize = 100;
+
+/// Shards of these pools that are looked at: each that changed is a query.
+pub const POOL_GAUGE_SHARDS_MAX: usize = 256;

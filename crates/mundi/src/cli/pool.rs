@@ -167,7 +167,8 @@ impl WatchRules {
         if !holder_ended && silent_after_ms.is_none() && probe.is_none() && reclaim_after_ms.is_none() {
             return None;
         }
-        let probe = probe.map(|url| json!({ "url": url, "failures_max": probe_failures, "timeout_ms": probe_timeout_ms }));
+        let probe =
+            probe.map(|url| json!({ "url": url, "failures_max": probe_failures, "timeout_ms": probe_timeout_ms }));
         Some(json!({
             "holder_ended": holder_ended,
             "silent_after_ms": silent_after_ms,

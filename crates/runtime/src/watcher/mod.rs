@@ -146,7 +146,8 @@ impl<P: Plane> Watcher<P> {
     }
 
     fn world(&self, pool: &WatchedPool, shard: u64) -> Result<WorldId, RuntimeError> {
-        let name: WorldName = pool.name.parse().map_err(|_| StoreError::from(PoolError::NotFound(pool.name.clone())))?;
+        let name: WorldName =
+            pool.name.parse().map_err(|_| StoreError::from(PoolError::NotFound(pool.name.clone())))?;
         let name = shard_name(&name, shard).map_err(StoreError::from)?;
         Ok(name.world(self.config.universe))
     }
@@ -157,12 +158,7 @@ impl<P: Plane> Watcher<P> {
     }
 
     /// One look at a shard: revokes first, so that a delay begins as early as it may.
-    async fn look(
-        &self,
-        policy: &WatchPolicy,
-        world: WorldId,
-        memory: &mut ShardMemory,
-    ) -> Result<(), RuntimeError> {
+    async fn look(&self, policy: &WatchPolicy, world: WorldId, memory: &mut ShardMemory) -> Result<(), RuntimeError> {
         let rounds = Rounds::of(self.config.interval, self.plane.now_ns());
         let findings = self.findings(policy, world, rounds, memory).await?;
         let revoking = stream::iter(findings).map(|finding| self.revoke(policy, world, finding));

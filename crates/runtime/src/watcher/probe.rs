@@ -6,11 +6,7 @@ use futures_util::{
     future::{BoxFuture, Either, select},
     stream::{self, StreamExt},
 };
-use mundi_model::{
-    WorldId, limits,
-    pool::LeaseId,
-    watch::WatchProbe,
-};
+use mundi_model::{WorldId, limits, pool::LeaseId, watch::WatchProbe};
 use mundi_store::protocol::WatchedLease;
 use serde_json::json;
 use std::time::Duration;
@@ -119,9 +115,7 @@ fn url_of(url: &str, watched: &WatchedLease, resource: &str) -> String {
 /// A name in a URL: what is not surely plain is written in hex.
 fn escaped(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    name.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 #[cfg(test)]

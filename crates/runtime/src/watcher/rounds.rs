@@ -268,7 +268,7 @@ mod tests {
         let lease = LeaseId::new(0, Height::new(7));
         let page = [(lease, LeaseReclaim { after_ms: 250 })];
         let mut memory = ShardMemory::default();
-        let mut look = |memory: &mut ShardMemory| {
+        let look = |memory: &mut ShardMemory| {
             memory.begin_reclaims();
             let due = memory.reclaims_seen(rounds(), &page);
             memory.end_reclaims();

@@ -38,8 +38,7 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Self; 6] =
-        [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Watcher, Self::Api];
+    pub const ALL: [Self; 6] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Watcher, Self::Api];
 }
 
 /// What holds in one universe. Every process of a fleet must be configured the same.

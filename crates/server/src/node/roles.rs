@@ -4,7 +4,7 @@ use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role};
 use crate::quotas::UniverseQuotas;
 use mundi_adapters::{
     blob::BlobAdapter, fabric::FabricAdapter, fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter,
-    process::ProcessAdapter, room::Room, spawn::SpawnAdapter, world_call::WorldCallAdapter,
+    process::ProcessAdapter, reach::Reach, room::Room, spawn::SpawnAdapter, world_call::WorldCallAdapter,
 };
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
@@ -145,15 +145,13 @@ impl<E: Engine> Roles<NodePlane<E>> {
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
         worker = worker.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs).with_room(room.clone())));
-        let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
-        let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
-        let calls = WorldCallAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
-        let mut calls = calls.with_dedupe_window_ns(config.dedupe_window_ns());
+        let reach = Reach::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
+        let mut reach = reach.with_dedupe_window_ns(config.dedupe_window_ns());
         if let Some(worlds) = &self.worlds {
             let local: Arc<dyn LocalWorlds> = Arc::new(worlds.clone());
-            (worker, fabric) = (worker.with_local_worlds(local.clone()), fabric.with_local_worlds(local.clone()));
-            calls = calls.with_local_worlds(local);
+            (worker, reach) = (worker.with_local_worlds(local.clone()), reach.with_local_worlds(local));
         }
+        let (fabric, calls) = (FabricAdapter::over(reach.clone()), WorldCallAdapter::over(reach));
         worker = worker.serve(Arc::new(fabric)).serve(Arc::new(calls));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
         worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));

@@ -3,7 +3,8 @@
 use super::{
     PoolScope,
     forms::{
-        CancelForm, CommandResult, EnqueueForm, HolderForm, LeaseForm, ReserveForm, ResourceForm, ResourcesForm, RevokeForm,
+        CancelForm, CommandResult, EnqueueForm, HolderForm, LeaseForm, ReserveForm, ResourceForm, ResourcesForm,
+        RevokeForm,
     },
     refused,
     sending::{Answered, Asked, holder_of, lease_of, resource_of},

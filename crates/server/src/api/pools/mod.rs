@@ -61,7 +61,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for PoolScope<E, VERB>
     }
 }
 
-fn name_of(text: &str) -> Result<WorldName, Problem> {
+pub(super) fn name_of(text: &str) -> Result<WorldName, Problem> {
     text.parse().map_err(|error: ParseIdError| Problem::new(Code::NameInvalid, error.to_string()))
 }
 

@@ -172,4 +172,3 @@ impl<E: Engine, const VERB: u32> Sending<E, VERB> {
         }
     }
 }
-

@@ -3,7 +3,10 @@
 //! Guarantees: the pool is gone, and with it the policy of its watchers. Its name is not free again: the ids of its worlds are never used twice.
 //! Unknown commit: run again; it is idempotent.
 
-use crate::{OnUnknown, Protocol, StoreError, keyspace::{pool, pool_watch}};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{pool, pool_watch},
+};
 use mundi_engine::Transaction;
 use mundi_model::{UniverseId, WorldName};
 
