@@ -7,6 +7,7 @@
 use super::{lease_beat, lease_reclaim};
 use crate::StoreError;
 use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, decode_value, get, put};
+use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{
     UniverseId, WorldId,
@@ -53,14 +54,25 @@ pub(crate) async fn page<T: Transaction>(
     after: Option<LeaseId>,
     items_max: usize,
 ) -> Result<Vec<(LeaseId, LeaseAuthority)>, StoreError> {
-    let prefix = KeyBuilder::world(universe, pool, Family::LeaseAuthority).key();
+    by_lease(tx, Family::LeaseAuthority, (universe, pool), after, items_max).await
+}
+
+/// What a family of a pool's world has for each lease, in the order of leases.
+pub(super) async fn by_lease<T: Transaction, V: for<'b> Decode<'b, ()> + Encode<()>>(
+    tx: &mut T,
+    family: Family,
+    (universe, pool): (UniverseId, WorldId),
+    after: Option<LeaseId>,
+    items_max: usize,
+) -> Result<Vec<(LeaseId, V)>, StoreError> {
+    let prefix = KeyBuilder::world(universe, pool, family).key();
     let span = match after {
-        Some(lease) => prefix.span().after(&key(universe, pool, lease)),
+        Some(lease) => prefix.span().after(&KeyBuilder::world(universe, pool, family).bytes(lease.as_bytes()).key()),
         None => prefix.span(),
     };
     let found = tx.range(span.read(items_max)).await?;
     let entry = |(key, value): &(bytes::Bytes, bytes::Bytes)| {
-        Ok((lease_of(Family::LeaseAuthority, &prefix, key)?, decode_value(Family::LeaseAuthority, key, value)?))
+        Ok((lease_of(family, &prefix, key)?, decode_value(family, key, value)?))
     };
     found.items.iter().map(entry).collect()
 }

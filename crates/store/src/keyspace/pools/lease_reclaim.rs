@@ -3,9 +3,9 @@
 //! Written by `commit_turn` of the pool's own world, in the transaction that appends the revoke; removed by the one that appends the reclaim.
 //! Free: each lease has its own key. It decides only who tries and when; a copy of a pool never writes one.
 
-use super::lease_authority::lease_of;
+use super::lease_authority::by_lease;
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, decode_value, put};
+use crate::keyspace::{Family, Key, KeyBuilder, put};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
 use mundi_model::{
@@ -47,22 +47,13 @@ pub(crate) async fn page<T: Transaction>(
     after: Option<LeaseId>,
     items_max: usize,
 ) -> Result<Vec<(LeaseId, LeaseReclaim)>, StoreError> {
-    let prefix = KeyBuilder::world(universe, pool, Family::LeaseReclaim).key();
-    let span = match after {
-        Some(lease) => prefix.span().after(&key(universe, pool, lease)),
-        None => prefix.span(),
-    };
-    let found = tx.range(span.read(items_max)).await?;
-    let entry = |(key, value): &(bytes::Bytes, bytes::Bytes)| {
-        Ok((lease_of(Family::LeaseReclaim, &prefix, key)?, decode_value(Family::LeaseReclaim, key, value)?))
-    };
-    found.items.iter().map(entry).collect()
+    by_lease(tx, Family::LeaseReclaim, (universe, pool), after, items_max).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::laws;
+    use crate::keyspace::{laws, pools::lease_authority::lease_of};
     use proptest::prelude::*;
 
     proptest! {
