@@ -1,7 +1,7 @@
 //! The adapters that come with Mundi: implementations of [`Adapter`](mundi_runtime::effects::Adapter) and nothing else.
 //!
 //! - [`blob`], [`fabric`], [`world_call`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
-//! - [`Params`]: the parameters of an effect; [`room`]: whether a universe may have more.
+//! - [`Params`]: the parameters of an effect; [`reach`]: the way to other worlds; [`room`]: whether a universe may have more.
 //!
 //! The worker that claims effects and calls these is [`AdapterWorker`](mundi_runtime::effects::AdapterWorker).
 //!
@@ -22,6 +22,7 @@ pub mod llm;
 mod params;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod reach;
 pub mod room;
 pub mod spawn;
 pub mod world_call;

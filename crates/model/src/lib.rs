@@ -21,6 +21,7 @@ pub mod record;
 pub mod schedule;
 mod text;
 mod value;
+pub mod watch;
 mod world_name;
 
 pub use error::{Code, Coded, Kind};

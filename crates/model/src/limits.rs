@@ -548,3 +548,42 @@ pub const QUERY_PAUSE_NS_MAX: u64 = 32_000_000_000;
 
 /// Queries of a universe that a process remembers as failing. Beyond it the oldest are forgotten, and fail a few times before they are held back again.
 pub const QUERIES_FAILING_MAX: usize = 4_096;
+
+/// How long a watcher waits for a holder, or between a revoke and a reclaim, at most: a week, counted in its own rounds.
+pub const WATCH_MS_MAX: u64 = 7 * 86_400_000;
+
+/// Failed probes in a row after which a watcher revokes a lease, unless its pool's policy says otherwise.
+pub const WATCH_PROBE_FAILURES_DEFAULT: u32 = 3;
+
+/// Failed probes in a row that a policy may ask for.
+pub const WATCH_PROBE_FAILURES_MAX: u64 = 1_000;
+
+/// How long a probe may take, unless its pool's policy says otherwise.
+pub const WATCH_PROBE_TIMEOUT_MS_DEFAULT: u64 = 5_000;
+
+/// How long a probe may take: a round of a watcher waits for its probes.
+pub const WATCH_PROBE_TIMEOUT_MS_MAX: u64 = 60_000;
+
+/// Probes of a watcher that run at a time.
+pub const WATCH_PROBES_AT_ONCE: usize = 16;
+
+/// The URL of a probe, with what it leaves open.
+pub const WATCH_URL_BYTES_MAX: usize = 2_048;
+
+/// Leases that a watcher reads in one transaction: with the holder of each, far below the bound of a transaction.
+pub const WATCH_PAGE_MAX: usize = 256;
+
+/// Leases of a shard that a watcher follows in memory. Further ones are followed once some of these have ended, which is late and never early.
+pub const WATCHED_LEASES_MAX: usize = 100_000;
+
+/// Pieces of evidence that a pool keeps for one lease: one for each rule of a policy, and room for more rules.
+pub const POOL_EVIDENCE_MAX: usize = 8;
+
+/// What a piece of evidence says, for people.
+pub const POOL_EVIDENCE_BYTES_MAX: usize = 256;
+
+/// Pools of a universe whose states `/metrics` shows, the first by name: each is nine series.
+pub const POOL_GAUGES_MAX: usize = 100;
+
+/// Shards of these pools that are looked at: each that changed is a query.
+pub const POOL_GAUGE_SHARDS_MAX: usize = 256;

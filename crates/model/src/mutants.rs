@@ -77,12 +77,17 @@ pub enum Mutant {
     RetiredRevived,
     /// A reply to a call of a world is stored, and its receipt is left to a transaction that never comes.
     ReplyUnpublished,
+    /// A watcher measures the delay between revoke and reclaim by its wall clock.
+    WatcherTrustsClock,
 }
 
 impl Mutant {
     /// Those of the lease kernel, which the simulation of pools finds.
     pub const OF_POOLS: [Self; 5] =
         [Self::RevokeFrees, Self::LeaseEpochKept, Self::BundleHalf, Self::DedupeWithoutClient, Self::RetiredRevived];
+
+    /// Those of watchers, which the simulation of watched pools finds.
+    pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];
 
     /// Those that the simulation of a cluster finds.
     pub const ALL: [Self; 30] = [

@@ -40,7 +40,7 @@ mod trace;
 pub use checkers::names as checkers;
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
-pub use pools::{PoolTally, run_pool_seed};
+pub use pools::{PoolTally, run_pool_seed, run_watched_pool_seed};
 pub use protocol::Protocol;
 pub use report::Summary;
 pub use run::{Failure, Outcome, run_exactly, run_seed};

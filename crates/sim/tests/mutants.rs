@@ -48,6 +48,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::BundleHalf
         | Mutant::DedupeWithoutClient
         | Mutant::RetiredRevived => "pools",
+        Mutant::WatcherTrustsClock => "watches",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
         Mutant::HoldSkipped
         | Mutant::TurnSplit

@@ -65,6 +65,7 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("write_and_revoke_tokens", &["WriteToken", "SetTokenQuotas", "WriteQuotas", "ChargeToken"]),
             ("name_a_world", &["NameWorld"]),
             ("create_a_pool_and_delete_it", &["CreatePool", "DeletePool"]),
+            ("watch_a_pool_and_hear_a_holder", &["SetWatch", "BeatLease"]),
             ("pin_an_object_and_let_it_go", &["PinBlob", "UnpinBlob"]),
         ],
     ),

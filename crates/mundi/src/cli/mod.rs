@@ -146,7 +146,7 @@ pub(crate) struct ServerArgs {
     /// The address of the API; port 0 chooses a free one.
     #[arg(long)]
     bind: Option<String>,
-    /// Some of world, adapter, timer, orchestrator, api.
+    /// Some of world, adapter, timer, orchestrator, watcher, api.
     #[arg(long, value_delimiter = ',')]
     roles: Option<Vec<String>>,
     /// A file that gets a line of JSON for each step of the worker shells, for a postmortem.

@@ -16,6 +16,7 @@ mod named_programs;
 mod nouns;
 mod pools;
 mod pools_killed;
+mod pools_watched;
 mod process;
 mod repair;
 mod roles;

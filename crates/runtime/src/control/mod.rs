@@ -11,6 +11,7 @@ mod failing_queries;
 mod follow;
 mod ingress;
 mod leases;
+mod pool_watch;
 mod pools;
 mod queues;
 mod rehearse;

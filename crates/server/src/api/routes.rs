@@ -110,6 +110,10 @@ use utoipa::OpenApi;
         pools::release,
         pools::revoke,
         pools::reclaim,
+        pools::heartbeat,
+        pools::watch,
+        pools::set_watch,
+        pools::unwatch,
         dead_letters::list,
         dead_letters::describe,
         dead_letters::drop_one,
@@ -259,6 +263,8 @@ fn of_pool<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/release"), post(pools::release::<E>))
         .route(&at("/revoke"), post(pools::revoke::<E>))
         .route(&at("/reclaim"), post(pools::reclaim::<E>))
+        .route(&at("/heartbeat"), post(pools::heartbeat::<E>))
+        .route(&at("/watch"), get(pools::watch::<E>).put(pools::set_watch::<E>).delete(pools::unwatch::<E>))
 }
 
 pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// What each section is about.
-    const SECTIONS: [(&str, &str); 15] = [
+    const SECTIONS: [(&str, &str); 16] = [
         ("api", "The HTTP API: where it is served, to whom, and what one client may take."),
         ("data", "Where everything is kept that no database and no object store keeps."),
         (
@@ -191,6 +191,7 @@ mod tests {
         ("shell", "How worker shells work on their mailboxes."),
         ("sweep", "How objects without a reference are removed."),
         ("universes", "What holds for one universe: `[universes.NAME]`."),
+        ("watcher", "How the role `watcher` looks at the holders of pools' leases."),
         ("worlds", "How worlds take their turns, are snapshotted and archived."),
     ];
 

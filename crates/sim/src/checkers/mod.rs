@@ -17,6 +17,7 @@ mod sandboxes;
 mod segments;
 mod timers;
 mod universes;
+pub(crate) mod watches;
 
 use crate::{
     cluster::{Ground, Handed, SimPlane},

@@ -44,7 +44,7 @@ pub use leases::{lease, lease_request, lease_term};
 pub use mail::{mail_attempt, mail_dedupe, mail_mark, mailbox};
 pub use parts::Parts;
 pub use placement::{assigned_world, assignment, ready, ready_notify, worker};
-pub use pools::{lease_authority, pool};
+pub use pools::{lease_authority, lease_beat, lease_reclaim, pool, pool_watch};
 pub use programs::{program_name, program_of_manifest, program_version, registered};
 pub use queue_shard::QueueShard;
 pub use queues::{dead_letter, low_water, queue, queue_notify};
@@ -99,6 +99,7 @@ families! {
     KeptObject = 0x0a, "kept";
     Quotas = 0x0b, "quotas";
     Pool = 0x0c, "pools";
+    PoolWatch = 0x0f, "pools/watch";
     EffectPending = 0x10, "effects/pending";
     EffectInflight = 0x11, "effects/inflight";
     EffectAttempt = 0x12, "effects/attempts";
@@ -159,6 +160,8 @@ families! {
     LeaseAuthority = 0x94, "w/pool/authority";
     OpenCall = 0x95, "w/calls";
     GcPin = 0x98, "w/gc/pin";
+    LeaseReclaim = 0x9c, "w/pool/reclaim";
+    LeaseBeat = 0x9d, "w/pool/beat";
 }
 
 #[cfg(test)]
