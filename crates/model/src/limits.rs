@@ -540,3 +540,24 @@ pub const QUERY_PAUSE_NS_MAX: u64 = 32_000_000_000;
 
 /// Queries of a universe that a process remembers as failing. Beyond it the oldest are forgotten, and fail a few times before they are held back again.
 pub const QUERIES_FAILING_MAX: usize = 4_096;
+
+/// Labels of a world: each is an entry of the index, written with every change.
+pub const WORLD_LABELS_MAX: usize = 64;
+
+/// The key of a label: a word or a path of words.
+pub const LABEL_KEY_BYTES_MAX: usize = 63;
+
+/// The value of a label: an id of another system fits, a document does not.
+pub const LABEL_VALUE_BYTES_MAX: usize = 255;
+
+/// Dead letters, or effects of one stage, that a list of worlds looks at to find the worlds that have any.
+pub const QUEUE_ITEMS_LOOKED_AT_MAX: usize = 10_000;
+
+/// Names that are tried for a fork or an import that was given none.
+pub const DEFAULT_NAMES_TRIED_MAX: u64 = 1_000;
+
+/// Names of worlds that a process remembers the ids of; beyond it all are forgotten and looked up again.
+pub const WORLD_NAMES_REMEMBERED_MAX: usize = 65_536;
+
+/// Worlds that one request of a bulk command takes on: each is a transaction.
+pub const BULK_WORLDS_MAX: usize = 100;

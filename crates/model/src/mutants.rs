@@ -77,6 +77,8 @@ pub enum Mutant {
     RetiredRevived,
     /// A reply to a call of a world is stored, and its receipt is left to a transaction that never comes.
     ReplyUnpublished,
+    /// An entry of the index of worlds stays although its world changed.
+    IndexStale,
 }
 
 impl Mutant {
@@ -85,7 +87,7 @@ impl Mutant {
         [Self::RevokeFrees, Self::LeaseEpochKept, Self::BundleHalf, Self::DedupeWithoutClient, Self::RetiredRevived];
 
     /// Those that the simulation of a cluster finds.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -116,6 +118,7 @@ impl Mutant {
         Self::ProbationKept,
         Self::ChargeRepeated,
         Self::ReplyUnpublished,
+        Self::IndexStale,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod blobs;
+mod bulk;
 mod bundles;
 mod console;
 mod dead_letters;
@@ -15,8 +16,10 @@ mod health;
 mod hot_routes;
 mod journal;
 mod json;
+mod labels;
 mod logs;
 mod moment;
+mod naming;
 mod pools;
 mod problem;
 mod program_names;
@@ -36,8 +39,10 @@ mod tokens;
 mod universes;
 mod verify;
 mod whoami;
+mod why;
 mod workers;
 mod world_commands;
+mod world_filters;
 mod worlds;
 
 pub use access::{NewToken, names_of, verbs_of};

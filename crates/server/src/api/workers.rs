@@ -4,6 +4,7 @@ use super::{
     ListPage, PageParams, Problem,
     extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, WorldScope},
     moment::Moment,
+    naming::{names_world, with_names},
 };
 use axum::{Json, http::StatusCode};
 use mundi_engine::Engine;
@@ -81,11 +82,14 @@ pub(super) async fn drain<E: Engine>(
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Lease {
     world: String,
+    world_name: Option<String>,
     holder: String,
     epoch: u64,
     expires_at_ns: u64,
     expires_at: Moment,
 }
+
+names_world!(Lease);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -110,13 +114,15 @@ pub(super) async fn leases<E: Engine>(
     let worker = params.worker.as_deref().map(str::parse).transpose()?;
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_leases(worker, after, super::limit(params.limit)?).await?;
-    Ok(ListPage::of(page, |(world, HeldLease { holder, epoch, expires_at_ns })| Lease {
+    let Json(page) = ListPage::of(page, |(world, HeldLease { holder, epoch, expires_at_ns })| Lease {
         world: world.to_string(),
+        world_name: None,
         holder: holder.to_string(),
         epoch: epoch.get(),
         expires_at_ns,
         expires_at: Moment::of(expires_at_ns),
-    }))
+    });
+    Ok(Json(ListPage { items: with_names(&universe, page.items).await?, ..page }))
 }
 
 /// Where a world should run.

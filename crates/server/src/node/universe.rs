@@ -5,6 +5,7 @@ use super::{
     forward::{ForwardedCall, Forwarder},
     program_names::BuiltIn,
     roles::Roles,
+    world_names::WorldNames,
 };
 use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -50,6 +51,7 @@ pub struct Universe<E: Engine> {
     roles: Roles<NodePlane<E>>,
     forwarder: Option<Arc<Forwarder<E>>>,
     quotas: Arc<UniverseQuotas>,
+    pub(super) world_names: WorldNames,
 }
 
 /// What the node has, with programs that share its processors as this universe does.
@@ -93,7 +95,18 @@ impl<E: Engine> Universe<E> {
             None => ops,
         };
         let forwarder = node.0.forwarder.clone();
-        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, built_in: named, roles, forwarder, quotas })
+        Ok(Self {
+            name: name.to_owned(),
+            id,
+            plane,
+            ops,
+            manifests,
+            built_in: named,
+            roles,
+            forwarder,
+            quotas,
+            world_names: WorldNames::default(),
+        })
     }
 
     pub fn name(&self) -> &str {
