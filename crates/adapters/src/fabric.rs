@@ -20,7 +20,7 @@ use mundi_runtime::{
     effects::{Adapter, Call, invalid, refused},
     manifests::check_event,
 };
-use mundi_store::protocol::{FabricMessage, Failure, FindMessage, MessageId, Repeat, Sent, fabric_receipt};
+use mundi_store::protocol::{FabricMessage, Failure, FindMessage, FindNamed, MessageId, Repeat, Sent, fabric_receipt};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Which universes accept messages of which others. Within a universe there is nothing to ask.
@@ -102,8 +102,33 @@ fn destination(call: &Call) -> Result<WorldAddress, Failure> {
     Params::of(&call.params)?.text("dest_world")?.parse().map_err(|_| invalid("`dest_world` is not a world"))
 }
 
+/// The world that has a name which its id does not follow from: an import, or a fork that was made under an id. Only looked for if the name stands for no other.
+pub(crate) async fn world_named<P: Plane>(plane: &P, universe: UniverseId, to: &WorldAddress) -> Option<WorldAddress> {
+    let name = to.name()?.clone();
+    let found = plane.run(&FindNamed { universe, name }).await.ok()?.output?;
+    Some(found.into())
+}
+
 /// Sends the message that the parameters of a call carry, once for all attempts.
 pub(crate) async fn send<P: Plane>(
+    plane: &P,
+    local: Option<&dyn LocalWorlds>,
+    universes: &dyn UniversePolicy,
+    dedupe_window_ns: u64,
+    call: &Call,
+    to: &WorldAddress,
+) -> Result<Sent, Failure> {
+    match send_to(plane, local, universes, dedupe_window_ns, call, to).await {
+        Err(failure) if failure.code == Code::WorldNotFound => {
+            let (universe, _) = read(call, to, dedupe_window_ns)?;
+            let Some(to) = world_named(plane, universe, to).await else { return Err(failure) };
+            send_to(plane, local, universes, dedupe_window_ns, call, &to).await
+        }
+        sent => sent,
+    }
+}
+
+async fn send_to<P: Plane>(
     plane: &P,
     local: Option<&dyn LocalWorlds>,
     universes: &dyn UniversePolicy,

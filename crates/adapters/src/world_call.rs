@@ -11,7 +11,7 @@
 
 use crate::{
     Params,
-    fabric::{ClosedUniverses, UniversePolicy, with_name},
+    fabric::{ClosedUniverses, UniversePolicy, with_name, world_named},
 };
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{WORLD_CALL, check_headers};
@@ -60,6 +60,17 @@ impl<P: Plane> WorldCallAdapter<P> {
 
     /// Makes the call, and says until when it waits for the reply.
     async fn make(&self, call: &Call, to: &WorldAddress) -> Result<u64, Failure> {
+        match self.make_to(call, to).await {
+            Err(failure) if failure.code == Code::WorldNotFound => {
+                let (universe, _) = self.read(call, to)?;
+                let Some(to) = world_named(&self.plane, universe, to).await else { return Err(failure) };
+                self.make_to(call, &to).await
+            }
+            made => made,
+        }
+    }
+
+    async fn make_to(&self, call: &Call, to: &WorldAddress) -> Result<u64, Failure> {
         let (universe, made) = self.read(call, to)?;
         let deadline_ns = made.deadline_ns;
         if self.plane.now_ns() >= deadline_ns {

@@ -43,13 +43,13 @@ use mundi_store::{
         ClaimEffects, ClaimMail, ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, Consumed, CreatePool,
         CreateUniverse, DeletePool, DescribeWorld, DropDeadLetter, EndProbation, ExtendClaims, FabricMessage,
         FailEffect, Failure, Finish, FinishMail, FireTimers, ForgetAssignment, GuardSchema, Heartbeat, HoldWorld,
-        ImportWorld, InProcess, Inherited, KeepObject, KindCap, LabelWorld, ListDeadLetters, ListEffects, ListTimers,
-        MailClaimed, MailName, MessageId, NameProgram, NameUniverse, NameWorld, NewItem, NewMail, NoteSnapshotDue,
-        Opening, Over, Pass, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold, ReleaseLease,
-        ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail, SetTokenQuotas,
-        SettleWorld, TakeOverLease, TakenOver, UnnameProgram, WakeDueSnapshots, WithdrawLeaseRequest, WokenBy,
-        WorldCall, WriteQuotas, WriteToken, call_world, compact_inbox, complete_effect, delete_world, deliver_mail,
-        expire_dedupe, fabric_send, import_world,
+        ImportWorld, InProcess, IndexWorlds, Inherited, KeepObject, KindCap, LabelWorld, ListDeadLetters, ListEffects,
+        ListTimers, MailClaimed, MailName, MessageId, NameProgram, NameUniverse, NameWorld, NewItem, NewMail,
+        NoteSnapshotDue, Opening, Over, Pass, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
+        ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail,
+        SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver, UnnameProgram, WakeDueSnapshots, WithdrawLeaseRequest,
+        WokenBy, WorldCall, WriteQuotas, WriteToken, call_world, compact_inbox, complete_effect, delete_world,
+        deliver_mail, expire_dedupe, fabric_send, import_world,
     },
     testing::{
         AppendBatch, CountingEntropy, Fixture, HandmadeWorld, HeapBlobs, ManualClock, PinBlob, PlainSnapshots, Probe,
@@ -1169,6 +1169,27 @@ fn label_a_world() {
             store.run(&LabelWorld { universe: store.universe, world: *world, change, now_ns: 5 }).await?;
         }
         Ok(())
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+/// Worlds that were written before there was an index.
+#[test]
+fn index_worlds_of_an_earlier_version() {
+    let setup = async |store: &Store| {
+        for number in 0..3 {
+            store.create(world_id(number), None).await.unwrap();
+        }
+        let mut tx = store.engine.begin().await.unwrap();
+        let index = Family::WorldIndex as u8;
+        let (mut start, mut end) = (store.universe.as_bytes().to_vec(), store.universe.as_bytes().to_vec());
+        start.push(index);
+        end.push(index + 1);
+        tx.delete_range(&start, &end).unwrap();
+        tx.commit().await.unwrap();
+    };
+    let act = async |store: &Store, (): &()| {
+        store.run(&IndexWorlds { universe: store.universe, after: None }).await.map(drop)
     };
     survives(on_the_heap, setup, act, everything);
 }

@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// The queues that have dead letters, in the order in which they are listed.
-const QUEUES: [Queue; 4] = [Queue::Effects, Queue::Timers, Queue::Mailboxes, Queue::Inboxes];
+pub(super) const QUEUES: [Queue; 4] = [Queue::Effects, Queue::Timers, Queue::Mailboxes, Queue::Inboxes];
 
-fn queue(name: &str) -> Result<Queue, Problem> {
+pub(super) fn queue(name: &str) -> Result<Queue, Problem> {
     let unknown = || Problem::invalid(format!("`{name}` is no queue: expected effects, timers, mailboxes or inboxes"));
     QUEUES.into_iter().find(|queue| queue.name() == name).ok_or_else(unknown)
 }
@@ -53,7 +53,7 @@ impl NamesWorld for Letter {
 }
 
 impl Letter {
-    fn new(queue: Queue, seq: QueueSeq, letter: DeadLetter) -> Self {
+    pub(super) fn new(queue: Queue, seq: QueueSeq, letter: DeadLetter) -> Self {
         let (to, item) = carried(queue, &letter.item);
         Self {
             letter: address(queue, seq),
@@ -83,7 +83,7 @@ pub(super) fn address(queue: Queue, seq: QueueSeq) -> String {
     format!("{}.{seq}", queue.name())
 }
 
-fn place(letter: &str) -> Result<(Queue, QueueSeq), Problem> {
+pub(super) fn place(letter: &str) -> Result<(Queue, QueueSeq), Problem> {
     let invalid = || Problem::invalid(format!("`{letter}` names no dead letter: expected QUEUE.PLACE"));
     let (of, seq) = letter.split_once('.').ok_or_else(invalid)?;
     Ok((queue(of)?, seq.parse()?))

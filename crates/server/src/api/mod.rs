@@ -30,6 +30,7 @@ mod revocation;
 mod routes;
 mod snapshots;
 mod space;
+mod sql;
 mod state;
 mod steps;
 mod summary;
@@ -50,6 +51,7 @@ pub use hot_routes::{HotRoutes, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};
+pub use sql::TABLES as SQL_TABLES;
 
 use crate::{
     bodies::{Bodies, BodyBudgets},

@@ -2,8 +2,8 @@
 
 use super::{
     Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, console, dead_letters, effects, events, forks, health,
-    journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, state, steps,
-    summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands, worlds,
+    journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, sql, state,
+    steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands, worlds,
 };
 use axum::{
     Router,
@@ -57,6 +57,7 @@ use utoipa::OpenApi;
         bulk::bulk,
         labels::label,
         why::why,
+        sql::sql,
         world_commands::delete,
         forks::fork,
         world_commands::pause,
@@ -192,6 +193,7 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
         .route(&at("/world-count"), get(bulk::count::<E>))
         .route(&at("/bulk"), post(bulk::bulk::<E>))
+        .route(&at("/sql"), post(sql::sql::<E>))
         .route(&at("/pools"), get(pools::list::<E>).post(pools::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))

@@ -71,7 +71,7 @@ pub(super) async fn list<E: Engine>(
     Ok(Json(ListPage { items, next }))
 }
 
-fn place(text: &str) -> Result<TimerPlace, Problem> {
+pub(super) fn place(text: &str) -> Result<TimerPlace, Problem> {
     let parsed = text.split_once('.').and_then(|(place_ns, intent)| {
         Some(TimerPlace { place_ns: place_ns.parse().ok()?, intent: intent.parse().ok()? })
     });

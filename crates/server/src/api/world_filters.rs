@@ -93,6 +93,7 @@ impl WorldFilters {
         };
         let age_ns = self.effects_older_than_s.map(|age_s| age_s.saturating_mul(1_000_000_000));
         Ok(WorldQuery {
+            world: None,
             filter: WorldFilter { state: None, parent, held: self.held()?, on_hold: self.on_hold, failed: self.failed },
             state: self.state.as_deref().map(state).transpose()?,
             name_prefix: self.name.clone(),

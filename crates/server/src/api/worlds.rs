@@ -416,18 +416,23 @@ pub(super) async fn list<E: Engine>(
     let (query, limit) = (filters.query(&universe).await?, page.limit()?);
     let after = page.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().find_worlds(query, after, limit).await?;
-    let names = universe.names_of(page.items.iter().filter_map(|found| found.manifest).collect()).await?;
-    let mut items = Vec::with_capacity(page.items.len());
-    for found in page.items {
-        let state = state_of(&universe, found.world, &found.meta).await;
+    let items = shown(&universe, page.items).await?;
+    Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// Worlds as lists show them.
+pub(super) async fn shown<E: Engine>(universe: &Universe<E>, found: Vec<WorldSummary>) -> Result<Vec<World>, Problem> {
+    let names = universe.names_of(found.iter().filter_map(|found| found.manifest).collect()).await?;
+    let mut items = Vec::with_capacity(found.len());
+    for found in found {
+        let state = state_of(universe, found.world, &found.meta).await;
         let waits = universe.ops().waits_briefly(&found).await?;
         let WorldSummary { world, meta, lease, failure, manifest, head, active_at_ns } = found;
         let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
         let active_at = active_at_ns.map(Moment::of);
         items.push(World { state, head: head.map(Height::get), active_at_ns, active_at, waits, ..world });
     }
-    let items = with_names(&universe, items).await?;
-    Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
+    with_names(universe, items).await
 }
 
 /// All that is known about a world.

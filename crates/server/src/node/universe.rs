@@ -23,7 +23,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     blob::Blobs,
-    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion},
+    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion, index_worlds},
     values::{KeptKind, SchemaVersion},
 };
 use std::{
@@ -71,6 +71,10 @@ impl<E: Engine> Universe<E> {
         let quotas = node.quotas_of(name, id);
         let plane = plane_of(node, name, id, quotas.fuel_meter());
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
+        if plane.run(&GuardSchema { bootstrap: false, ..guard }).await.is_err() {
+            // Of an earlier version, or new: before it is marked as one of this version, all that is found by the index is there.
+            index_worlds(&plane.engine, &**plane.clock(), id).await?;
+        }
         plane.run(&guard).await?;
         let (mut built_in, mut named) = (Vec::new(), Vec::new());
         for program in node.built_in() {

@@ -64,9 +64,11 @@ impl Told {
                 self.manifests.insert(place, manifest_at::decode(key, value).map_err(|error| error.to_string())?);
             }
             (Write::Put(key, _), Family::WorldIndex) => {
-                drop(self.entries.entry(place).or_default().insert(key.clone()))
+                self.entries.entry(place).or_default().insert(key.clone());
             }
-            (Write::Delete(key), Family::WorldIndex) => drop(self.entries.entry(place).or_default().remove(key)),
+            (Write::Delete(key), Family::WorldIndex) => {
+                self.entries.entry(place).or_default().remove(key);
+            }
             _ => {}
         }
         Ok(Some(place))

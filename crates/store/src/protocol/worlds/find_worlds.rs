@@ -32,6 +32,8 @@ use std::{collections::BTreeSet, fmt, str::FromStr};
 #[derive(Debug, Clone, Default)]
 pub struct WorldQuery {
     pub filter: WorldFilter,
+    /// Only this one.
+    pub world: Option<WorldId>,
     /// `Live` takes those, too, that are paused or on hold.
     pub state: Option<ListedState>,
     pub name_prefix: Option<String>,
@@ -120,6 +122,9 @@ impl WorldQuery {
     fn source(&self, universe: UniverseId, listed: Option<&BTreeSet<WorldId>>) -> Source {
         let index = |what| world_index::span(universe, what);
         let named = self.name_prefix.as_deref().unwrap_or_default();
+        if let Some(world) = self.world {
+            return Source::Listed([world].into());
+        }
         match (self.order, listed, self.filter.parent, self.labels.first(), &self.manifests) {
             (WorldOrder::Name, ..) => Source::Entries(vec![named_world::key(universe, named).span()]),
             (WorldOrder::Created, ..) => {
