@@ -13,7 +13,7 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Code, Coded, Hash, InboxSeq, cbor, limits,
+    Code, Coded, Hash, InboxSeq, LabelChange, cbor, limits,
     record::{InboxItem, Input, Operator, Payload, Receipt},
 };
 use std::borrow::Cow;
@@ -85,6 +85,8 @@ pub(crate) enum Control {
     Upgrade(Active, Upgrade),
     /// The item at this place passes without a step.
     Skip(InboxSeq),
+    /// The labels of the world changed when the command was accepted; its program does not see them.
+    Label,
 }
 
 impl Prepared<'_> {
@@ -208,6 +210,10 @@ fn understand(
                 Err(ManifestError::Load(error)) => Err(error.into()),
                 Err(error) => Err(Rejection::new(error.code(), error.to_string()).into()),
             }
+        }
+        LabelChange::COMMAND => {
+            let decoded = cbor::decode::<LabelChange>(payload);
+            decoded.map(|_| Control::Label).map_err(|error| invalid(error.to_string()).into())
         }
         other => Err(invalid(format!("no command `{other}`")).into()),
     }

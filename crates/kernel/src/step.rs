@@ -145,6 +145,7 @@ impl Run<'_> {
                 state.resume();
                 state.position.skip = Some(seq);
             }
+            Control::Label => {}
             Control::Upgrade(active, upgrade) => return self.upgrade(state, active, upgrade.forced),
         }
         Ok(self.nothing(state))

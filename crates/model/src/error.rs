@@ -306,6 +306,15 @@ codes! {
     OriginDenied = "ORIGIN_DENIED", Invalid, "A request without a token names another host, or comes from a web page of another origin.";
     NodeOverloaded = "NODE_OVERLOADED", Unavailable, "The process uses more memory than it may, and refuses new work until it uses less.";
     WorldOverloaded = "WORLD_OVERLOADED", Full, "The oldest item in the world's inbox is too old; new events are refused until the world has caught up.";
+
+    // Names and labels of worlds.
+    WorldNameTaken = "WORLD_NAME_TAKEN", Conflict, "Another world of the universe has this name.";
+    LabelInvalid = "LABEL_INVALID", Invalid, "A label's key or value is empty, too long, or has characters that are not allowed.";
+    LabelsFull = "LABELS_FULL", Full, "A world would have more labels than the bound.";
+    SqlInvalid = "SQL_INVALID", Invalid, "A query is not SQL that SQLite understands, or does more than read.";
+    SqlTooLarge = "SQL_TOO_LARGE", Full, "A query gives more rows or bytes, or needs more memory, than the bound.";
+    SqlTimeout = "SQL_TIMEOUT", Full, "A query took longer than it may.";
+    CursorInvalid = "CURSOR_INVALID", Invalid, "The place where a list should continue is not one that the list gave out.";
     NodeDraining = "NODE_DRAINING", Unavailable, "The process is draining and accepts no new requests.";
 }
 

@@ -587,3 +587,48 @@ pub const POOL_GAUGES_MAX: usize = 100;
 
 /// Shards of these pools that are looked at: each that changed is a query.
 pub const POOL_GAUGE_SHARDS_MAX: usize = 256;
+
+/// Labels of a world: each is an entry of the index, written with every change.
+pub const WORLD_LABELS_MAX: usize = 64;
+
+/// The key of a label: a word or a path of words.
+pub const LABEL_KEY_BYTES_MAX: usize = 63;
+
+/// The value of a label: an id of another system fits, a document does not.
+pub const LABEL_VALUE_BYTES_MAX: usize = 255;
+
+/// Dead letters, or effects of one stage, that a list of worlds looks at to find the worlds that have any.
+pub const QUEUE_ITEMS_LOOKED_AT_MAX: usize = 10_000;
+
+/// Names that are tried for a fork or an import that was given none.
+pub const DEFAULT_NAMES_TRIED_MAX: u64 = 1_000;
+
+/// Names of worlds that a process remembers the ids of; beyond it all are forgotten and looked up again.
+pub const WORLD_NAMES_REMEMBERED_MAX: usize = 65_536;
+
+/// Worlds that one request of a bulk command takes on: each is a transaction.
+pub const BULK_WORLDS_MAX: usize = 100;
+
+/// Rows of a query whose answer is one document.
+pub const SQL_ROWS_MAX: u64 = 10_000;
+
+/// Bytes of the values of such an answer: it is kept in memory.
+pub const SQL_BYTES_MAX: u64 = 16 << 20;
+
+/// Rows of a query whose answer is streamed.
+pub const SQL_STREAMED_ROWS_MAX: u64 = 100_000_000;
+
+/// Bytes of the values of such an answer.
+pub const SQL_STREAMED_BYTES_MAX: u64 = 64 << 30;
+
+/// What SQLite may use for all queries of a process: what they sort and group beyond it is refused.
+pub const SQL_MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// How long a query may take if it says nothing.
+pub const SQL_TIME_MS_DEFAULT: u64 = 30_000;
+
+/// The longest that a query may ask for: as long as any request is held open.
+pub const SQL_TIME_MS_MAX: u64 = 300_000;
+
+/// Queries that run at a time in a process: each has a thread.
+pub const SQL_AT_ONCE_MAX: usize = 4;

@@ -79,6 +79,8 @@ pub enum Mutant {
     ReplyUnpublished,
     /// A watcher measures the delay between revoke and reclaim by its wall clock.
     WatcherTrustsClock,
+    /// An entry of the index of worlds stays although its world changed.
+    IndexStale,
 }
 
 impl Mutant {
@@ -90,7 +92,7 @@ impl Mutant {
     pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];
 
     /// Those that the simulation of a cluster finds.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -121,6 +123,7 @@ impl Mutant {
         Self::ProbationKept,
         Self::ChargeRepeated,
         Self::ReplyUnpublished,
+        Self::IndexStale,
     ];
 }
 

@@ -29,6 +29,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::EndAssumed
         | Mutant::RepliesMixed => "ingress",
         Mutant::ReplyUnpublished => "calls",
+        Mutant::IndexStale => "index",
         Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",

@@ -64,6 +64,8 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("drop_dead_letters", &["DropDeadLetter"]),
             ("write_and_revoke_tokens", &["WriteToken", "SetTokenQuotas", "WriteQuotas", "ChargeToken"]),
             ("name_a_world", &["NameWorld"]),
+            ("label_a_world", &["LabelWorld"]),
+            ("index_worlds_of_an_earlier_version", &["IndexWorlds"]),
             ("create_a_pool_and_delete_it", &["CreatePool", "DeletePool"]),
             ("watch_a_pool_and_hear_a_holder", &["SetWatch", "BeatLease"]),
             ("pin_an_object_and_let_it_go", &["PinBlob", "UnpinBlob"]),

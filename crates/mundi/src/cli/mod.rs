@@ -22,6 +22,7 @@ mod progress;
 mod quotas;
 mod resource;
 mod serve;
+mod sql;
 mod telemetry;
 mod timer;
 mod token;
@@ -107,6 +108,8 @@ enum Command {
     /// Runs a server with chosen roles, for fleets.
     Server(ServerArgs),
     Sim(mundi_sim::cli::SimArgs),
+    /// Runs a read-only SQL query over the worlds of a universe, their journals, state and queues.
+    Sql(sql::Sql),
     /// Timers: inputs that worlds requested for a later time.
     #[command(subcommand)]
     Timer(timer::TimerCommand),
@@ -221,6 +224,7 @@ impl Command {
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,
             Self::Verify(verify) => verify.run(out).await,
+            Self::Sql(sql) => sql.run(out).await,
             Self::Worker(command) => command.run(out).await,
             Self::World(command) => command.run(out).await,
         }

@@ -8,6 +8,7 @@ mod clients;
 mod components;
 mod console;
 mod events;
+mod find;
 mod forks;
 mod guest;
 mod hostile;

@@ -2,6 +2,7 @@
 
 mod access;
 mod blobs;
+mod bulk;
 mod bundles;
 mod console;
 mod dead_letters;
@@ -15,8 +16,10 @@ mod health;
 mod hot_routes;
 mod journal;
 mod json;
+mod labels;
 mod logs;
 mod moment;
+mod naming;
 mod pool_gauges;
 mod pools;
 mod problem;
@@ -28,6 +31,7 @@ mod revocation;
 mod routes;
 mod snapshots;
 mod space;
+mod sql;
 mod state;
 mod steps;
 mod summary;
@@ -37,8 +41,10 @@ mod tokens;
 mod universes;
 mod verify;
 mod whoami;
+mod why;
 mod workers;
 mod world_commands;
+mod world_filters;
 mod worlds;
 
 pub(crate) use access::Access;
@@ -48,6 +54,7 @@ pub use hot_routes::{HotRoutes, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};
+pub use sql::TABLES as SQL_TABLES;
 
 use crate::{
     bodies::{Bodies, BodyBudgets},

@@ -1,9 +1,9 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bundles, console, dead_letters, effects, events, forks, health, journal,
-    logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, state, steps, summary, tasks,
-    timers, tokens, universes, verify, whoami, workers, world_commands, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, console, dead_letters, effects, events, forks, health,
+    journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, sql, state,
+    steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands, worlds,
 };
 use crate::mcp;
 use axum::{
@@ -54,6 +54,11 @@ use utoipa::OpenApi;
         worlds::list,
         worlds::create,
         worlds::describe,
+        bulk::count,
+        bulk::bulk,
+        labels::label,
+        why::why,
+        sql::sql,
         world_commands::delete,
         forks::fork,
         world_commands::pause,
@@ -192,6 +197,9 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/manifests"), post(programs::put_manifest::<E>))
         .route(&at("/manifests/{manifest}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
+        .route(&at("/world-count"), get(bulk::count::<E>))
+        .route(&at("/bulk"), post(bulk::bulk::<E>))
+        .route(&at("/sql"), post(sql::sql::<E>))
         .route(&at("/pools"), get(pools::list::<E>).post(pools::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))
@@ -223,6 +231,8 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/resume"), post(world_commands::resume::<E>))
         .route(&at("/retry"), post(world_commands::retry::<E>))
         .route(&at("/skip"), post(world_commands::skip::<E>))
+        .route(&at("/labels"), post(labels::label::<E>))
+        .route(&at("/why"), get(why::why::<E>))
         .route(&at("/logs"), get(logs::logs::<E>))
         .route(&at("/upgrade"), post(world_commands::upgrade::<E>))
         .route(&at("/archive"), post(world_commands::archive::<E>))

@@ -30,6 +30,7 @@ mod reports;
 mod roles;
 mod universe;
 mod universe_policy;
+mod world_names;
 
 pub(crate) use admission::Overload;
 pub use admission::{AdmissionPolicy, memory_limit_bytes};

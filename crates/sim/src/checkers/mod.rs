@@ -7,6 +7,7 @@ mod claims;
 mod fences;
 mod forks;
 mod holds;
+mod index;
 mod ingress;
 mod journals;
 mod leases;
@@ -62,6 +63,7 @@ const CHECKERS: &[Checker] = &[
     ("forks", forks::check),
     ("sandboxes", sandboxes::check),
     ("holds", holds::check),
+    ("index", index::check),
     ("replay", replay::check),
 ];
 
