@@ -1,5 +1,6 @@
 """The component's side of the contract. `mundi program build` puts it beside a project's program.py."""
 
+import json
 from typing import Any, Optional
 
 import wit_world
@@ -90,6 +91,10 @@ def _cause(cause: Any) -> Any:
     if isinstance(cause, types.Cause_Timer):
         return Timer(it.label, cbor.decode(it.payload))
     return Upgraded(it)
+
+
+if hasattr(program, "describe_to"):
+    program.describe_to(json.loads(OFFER))
 
 
 class WitWorld(wit_world.WitWorld):

@@ -233,8 +233,9 @@ function effectError(payload: Uint8Array): EffectError {
 /** What a receipt that says `error` or `timeout` carries, as a value. */
 export function errorValue(payload: Uint8Array): Record<string, unknown> {
   try {
-    const { code = "", reason = "", attempts = 0, failed_code, failed_at } = decode(payload) as any;
-    return { code, reason, attempts, failed_code, failed_at: failed_at ?? undefined };
+    const { code, reason = "", attempts = 0, failed_code, failed_at } = decode(payload) as any;
+    if (typeof code !== "string") throw new Error("this is no error of an effect");
+    return { code, reason, attempts, failed_code: failed_code ?? undefined, failed_at: failed_at ?? undefined };
   } catch {
     return { code: "RECEIPT_INVALID", reason: new TextDecoder().decode(payload), attempts: 0 };
   }

@@ -58,12 +58,12 @@ export class DurableWorld extends TestWorld {
 
   /** Answers the oldest open effect of a kind. */
   answer(kind: string, value: unknown = null): Promise<Step> {
-    return this.arrive(this.receiptCause(this.oldest(kind), "ok", value));
+    return this.taken(() => this.receiptCause(this.oldest(kind), "ok", value));
   }
 
   /** The oldest open effect of a kind is not carried out. */
   failEffect(kind: string, code: string, reason: string): Promise<Step> {
-    return this.arrive(this.receiptCause(this.oldest(kind), "error", { code, reason, attempts: 1 }));
+    return this.taken(() => this.receiptCause(this.oldest(kind), "error", { code, reason, attempts: 1 }));
   }
 
   private oldest(kind: string): string {
@@ -79,7 +79,7 @@ export class DurableWorld extends TestWorld {
       const due = [...this.host.timers.values()].filter((timer) => timer.dueNs <= until);
       if (due.length === 0) break;
       due.sort((a, b) => (a.dueNs === b.dueNs ? (a.label < b.label ? -1 : 1) : a.dueNs < b.dueNs ? -1 : 1));
-      await this.arrive(this.timerCause(due[0]!.label));
+      await this.taken(() => this.timerCause(due[0]!.label));
     }
     this.host.now = until;
   }
@@ -113,9 +113,14 @@ export class DurableWorld extends TestWorld {
     }
   }
 
-  /** Any other cause. */
-  async arrive(cause: Cause, said: Said = {}): Promise<Step> {
+  /** A receipt or a timer, which is open in the world as it was before. */
+  private async taken(cause: () => Cause): Promise<Step> {
     const past = this.fork();
+    return this.arrive(cause(), {}, past);
+  }
+
+  /** Any other cause. */
+  async arrive(cause: Cause, said: Said = {}, past = this.fork()): Promise<Step> {
     if (this.past.length === this.crashAt) {
       const lost = this.fork();
       lost.crashAt = -1;

@@ -104,6 +104,12 @@ test("a fork at every await goes another way", async () => {
     await fork.cancel("order");
     strictEqual(fork.instance("order").state, "cancelled");
   }
+  const refused = world.forkAtAwait(4, "order");
+  await refused.skip("1h");
+  deepStrictEqual(refused.instance("order").waits, [[6, "effect", "payment.refund"]]);
+  const again = world.forkAtAwait(6, "order");
+  await again.failEffect("world.call", "CALL_TIMEOUT", "nobody is there");
+  strictEqual(again.instance("order").error?.code, "CALL_TIMEOUT");
   strictEqual(world.instance("order").state, "done", "the world itself is as it was");
 });
 

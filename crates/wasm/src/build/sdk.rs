@@ -58,11 +58,18 @@ const PYTHON: &[File] = files!("python":
     "README.md",
     "mundi/__init__.py",
     "mundi/cbor.py",
+    "mundi/function_cells.py",
+    "mundi/function_errors.py",
+    "mundi/function_program.py",
+    "mundi/function_run.py",
+    "mundi/function_tasks.py",
+    "mundi/functions.py",
     "mundi/kinds.py",
     "mundi/pools.py",
     "mundi/offer.py",
     "mundi/schema.py",
     "mundi/testing.py",
+    "mundi/testing_functions.py",
     "mundi_component.py",
 );
 
