@@ -102,7 +102,7 @@ class WitWorld(wit_world.WitWorld):
         try:
             program.handle(World(_Host()), _event(event))
         except Exception as error:
-            raise Err(f"{type(error).__name__}: {error}") from None
+            raise Err(f"{getattr(error, 'code', type(error).__name__)}: {error}") from None
 
     def query(self, name: str, params: bytes) -> bytes:
         try:

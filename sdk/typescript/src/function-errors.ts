@@ -9,7 +9,7 @@ export class FunctionError extends Error {
     message: string,
   ) {
     super(message);
-    this.name = "FunctionError";
+    this.name = code;
   }
 }
 
@@ -21,7 +21,6 @@ export class FunctionDiverged extends FunctionError {
     readonly asked: string,
   ) {
     super("FUNCTION_DIVERGED", `await ${awaitNumber}: on record is ${recorded}, and the code asks for ${asked}`);
-    this.name = "FunctionDiverged";
   }
 }
 
@@ -29,7 +28,6 @@ export class FunctionDiverged extends FunctionError {
 export class FunctionCancelled extends FunctionError {
   constructor(reason: string) {
     super("FUNCTION_CANCELLED", reason);
-    this.name = "FunctionCancelled";
   }
 }
 
