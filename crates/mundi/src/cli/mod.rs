@@ -10,6 +10,7 @@ mod doctor;
 mod effect;
 mod exit;
 mod explain;
+mod function;
 mod lease;
 mod manifest;
 mod output;
@@ -92,6 +93,9 @@ enum Command {
     /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Functions: run, list, inspect and cancel instances of durable functions.
+    #[command(subcommand)]
+    Function(function::FunctionCommand),
     /// Pools: resources that are leased, and never handed out early.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
@@ -213,6 +217,7 @@ impl Command {
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,
+            Self::Function(command) => command.run(out).await,
             Self::Timer(command) => command.run(out).await,
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,
