@@ -288,6 +288,25 @@ codes! {
     QueueFull = "QUEUE_FULL", Full, "As many reservations wait in a pool's queue as its configuration allows.";
     TicketNotFound = "TICKET_NOT_FOUND", NotFound, "A pool's queue never gave out such a ticket, or does not keep it any more.";
 
+    // Durable functions.
+    FunctionFailed = "FUNCTION_FAILED", Invalid, "A durable function ended with an error.";
+    FunctionCancelled = "FUNCTION_CANCELLED", Conflict, "An instance of a durable function, or the scope that something was waited in, was cancelled.";
+    FunctionDiverged = "FUNCTION_DIVERGED", Conflict, "The code of a durable function asks for something else than is on record at the same await.";
+    FunctionNotFound = "FUNCTION_NOT_FOUND", NotFound, "A world has no instance of a durable function under this name.";
+    FunctionKeyInvalid = "FUNCTION_KEY_INVALID", Invalid, "The key of an instance is not valid.";
+    FunctionKeyReused = "FUNCTION_KEY_REUSED", Conflict, "A durable function was run again under the same key with another input.";
+    FunctionsFull = "FUNCTIONS_FULL", Full, "A world has as many running instances of durable functions, or an instance as many callers, as it may have.";
+    FunctionInputTooLarge = "FUNCTION_INPUT_TOO_LARGE", Invalid, "The input of a durable function is too large.";
+    FunctionResultTooLarge = "FUNCTION_RESULT_TOO_LARGE", Invalid, "The result of an await or of a durable function is too large.";
+    FunctionLogFull = "FUNCTION_LOG_FULL", Full, "The log of an instance of a durable function has as many awaits as it may have.";
+    FunctionSignalsFull = "FUNCTION_SIGNALS_FULL", Full, "An instance has as many events that it has not asked for as it may have.";
+    FunctionAwaitMissing = "FUNCTION_AWAIT_MISSING", Invalid, "A durable function ended, and nobody waited for something that it had asked for.";
+    FunctionContextOver = "FUNCTION_CONTEXT_OVER", Invalid, "A `ctx` was used outside the function that it was given to.";
+    FunctionEffectUndeclared = "FUNCTION_EFFECT_UNDECLARED", Invalid, "A durable function asked for an effect that the manifest does not declare.";
+    FunctionStuck = "FUNCTION_STUCK", Invalid, "A durable function waits for something that never comes.";
+    FunctionCellReserved = "FUNCTION_CELL_RESERVED", Invalid, "A durable function wrote a cell under `$fn/`.";
+    FunctionWorldFull = "FUNCTION_WORLD_FULL", Full, "A durable function could not ask for something, because its world has as many open effects or timers as it may have.";
+
     // Server.
     NameInvalid = "NAME_INVALID", Invalid, "A text is not a valid name.";
     ConfigInvalid = "CONFIG_INVALID", Invalid, "The configuration has an unknown key or an invalid value.";

@@ -10,6 +10,7 @@ mod doctor;
 mod effect;
 mod exit;
 mod explain;
+mod function;
 mod lease;
 mod manifest;
 mod mcp;
@@ -94,6 +95,9 @@ enum Command {
     /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Functions: run, list, inspect and cancel instances of durable functions.
+    #[command(subcommand)]
+    Function(function::FunctionCommand),
     /// Serves an assistant over MCP, on standard input and output.
     Mcp(mcp::Mcp),
     /// Pools: resources that are leased, and never handed out early.
@@ -220,6 +224,7 @@ impl Command {
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,
+            Self::Function(command) => command.run(out).await,
             Self::Timer(command) => command.run(out).await,
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,

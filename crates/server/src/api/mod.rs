@@ -12,6 +12,7 @@ mod events;
 mod exposition;
 mod extract;
 mod forks;
+mod functions;
 mod health;
 mod hot_routes;
 mod journal;

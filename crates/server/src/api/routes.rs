@@ -1,9 +1,9 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, console, dead_letters, effects, events, forks, health,
-    journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, sql, state,
-    steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, console, dead_letters, effects, events, forks, functions,
+    health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, sql,
+    state, steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands, worlds,
 };
 use crate::mcp;
 use axum::{
@@ -81,6 +81,11 @@ use utoipa::OpenApi;
         state::cells,
         state::cell,
         state::diff,
+        functions::list,
+        functions::describe,
+        functions::run,
+        functions::cancel,
+        functions::pause,
         steps::step,
         journal::journal,
         logs::logs,
@@ -249,6 +254,14 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/cells"), get(state::cells::<E>))
         .route(&at("/cells/{*key}"), get(state::cell::<E>))
         .route(&at("/diff"), get(state::diff::<E>))
+        .route(&at("/functions"), get(functions::list::<E>))
+        .route(
+            &at("/functions/{*instance}"),
+            get(functions::describe::<E>)
+                .post(functions::run::<E>)
+                .delete(functions::cancel::<E>)
+                .put(functions::pause::<E>),
+        )
         .route(&at("/steps/{height}"), get(steps::step::<E>))
         .route(&at("/journal"), get(journal::journal::<E>))
         .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
