@@ -8,6 +8,7 @@ mod dead_letter;
 mod demo;
 mod doctor;
 mod effect;
+mod evidence;
 mod exit;
 mod explain;
 mod lease;
@@ -84,6 +85,9 @@ enum Command {
     /// Effects: external actions that worlds requested.
     #[command(subcommand)]
     Effect(effect::EffectCommand),
+    /// Evidence: the events of children, as lines of canonical JSON.
+    #[command(subcommand)]
+    Evidence(evidence::EvidenceCommand),
     /// Explains an error code, and what to do.
     Explain(explain::Explain),
     /// Leases: which worker holds which world.
@@ -210,6 +214,7 @@ impl Command {
             Self::Explain(explain) => explain.run(out),
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
+            Self::Evidence(command) => command.run(out).await,
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,

@@ -3,6 +3,7 @@
 mod access;
 mod blobs;
 mod bundles;
+mod children;
 mod console;
 mod dead_letters;
 mod document;
