@@ -6,6 +6,7 @@
 
 pub mod answers;
 pub mod cbor;
+pub mod child;
 pub mod error;
 mod hash;
 mod hints;

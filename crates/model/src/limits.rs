@@ -632,3 +632,24 @@ pub const SQL_TIME_MS_MAX: u64 = 300_000;
 
 /// Queries that run at a time in a process: each has a thread.
 pub const SQL_AT_ONCE_MAX: usize = 4;
+
+/// Children of a world that run at a time, unless its manifest says otherwise.
+pub const CHILDREN_ACTIVE_DEFAULT: u64 = 2;
+
+/// Children of a world that run at a time: all of them stand in one record, which every dispatch of the world writes.
+pub const CHILDREN_ACTIVE_MAX: u64 = 64;
+
+/// Terminal children that a world keeps, with their events; the one that ended first goes when another one ends.
+pub const CHILDREN_ENDED_MAX: u64 = 1_000;
+
+/// The result of a child: it stands in one inbox item beside how the child ended.
+pub const CHILD_RESULT_BYTES_MAX: usize = PAYLOAD_INLINE_BYTES_MAX - 2_048;
+
+/// Parents with children to dispatch that an executor reads at a time.
+pub const CHILD_PARENTS_PAGE: usize = 256;
+
+/// Queued children that a dispatch looks at to find the first one: those that were cancelled while they waited lie between.
+pub const CHILD_QUEUE_SCAN_MAX: usize = 256;
+
+/// How long an executor's lease of a child is valid without an extension.
+pub const CHILD_LEASE_NS: u64 = 30_000_000_000;

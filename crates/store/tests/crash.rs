@@ -63,6 +63,9 @@ use mundi_store::{
 use pollster::block_on;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+#[path = "crash/children.rs"]
+mod children;
+
 type Store<B = HeapBlobs> = Fixture<Probe<Memory>, B>;
 type Contents = BTreeMap<Bytes, Bytes>;
 
@@ -460,7 +463,14 @@ fn expire_dedupe_records() {
     survives(on_the_heap, setup, act, everything);
 }
 
-const TERMS: EffectTerms = EffectTerms { timeout_ms: 1, attempts_max: 2, backoff_ms: 1, backoff_ms_max: 1, rate: None };
+const TERMS: EffectTerms = EffectTerms {
+    timeout_ms: 1,
+    attempts_max: 2,
+    backoff_ms: 1,
+    backoff_ms_max: 1,
+    rate: None,
+    children_active_max: None,
+};
 
 fn claim_of(store: &Store, token: u8) -> ClaimEffects {
     ClaimEffects {

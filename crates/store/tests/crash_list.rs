@@ -72,6 +72,23 @@ const DIE: &[(&str, &[Deaths])] = &[
         ],
     ),
     (
+        "crates/store/tests/crash/children.rs",
+        &[
+            ("spawn_children_with_a_turn", &["CommitTurn"]),
+            ("dispatch_a_child", &["LeaseChild"]),
+            ("start_a_child", &["StartChild"]),
+            ("finish_a_child", &["FinishChild"]),
+            ("debit_a_child_within_and_beyond_its_budget", &["DebitChild"]),
+            ("cancel_queued_leased_and_started_children", &["CancelChild"]),
+            ("recover_children_whose_executors_are_gone", &["RecoverChild"]),
+            ("extend_the_lease_of_a_child", &["ExtendChildLeases"]),
+            ("fail_a_child_that_waits", &["FailQueuedChild"]),
+            ("hold_a_parent", &["HoldParent"]),
+            ("set_a_budget", &["SetBudget"]),
+            ("note_a_request", &["NoteRequest"]),
+        ],
+    ),
+    (
         "crates/store/src/segments/tests.rs",
         &[(
             "an_export_that_crashes_at_any_step_and_is_retried_leaves_the_same_bytes",

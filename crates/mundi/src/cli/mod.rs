@@ -8,6 +8,7 @@ mod dead_letter;
 mod demo;
 mod doctor;
 mod effect;
+mod evidence;
 mod exit;
 mod explain;
 mod function;
@@ -87,6 +88,9 @@ enum Command {
     /// Effects: external actions that worlds requested.
     #[command(subcommand)]
     Effect(effect::EffectCommand),
+    /// Evidence: the events of children, as lines of canonical JSON.
+    #[command(subcommand)]
+    Evidence(evidence::EvidenceCommand),
     /// Explains an error code, and what to do.
     Explain(explain::Explain),
     /// Leases: which worker holds which world.
@@ -220,6 +224,7 @@ impl Command {
             Self::Explain(explain) => explain.run(out),
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
+            Self::Evidence(command) => command.run(out).await,
             Self::Mcp(mcp) => mcp.run().await,
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,

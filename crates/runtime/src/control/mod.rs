@@ -5,6 +5,7 @@
 //! Either way a call answers when it is done, from whatever process.
 
 mod cells;
+mod children;
 mod dead_letters;
 mod effects;
 mod failing_queries;
@@ -26,6 +27,7 @@ mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
+pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
 pub use follow::{SeenHead, SeenQuotas, engine_answers, quotas_changed, read_token, seen_quotas, token_revoked};
 pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};

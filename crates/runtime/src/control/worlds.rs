@@ -280,7 +280,9 @@ impl<P: Plane> Ops<P> {
     }
 
     pub async fn world_archive(&self, world: WorldId) -> Result<(), RuntimeError> {
-        self.set_archived(world, true).await
+        self.set_archived(world, true).await?;
+        // An executor does the same if this process ends here.
+        self.children_cancel(world, &format!("archived:{world}")).await.map(drop)
     }
 
     pub async fn world_unarchive(&self, world: WorldId) -> Result<(), RuntimeError> {

@@ -4,6 +4,7 @@ mod access;
 mod blobs;
 mod bulk;
 mod bundles;
+mod children;
 mod console;
 mod dead_letters;
 mod document;

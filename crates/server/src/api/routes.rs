@@ -1,9 +1,10 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, console, dead_letters, effects, events, forks, functions,
-    health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, sql,
-    state, steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, children, console, dead_letters, effects, events, forks,
+    functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots,
+    space, sql, state, steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands,
+    worlds,
 };
 use crate::mcp;
 use axum::{
@@ -103,6 +104,19 @@ use utoipa::OpenApi;
         tasks::complete,
         tasks::fail,
         timers::list,
+        children::list,
+        children::describe,
+        children::spawn,
+        children::cancel,
+        children::events,
+        children::budget,
+        children::set_budget,
+        children::claim,
+        children::start,
+        children::heartbeat,
+        children::report,
+        children::complete,
+        children::fail,
         pools::list,
         pools::create,
         pools::describe,
@@ -215,6 +229,12 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/tasks/heartbeat"), post(tasks::heartbeat::<E>))
         .route(&at("/tasks/complete"), post(tasks::complete::<E>))
         .route(&at("/tasks/fail"), post(tasks::fail::<E>))
+        .route(&at("/tasks/children/claim"), post(children::claim::<E>))
+        .route(&at("/tasks/children/start"), post(children::start::<E>))
+        .route(&at("/tasks/children/heartbeat"), post(children::heartbeat::<E>))
+        .route(&at("/tasks/children/report"), post(children::report::<E>))
+        .route(&at("/tasks/children/complete"), post(children::complete::<E>))
+        .route(&at("/tasks/children/fail"), post(children::fail::<E>))
         .route(&at("/timers"), get(timers::list::<E>))
         .route(&at("/dead-letters"), get(dead_letters::list::<E>).post(dead_letters::bulk::<E>))
         .route(&at("/dead-letters/{letter}"), get(dead_letters::describe::<E>).delete(dead_letters::drop_one::<E>))
@@ -267,6 +287,11 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
         .route(&at("/baseline"), post(snapshots::promote::<E>))
         .route(&at("/segments"), post(snapshots::export::<E>))
+        .route(&at("/children"), get(children::list::<E>).post(children::spawn::<E>))
+        .route(&at("/children/{child}"), get(children::describe::<E>))
+        .route(&at("/children/{child}/cancel"), post(children::cancel::<E>))
+        .route(&at("/children/{child}/events"), get(children::events::<E>))
+        .route(&at("/budget"), get(children::budget::<E>).put(children::set_budget::<E>))
         .route(&at("/assignment"), put(workers::assign::<E>).delete(workers::unassign::<E>))
 }
 

@@ -3,6 +3,7 @@
 
 mod baselines;
 mod calls;
+pub(crate) mod children;
 mod claims;
 mod fences;
 mod forks;
