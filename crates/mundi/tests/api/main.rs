@@ -9,6 +9,7 @@ mod components;
 mod console;
 mod events;
 mod forks;
+mod functions;
 mod guest;
 mod hostile;
 mod lifecycle;
