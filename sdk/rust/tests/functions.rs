@@ -225,9 +225,9 @@ fn other_code_is_refused_and_says_which_await_differs() {
     world.run("order", (), "a").unwrap();
     world.answer("charge", ()).unwrap();
     let refusals = [
-        world.fork().upgrade::<Other>().err().unwrap().1,
-        world.fork().upgrade::<Less>().err().unwrap().1,
-        world.fork().upgrade::<More>().err().unwrap().1,
+        world.upgrade::<Other>().err().unwrap(),
+        world.upgrade::<Less>().err().unwrap(),
+        world.upgrade::<More>().err().unwrap(),
     ];
     let said =
         ["order/a: await 1: on record is effect `charge`", "await 2: on record", "await 3: on record is nothing"];
@@ -235,7 +235,7 @@ fn other_code_is_refused_and_says_which_await_differs() {
         assert_eq!(refused.code, "FUNCTION_DIVERGED");
         assert!(refused.reason.contains(said), "{}", refused.reason);
     }
-    assert!(world.fork().upgrade::<First>().is_ok());
+    assert!(world.upgrade::<First>().is_ok());
     world.answer("check", "f").unwrap();
     assert_eq!(world.instance("order", "a").unwrap().result, Some("f".into()));
 }
@@ -259,7 +259,7 @@ fn both_ways_of_a_version_stay_in_the_code() {
     world.run("order", (), "passed").unwrap();
     world.skip("1s").unwrap();
     world.run("order", (), "a").unwrap();
-    let mut world = world.upgrade::<Two>().map_err(|(_, failure)| failure).unwrap();
+    let mut world = world.upgrade::<Two>().unwrap();
     world.skip("1s").unwrap();
     assert_eq!(waits(&world), ["3 effect reserve"]);
     world.answer("check", "f").unwrap();
@@ -275,7 +275,7 @@ fn wrong_uses_have_a_code_and_say_what_to_write_instead() {
         instance.error.map(|error| (error.code, error.message)).unwrap()
     }
     program!(Forgotten, |ctx: Ctx, _: Value| async move {
-        let _ = ctx.effect::<Value>("charge", &1);
+        drop(ctx.effect::<Value>("charge", &1));
         ctx.done(&1)
     });
     program!(Undeclared, |ctx: Ctx, _: Value| async move {

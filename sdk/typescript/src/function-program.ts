@@ -21,7 +21,7 @@ import {
 } from "./function-cells.ts";
 import { FunctionCancelled, FunctionError } from "./function-errors.ts";
 import { Continue, Run, endEntry, matches, waiterKey } from "./function-run.ts";
-import { type Code, Durable, contextOf } from "./functions.ts";
+import { Ctx, Durable } from "./functions.ts";
 import type { AnyEffects, Cause, Event, Program, World } from "./index.ts";
 import { errorValue } from "./kinds.ts";
 import { type Offer, Rules } from "./offer.ts";
@@ -31,6 +31,7 @@ const RETRY_MS_MAX = 60_000;
 /** Errors that another attempt does not mend. */
 const FINAL = ["EFFECT_CANCELLED", "EFFECT_SANDBOXED", "EFFECT_NOT_RECORDED", "EFFECT_DENIED", "UNIVERSE_DENIED"];
 
+type Code = Durable["code"];
 type Handlers<Effects> = Partial<Pick<Program<Effects>, "handle" | "query">>;
 
 /** A program of durable functions, and perhaps of handlers beside them: `handle` takes all that is not for a function. */
@@ -173,7 +174,7 @@ class Instances {
       const message = `the program has no durable function \`${head.function}\``;
       return this.stand(head, run, { code: "FUNCTION_DIVERGED", message, await: 0 });
     }
-    await run.execute((run, input) => code(contextOf(run), input));
+    await run.execute((run, input) => code(new Ctx(run, run.root), input));
     if (run.diverged) {
       const { code, message, awaitNumber } = run.diverged;
       return this.stand(head, run, { code, message, await: awaitNumber });
@@ -368,7 +369,7 @@ class Instances {
       const code = this.functions.get(head.function);
       const run = new Run(this.world, this.cells, { ...head }, this.cells.log(head), this.rules, true);
       if (code === undefined) diverged.push(`${instanceOf(head)}: the program has no function \`${head.function}\``);
-      else if (head.ran > 0) await run.execute((run, input) => code(contextOf(run), input));
+      else if (head.ran > 0) await run.execute((run, input) => code(new Ctx(run, run.root), input));
       if (run.diverged) diverged.push(`${instanceOf(head)}: ${run.diverged.message}`);
       else if (head.state === "diverged") standing.push(head);
     }

@@ -7,7 +7,7 @@
  * written.
  */
 
-import { decode, encode } from "./cbor.ts";
+import { encode } from "./cbor.ts";
 import {
   AWAITS_MAX,
   type Cells,
@@ -419,9 +419,9 @@ export function describe({ kind, name, print }: Pick<Entry, "kind" | "name" | "p
   return `${kind} \`${name}\` with params of ${print[0]} bytes and print ${print[1].toString(16).padStart(8, "0")}`;
 }
 
-/** The value that the code gets: a copy of its own, which it may change. */
+/** The value that the code gets, and may change: it was read from its cell in this step, and is not written again. */
 function result(entry: Entry): unknown {
-  const value = entry.value === undefined ? undefined : (decode(encode(entry.value)) as any);
+  const value = entry.value as any;
   if (entry.kind !== "effect" || entry.name !== "http.request") return value;
   return new HttpResponse(value.status, value.headers, value.body);
 }

@@ -23,7 +23,7 @@ import type { Sent, Spawned, WorldCall } from "./kinds.ts";
 
 export { EffectFailed, FunctionCancelled, FunctionDiverged, FunctionError } from "./function-errors.ts";
 export { program } from "./function-program.ts";
-export type { Ask } from "./function-run.ts";
+export { type Ask } from "./function-run.ts";
 
 /** A number of milliseconds, or `500ms`, `30s`, `5m`, `1h`, `2d`. */
 export type Duration = number | string;
@@ -260,7 +260,7 @@ function checkCell(key: string): void {
   throw new FunctionError("FUNCTION_CELL_RESERVED", `cells under \`$fn/\` are those of durable functions: choose another key than \`${key}\``);
 }
 
-export type Code = (ctx: Ctx<any>, input: any) => Promise<unknown>;
+type Code = (ctx: Ctx<any>, input: any) => Promise<unknown>;
 
 /** A durable function of a program. */
 export class Durable {
@@ -273,8 +273,4 @@ export function durable<Effects = AnyEffects, Input = any, Output = unknown>(
 ): Durable {
   if (typeof code !== "function") throw new TypeError("`durable` takes an async function");
   return new Durable(code as Code);
-}
-
-export function contextOf(run: Run): Ctx<any> {
-  return new Ctx(run, run.root);
 }

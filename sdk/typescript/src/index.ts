@@ -11,19 +11,7 @@ import type { Offer } from "./offer.ts";
 import { type Lease, type Wish, leaseCommand, leaseWorld, wishCommand } from "./pools.ts";
 
 export * as cbor from "./cbor.ts";
-export {
-  type Ask,
-  Ctx,
-  type Duration,
-  Durable,
-  EffectFailed,
-  type EffectOptions,
-  FunctionCancelled,
-  FunctionDiverged,
-  FunctionError,
-  durable,
-  program,
-} from "./functions.ts";
+export * from "./functions.ts";
 export * from "./kinds.ts";
 export * from "./pools.ts";
 

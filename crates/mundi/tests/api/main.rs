@@ -10,6 +10,7 @@ mod console;
 mod events;
 mod find;
 mod forks;
+mod functions;
 mod guest;
 mod hostile;
 mod lifecycle;

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct FunctionError {
     code: String,
     message: String,
-    effect: Option<(String, EffectError)>,
+    effect: Option<Box<(String, EffectError)>>,
 }
 
 impl FunctionError {
@@ -21,7 +21,11 @@ impl FunctionError {
     }
 
     pub(crate) fn of_effect(effect: &str, error: EffectError) -> Self {
-        Self { code: error.code.clone(), message: error.reason.clone(), effect: Some((effect.to_owned(), error)) }
+        Self {
+            code: error.code.clone(),
+            message: error.reason.clone(),
+            effect: Some(Box::new((effect.to_owned(), error))),
+        }
     }
 
     /// `FUNCTION_…`, the code of an effect that was not carried out, or `FUNCTION_FAILED` for an error of the code's own.
@@ -36,7 +40,7 @@ impl FunctionError {
 
     /// The effect that was not carried out, if it is about one.
     pub fn effect(&self) -> Option<(&str, &EffectError)> {
-        self.effect.as_ref().map(|(effect, error)| (&**effect, error))
+        self.effect.as_deref().map(|(effect, error)| (&**effect, error))
     }
 }
 

@@ -137,15 +137,13 @@ impl<P: Program> DurableWorld<P> {
         self.step(|world| world.step(cause.clone()))
     }
 
-    /// Another program takes over. Fails with `FUNCTION_DIVERGED` if an instance would go another way than is on record.
-    pub fn upgrade<Q: Program>(self) -> Result<DurableWorld<Q>, (Self, Failure)> {
-        let world = TestWorld { state: self.world.state.clone(), program: PhantomData };
+    /// The world after another program took over. Fails with `FUNCTION_DIVERGED` if an instance would go another way than is on record.
+    pub fn upgrade<Q: Program>(&self) -> Result<DurableWorld<Q>, Failure> {
+        let world = of_state(self.world.state.clone());
         let mut upgraded = DurableWorld::<Q> { world, past: self.past.clone(), crash_at: None };
         let from = format!("h_{}", "0".repeat(64));
-        match upgraded.step(|world| world.step(Cause::Upgraded { from: from.clone() })) {
-            Ok(_) => Ok(upgraded),
-            Err(failure) => Err((self, failure)),
-        }
+        upgraded.step(|world| world.step(Cause::Upgraded { from: from.clone() }))?;
+        Ok(upgraded)
     }
 
     fn step(&mut self, run: impl Fn(&mut TestWorld<P>) -> Result<Step, Failure>) -> Result<Step, Failure> {
