@@ -126,6 +126,7 @@ pub fn run_watched_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, F
     Ok(PoolTally { commands: COMMANDS, reservations, reclaims })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn failed(error: RuntimeError) -> Failure {
     Failure { checker: "pools", what: error.to_string() }
 }
