@@ -69,6 +69,17 @@ fn destination(call: &Call) -> Result<WorldAddress, Failure> {
 
 /// Sends the message that the parameters of a call carry, once for all attempts.
 pub(crate) async fn send<P: Plane>(reach: &Reach<P>, call: &Call, to: &WorldAddress) -> Result<Sent, Failure> {
+    match send_to(reach, call, to).await {
+        Err(failure) if failure.code == Code::WorldNotFound => {
+            let (universe, _) = read(call, to, reach.dedupe_window_ns)?;
+            let Some(to) = reach.world_named(universe, to).await else { return Err(failure) };
+            send_to(reach, call, &to).await
+        }
+        sent => sent,
+    }
+}
+
+async fn send_to<P: Plane>(reach: &Reach<P>, call: &Call, to: &WorldAddress) -> Result<Sent, Failure> {
     let (plane, (universe, message)) = (&reach.plane, read(call, to, reach.dedupe_window_ns)?);
     reach.check_accepted(universe, call.universe, "messages")?;
     let (to, id) = (message.to, message.id);

@@ -1,8 +1,8 @@
 //! How effects reach other worlds: what `fabric.send` and `world.call` share.
 
-use mundi_model::{Code, UniverseId, limits};
+use mundi_model::{Code, UniverseId, WorldAddress, limits};
 use mundi_runtime::{Delivery, LocalWorlds, Plane};
-use mundi_store::protocol::{Failure, Repeat};
+use mundi_store::protocol::{Failure, FindNamed, Repeat};
 use std::sync::Arc;
 
 /// Which universes accept messages of which others. Within a universe there is nothing to ask.
@@ -58,6 +58,14 @@ impl<P: Plane> Reach<P> {
         }
         let reason = format!("{to} does not accept {what} from {from}");
         Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never })
+    }
+
+    /// The world that has a name which its id does not follow from: an import, or a fork that was made under an id. Only looked for if the
+    /// name stands for no other.
+    pub(crate) async fn world_named(&self, universe: UniverseId, to: &WorldAddress) -> Option<WorldAddress> {
+        let name = to.name()?.clone();
+        let found = self.plane.run(&FindNamed { universe, name }).await.ok()?.output?;
+        Some(found.into())
     }
 
     pub(crate) fn delivery(&self) -> Delivery<'_, P::Engine, P::Blobs> {

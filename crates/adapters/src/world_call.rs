@@ -37,6 +37,17 @@ impl<P: Plane> WorldCallAdapter<P> {
 
     /// Makes the call, and says until when it waits for the reply.
     async fn make(&self, call: &Call, to: &WorldAddress) -> Result<u64, Failure> {
+        match self.make_to(call, to).await {
+            Err(failure) if failure.code == Code::WorldNotFound => {
+                let (universe, _) = self.read(call, to)?;
+                let Some(to) = self.0.world_named(universe, to).await else { return Err(failure) };
+                self.make_to(call, &to).await
+            }
+            made => made,
+        }
+    }
+
+    async fn make_to(&self, call: &Call, to: &WorldAddress) -> Result<u64, Failure> {
         let (universe, made) = self.read(call, to)?;
         let deadline_ns = made.deadline_ns;
         if self.0.plane.now_ns() >= deadline_ns {

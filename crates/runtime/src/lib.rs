@@ -9,6 +9,7 @@
 //! - [`delivery`]: how an item reaches its world.
 //! - [`effects`]: which intents become effects, where these start, and the role that carries them out.
 //! - [`timers`]: the role that fires timers.
+//! - [`children`]: the role that dispatches children and runs them.
 //! - [`manifests`]: which events a world accepts.
 //! - [`control`]: the operations on worlds, for the server and embedders.
 //! - [`watcher`]: looks at the holders of pools' leases, revokes and reclaims.
@@ -24,6 +25,7 @@
 
 pub mod bundle;
 pub mod calls;
+pub mod children;
 pub mod control;
 pub mod delivery;
 pub mod effects;

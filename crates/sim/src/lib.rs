@@ -13,6 +13,7 @@
 //! This crate must never know a server, a socket or an async runtime, and never has a copy of what it tests.
 
 mod checkers;
+mod children;
 pub mod cli;
 mod client;
 mod cluster;
@@ -38,6 +39,7 @@ mod simulation;
 mod trace;
 
 pub use checkers::names as checkers;
+pub use children::{ChildTally, run_child_seed};
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
 pub use pools::{PoolTally, run_pool_seed, run_watched_pool_seed};

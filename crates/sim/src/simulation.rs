@@ -304,6 +304,21 @@ impl Simulated {
         checkers::check(&evidence)
     }
 
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.plane.now_ns()
+    }
+
+    /// Runs a protocol of the store, again and again until no fault is in the way.
+    pub(crate) fn run_protocol<P>(&self, protocol: P) -> Result<P::Output, RuntimeError>
+    where
+        P: mundi_store::Protocol<Output: 'static> + Clone + Send + 'static,
+    {
+        self.retry(move |plane| {
+            let protocol = protocol.clone();
+            async move { Ok(plane.run(&protocol).await?.output) }
+        })
+    }
+
     /// Tries until no fault is in the way.
     pub(crate) fn retry<V: Send + 'static, F: Future<Output = Result<V, RuntimeError>> + Send>(
         &self,

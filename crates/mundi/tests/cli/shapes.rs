@@ -29,6 +29,7 @@ fn the_help_is_as_in_the_files() {
     }
     is_as_in("help-verify.txt", &run(&["help", "verify"]).ok());
     is_as_in("help-doctor.txt", &run(&["help", "doctor"]).ok());
+    is_as_in("help-sql.txt", &run(&["help", "sql"]).ok());
 }
 
 #[test]

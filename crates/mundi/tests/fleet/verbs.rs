@@ -165,6 +165,17 @@ async fn lives(operator: &Operator<'_>) {
         operator.of_world(verb, &["a"], &Value::Null).await.refused("WORLD_NOT_ON_HOLD");
     }
     assert_eq!(operator.get(&format!("{W}/logs"), &["a"]).await.ok(200)["items"], json!([]));
+    let labels = operator.of_world("labels", &["a"], &json!({ "set": { "team": "x" } })).await.ok(200);
+    assert_eq!(labels["labels"]["team"], "x");
+    let why = operator.get(&format!("{W}/why"), &["a"]).await.ok(200);
+    assert!(why["causes"][0]["cause"].is_string(), "{why}");
+    assert_eq!(operator.get(&format!("{U}/world-count"), &["?label=team=x"]).await.ok(200)["count"], 1);
+    let dry = json!({ "verb": "pause", "filters": { "label": "team=x" }, "dry_run": true });
+    let would = operator.post(&format!("{U}/bulk"), &[], &dry).await.ok(200);
+    assert_eq!((&would["items"][0]["name"], &would["items"][0]["result"]), (&json!("a"), &json!("would")));
+    let query = json!({ "query": "select name from worlds where state = 'live' order by 1" });
+    let rows = operator.post(&format!("{U}/sql"), &[], &query).await.ok(200);
+    assert_eq!(rows["rows"], json!([["a"], ["b"]]));
     // Deleted while it runs, and while nobody has ever run it.
     assert!(operator.describe("a").await["lease"]["holder"].is_string(), "it runs");
     for world in ["a", "b"] {

@@ -5,12 +5,14 @@
 //! Either way a call answers when it is done, from whatever process.
 
 mod cells;
+mod children;
 mod dead_letters;
 mod effects;
 mod failing_queries;
 mod follow;
 mod ingress;
 mod leases;
+mod naming;
 mod pool_watch;
 mod pools;
 mod queues;
@@ -20,18 +22,22 @@ mod step;
 mod tasks;
 mod timers;
 mod verify;
+mod why;
 mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
+pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
 pub use follow::{SeenHead, SeenQuotas, engine_answers, quotas_changed, read_token, seen_quotas, token_revoked};
 pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
+pub(crate) use naming::short_id;
 pub use pools::{Pool, shard_of};
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use step::{PastStep, StepQuestion};
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
+pub use why::{Cause, Why};
 pub use workers::Waits;
 pub use worlds::Repaired;
 

@@ -2,7 +2,9 @@
 
 mod access;
 mod blobs;
+mod bulk;
 mod bundles;
+mod children;
 mod console;
 mod dead_letters;
 mod document;
@@ -11,12 +13,15 @@ mod events;
 mod exposition;
 mod extract;
 mod forks;
+mod functions;
 mod health;
 mod hot_routes;
 mod journal;
 mod json;
+mod labels;
 mod logs;
 mod moment;
+mod naming;
 mod pool_gauges;
 mod pools;
 mod problem;
@@ -28,6 +33,7 @@ mod revocation;
 mod routes;
 mod snapshots;
 mod space;
+mod sql;
 mod state;
 mod steps;
 mod summary;
@@ -37,15 +43,20 @@ mod tokens;
 mod universes;
 mod verify;
 mod whoami;
+mod why;
 mod workers;
 mod world_commands;
+mod world_filters;
 mod worlds;
 
+pub(crate) use access::Access;
 pub use access::{NewToken, names_of, verbs_of};
+pub(crate) use extract::{ADMIN, RawBody, SEND};
 pub use hot_routes::{HotRoutes, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};
+pub use sql::TABLES as SQL_TABLES;
 
 use crate::{
     bodies::{Bodies, BodyBudgets},

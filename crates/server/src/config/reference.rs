@@ -177,7 +177,7 @@ mod tests {
             "effects",
             "How many effects are carried out at a time. NAME is a kind, such as `[effects.kinds.\"http.request\"]`.",
         ),
-        ("engine", "The transactional engine: a folder, or PostgreSQL for fleets."),
+        ("engine", "The transactional engine: a folder, or PostgreSQL or FoundationDB for fleets."),
         ("http", "The adapter of `http.request`."),
         ("llm", "The adapter of `llm.chat`, which is there once it has a base URL."),
         ("node", "What this process does, and how much of it."),

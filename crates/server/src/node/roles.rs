@@ -3,14 +3,16 @@
 use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role};
 use crate::quotas::UniverseQuotas;
 use mundi_adapters::{
-    blob::BlobAdapter, fabric::FabricAdapter, fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter,
-    process::ProcessAdapter, reach::Reach, room::Room, spawn::SpawnAdapter, world_call::WorldCallAdapter,
+    blob::BlobAdapter, child_cancel::ChildCancelAdapter, child_process::ProcessChildren, fabric::FabricAdapter,
+    fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter, process::ProcessAdapter, reach::Reach, room::Room,
+    spawn::SpawnAdapter, world_call::WorldCallAdapter,
 };
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     LocalWorlds, Plane,
     calls::Calls,
+    children::{ChildExecutor, ChildExecutorConfig},
     control::Ops,
     delivery::DeliverDelayed,
     effects::{AdapterWorker, AdapterWorkerConfig},
@@ -156,6 +158,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
         worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
+        worker = worker.serve(Arc::new(ChildCancelAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }
@@ -164,6 +167,21 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }
         worker = worker.serve(Arc::new(http));
         self.finishing.push(run(node, universe, worker, node.0.reports.adapters.clone()).await?);
+        self.run_children(node, universe).await
+    }
+
+    /// Children run where adapters do. Those of an earlier life of this process end before it accepts new ones.
+    async fn run_children(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+        let (plane, config) = (node.plane().clone(), node.config());
+        let is_alone = config.adapters.is_alone;
+        let lease_ns = nanos(config.adapters.claim_ttl);
+        let children = ChildExecutorConfig { lease_ns, is_alone, ..ChildExecutorConfig::default() };
+        let mut executor = ChildExecutor::new(plane, universe, node.worker(), children);
+        if let Some(process) = config.process.clone() {
+            executor = executor.serve(Arc::new(ProcessChildren::new(process)));
+        }
+        executor.recover_earlier().await?;
+        self.finishing.push(run(node, universe, executor, Arc::default()).await?);
         Ok(())
     }
 
