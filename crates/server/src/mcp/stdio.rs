@@ -10,10 +10,12 @@ use std::{
     io::{self, BufRead, Read, Write},
     sync::Arc,
     thread,
+    time::Duration,
 };
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, oneshot},
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 
 /// The longest message of a client.
@@ -25,9 +27,12 @@ const REQUESTS_MAX: usize = 16;
 /// Messages that wait for a slow reader, or to be read.
 const MESSAGES_AHEAD: usize = 64;
 
-/// Serves one client until it hangs up. What it still waits for then is dropped.
+/// How long a client that ended its input may still wait for answers.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Serves one client until it hangs up. What takes longer than a moment then is dropped.
 pub async fn serve_stdio(session: Session) -> io::Result<()> {
-    let (mut lines, answers) = (lines(), written());
+    let (mut lines, (answers, is_written)) = (lines(), written());
     let (mut running, free) = (JoinSet::new(), Arc::new(Semaphore::new(REQUESTS_MAX)));
     let mut cancel: BTreeMap<String, AbortHandle> = BTreeMap::new();
     while let Some(line) = lines.recv().await {
@@ -59,6 +64,12 @@ pub async fn serve_stdio(session: Session) -> io::Result<()> {
             break;
         }
     }
+    let ended = async {
+        while running.join_next().await.is_some() {}
+        drop(answers);
+        is_written.await
+    };
+    let _late = timeout(GRACE, ended).await;
     Ok(())
 }
 
@@ -88,10 +99,12 @@ fn lines() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     receiver
 }
 
-/// Writes answers to standard output, by a thread: a client that does not read blocks nobody else.
-fn written() -> mpsc::Sender<Value> {
+/// Writes answers to standard output, by a thread: a client that does not read blocks nobody else. The receiver ends when all are written.
+fn written() -> (mpsc::Sender<Value>, oneshot::Receiver<()>) {
     let (sender, mut receiver) = mpsc::channel::<Value>(MESSAGES_AHEAD);
+    let (writing, is_written) = oneshot::channel();
     thread::spawn(move || {
+        let _writing: oneshot::Sender<()> = writing;
         let mut output = io::stdout().lock();
         while let Some(answer) = receiver.blocking_recv() {
             let line = format!("{answer}\n");
@@ -100,5 +113,5 @@ fn written() -> mpsc::Sender<Value> {
             }
         }
     });
-    sender
+    (sender, is_written)
 }
