@@ -21,8 +21,8 @@ use tokio::{
 /// The longest message of a client.
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// Requests that are answered at a time; further ones wait.
-const REQUESTS_MAX: usize = 16;
+/// Requests that are answered at a time. While there are as many, nothing more is read.
+const REQUESTS_MAX: usize = 64;
 
 /// Messages that wait for a slow reader, or to be read.
 const MESSAGES_AHEAD: usize = 64;
@@ -38,10 +38,10 @@ pub async fn serve_stdio(session: Session) -> io::Result<()> {
     while let Some(line) = lines.recv().await {
         match Message::read(&line?) {
             Ok(Message::Request { id, method, params }) => {
-                let (session, answers, free) = (session.clone(), answers.clone(), free.clone());
-                let name = id.to_string();
+                let (session, answers, name) = (session.clone(), answers.clone(), id.to_string());
+                let place = free.clone().acquire_owned().await;
                 let task = running.spawn(async move {
-                    let _place = free.acquire().await;
+                    let _place = place;
                     // A client that does not read any more has hung up.
                     let _gone = answers.send(answer(&session, id, &method, params).await).await;
                 });
