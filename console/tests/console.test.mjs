@@ -46,9 +46,9 @@ const SCREENS = [
   ['dead letters', '#/u/default/dead-letters', 'WORLD_DELETED'],
   ['pools', '#/u/default/pools', 'gpus'],
   ['a pool', '#/u/default/pools/gpus', 'gpu-2'],
-  ['programs', '#/u/default/programs', 'kv@2'],
-  ['rehearse', '#/u/default/programs/rehearse?of=kv@2&to=kv@1', 'Under the program'],
-  ['fleet', '#/u/default/fleet', 'busy worlds'],
+  ['programs', '#/u/default/programs', 'kv@3'],
+  ['rehearse', '#/u/default/programs/rehearse?of=kv@3&to=kv@1', 'Under the program'],
+  ['fleet', '#/u/default/fleet', 'See why; replay or drop them.'],
   ['settings', '#/u/default/settings', 'all universes'],
 ];
 
@@ -222,7 +222,7 @@ test('a lease is revoked and reclaimed with the mouse, and a pool gets a policy'
 test('an upgrade is rehearsed over all worlds of a program', async () => {
   await server.create('first-kv', 'kv@1');
   await server.call('first-kv', 'put', { key: 'a', value: 1 });
-  const page = await open(browser, server, '#/u/default/programs/rehearse?of=kv@1&to=kv@2');
+  const page = await open(browser, server, '#/u/default/programs/rehearse?of=kv@1&to=kv@3');
   await page.getByRole('button', { name: 'Rehearse', exact: true }).click();
   await shown(page, '1 the same');
   await page.getByRole('button', { name: /Upgrade the 1 that/ }).click();

@@ -7,8 +7,21 @@ use std::{env, fs, path::Path};
 const TYPESCRIPT: &str = "clients/typescript";
 const PYTHON: &str = "clients/python";
 
+/// `cargo xtask clients`: writes the document and everything that is generated from it.
+pub(crate) fn generate() -> bool {
+    let Some(python) = services::clients_python() else { return false };
+    built()
+        && run(&python, &[&format!("{PYTHON}/generate.py"), "--document"], &[])
+        && installed()
+        && run("node", &[&format!("{TYPESCRIPT}/generate.mjs")], &[])
+}
+
+fn built() -> bool {
+    run("cargo", &["build", "--package", "mundi", "--bin", "mundi"], &[])
+}
+
 pub(crate) fn test() -> bool {
-    run("cargo", &["build", "--package", "mundi", "--bin", "mundi"], &[]) && rust() && typescript() && python()
+    built() && rust() && typescript() && python()
 }
 
 /// That it works is tested with the crate `mundi`; here, that it can be published.

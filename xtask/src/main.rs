@@ -38,6 +38,7 @@ const COMMANDS: &[Entry] = &[
         "installs what tests need besides Rust, where it is missing: PostgreSQL, libclang, moto, API generators",
         services::install,
     ),
+    ("clients", "writes clients/openapi.json and the types of the clients; needs node and Python", clients::generate),
     ("console", "builds console/ into the archive that the server embeds; needs node", console::build),
     ("console-screenshots", "pictures of the console for the README and the guide", console::screenshots),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),

@@ -266,6 +266,15 @@ def test_results_of_a_large_world_are_small(connect: Any, server: Server, mundi:
     run(work)
 
 
+def test_what_was_asked_before_the_end_of_the_input_is_answered(server: Server) -> None:
+    lines = [{"jsonrpc": "2.0", "id": at, "method": "tools/list"} for at in range(3)]
+    given = "".join(json.dumps(line) + "\n" for line in lines) + "nonsense\n"
+    done = subprocess.run([BINARY, "mcp", "--url", server.url], input=given, capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {answer["id"] for answer in answers if "result" in answer} == {0, 1, 2}
+    assert [answer["error"]["code"] for answer in answers if "error" in answer] == [-32700]
+
+
 def test_a_client_that_hangs_up_leaves_nothing_behind(server: Server, mundi: Mundi) -> None:
     world = mundi.create("paused", program="counter")
     world.pause()

@@ -137,6 +137,13 @@ impl World {
         self.http.items(&self.path("/cells"), &filters).boxed()
     }
 
+    /// One cell, now or at a height.
+    pub async fn cell(&self, key: &str, at: Option<u64>) -> Result<Value, Error> {
+        let key: Vec<_> = key.split('/').map(escape).collect();
+        let at: Vec<_> = given("at", at).into_iter().collect();
+        self.http.get(&self.path(&format!("/cells/{}{}", key.join("/"), query(&at)))).await
+    }
+
     /// Forks it: `at`, `effects`, `program`, `answers` as the API has them. Without a name the new world gets a random id.
     pub async fn fork(&self, name: Option<&str>, options: &Value) -> Result<Self, Error> {
         let forked = make(&self.http, &self.path("/fork"), name, options).await?;
@@ -189,6 +196,15 @@ impl World {
 
     pub async fn upgrade(&self, options: &Value) -> Result<Value, Error> {
         self.http.ask(Method::POST, &self.path("/upgrade"), Some(options)).await
+    }
+
+    /// Puts it into the archive: it takes nothing in until it is taken out again.
+    pub async fn archive(&self) -> Result<(), Error> {
+        self.http.post(&self.path("/archive"), &Value::Null).await.map(drop)
+    }
+
+    pub async fn unarchive(&self) -> Result<(), Error> {
+        self.http.post(&self.path("/unarchive"), &Value::Null).await.map(drop)
     }
 
     /// Deletes it for good.

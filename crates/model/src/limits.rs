@@ -157,6 +157,12 @@ pub const LIST_ITEMS_MAX: usize = 1_000;
 /// Worlds that a summary of a universe counts: a page that is refreshed every few seconds must not read a million of them each time.
 pub const SUMMARY_WORLDS_MAX: u64 = 20_000;
 
+/// Records between two checkpoints that a replay of the past leaves in memory: the next question replays fewer than these, some milliseconds.
+pub const CHECKPOINT_RECORDS: u64 = 256;
+
+/// Bytes of all checkpoints of a universe in one process: about a thousand of them, enough for some worlds that people look at.
+pub const CHECKPOINTS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// The most items that one call of a list examines to fill its page; a selective filter gives short pages, not long waits.
 pub const LIST_LOOKS_MAX: usize = 1_000;
 

@@ -20,7 +20,6 @@ use mundi_model::{
     watch::WatchPolicy,
 };
 use mundi_runtime::{
-    Spawn,
     calls::Calls,
     control::{Ops, Pool},
     lifecycle::register_trusted,

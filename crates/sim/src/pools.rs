@@ -17,13 +17,17 @@ use mundi_kernel::{
     manifest::Manifest,
 };
 use mundi_model::{
-    InboxSeq, Value, WorldId, WorldName, cbor,
+    Code, Coded, InboxSeq, Value, WorldId, WorldName, cbor,
     pool::{ClientId, HolderId, LeaseAuthority, LeaseId, OperationId, ResourceId},
     record::{Payload, Record, ReplyOutcome},
     watch::WatchPolicy,
 };
 use mundi_runtime::{Plane, RuntimeError, calls::Calls, control::Ops};
-use mundi_store::{StoreError, protocol::BeatLease, testing::Rng};
+use mundi_store::{
+    StoreError,
+    protocol::{BeatLease, ReleaseHold},
+    testing::Rng,
+};
 use std::time::Duration;
 
 const COMMANDS: u64 = 160;
@@ -122,6 +126,7 @@ pub fn run_watched_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, F
     Ok(PoolTally { commands: COMMANDS, reservations, reclaims })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn failed(error: RuntimeError) -> Failure {
     Failure { checker: "pools", what: error.to_string() }
 }
@@ -267,9 +272,26 @@ impl Run {
             client_id: Some(ClientId::from_bytes(id(client))),
             command,
         };
-        let seq = self.universe.send(self.world, COMMAND, &request.to_value())?;
-        self.open.push(Sent { seq, holder: client });
+        let value = request.to_value();
+        let sent = match self.universe.send(self.world, COMMAND, &value) {
+            // Processes that crash one after another may put a world on hold that has done nothing wrong.
+            Err(error) if error.code() == Code::WorldOnHold => {
+                self.release_hold()?;
+                self.universe.send(self.world, COMMAND, &value)
+            }
+            sent => sent,
+        };
+        self.open.push(Sent { seq: sent?, holder: client });
         Ok(())
+    }
+
+    fn release_hold(&self) -> Result<(), RuntimeError> {
+        let (universe, world) = (Simulated::UNIVERSE, self.world);
+        self.universe.retry(move |plane| async move {
+            let now_ns = plane.now_ns();
+            plane.run(&ReleaseHold { universe, world, now_ns }).await?;
+            Ok(())
+        })
     }
 
     /// Whoever crashes never hears the answers to what it sent.

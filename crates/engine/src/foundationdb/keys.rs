@@ -103,9 +103,13 @@ mod tests {
 
     #[test]
     fn no_deployment_lies_within_another_and_own_keys_are_not_data() {
-        let (one, other) = (Keyspace::new("mundi"), Keyspace::new("mundi2"));
-        assert_eq!(one.key(&other.stored(b"k")), None);
-        assert_eq!(other.key(&one.stored(b"2/dk")), None);
+        let one = Keyspace::new("mundi");
+        for name in ["mundi2", "mundid", "mundidd", "mund"] {
+            let other = Keyspace::new(name);
+            let ((start, end), (other_start, other_end)) = (one.data_range(), other.data_range());
+            assert!(end <= other_start || other_end <= start, "{name} lies within mundi, or around it");
+            assert_eq!((one.key(&other.stored(b"k")), other.key(&one.stored(b"k"))), (None, None), "{name}");
+        }
         for own in [one.highest_version(), one.clock()] {
             let (start, end) = one.data_range();
             assert!(!(start..end).contains(&own));

@@ -226,12 +226,20 @@ impl Paging {
 /// A refusal of the server, or the absence of an answer, as a command ends with it.
 fn failed(error: Error) -> Failed {
     match (Code::from_name(&error.code), error.kind) {
-        (Some(code), _) => Failed::new(code, error.detail),
+        (Some(code), _) => Failed::new(code, placed(&error)),
         (None, Kind::Unreachable) => Failed::silent(error.detail),
         (None, _) => {
             let detail = error.problem["detail"].as_str().unwrap_or_default();
             Failed::new(Code::RequestInvalid, format!("the server answered {} {detail}", error.status))
         }
+    }
+}
+
+/// What went wrong; of a step that failed, also where it stands in the journal.
+fn placed(error: &Error) -> String {
+    match error.problem["height"].as_u64().filter(|_| !error.detail.contains("at height ")) {
+        Some(height) => format!("{}, at height {height}", error.detail),
+        None => error.detail.clone(),
     }
 }
 

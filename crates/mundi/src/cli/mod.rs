@@ -32,6 +32,7 @@ mod universe;
 mod universes;
 mod upload;
 mod verify;
+mod whoami;
 mod worker;
 mod world;
 
@@ -129,6 +130,8 @@ enum Command {
     Universe(universes::UniversesCommand),
     /// Verifies bundles, a data folder, or all worlds of a server.
     Verify(verify::Verify),
+    /// Shows what the token allows.
+    Whoami(whoami::Whoami),
     /// Workers: the processes that run worlds.
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -234,6 +237,7 @@ impl Command {
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,
             Self::Verify(verify) => verify.run(out).await,
+            Self::Whoami(whoami) => whoami.run(out).await,
             Self::Sql(sql) => sql.run(out).await,
             Self::Worker(command) => command.run(out).await,
             Self::World(command) => command.run(out).await,

@@ -43,6 +43,8 @@ async fn worlds_are_created_called_queried_forked_compared_and_moved() -> Result
     assert_eq!(bob.call::<u64>("add", &1).await?, 13);
     assert_eq!(alice.diff(&[("with", "bob".to_owned())]).await?.len(), 1);
     assert!(alice.verify().await?["records"].as_u64() > Some(0));
+    let cells: Vec<Value> = alice.cells("", None).try_collect().await?;
+    assert_eq!(alice.cell(cells[0]["key"].as_str().unwrap(), head).await?, cells[0]);
     let records: Vec<Value> = alice.journal(0).try_collect().await?;
     assert_eq!(Some(records.len() as u64), head);
     let long = mundi.create(Some("long"), &counter).await?;

@@ -47,6 +47,7 @@ use crate::{
     Plane,
     calls::Calls,
     delivery::{Delivery, LocalWorlds},
+    lifecycle::checkpoints::Checkpoints,
     worker::WorldWorker,
 };
 use failing_queries::FailingQueries;
@@ -61,6 +62,7 @@ pub struct Ops<P: Plane> {
     worker: Option<WorldWorker<P>>,
     dedupe_window_ns: u64,
     failing_queries: FailingQueries,
+    checkpoints: Checkpoints,
 }
 
 impl<P: Plane> Ops<P> {
@@ -73,6 +75,7 @@ impl<P: Plane> Ops<P> {
             worker: None,
             dedupe_window_ns: limits::DEDUPE_WINDOW_NS,
             failing_queries: FailingQueries::default(),
+            checkpoints: Checkpoints::default(),
         }
     }
 

@@ -5,12 +5,13 @@ use serde_json::{Map, Value, json};
 /// The largest result, as JSON.
 const RESULT_BYTES_MAX: usize = 24_000;
 
-/// What is left of a value, from generous to strict.
-const LEVELS: [Bounds; 4] = [
+/// What is left of a value, from generous to strict. A page of a list has at most 100 items, and loses none: its `next` is after the last.
+const LEVELS: [Bounds; 5] = [
     Bounds { text: 4_000, items: 200, depth: 12 },
     Bounds { text: 1_000, items: 100, depth: 8 },
     Bounds { text: 200, items: 100, depth: 6 },
-    Bounds { text: 80, items: 20, depth: 4 },
+    Bounds { text: 80, items: 100, depth: 4 },
+    Bounds { text: 40, items: 100, depth: 3 },
 ];
 
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +75,20 @@ mod tests {
     fn a_small_value_is_itself() {
         let value = json!({ "a": [1, 2, { "b": "text" }], "c": null });
         assert_eq!(shortened(&value), value);
+    }
+
+    #[test]
+    fn a_page_keeps_every_item() {
+        let page = |value: &Value| {
+            let items: Vec<_> = (0..100).map(|at| json!({ "key": format!("k{at}"), "value": value })).collect();
+            json!({ "items": items, "next": "k99" })
+        };
+        let nested = json!([["a".repeat(100); 50]]);
+        for value in [json!("x".repeat(100)), json!("x".repeat(2_000)), nested] {
+            let short = shortened(&page(&value));
+            let keys: Vec<_> = short["items"].as_array().unwrap().iter().map(|it| it["key"].as_str()).collect();
+            assert_eq!((keys.len(), keys[99], &short["next"]), (100, Some("k99"), &json!("k99")));
+        }
     }
 
     #[test]

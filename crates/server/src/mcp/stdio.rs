@@ -10,33 +10,38 @@ use std::{
     io::{self, BufRead, Read, Write},
     sync::Arc,
     thread,
+    time::Duration,
 };
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, oneshot},
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
 
 /// The longest message of a client.
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// Requests that are answered at a time; further ones wait.
-const REQUESTS_MAX: usize = 16;
+/// Requests that are answered at a time. While there are as many, nothing more is read.
+const REQUESTS_MAX: usize = 64;
 
 /// Messages that wait for a slow reader, or to be read.
 const MESSAGES_AHEAD: usize = 64;
 
-/// Serves one client until it hangs up. What it still waits for then is dropped.
+/// How long a client that ended its input may still wait for answers.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Serves one client until it hangs up. What takes longer than a moment then is dropped.
 pub async fn serve_stdio(session: Session) -> io::Result<()> {
-    let (mut lines, answers) = (lines(), written());
+    let (mut lines, (answers, is_written)) = (lines(), written());
     let (mut running, free) = (JoinSet::new(), Arc::new(Semaphore::new(REQUESTS_MAX)));
     let mut cancel: BTreeMap<String, AbortHandle> = BTreeMap::new();
     while let Some(line) = lines.recv().await {
         match Message::read(&line?) {
             Ok(Message::Request { id, method, params }) => {
-                let (session, answers, free) = (session.clone(), answers.clone(), free.clone());
-                let name = id.to_string();
+                let (session, answers, name) = (session.clone(), answers.clone(), id.to_string());
+                let place = free.clone().acquire_owned().await;
                 let task = running.spawn(async move {
-                    let _place = free.acquire().await;
+                    let _place = place;
                     // A client that does not read any more has hung up.
                     let _gone = answers.send(answer(&session, id, &method, params).await).await;
                 });
@@ -59,6 +64,12 @@ pub async fn serve_stdio(session: Session) -> io::Result<()> {
             break;
         }
     }
+    let ended = async {
+        while running.join_next().await.is_some() {}
+        drop(answers);
+        is_written.await
+    };
+    let _late = timeout(GRACE, ended).await;
     Ok(())
 }
 
@@ -88,10 +99,12 @@ fn lines() -> mpsc::Receiver<io::Result<Vec<u8>>> {
     receiver
 }
 
-/// Writes answers to standard output, by a thread: a client that does not read blocks nobody else.
-fn written() -> mpsc::Sender<Value> {
+/// Writes answers to standard output, by a thread: a client that does not read blocks nobody else. The receiver ends when all are written.
+fn written() -> (mpsc::Sender<Value>, oneshot::Receiver<()>) {
     let (sender, mut receiver) = mpsc::channel::<Value>(MESSAGES_AHEAD);
+    let (writing, is_written) = oneshot::channel();
     thread::spawn(move || {
+        let _writing: oneshot::Sender<()> = writing;
         let mut output = io::stdout().lock();
         while let Some(answer) = receiver.blocking_recv() {
             let line = format!("{answer}\n");
@@ -100,5 +113,5 @@ fn written() -> mpsc::Sender<Value> {
             }
         }
     });
-    sender
+    (sender, is_written)
 }

@@ -145,7 +145,7 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Project, BuildError
     };
     write_all(template, folder, name)?;
     write_copy(language, &folder.join("mundi-sdk"))?;
-    write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n__pycache__/\n")?;
+    write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n/mundi-data\n__pycache__/\n")?;
     let project = Project::open(folder)?;
     project.write_types()?;
     Ok(project)

@@ -9,6 +9,7 @@ mod journal;
 mod life;
 mod logs;
 mod look;
+mod step;
 mod verify;
 
 pub(super) use journal::brief;
@@ -135,6 +136,8 @@ pub(super) enum WorldCommand {
     Snapshot(World),
     /// Lists the snapshots of a world, the newest first.
     Snapshots(look::Snapshots),
+    /// Shows what a record changed, and what was open after it.
+    Step(step::Step),
     /// Unarchives a world, or all that filters name.
     Unarchive(bulk::Bulk),
     /// Another program from the next record on.
@@ -181,6 +184,7 @@ impl WorldCommand {
                 out.object(done.unwrap_or(&taken))
             }
             Self::Snapshots(snapshots) => snapshots.run(out).await,
+            Self::Step(step) => step.run(out).await,
             Self::Unarchive(bulk) => bulk.run(out, "unarchive").await,
             Self::Upgrade(upgrade) => upgrade.run(out).await,
             Self::Verify(verify) => verify.run(out).await,
