@@ -94,15 +94,15 @@ enum Command {
     Evidence(evidence::EvidenceCommand),
     /// Explains an error code, and what to do.
     Explain(explain::Explain),
+    /// Functions: run, list, inspect and cancel instances of durable functions.
+    #[command(subcommand)]
+    Function(function::FunctionCommand),
     /// Leases: which worker holds which world.
     #[command(subcommand)]
     Lease(lease::LeaseCommand),
     /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
-    /// Functions: run, list, inspect and cancel instances of durable functions.
-    #[command(subcommand)]
-    Function(function::FunctionCommand),
     /// Serves an assistant over MCP, on standard input and output.
     Mcp(mcp::Mcp),
     /// Pools: resources that are leased, and never handed out early.

@@ -5,11 +5,12 @@ use crate::{
     program::{at, is_as_in, mundi, run},
 };
 
-const NOUNS: [&str; 13] = [
+const NOUNS: [&str; 14] = [
     "blob",
     "config",
     "dead-letter",
     "effect",
+    "function",
     "lease",
     "manifest",
     "pool",
