@@ -248,3 +248,20 @@ async fn sql_reads_every_table_within_its_universe() {
     let elsewhere = server.post("/v1/u/other/sql", &json!({ "query": "select count(*) from worlds" })).await.ok(200);
     assert_eq!(elsewhere["rows"], json!([[0]]));
 }
+
+#[tokio::test]
+async fn a_world_that_nobody_can_run_says_whether_it_waits_for_a_lease_or_for_a_worker() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    create(&server, "a", "counter", json!({})).await;
+    server.post(&format!("{W}/a/call/add"), &json!(1)).await.ok(200);
+    server.kill();
+    // Nobody runs worlds in this process; the lease of the one that was killed has not run out.
+    let server = Server::start_as(folder.path(), &["server", "--roles", "api"], "API at ", &[]);
+    server.post(&format!("{W}/a/send/add"), &json!(1)).await.ok(202);
+    let lease = why(&server, "a", "lease").await;
+    assert!(lease["by"].is_string() && lease["until"].is_string(), "{lease}");
+    create(&server, "b", "counter", json!({ "k": "v" })).await;
+    let room = why(&server, "b", "room").await;
+    assert_eq!(room["advice"], "start a worker, or raise worlds.max", "{room}");
+}

@@ -115,6 +115,7 @@ pub(super) async fn sql<E: Engine>(
         universe,
         runtime: tokio::runtime::Handle::current(),
         until: tokio::time::Instant::now() + time_max,
+        timeout_ms,
     };
     let (sender, mut parts) = mpsc::channel(ROWS_AHEAD);
     let bounds = form.bounds(time_max);

@@ -24,14 +24,25 @@ pub(super) struct UniverseTables<E: Engine> {
     pub(super) universe: Arc<Universe<E>>,
     pub(super) runtime: Handle,
     pub(super) until: Instant,
+    pub(super) timeout_ms: u64,
 }
 
 impl<E: Engine> Source for UniverseTables<E> {
     fn open(&self, table: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError> {
         let given = Given { conditions };
-        let (universe, runtime, until) = (self.universe.clone(), self.runtime.clone(), self.until);
+        let (universe, runtime) = (self.universe.clone(), self.runtime.clone());
+        let (until, timeout_ms) = (self.until, self.timeout_ms);
         let place = Place::default();
-        Ok(Box::new(Reading { universe, runtime, until, table: table.name, given, ready: VecDeque::new(), place }))
+        Ok(Box::new(Reading {
+            universe,
+            runtime,
+            until,
+            timeout_ms,
+            table: table.name,
+            given,
+            ready: VecDeque::new(),
+            place,
+        }))
     }
 }
 
@@ -88,6 +99,7 @@ struct Reading<E: Engine> {
     universe: Arc<Universe<E>>,
     runtime: Handle,
     until: Instant,
+    timeout_ms: u64,
     table: &'static str,
     given: Given,
     ready: VecDeque<Row>,
@@ -98,7 +110,7 @@ impl<E: Engine> Rows for Reading<E> {
     fn next(&mut self) -> Result<Option<Row>, SqlError> {
         while self.ready.is_empty() && !self.place.is_over {
             if Instant::now() > self.until {
-                return Err(SqlError::TooLong { ms: 0 });
+                return Err(SqlError::TooLong { ms: self.timeout_ms });
             }
             let runtime = self.runtime.clone();
             let page = runtime.block_on(self.page());
