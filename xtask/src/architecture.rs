@@ -16,7 +16,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sql", &["model"]),
     ("server", &["model", "engine", "store", "kernel", "runtime", "adapters", "sql"]),
     ("bench", &["model", "engine", "store", "kernel", "wasm", "runtime", "server"]),
-    ("mundi", &["model", "engine", "store", "kernel", "wasm", "runtime", "sim", "server", "bench"]),
+    ("mundi", &["model", "engine", "store", "kernel", "wasm", "runtime", "sim", "server", "bench", "client"]),
 ];
 
 /// Libraries, and the only crates that may depend on them.
@@ -26,6 +26,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("axum", &["server"]),
     ("wasmtime", &["wasm"]),
     ("tokio-postgres", &["engine"]),
+    ("foundationdb", &["engine"]),
     ("rusqlite", &["sql"]),
 ];
 

@@ -6,8 +6,10 @@
 
 pub mod answers;
 pub mod cbor;
+pub mod child;
 pub mod error;
 mod hash;
+mod hints;
 mod ids;
 pub mod json;
 mod labels;
@@ -21,6 +23,7 @@ pub mod record;
 pub mod schedule;
 mod text;
 mod value;
+pub mod watch;
 mod world_name;
 
 pub use error::{Code, Coded, Kind};

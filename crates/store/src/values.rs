@@ -4,6 +4,8 @@
 //! read and show of them. Nothing in this module builds a key.
 
 pub use crate::keyspace::{
+    child_budget::ChildBudget,
+    child_state::{ActiveChild, ChildState},
     dead_letter::DeadLetter,
     effect_attempt::FailedAttempt,
     effect_pending::{EffectItem, EffectTerms, RateTerms},

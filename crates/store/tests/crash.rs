@@ -8,10 +8,12 @@ use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
     Code, Coded, Epoch, Hash, Height, IntentHash, LabelChange, Labels, UniverseId, WorkerId, WorldId, WorldName, cbor,
+    pool::{AuthorityChange, HolderId, LeaseAuthority, LeaseId},
     record::{
         Body, EffectPolicy, ForkGenesis, Input, Intent, ManifestChange, Operator, Payload, Receipt, ReceiptStatus,
         Record, Reply, ReplyOutcome, Sender,
     },
+    watch::WatchPolicy,
 };
 use mundi_store::{
     Clock, Fence, StoreError,
@@ -39,7 +41,7 @@ use mundi_store::{
     },
     objects::{self, Objects},
     protocol::{
-        AcquireLease, Acquired, Answer, AnswerEffect, ArchiveWorld, AssignWorld, CancelEffect, ChargeToken,
+        AcquireLease, Acquired, Answer, AnswerEffect, ArchiveWorld, AssignWorld, BeatLease, CancelEffect, ChargeToken,
         ClaimEffects, ClaimMail, ClaimedEffect, CloseWorld, CommitCursor, CommitTurn, Consumed, CreatePool,
         CreateUniverse, DeletePool, DescribeWorld, DropDeadLetter, EndProbation, ExtendClaims, FabricMessage,
         FailEffect, Failure, Finish, FinishMail, FireTimers, ForgetAssignment, GuardSchema, Heartbeat, HoldWorld,
@@ -47,9 +49,9 @@ use mundi_store::{
         ListTimers, MailClaimed, MailName, MessageId, NameProgram, NameUniverse, NameWorld, NewItem, NewMail,
         NoteSnapshotDue, Opening, Over, Pass, PlaceWorld, Purpose, QueuedEffect, ReapEffects, Register, ReleaseHold,
         ReleaseLease, ReleaseObject, RenewLeases, Repeat, ReplayDeadLetter, RequestSweep, RetryEffect, SendMail,
-        SetTokenQuotas, SettleWorld, TakeOverLease, TakenOver, UnnameProgram, WakeDueSnapshots, WithdrawLeaseRequest,
-        WokenBy, WorldCall, WriteQuotas, WriteToken, call_world, compact_inbox, complete_effect, delete_world,
-        deliver_mail, expire_dedupe, fabric_send, import_world,
+        SetTokenQuotas, SetWatch, SettleWorld, TakeOverLease, TakenOver, UnnameProgram, WakeDueSnapshots,
+        WithdrawLeaseRequest, WokenBy, WorldCall, WriteQuotas, WriteToken, call_world, compact_inbox, complete_effect,
+        delete_world, deliver_mail, expire_dedupe, fabric_send, import_world,
     },
     testing::{
         AppendBatch, CountingEntropy, Fixture, HandmadeWorld, HeapBlobs, ManualClock, PinBlob, PlainSnapshots, Probe,
@@ -60,6 +62,9 @@ use mundi_store::{
 };
 use pollster::block_on;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+#[path = "crash/children.rs"]
+mod children;
 
 type Store<B = HeapBlobs> = Fixture<Probe<Memory>, B>;
 type Contents = BTreeMap<Bytes, Bytes>;
@@ -458,7 +463,14 @@ fn expire_dedupe_records() {
     survives(on_the_heap, setup, act, everything);
 }
 
-const TERMS: EffectTerms = EffectTerms { timeout_ms: 1, attempts_max: 2, backoff_ms: 1, backoff_ms_max: 1, rate: None };
+const TERMS: EffectTerms = EffectTerms {
+    timeout_ms: 1,
+    attempts_max: 2,
+    backoff_ms: 1,
+    backoff_ms_max: 1,
+    rate: None,
+    children_active_max: None,
+};
 
 fn claim_of(store: &Store, token: u8) -> ClaimEffects {
     ClaimEffects {
@@ -1207,6 +1219,32 @@ fn create_a_pool_and_delete_it() {
             }
         };
         survives(on_the_heap, async |_| (), act, everything);
+    }
+}
+
+/// A beat whose commit got no answer may count twice, which says the same: the header of the protocol says so.
+#[test]
+fn watch_a_pool_and_hear_a_holder() {
+    let lease = LeaseId::new(0, Height::new(7));
+    let authority = LeaseAuthority { epoch: 1, holder: HolderId::of_name("ada") };
+    for stays in [true, false] {
+        let name = || "gpus".parse::<WorldName>().unwrap();
+        let setup = async |store: &Store| {
+            let record = PoolRecord { created_at_ns: 5, shards: 1, manifest: Hash::of(b"m"), config: "{}".into() };
+            store.run(&CreatePool { universe: store.universe, name: name(), record }).await.unwrap();
+            let fence = live_with_items(store).await;
+            let granted = vec![AuthorityChange::granted(lease, authority)];
+            let turn = turn(store, fence).await.unwrap().unwrap();
+            store.run(&CommitTurn { authorities: granted, ..turn }).await.unwrap();
+            fence
+        };
+        let act = async |store: &Store, fence: &Fence| {
+            let (universe, policy) = (store.universe, stays.then(WatchPolicy::default));
+            store.run(&SetWatch { universe, name: name(), policy }).await?;
+            store.run(&BeatLease { universe, pool: fence.world, lease, authority }).await.map(drop)
+        };
+        let counters = [Family::LeaseBeat as u8, Family::QueueNotify as u8];
+        survives(on_the_heap, setup, act, |key| !family_of(key).is_some_and(|family| counters.contains(&family)));
     }
 }
 

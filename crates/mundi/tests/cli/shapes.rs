@@ -86,6 +86,9 @@ async fn tables_and_documents_are_as_in_the_files() {
     assert_eq!(ask(&["world", "call", "bob", "add", "7"]).ok(), "12\n");
     both("world-journal", &["world", "journal", "alice"]);
     both("world-cells", &["world", "cells", "alice"]);
+    both("world-step", &["world", "step", "alice", "1", "--cells", "10"]);
+    both("universe-summary", &["universe", "summary"]);
+    both("whoami", &["whoami"]);
     let differs = |arguments: &[&str]| {
         let done = ask(arguments);
         assert_eq!(done.code, 9, "{}", done.err);

@@ -269,7 +269,15 @@ impl<P: Plane> Ops<P> {
     async fn release_hold(&self, world: WorldId) -> Result<Option<Hold>, RuntimeError> {
         let released =
             self.plane.run(&ReleaseHold { universe: self.universe, world, now_ns: self.plane.now_ns() }).await?;
+        self.wake(world);
         Ok(released.output)
+    }
+
+    /// Tells the worker of this process that a world can be had again, which it could not a moment ago.
+    fn wake(&self, world: WorldId) {
+        if let Some(worker) = &self.worker {
+            worker.wake(world);
+        }
     }
 
     async fn control(&self, world: WorldId, command: &str, payload: Vec<u8>) -> Result<InboxSeq, RuntimeError> {
@@ -280,7 +288,9 @@ impl<P: Plane> Ops<P> {
     }
 
     pub async fn world_archive(&self, world: WorldId) -> Result<(), RuntimeError> {
-        self.set_archived(world, true).await
+        self.set_archived(world, true).await?;
+        // An executor does the same if this process ends here.
+        self.children_cancel(world, &format!("archived:{world}")).await.map(drop)
     }
 
     pub async fn world_unarchive(&self, world: WorldId) -> Result<(), RuntimeError> {
@@ -290,6 +300,9 @@ impl<P: Plane> Ops<P> {
     async fn set_archived(&self, world: WorldId, archived: bool) -> Result<(), RuntimeError> {
         let now_ns = self.plane.now_ns();
         self.plane.run(&ArchiveWorld { universe: self.universe, world, archived, now_ns }).await?;
+        if !archived {
+            self.wake(world);
+        }
         Ok(())
     }
 

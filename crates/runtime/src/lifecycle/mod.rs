@@ -1,5 +1,6 @@
 //! The life cycle of a world: created, seeded, forked, paused, resumed, archived, deleted.
 
+pub(crate) mod checkpoints;
 mod create;
 mod delete;
 mod fork;

@@ -437,7 +437,7 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
     }
     match error.code() {
         Code::WorldDeleted | Code::WorldNotFound => None,
-        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived | Code::WorldOnHold => {
+        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived => {
             Some(now_ns.saturating_add(config.lease_ttl_ns))
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),

@@ -41,6 +41,8 @@ pub use error::NodeError;
 pub(crate) use forward::{Answered, HANDED_ON};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub use mundi_runtime::delivery::Delayed;
+#[cfg(feature = "foundationdb")]
+pub(crate) use open::cluster_options;
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
 pub use program_names::{FoundProgram, ListedProgram};

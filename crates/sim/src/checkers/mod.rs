@@ -3,6 +3,7 @@
 
 mod baselines;
 mod calls;
+pub(crate) mod children;
 mod claims;
 mod fences;
 mod forks;
@@ -18,6 +19,7 @@ mod sandboxes;
 mod segments;
 mod timers;
 mod universes;
+pub(crate) mod watches;
 
 use crate::{
     cluster::{Ground, Handed, SimPlane},

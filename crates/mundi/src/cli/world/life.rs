@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        client::Server,
+        client::{Server, escape},
         exit::{Failed, Outcome},
         output::Out,
     },
@@ -64,6 +64,9 @@ pub(crate) struct Fork {
     /// The fork shares all records below this height; the newest possible by default.
     #[arg(long)]
     at: Option<u64>,
+    /// Or an await of a durable function, FUNCTION/KEY/NUMBER: the fork has not seen its result yet.
+    #[arg(long, value_name = "AWAIT", conflicts_with = "at")]
+    at_await: Option<String>,
     /// The policy for its effects: see the table below. By default suppress; sandbox for a fork of a sandbox, and
     /// recorded for a fork of a recorded fork.
     #[arg(long, value_name = "POLICY")]
@@ -85,7 +88,11 @@ pub(crate) struct Fork {
 
 impl Fork {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, child, at, effects, answers, program, manifest, label } = self;
+        let Self { of, child, at, at_await, effects, answers, program, manifest, label } = self;
+        let at = match at_await {
+            Some(wait) => Some(height_of(&of, &wait).await?),
+            None => at,
+        };
         let answers = answers.as_deref().map(read_answers).transpose()?;
         let form = json!({
             "world": child, "at": at, "effects": effects, "answers": answers, "program": program, "manifest": manifest,
@@ -93,6 +100,21 @@ impl Fork {
         });
         out.made(&of.post("/fork", &form).await?, "world")
     }
+}
+
+/// The height of the record that ended an await of a durable function.
+async fn height_of(of: &World, wait: &str) -> Outcome<u64> {
+    let parsed = wait.rsplit_once('/').and_then(|(instance, number)| {
+        let (function, key) = instance.split_once('/')?;
+        Some((function, key, number.parse::<usize>().ok().filter(|number| *number > 0)?))
+    });
+    let Some((function, key, number)) = parsed else {
+        return Err(Failed::new(Code::RequestInvalid, format!("`{wait}`: name an await by FUNCTION/KEY/NUMBER")));
+    };
+    let found = of.get(&format!("/functions/{}/{}", escape(function), escape(key))).await?;
+    let ended_at = found["log"][number - 1]["ended_at"].as_u64();
+    let open = || Failed::new(Code::FunctionNotFound, format!("await {number} of {function}/{key} has not ended"));
+    ended_at.ok_or_else(open)
 }
 
 /// The scripted answers in a file. Only JSON syntax is checked here; the server checks the rest.

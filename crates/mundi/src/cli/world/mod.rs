@@ -2,12 +2,14 @@
 
 mod bulk;
 mod bundle;
+mod child;
 mod events;
 mod filters;
 mod journal;
 mod life;
 mod logs;
 mod look;
+mod step;
 mod verify;
 
 pub(super) use journal::brief;
@@ -42,6 +44,17 @@ impl World {
         self.server.get(&self.path(rest)).await.map_err(|failed| self.told(failed))
     }
 
+    /// All of a list of it.
+    pub(super) async fn pages(&self, rest: &str, paging: &Paging) -> Outcome<(Vec<Value>, Value)> {
+        self.server.pages(&self.path(rest), &[], paging).await.map_err(|failed| self.told(failed))
+    }
+
+    /// An answer in another form than JSON.
+    pub(super) async fn text(&self, rest: &str, accept: &str) -> Outcome<String> {
+        let answer = self.server.stream(&self.path(rest), accept).await.map_err(|failed| self.told(failed))?;
+        Ok(answer.text().await?)
+    }
+
     async fn post(&self, rest: &str, body: &Value) -> Outcome<Value> {
         self.server.post(&self.path(rest), body).await.map_err(|failed| self.told(failed))
     }
@@ -67,10 +80,16 @@ impl World {
 pub(super) enum WorldCommand {
     /// Archives a world, or all that filters name: they accept no input until they are unarchived.
     Archive(bulk::Bulk),
+    /// What the children of a world may spend.
+    #[command(subcommand)]
+    Budget(child::BudgetCommand),
     /// Sends an event and prints the reply.
     Call(events::Call),
     /// Prints cells, now or at a height.
     Cells(look::Cells),
+    /// Runs that a world dispatches: processes and external workers.
+    #[command(subcommand)]
+    Child(child::ChildCommand),
     /// Counts worlds, by state.
     Count(filters::Count),
     /// Creates a world.
@@ -117,6 +136,8 @@ pub(super) enum WorldCommand {
     Snapshot(World),
     /// Lists the snapshots of a world, the newest first.
     Snapshots(look::Snapshots),
+    /// Shows what a record changed, and what was open after it.
+    Step(step::Step),
     /// Unarchives a world, or all that filters name.
     Unarchive(bulk::Bulk),
     /// Another program from the next record on.
@@ -131,8 +152,10 @@ impl WorldCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
             Self::Archive(bulk) => bulk.run(out, "archive").await,
+            Self::Budget(budget) => budget.run(out).await,
             Self::Call(call) => call.run(out).await,
             Self::Cells(cells) => cells.run(out).await,
+            Self::Child(child) => child.run(out).await,
             Self::Count(count) => count.run(out).await,
             Self::Create(create) => create.run(out).await,
             Self::Delete(bulk) => bulk.run(out, "delete").await,
@@ -161,6 +184,7 @@ impl WorldCommand {
                 out.object(done.unwrap_or(&taken))
             }
             Self::Snapshots(snapshots) => snapshots.run(out).await,
+            Self::Step(step) => step.run(out).await,
             Self::Unarchive(bulk) => bulk.run(out, "unarchive").await,
             Self::Upgrade(upgrade) => upgrade.run(out).await,
             Self::Verify(verify) => verify.run(out).await,

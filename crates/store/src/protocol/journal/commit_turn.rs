@@ -20,8 +20,9 @@
 use crate::protocol::{
     EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem,
     call_world::{self, Receipts, Replied, answer_caller},
-    end_probation, require_world,
+    cancel_child, end_probation, require_world,
     settle_effect::{Held, complete, failed_attempts},
+    spawn_children::{self, spawn_children},
 };
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
@@ -57,7 +58,9 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Read, ReadPlan, Source, Transaction};
 use mundi_model::{
-    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
+    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId,
+    child::CHILD_SPAWN,
+    limits,
     mutants::{Mutant, planted},
     pool::AuthorityChange,
     record::{Receipt, ReceiptStatus, Reply, ReplyOutcome},
@@ -267,6 +270,9 @@ impl CommitTurn {
         reads.extend(calls.map(|(_, answer)| call_world::reads(universe, world, answer.to)));
         let failed = self.records.replies().iter().filter(|(_, it)| matches!(it.outcome, ReplyOutcome::Failed(..)));
         reads.extend(failed.map(|(_, answer)| reply::key(universe, world, answer.to).planned()));
+        if self.effects.iter().any(|item| item.kind == CHILD_SPAWN) {
+            reads.push(spawn_children::reads(universe, world));
+        }
         for &intent in self.records.cancelled() {
             reads.push(timer_dedupe::key(universe, world, intent).planned());
             reads.push(effect_dedupe::key(universe, world, intent).planned());
@@ -378,8 +384,12 @@ impl CommitTurn {
         tx: &mut T,
     ) -> Result<Vec<u16>, StoreError> {
         let Fence { universe, world, .. } = self.fence;
-        let (mut kinds, mut claimed) = (BTreeSet::new(), Vec::new());
+        let (mut kinds, mut claimed, mut children) = (BTreeSet::new(), Vec::new(), Vec::new());
         for (index, item) in (0u16..).zip(&self.effects).filter(|_| !planted(Mutant::PublishApart)) {
+            if item.kind == CHILD_SPAWN {
+                children.push(item);
+                continue;
+            }
             if !self.is_new(item.height) && effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
@@ -403,6 +413,7 @@ impl CommitTurn {
             effect_dedupe::write(tx, universe, world, item.intent, &dedupe)?;
         }
         kinds.into_iter().try_for_each(|kind| queue_notify::bump(tx, universe, kind))?;
+        spawn_children(tx, universe, &children, self.now_ns).await?;
         Ok(claimed)
     }
 
@@ -462,6 +473,7 @@ impl CommitTurn {
             }
             match effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status) {
                 Some(EffectStatus::Pending) => self.end_dedupe(tx, DedupeKind::Effect, intent)?,
+                None if cancel_child::withdraw(tx, universe, world, (intent, at_ns)).await? => continue,
                 None if inbox_dedupe::read(tx, universe, world, DedupeId::receipt(intent)).await?.is_none() => {}
                 _ => continue,
             }
