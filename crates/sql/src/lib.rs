@@ -11,5 +11,5 @@ mod table;
 mod vtab;
 
 pub use error::SqlError;
-pub use query::{Bounds, Flow, run};
+pub use query::{Bounds, Flow, IsLate, run};
 pub use table::{Column, Condition, Op, Row, Rows, Source, Table};

@@ -15,7 +15,7 @@ pub struct Table {
     pub columns: &'static [Column],
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Column {
     pub name: &'static str,
     /// `TEXT`, `INTEGER` or `JSON`.

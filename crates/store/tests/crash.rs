@@ -1169,19 +1169,18 @@ fn name_a_world() {
 /// The labels, the index and the command in the inbox change together.
 #[test]
 fn label_a_world() {
-    let setup = async |store: &Store| live(store).await.world;
-    let act = async |store: &Store, world: &WorldId| {
-        let labels = |pairs: &[(&str, &str)]| {
-            Labels::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))).unwrap()
-        };
-        for (set, remove) in
-            [(&[("customer", "17"), ("tier", "a")][..], vec![]), (&[("tier", "b")][..], vec!["customer".to_owned()])]
-        {
-            let change = LabelChange { set: labels(set), remove, operator: None };
-            store.run(&LabelWorld { universe: store.universe, world: *world, change, now_ns: 5 }).await?;
-        }
-        Ok(())
+    let label = async |store: &Store, world: WorldId, set: &[(&str, &str)], remove: &[&str]| {
+        let set = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let remove = remove.iter().map(|key| (*key).to_owned()).collect();
+        let change = LabelChange { set: Labels::new(set).unwrap(), remove, operator: None };
+        store.run(&LabelWorld { universe: store.universe, world, change, now_ns: 5 }).await.map(drop)
     };
+    let setup = async |store: &Store| {
+        let world = live(store).await.world;
+        label(store, world, &[("customer", "17"), ("tier", "a")], &[]).await.unwrap();
+        world
+    };
+    let act = async |store: &Store, world: &WorldId| label(store, *world, &[("tier", "b")], &["customer"]).await;
     survives(on_the_heap, setup, act, everything);
 }
 

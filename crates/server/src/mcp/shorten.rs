@@ -83,7 +83,7 @@ mod tests {
             let items: Vec<_> = (0..100).map(|at| json!({ "key": format!("k{at}"), "value": value })).collect();
             json!({ "items": items, "next": "k99" })
         };
-        let nested = json!([["a".repeat(100); 50]]);
+        let nested = json!([vec!["a".repeat(100); 50]]);
         for value in [json!("x".repeat(100)), json!("x".repeat(2_000)), nested] {
             let short = shortened(&page(&value));
             let keys: Vec<_> = short["items"].as_array().unwrap().iter().map(|it| it["key"].as_str()).collect();

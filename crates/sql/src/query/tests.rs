@@ -63,16 +63,30 @@ impl Source for Numbers {
     }
 }
 
-const BOUNDS: Bounds =
-    Bounds { rows_max: 10_000, bytes_max: 1 << 20, time_max: Duration::from_secs(60), memory_bytes_max: 256 << 20 };
+const BOUNDS: Bounds = Bounds { rows_max: 10_000, bytes_max: 1 << 20, time_ms_max: 50, memory_bytes_max: 256 << 20 };
 
-fn ask_of(source: Arc<dyn Source>, text: &str, bounds: Bounds) -> Result<Vec<Vec<Value>>, SqlError> {
+/// Never late.
+fn in_time() -> IsLate {
+    Arc::new(|| false)
+}
+
+fn ask_of<S: Source>(source: Arc<S>, text: &str, bounds: Bounds) -> Result<Vec<Vec<Value>>, SqlError> {
+    let source: Arc<dyn Source> = source;
+    ask_within(&source, text, bounds, &in_time())
+}
+
+fn ask_within(
+    source: &Arc<dyn Source>,
+    text: &str,
+    bounds: Bounds,
+    is_late: &IsLate,
+) -> Result<Vec<Vec<Value>>, SqlError> {
     let mut rows = Vec::new();
     let mut keep = |row| {
         rows.push(row);
         Flow::More
     };
-    run(&[&NUMBERS], &source, text, bounds, &mut |_| Flow::More, &mut keep)?;
+    run(&[&NUMBERS], source, text, (bounds, is_late), &mut |_| Flow::More, &mut keep)?;
     Ok(rows)
 }
 
@@ -126,9 +140,13 @@ fn every_bound_is_a_typed_error() {
     assert!(matches!(ask_of(endless(), "select n from numbers", few), Err(SqlError::TooMuch { what: "rows", .. })));
     let small = Bounds { bytes_max: 100, ..BOUNDS };
     assert!(matches!(ask_of(endless(), "select n from numbers", small), Err(SqlError::TooMuch { what: "bytes", .. })));
-    let brief = Bounds { time_max: Duration::from_millis(50), ..BOUNDS };
+    let looks = AtomicU64::new(0);
+    let late: IsLate = Arc::new(move || looks.fetch_add(1, Ordering::Relaxed) > 10);
     let forever = "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) from t";
-    assert!(matches!(ask_of(endless(), forever, brief), Err(SqlError::TooLong { .. })));
+    assert!(matches!(
+        ask_within(&(endless() as Arc<dyn Source>), forever, BOUNDS, &late),
+        Err(SqlError::TooLong { .. })
+    ));
     let failing = ask_of(endless(), "select sum(n) from numbers", BOUNDS);
     assert!(matches!(failing, Err(SqlError::Source { code: mundi_model::Code::WorldNotFound, .. })), "{failing:?}");
 }
@@ -142,7 +160,8 @@ fn a_reader_that_has_enough_ends_the_query() {
         if left == 0 { Flow::Enough } else { Flow::More }
     };
     let shared: Arc<dyn Source> = source.clone();
-    let ended = run(&[&NUMBERS], &shared, "select n from numbers", BOUNDS, &mut |_| Flow::More, &mut some);
+    let ended =
+        run(&[&NUMBERS], &shared, "select n from numbers", (BOUNDS, &in_time()), &mut |_| Flow::More, &mut some);
     assert_eq!(ended, Err(SqlError::Abandoned));
     assert!(source.made.load(Ordering::Relaxed) < 10, "rows are made as they are read");
 }

@@ -193,9 +193,9 @@ impl WorldCommand {
     }
 }
 
-/// The ids of all worlds of the universe that are in a state.
-pub(super) async fn worlds_in(server: &Server, state: &str) -> Outcome<Vec<String>> {
+/// The ids of all worlds of the universe that are in a state, with their names.
+pub(super) async fn worlds_in(server: &Server, state: &str) -> Outcome<Vec<(String, Value)>> {
     let filters = [("state", Some(state.to_owned()))];
     let (worlds, _) = server.pages(&server.of("worlds"), &filters, &Paging::all()).await?;
-    Ok(worlds.iter().filter_map(|world| world["world"].as_str()).map(str::to_owned).collect())
+    Ok(worlds.iter().filter_map(|world| Some((world["world"].as_str()?.to_owned(), world["name"].clone()))).collect())
 }

@@ -42,12 +42,13 @@ pub(crate) async fn online(server: &Server, out: Out) -> Outcome {
     worlds.extend(worlds_in(server, "archived").await?);
     let (progress, mut reports) = (Progress::of(worlds.len() as u64), Vec::new());
     let work = async {
-        for world in worlds {
+        for (world, name) in worlds {
             let path = server.of(&format!("worlds/{world}/verify"));
-            reports.push(match server.post(&path, &json!({})).await {
+            let report = match server.post(&path, &json!({})).await {
                 Ok(proof) => proven(proof),
                 Err(error) => refused(&world, &error),
-            });
+            };
+            reports.push(named(report, &name));
             progress.add(1);
         }
     };
@@ -84,10 +85,11 @@ pub(crate) async fn offline(config: &Config, out: Out) -> Outcome {
                 let page = universe.ops().list_worlds(WorldFilter::default(), after, 1_000).await;
                 let page = page.map_err(|error| Failed::coded(&error))?;
                 for found in page.items {
-                    reports.push(match universe.ops().verify_world(found.world).await {
+                    let report = match universe.ops().verify_world(found.world).await {
                         Ok(proof) => proven(serde_json::to_value(ProofReport::of_world(found.world, &proof))?),
                         Err(error) => refused(&found.world.to_string(), &Failed::coded(&error)),
-                    });
+                    };
+                    reports.push(named(report, &json!(found.meta.name)));
                     progress.add(1);
                 }
                 after = page.next;
@@ -109,6 +111,12 @@ fn proven(mut proof: Value) -> Value {
     proof
 }
 
+/// With the name of the world beside its id.
+fn named(mut report: Value, name: &Value) -> Value {
+    report["name"] = name.clone();
+    report
+}
+
 fn refused(world: &str, error: &Failed) -> Value {
     let code = error.code.map(|code| code.as_str());
     json!({ "world": world, "verdict": "NOT PROVEN", "code": code, "detail": error.detail() })
@@ -116,6 +124,7 @@ fn refused(world: &str, error: &Failed) -> Value {
 
 pub(crate) fn summary(out: Out, reports: &[Value]) -> Outcome {
     let columns = [
+        ("NAME", "name"),
         ("WORLD", "world"),
         ("VERDICT", "verdict"),
         ("RECORDS", "records"),

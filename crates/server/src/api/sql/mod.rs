@@ -20,12 +20,15 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use mundi_engine::Engine;
 use mundi_model::{Code, Coded, limits};
-use mundi_sql::{Bounds, Flow, Source, SqlError};
+use mundi_sql::{Bounds, Flow, IsLate, Source, SqlError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use source::UniverseTables;
 use std::{sync::Arc, time::Duration};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::Instant,
+};
 use utoipa::ToSchema;
 
 /// Rows that wait for a slow reader.
@@ -70,12 +73,12 @@ impl Form {
     }
 
     /// What is streamed may be long, because nothing keeps it.
-    fn bounds(self, time_max: Duration) -> Bounds {
+    fn bounds(self, time_ms_max: u64) -> Bounds {
         let (rows_max, bytes_max) = match self {
             Self::Whole => (limits::SQL_ROWS_MAX, limits::SQL_BYTES_MAX),
             Self::Ndjson | Self::Csv => (limits::SQL_STREAMED_ROWS_MAX, limits::SQL_STREAMED_BYTES_MAX),
         };
-        Bounds { rows_max, bytes_max, time_max, memory_bytes_max: limits::SQL_MEMORY_BYTES_MAX }
+        Bounds { rows_max, bytes_max, time_ms_max, memory_bytes_max: limits::SQL_MEMORY_BYTES_MAX }
     }
 }
 
@@ -111,16 +114,16 @@ pub(super) async fn sql<E: Engine>(
     let place = tokio::time::timeout(time_max, RUNNING.acquire()).await;
     let crowded = || Problem::new(Code::SqlTimeout, "other queries run in this process: try again later");
     let place = place.ok().and_then(Result::ok).ok_or_else(crowded)?;
-    let tables = UniverseTables {
-        universe,
-        runtime: tokio::runtime::Handle::current(),
-        until: tokio::time::Instant::now() + time_max,
-    };
+    let until = Instant::now() + time_max;
+    let is_late: IsLate = Arc::new(move || Instant::now() > until);
+    let runtime = tokio::runtime::Handle::current();
+    let tables = UniverseTables { universe, runtime, is_late: is_late.clone(), timeout_ms };
     let (sender, mut parts) = mpsc::channel(ROWS_AHEAD);
-    let bounds = form.bounds(time_max);
+    let bounds = form.bounds(timeout_ms);
     tokio::task::spawn_blocking(move || {
         let _place = place;
-        run(Arc::new(tables), &query.query, bounds, &sender);
+        let tables: Arc<dyn Source> = Arc::new(tables);
+        run(&tables, &query.query, (bounds, &is_late), &sender);
     });
     // What fails before the first row is a refusal.
     let columns = match parts.recv().await {
@@ -141,11 +144,11 @@ pub(super) async fn sql<E: Engine>(
 }
 
 /// On a thread of its own. A reader that is gone ends the query.
-fn run(tables: Arc<dyn Source>, text: &str, bounds: Bounds, sender: &mpsc::Sender<Part>) {
+fn run(tables: &Arc<dyn Source>, text: &str, bounds: (Bounds, &IsLate), sender: &mpsc::Sender<Part>) {
     let give = |part| if sender.blocking_send(part).is_ok() { Flow::More } else { Flow::Enough };
     let ran = mundi_sql::run(
         &TABLES,
-        &tables,
+        tables,
         text,
         bounds,
         &mut |columns| give(Part::Columns(columns.to_vec())),

@@ -7,7 +7,7 @@ use crate::node::Universe;
 use mundi_engine::Engine;
 use mundi_model::{Height, WorldId, limits};
 use mundi_runtime::control::At;
-use mundi_sql::{Condition, Op, Row, Rows, Source, SqlError, Table};
+use mundi_sql::{Condition, IsLate, Op, Row, Rows, Source, SqlError, Table};
 use mundi_store::{
     protocol::{Page, WorldCursor, WorldQuery, WorldSummary},
     values::{ListedState, Queue, QueueSeq},
@@ -15,7 +15,7 @@ use mundi_store::{
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{collections::VecDeque, sync::Arc};
-use tokio::{runtime::Handle, time::Instant};
+use tokio::runtime::Handle;
 
 /// Rows that are read ahead: a page of a list.
 const PAGE_ROWS: usize = 200;
@@ -23,15 +23,26 @@ const PAGE_ROWS: usize = 200;
 pub(super) struct UniverseTables<E: Engine> {
     pub(super) universe: Arc<Universe<E>>,
     pub(super) runtime: Handle,
-    pub(super) until: Instant,
+    pub(super) is_late: IsLate,
+    pub(super) timeout_ms: u64,
 }
 
 impl<E: Engine> Source for UniverseTables<E> {
     fn open(&self, table: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError> {
         let given = Given { conditions };
-        let (universe, runtime, until) = (self.universe.clone(), self.runtime.clone(), self.until);
+        let (universe, runtime) = (self.universe.clone(), self.runtime.clone());
+        let (is_late, timeout_ms) = (self.is_late.clone(), self.timeout_ms);
         let place = Place::default();
-        Ok(Box::new(Reading { universe, runtime, until, table: table.name, given, ready: VecDeque::new(), place }))
+        Ok(Box::new(Reading {
+            universe,
+            runtime,
+            is_late,
+            timeout_ms,
+            table: table.name,
+            given,
+            ready: VecDeque::new(),
+            place,
+        }))
     }
 }
 
@@ -87,7 +98,8 @@ struct Place {
 struct Reading<E: Engine> {
     universe: Arc<Universe<E>>,
     runtime: Handle,
-    until: Instant,
+    is_late: IsLate,
+    timeout_ms: u64,
     table: &'static str,
     given: Given,
     ready: VecDeque<Row>,
@@ -97,8 +109,8 @@ struct Reading<E: Engine> {
 impl<E: Engine> Rows for Reading<E> {
     fn next(&mut self) -> Result<Option<Row>, SqlError> {
         while self.ready.is_empty() && !self.place.is_over {
-            if Instant::now() > self.until {
-                return Err(SqlError::TooLong { ms: 0 });
+            if (self.is_late)() {
+                return Err(SqlError::TooLong { ms: self.timeout_ms });
             }
             let runtime = self.runtime.clone();
             let page = runtime.block_on(self.page());

@@ -137,7 +137,7 @@ impl Protocol for DeleteWorld {
             _ => {}
         }
         match self.chunk(tx).await? {
-            0 => self.finish(tx, meta).map(|()| DeleteStep::Done),
+            0 => self.finish(tx, &meta).map(|()| DeleteStep::Done),
             _ => Ok(DeleteStep::More),
         }
     }
@@ -174,13 +174,13 @@ impl DeleteWorld {
         Ok(0)
     }
 
-    fn finish<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
+    fn finish<T: Transaction>(&self, tx: &mut T, meta: &WorldMeta) -> Result<(), StoreError> {
         let Fence { universe, world, .. } = self.fence;
         if let Some(lineage) = &meta.lineage {
             tx.delete(lineage_child::key(universe, lineage.parent, world).as_bytes())?;
         }
         let after = WorldMeta { state: WorldState::Deleted, ..meta.clone() };
-        world_meta::write(tx, universe, world, Some(&meta), &after)
+        world_meta::write(tx, universe, world, Some(meta), &after)
     }
 }
 
