@@ -11,6 +11,7 @@ mod effect;
 mod evidence;
 mod exit;
 mod explain;
+mod gate;
 mod lease;
 mod manifest;
 mod output;
@@ -90,6 +91,8 @@ enum Command {
     Evidence(evidence::EvidenceCommand),
     /// Explains an error code, and what to do.
     Explain(explain::Explain),
+    /// The stop gate: replays fixtures of dispatch, recovery and budgets, and compares; exit code 9 if any differs.
+    Gate(gate::Gate),
     /// Leases: which worker holds which world.
     #[command(subcommand)]
     Lease(lease::LeaseCommand),
@@ -215,6 +218,7 @@ impl Command {
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
             Self::Evidence(command) => command.run(out).await,
+            Self::Gate(gate) => gate.run(out),
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,
