@@ -131,7 +131,7 @@ async fn budgets_and_cancels_end_children_and_answer_the_same_again() {
     let id = spawn(&server, "p", wrong).await;
     assert_eq!(ended(&server, "p", &id).await["code"], "URM_CHILD_KIND_INVALID");
     server.post(W, &json!({ "world": "plain", "program": "kv" })).await.ok(201);
-    server.post(&format!("{W}/plain/children"), &json!({ "kind": "external" })).await.refused(400, "OUTPUT_REFUSED");
+    server.post(&format!("{W}/plain/children"), &json!({ "kind": "external" })).await.refused(422, "OUTPUT_REFUSED");
 }
 
 #[tokio::test]
