@@ -2,7 +2,7 @@
 //!
 //! - [`blob`], [`fabric`], [`world_call`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
 //! - [`child_cancel`] cancels children of a world; [`child_process`] runs those of kind `process`.
-//! - [`Params`]: the parameters of an effect; [`room`]: whether a universe may have more.
+//! - [`Params`]: the parameters of an effect; [`reach`]: the way to other worlds; [`room`]: whether a universe may have more.
 //!
 //! The worker that claims effects and calls these is [`AdapterWorker`](mundi_runtime::effects::AdapterWorker).
 //!
@@ -26,6 +26,7 @@ pub mod llm;
 mod params;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod reach;
 pub mod room;
 pub mod spawn;
 pub mod world_call;

@@ -14,7 +14,7 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Code, Coded, Hash, InboxSeq, cbor,
+    Code, Coded, Hash, InboxSeq, LabelChange, cbor,
     child::{CHILD_INBOX, CHILD_SPAWN},
     limits,
     record::{InboxItem, Input, Operator, Payload, Receipt},
@@ -88,6 +88,8 @@ pub(crate) enum Control {
     Upgrade(Active, Upgrade),
     /// The item at this place passes without a step.
     Skip(InboxSeq),
+    /// The labels of the world changed when the command was accepted; its program does not see them.
+    Label,
     SpawnChild(SpawnChild),
 }
 
@@ -228,6 +230,10 @@ fn understand(
                 Err(ManifestError::Load(error)) => Err(error.into()),
                 Err(error) => Err(Rejection::new(error.code(), error.to_string()).into()),
             }
+        }
+        LabelChange::COMMAND => {
+            let decoded = cbor::decode::<LabelChange>(payload);
+            decoded.map(|_| Control::Label).map_err(|error| invalid(error.to_string()).into())
         }
         other => Err(invalid(format!("no command `{other}`")).into()),
     }

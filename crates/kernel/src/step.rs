@@ -153,6 +153,7 @@ impl Run<'_> {
                 state.resume();
                 state.position.skip = Some(seq);
             }
+            Control::Label => {}
             Control::Upgrade(active, upgrade) => return self.upgrade(state, active, upgrade.forced),
             // The program does not see it: only the child's end.
             Control::SpawnChild(spawn) => {

@@ -12,6 +12,7 @@
 //! - [`children`]: the role that dispatches children and runs them.
 //! - [`manifests`]: which events a world accepts.
 //! - [`control`]: the operations on worlds, for the server and embedders.
+//! - [`watcher`]: looks at the holders of pools' leases, revokes and reclaims.
 //! - [`tidying`]: removes the names of old items.
 //! - [`shell`]: what every role runs in: boot guard, stop, counters; and the mailbox, for roles that have one.
 //! - [`calls`]: callers that wait for replies.
@@ -45,6 +46,7 @@ pub mod testing;
 pub mod tidying;
 pub mod timers;
 pub mod trace;
+pub mod watcher;
 pub mod worker;
 pub mod world;
 

@@ -43,7 +43,7 @@ pub use checkers::names as checkers;
 pub use children::{ChildTally, run_child_seed};
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
-pub use pools::{PoolTally, run_pool_seed};
+pub use pools::{PoolTally, run_pool_seed, run_watched_pool_seed};
 pub use protocol::Protocol;
 pub use report::Summary;
 pub use run::{Failure, Outcome, run_exactly, run_seed};

@@ -29,6 +29,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::EndAssumed
         | Mutant::RepliesMixed => "ingress",
         Mutant::ReplyUnpublished => "calls",
+        Mutant::IndexStale => "index",
         Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",
@@ -48,6 +49,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::BundleHalf
         | Mutant::DedupeWithoutClient
         | Mutant::RetiredRevived => "pools",
+        Mutant::WatcherTrustsClock => "watches",
         // Found by the simulation of children (`tests/children.rs`).
         Mutant::StartUnrecorded
         | Mutant::ChildLeaseUnchecked

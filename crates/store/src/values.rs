@@ -26,5 +26,5 @@ pub use crate::keyspace::{
     token_usage::TokenUsage,
     world_failure::WorldFailure,
     world_log::{LogLevel, LoggedLine},
-    world_meta::{Hold, Lineage, WorldMeta, WorldState},
+    world_meta::{Hold, Lineage, ListedState, WorldMeta, WorldState},
 };

@@ -11,9 +11,11 @@ mod effect;
 mod evidence;
 mod exit;
 mod explain;
+mod function;
 mod gate;
 mod lease;
 mod manifest;
+mod mcp;
 mod output;
 mod pool;
 mod program;
@@ -23,6 +25,7 @@ mod progress;
 mod quotas;
 mod resource;
 mod serve;
+mod sql;
 mod telemetry;
 mod timer;
 mod token;
@@ -30,6 +33,7 @@ mod universe;
 mod universes;
 mod upload;
 mod verify;
+mod whoami;
 mod worker;
 mod world;
 
@@ -99,6 +103,11 @@ enum Command {
     /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Functions: run, list, inspect and cancel instances of durable functions.
+    #[command(subcommand)]
+    Function(function::FunctionCommand),
+    /// Serves an assistant over MCP, on standard input and output.
+    Mcp(mcp::Mcp),
     /// Pools: resources that are leased, and never handed out early.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
@@ -111,6 +120,8 @@ enum Command {
     /// Runs a server with chosen roles, for fleets.
     Server(ServerArgs),
     Sim(mundi_sim::cli::SimArgs),
+    /// Runs a read-only SQL query over the worlds of a universe, their journals, state and queues.
+    Sql(sql::Sql),
     /// Timers: inputs that worlds requested for a later time.
     #[command(subcommand)]
     Timer(timer::TimerCommand),
@@ -122,6 +133,8 @@ enum Command {
     Universe(universes::UniversesCommand),
     /// Verifies bundles, a data folder, or all worlds of a server.
     Verify(verify::Verify),
+    /// Shows what the token allows.
+    Whoami(whoami::Whoami),
     /// Workers: the processes that run worlds.
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -150,7 +163,7 @@ pub(crate) struct ServerArgs {
     /// The address of the API; port 0 chooses a free one.
     #[arg(long)]
     bind: Option<String>,
-    /// Some of world, adapter, timer, orchestrator, api.
+    /// Some of world, adapter, timer, orchestrator, watcher, api.
     #[arg(long, value_delimiter = ',')]
     roles: Option<Vec<String>>,
     /// A file that gets a line of JSON for each step of the worker shells, for a postmortem.
@@ -219,13 +232,17 @@ impl Command {
             Self::Manifest(command) => command.run(out).await,
             Self::Evidence(command) => command.run(out).await,
             Self::Gate(gate) => gate.run(out),
+            Self::Mcp(mcp) => mcp.run().await,
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,
+            Self::Function(command) => command.run(out).await,
             Self::Timer(command) => command.run(out).await,
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,
             Self::Verify(verify) => verify.run(out).await,
+            Self::Whoami(whoami) => whoami.run(out).await,
+            Self::Sql(sql) => sql.run(out).await,
             Self::Worker(command) => command.run(out).await,
             Self::World(command) => command.run(out).await,
         }

@@ -1,10 +1,12 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bundles, children, console, dead_letters, effects, events, forks, health,
-    journal, logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, state, steps, summary,
-    tasks, timers, tokens, universes, verify, whoami, workers, world_commands, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, children, console, dead_letters, effects, events, forks,
+    functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots,
+    space, sql, state, steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands,
+    worlds,
 };
+use crate::mcp;
 use axum::{
     Router,
     http::{Method, Uri, header},
@@ -53,6 +55,11 @@ use utoipa::OpenApi;
         worlds::list,
         worlds::create,
         worlds::describe,
+        bulk::count,
+        bulk::bulk,
+        labels::label,
+        why::why,
+        sql::sql,
         world_commands::delete,
         forks::fork,
         world_commands::pause,
@@ -75,6 +82,11 @@ use utoipa::OpenApi;
         state::cells,
         state::cell,
         state::diff,
+        functions::list,
+        functions::describe,
+        functions::run,
+        functions::cancel,
+        functions::pause,
         steps::step,
         journal::journal,
         logs::logs,
@@ -122,6 +134,10 @@ use utoipa::OpenApi;
         pools::release,
         pools::revoke,
         pools::reclaim,
+        pools::heartbeat,
+        pools::watch,
+        pools::set_watch,
+        pools::unwatch,
         dead_letters::list,
         dead_letters::describe,
         dead_letters::drop_one,
@@ -166,7 +182,8 @@ pub fn router<E: Engine>(api: Api<E>) -> HotRoutes<E> {
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
         .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
-    HotRoutes::new(api.clone(), watched(console::serve(of_pool(of_world(in_universe(router)))), api))
+    let router = mcp::route(of_pool(of_world(in_universe(router))), api.clone());
+    HotRoutes::new(api.clone(), watched(console::serve(router), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
@@ -199,6 +216,9 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/manifests"), post(programs::put_manifest::<E>))
         .route(&at("/manifests/{manifest}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
+        .route(&at("/world-count"), get(bulk::count::<E>))
+        .route(&at("/bulk"), post(bulk::bulk::<E>))
+        .route(&at("/sql"), post(sql::sql::<E>))
         .route(&at("/pools"), get(pools::list::<E>).post(pools::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))
@@ -236,6 +256,8 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/resume"), post(world_commands::resume::<E>))
         .route(&at("/retry"), post(world_commands::retry::<E>))
         .route(&at("/skip"), post(world_commands::skip::<E>))
+        .route(&at("/labels"), post(labels::label::<E>))
+        .route(&at("/why"), get(why::why::<E>))
         .route(&at("/logs"), get(logs::logs::<E>))
         .route(&at("/upgrade"), post(world_commands::upgrade::<E>))
         .route(&at("/archive"), post(world_commands::archive::<E>))
@@ -252,6 +274,14 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/cells"), get(state::cells::<E>))
         .route(&at("/cells/{*key}"), get(state::cell::<E>))
         .route(&at("/diff"), get(state::diff::<E>))
+        .route(&at("/functions"), get(functions::list::<E>))
+        .route(
+            &at("/functions/{*instance}"),
+            get(functions::describe::<E>)
+                .post(functions::run::<E>)
+                .delete(functions::cancel::<E>)
+                .put(functions::pause::<E>),
+        )
         .route(&at("/steps/{height}"), get(steps::step::<E>))
         .route(&at("/journal"), get(journal::journal::<E>))
         .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
@@ -281,6 +311,8 @@ fn of_pool<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/release"), post(pools::release::<E>))
         .route(&at("/revoke"), post(pools::revoke::<E>))
         .route(&at("/reclaim"), post(pools::reclaim::<E>))
+        .route(&at("/heartbeat"), post(pools::heartbeat::<E>))
+        .route(&at("/watch"), get(pools::watch::<E>).put(pools::set_watch::<E>).delete(pools::unwatch::<E>))
 }
 
 pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {

@@ -8,6 +8,7 @@ mod claims;
 mod fences;
 mod forks;
 mod holds;
+mod index;
 mod ingress;
 mod journals;
 mod leases;
@@ -18,6 +19,7 @@ mod sandboxes;
 mod segments;
 mod timers;
 mod universes;
+pub(crate) mod watches;
 
 use crate::{
     cluster::{Ground, Handed, SimPlane},
@@ -62,6 +64,7 @@ const CHECKERS: &[Checker] = &[
     ("forks", forks::check),
     ("sandboxes", sandboxes::check),
     ("holds", holds::check),
+    ("index", index::check),
     ("replay", replay::check),
 ];
 

@@ -53,6 +53,7 @@ impl Protocol for HoldParent {
             clear_holder(tx, universe, parent, epoch)?;
         }
         ready::remove(tx, universe, parent, meta.ready_priority())?;
-        world_meta::write(tx, universe, parent, &WorldMeta { hold: Some(hold), ..meta })
+        let after = WorldMeta { hold: Some(hold), ..meta.clone() };
+        world_meta::write(tx, universe, parent, Some(&meta), &after)
     }
 }

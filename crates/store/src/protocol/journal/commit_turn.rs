@@ -42,7 +42,7 @@ use crate::{
         journal_head::{self, JournalHead, Position},
         lease, lease_authority,
         low_water::{self, LowWater},
-        notify,
+        manifest_at, notify,
         queue::{Claim, Queue},
         queue_notify::{self, TIMERS},
         ready::{self, ReadyHint},
@@ -50,6 +50,7 @@ use crate::{
         timer_dedupe::{self, TimerDedupe, TimerStatus},
         timer_due::{self, TimerItem, TimerPlace},
         world_failure::{self, WorldFailure},
+        world_index,
         world_log::{self, LogPage},
         world_meta::{self, WorldMeta},
     },
@@ -202,6 +203,7 @@ impl Protocol for CommitTurn {
             answered.settle(tx, self.now_ns).await?;
         }
         let cursor = self.consumed.as_ref().map(Consumed::through).or(before.cursor);
+        self.index_manifest(tx).await?;
         self.records.write(tx, universe, world)?;
         end_probation::end(tx, self.fence, lease)?;
         journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
@@ -219,7 +221,8 @@ impl Protocol for CommitTurn {
         }
         if self.paused.is_some() {
             let meta = require_world(tx, universe, world).await?;
-            world_meta::write(tx, universe, world, &WorldMeta { paused: self.paused, ..meta })?;
+            let after = WorldMeta { paused: self.paused, ..meta.clone() };
+            world_meta::write(tx, universe, world, Some(&meta), &after)?;
         }
         if self.ready {
             let priority = require_world(tx, universe, world).await?.ready_priority();
@@ -230,6 +233,14 @@ impl Protocol for CommitTurn {
 }
 
 impl CommitTurn {
+    /// Only a turn that changes the manifest reads the one before.
+    async fn index_manifest<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let Some(after) = self.records.last_manifest() else { return Ok(()) };
+        let before = manifest_at::read(tx, universe, world, self.records.start().height).await?;
+        world_index::follow_manifest(tx, universe, world, before, Some(after))
+    }
+
     /// What it reads as long as nothing is wrong.
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;

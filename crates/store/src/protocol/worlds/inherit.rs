@@ -96,7 +96,8 @@ pub(super) async fn publish_first<T: Transaction>(
         // If its creator ends here, a worker goes on.
         ready::write(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns })?;
         ready_notify::bump(tx, universe, ready::shard(world))?;
-        world_meta::write(tx, universe, world, &WorldMeta { inherits_from: next, ..meta })?;
+        let after = WorldMeta { inherits_from: next, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)?;
     }
     Ok(next)
 }
@@ -167,7 +168,8 @@ impl Protocol for Inherit<'_> {
         }
         let (part, next) = self.inherited.part(from);
         publish(tx, (universe, world, begins_at), part, (0, now_ns)).await?;
-        world_meta::write(tx, universe, world, &WorldMeta { inherits_from: next, ..meta })?;
+        let after = WorldMeta { inherits_from: next, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)?;
         Ok(next)
     }
 }
