@@ -45,7 +45,7 @@ impl ProcessChildren {
 fn judge(result: Value) -> ChildFinish {
     let Value::Map(fields) = &result else { return ChildFinish::Passed(result) };
     match fields.get("status") {
-        Some(Value::Integer(status)) if i128::from(*status) == 0 => return ChildFinish::Passed(result),
+        Some(Value::Integer(status)) if i128::from(*status) == 0 => ChildFinish::Passed(result),
         status => {
             let how = match status {
                 Some(Value::Integer(status)) => format!("exit status {}", i128::from(*status)),

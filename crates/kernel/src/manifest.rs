@@ -232,7 +232,6 @@ pub struct Limits {
     pub max_active_children: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_usual(children: &u64) -> bool {
     *children == limits::CHILDREN_ACTIVE_DEFAULT
 }

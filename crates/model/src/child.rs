@@ -5,6 +5,7 @@
 mod budget;
 mod event;
 pub mod evidence;
+pub mod replay;
 mod spec;
 
 pub use budget::{ACCOUNTING_MODE, Lane, Spend};

@@ -320,6 +320,8 @@ codes! {
     UrmChildKindInvalid = "URM_CHILD_KIND_INVALID", Invalid, "No executor of this installation runs children of this kind, or not with these parameters.";
     UrmChildNotFound = "URM_CHILD_NOT_FOUND", NotFound, "A world has no child of this id, or does not keep it any more.";
     UrmChildClaimLost = "URM_CHILD_CLAIM_LOST", Fenced, "An executor acted on a child that it does not hold any more, or that is not in this phase.";
+    UrmGateArtifactChanged = "URM_GATE_ARTIFACT_CHANGED", Corrupt, "A fixture of the stop gate is not the one that its manifest names.";
+    UrmGateManifestStale = "URM_GATE_MANIFEST_STALE", Corrupt, "The hash that a manifest of the stop gate carries is not its own.";
     UrmRequestConflict = "URM_REQUEST_CONFLICT", Conflict, "A `client_request_id` was used before, with another payload.";
 
     // Server.

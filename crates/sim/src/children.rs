@@ -87,6 +87,7 @@ pub fn run_child_seed(seed: u64, allowed: &Faults) -> Result<ChildTally, Failure
     Ok(run.tally)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 fn failed(error: RuntimeError) -> Failure {
     Failure { checker: CHECKER, what: error.to_string() }
 }

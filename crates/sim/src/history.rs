@@ -5,7 +5,11 @@ use crate::{
     protocol::Protocol,
 };
 use bytes::Bytes;
-use mundi_model::{Code, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor, record};
+use mundi_model::{
+    Code, Height, InboxSeq, IntentHash, UniverseId, WorldId, cbor,
+    child::{DispatchToken, Phase},
+    record,
+};
 use mundi_store::keyspace::{
     Family, Parts,
     effect_inflight::EffectInflight,
@@ -39,6 +43,8 @@ pub(crate) enum Fact {
     Segment(SegmentRecord),
     Effect(EffectItem),
     Timer(TimerItem),
+    /// The child of an intent was queued.
+    Child(IntentHash),
     /// Another world waits for the reply to what stands there.
     Call(InboxSeq, OpenCall),
 }
@@ -184,6 +190,10 @@ fn of_world(parts: &Parts<'_>, key: &[u8], value: &Bytes) -> Result<Option<Fact>
         Family::InboxEntry => Fact::Item(InboxSeq::from_bytes(array(parts.rest)?), decode(value)?),
         Family::Baseline => Fact::Baseline(decode(value)?),
         Family::Snapshot => Fact::Snapshot,
+        Family::ChildToken => match decode::<DispatchToken>(value)? {
+            token if token.phase == Phase::Queued => Fact::Child(token.intent),
+            _ => return Ok(None),
+        },
         Family::OpenCall => Fact::Call(InboxSeq::from_bytes(array(parts.rest)?), decode(value)?),
         _ => return Ok(None),
     }))

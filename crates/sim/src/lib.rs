@@ -25,6 +25,7 @@ mod fake_service;
 mod fault_driver;
 mod faults;
 pub mod forgery;
+pub mod gate_fixtures;
 mod history;
 mod link;
 mod liveness;

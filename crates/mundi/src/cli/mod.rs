@@ -12,6 +12,7 @@ mod evidence;
 mod exit;
 mod explain;
 mod function;
+mod gate;
 mod lease;
 mod manifest;
 mod mcp;
@@ -97,6 +98,8 @@ enum Command {
     /// Functions: run, list, inspect and cancel instances of durable functions.
     #[command(subcommand)]
     Function(function::FunctionCommand),
+    /// The stop gate: replays fixtures of dispatch, recovery and budgets, and compares; exit code 9 if any differs.
+    Gate(gate::Gate),
     /// Leases: which worker holds which world.
     #[command(subcommand)]
     Lease(lease::LeaseCommand),
@@ -228,6 +231,7 @@ impl Command {
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
             Self::Evidence(command) => command.run(out).await,
+            Self::Gate(gate) => gate.run(out),
             Self::Mcp(mcp) => mcp.run().await,
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,

@@ -4,6 +4,7 @@
 
 mod access;
 mod admission;
+mod children;
 mod clients;
 mod components;
 mod console;

@@ -113,9 +113,9 @@ impl<P: Plane> ChildExecutor<P> {
 
     /// Runs children of a kind.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "it is handed over: callers make it in place")]
     pub fn serve(mut self, kind: Arc<dyn ChildKind>) -> Self {
-        self.kinds.insert(kind.kind().to_owned(), kind.clone());
+        let name = kind.kind().to_owned();
+        self.kinds.insert(name, kind);
         self
     }
 

@@ -30,7 +30,7 @@ impl<P: Plane> ChildExecutor<P> {
         let workflow = Workflow { plane: self.plane.clone(), claim, kind, running: self.running.clone() };
         self.plane.spawner().spawn(Box::pin(async move {
             let child = workflow.claim.child;
-            let ended = workflow.run(token, aborted).await;
+            let ended = workflow.run(&token, aborted).await;
             let place = (workflow.claim.universe, workflow.claim.parent);
             match hold_on_violation(&workflow.plane, place, ended).await {
                 Err(error) if error.code() == Code::UrmChildClaimLost => {
@@ -52,8 +52,8 @@ struct Workflow<P> {
 }
 
 impl<P: Plane> Workflow<P> {
-    async fn run(&self, token: DispatchToken, aborted: AbortRegistration) -> Result<(), StoreError> {
-        let spec = match self.spec(&token) {
+    async fn run(&self, token: &DispatchToken, aborted: AbortRegistration) -> Result<(), StoreError> {
+        let spec = match self.spec(token) {
             Ok(spec) => spec,
             Err(reason) => {
                 let finish = ChildFinish::Failed { code: Code::UrmChildKindInvalid, reason };

@@ -36,6 +36,7 @@ fn is_fenced(fact: &Fact) -> bool {
         | Fact::Item(..)
         | Fact::Effect(_)
         | Fact::Timer(_)
+        | Fact::Child(_)
         | Fact::Call(..) => false,
     }
 }

@@ -40,6 +40,7 @@ fn published((_, fact): &(usize, Fact)) -> Option<IntentHash> {
     match fact {
         Fact::Effect(item) => Some(item.intent),
         Fact::Timer(item) => Some(item.intent),
+        Fact::Child(intent) => Some(*intent),
         _ => None,
     }
 }
@@ -47,7 +48,8 @@ fn published((_, fact): &(usize, Fact)) -> Option<IntentHash> {
 /// What is published with the birth of a fork comes from its parent: effects only into a live one.
 fn check_inherited(history: &WorldHistory, genesis: &ForkGenesis) -> Result<(), String> {
     let born = history.facts.iter().find_map(|(number, fact)| matches!(fact, Fact::Meta(_)).then_some(*number));
-    let inherits = |(number, fact): &&(usize, Fact)| Some(*number) == born && matches!(fact, Fact::Effect(_));
+    let inherits =
+        |(number, fact): &&(usize, Fact)| Some(*number) == born && matches!(fact, Fact::Effect(_) | Fact::Child(_));
     if genesis.policy != EffectPolicy::Live && history.facts.iter().any(|fact| inherits(&fact)) {
         return Err("it repeats effects of its parent and was not asked to".to_owned());
     }

@@ -118,6 +118,7 @@ fn published(history: &WorldHistory) -> Result<(), String> {
                 && match fact {
                     Fact::Effect(item) => item.intent == intent.hash,
                     Fact::Timer(item) => item.intent == intent.hash,
+                    Fact::Child(child) => *child == intent.hash,
                     // By the policy of a fork: answered at once, and not carried out.
                     Fact::Item(_, InboxItem { input: Input::Receipt(receipt), .. }) => receipt.intent == intent.hash,
                     _ => false,

@@ -34,6 +34,9 @@ pub(super) fn check(evidence: &Evidence) -> Result<(), String> {
 /// Nothing of it was ever up for anyone to carry out, and the outside never heard of it.
 fn check_inside(evidence: &Evidence, history: &WorldHistory) -> Result<(), String> {
     for (number, fact) in &history.facts {
+        if matches!(fact, Fact::Child(_)) {
+            return Err(format!("its child was queued (commit {number})"));
+        }
         if let Fact::Effect(item) = fact {
             return Err(format!("its effect `{}` was published (commit {number})", item.kind));
         }

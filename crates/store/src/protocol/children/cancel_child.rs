@@ -129,7 +129,7 @@ async fn cancel<T: Transaction>(
         return Ok(CancelRequested::Cancelled);
     }
     let detail = Detail { is_of_cancel: true, ..Detail::default() };
-    let event = append(&mut token, EventKind::Cancel, Phase::Started, detail, parent.now_ns);
+    let event = append(&mut token, EventKind::Cancel, Phase::Started, &detail, parent.now_ns);
     parent.write_event(tx, token.child, &event)?;
     if !has_executor {
         leave(&mut state, token.child);

@@ -38,7 +38,7 @@ impl Protocol for StartChild {
             Phase::Started => return Ok(token),
             Phase::Queued | Phase::Terminal => return Err(ChildError::ClaimLost(self.claim.child).into()),
         }
-        let event = append(&mut token, EventKind::Start, Phase::Started, Detail::default(), self.now_ns);
+        let event = append(&mut token, EventKind::Start, Phase::Started, &Detail::default(), self.now_ns);
         token.started_at_ns = Some(self.now_ns);
         for active in state.active.iter_mut().filter(|active| active.child == token.child) {
             active.phase = Phase::Started;

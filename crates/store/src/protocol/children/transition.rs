@@ -50,7 +50,7 @@ pub(super) fn append(
     token: &mut DispatchToken,
     kind: EventKind,
     phase: Phase,
-    detail: Detail,
+    detail: &Detail,
     now_ns: u64,
 ) -> ChildEvent {
     debug_assert!(
@@ -107,7 +107,7 @@ impl End {
 
     /// Ends the token. The receipt is for the parent.
     pub(super) fn apply(&self, token: &mut DispatchToken, now_ns: u64) -> ChildEvent {
-        let event = append(token, self.kind, Phase::Terminal, self.detail.clone(), now_ns);
+        let event = append(token, self.kind, Phase::Terminal, &self.detail, now_ns);
         token.end = Some(ChildEnd {
             outcome: self.outcome,
             at_ns: now_ns,
@@ -362,7 +362,7 @@ pub(super) mod tests {
     #[test]
     fn an_event_has_the_phase_that_it_leads_to_and_the_anchors_of_its_token() {
         let mut leased = token(Phase::Leased);
-        let event = append(&mut leased, EventKind::Start, Phase::Started, Detail::default(), 9);
+        let event = append(&mut leased, EventKind::Start, Phase::Started, &Detail::default(), 9);
         assert_eq!((event.seq, event.phase, event.dispatch_seq, event.run), (0, Phase::Started, Some(1), leased.run));
         assert_eq!((leased.phase, leased.events), (Phase::Started, 1));
         assert!(belong_together(&leased, Some(&event)) && !belong_together(&leased, None));
@@ -387,7 +387,7 @@ pub(super) mod tests {
             token.events = events;
             let event = event.map(|at| {
                 let mut other = super::tests::token(Phase::Leased);
-                append(&mut other, EventKind::Start, phases[usize::from(at)].max(Phase::Leased), Detail::default(), 1)
+                append(&mut other, EventKind::Start, phases[usize::from(at)].max(Phase::Leased), &Detail::default(), 1)
             });
             let agree = belong_together(&token, event.as_ref());
             let expected = match (&event, token.phase.is_start_observed()) {

@@ -1,0 +1,271 @@
+//! Children over HTTP: spawn, external workers, cancel, budgets, events, and a server that is killed under them.
+
+use crate::process::Server;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{path::Path, process::Command, time::Duration};
+
+const U: &str = "/v1/u/default";
+const W: &str = "/v1/u/default/worlds";
+
+/// A world whose manifest allows children.
+async fn parent(server: &Server, name: &str) {
+    let programs = server.get(&format!("{U}/programs")).await.ok(200);
+    let kv = programs.as_array().unwrap().iter().find(|program| program["name"] == "kv").unwrap();
+    let manifest = json!({ "program": kv["program"], "effects": { "child.spawn": {} } });
+    let stored = server.post(&format!("{U}/manifests"), &manifest).await.ok(201);
+    server.post(W, &json!({ "world": name, "manifest": stored["hash"] })).await.ok(201);
+}
+
+async fn spawn(server: &Server, world: &str, form: Value) -> String {
+    let child = server.post(&format!("{W}/{world}/children"), &form).await.ok(201);
+    child["child_id"].as_str().unwrap().to_owned()
+}
+
+async fn task(server: &Server, verb: &str, form: &Value) -> crate::process::Answer {
+    server.post(&format!("{U}/tasks/children/{verb}"), form).await
+}
+
+async fn claim(server: &Server) -> Vec<Value> {
+    let form = json!({ "kinds": ["external"], "limit": 10, "wait": "2s" });
+    task(server, "claim", &form).await.ok(200).as_array().unwrap().clone()
+}
+
+async fn child(server: &Server, world: &str, id: &str) -> Value {
+    server.get(&format!("{W}/{world}/children/{id}")).await.ok(200)
+}
+
+/// Waits until a child has ended.
+async fn ended(server: &Server, world: &str, id: &str) -> Value {
+    for _ in 0..600 {
+        let found = child(server, world, id).await;
+        if found["phase"] == "terminal" {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("it did not end: {}", child(server, world, id).await);
+}
+
+#[tokio::test]
+async fn an_external_worker_claims_starts_reports_and_completes_a_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    parent(&server, "p").await;
+    let form =
+        json!({ "kind": "external", "params": { "page": 7 }, "budget": { "tokens": 100 }, "client_request_id": "a" });
+    let id = spawn(&server, "p", form.clone()).await;
+    assert_eq!(spawn(&server, "p", form.clone()).await, id, "the same request, the same child");
+    let mut other = form;
+    other["params"] = json!(8);
+    server.post(&format!("{W}/p/children"), &other).await.refused(409, "URM_REQUEST_CONFLICT");
+    let headers = [("idempotency-key", "a")];
+    let named = server.send(Method::POST, &format!("{W}/p/children"), &headers, &json!({ "kind": "external" })).await;
+    named.refused(409, "URM_REQUEST_CONFLICT");
+
+    let tasks = claim(&server).await;
+    assert_eq!((tasks.len(), &tasks[0]["params"], &tasks[0]["child_id"]), (1, &json!({ "page": 7 }), &json!(id)));
+    let held = json!({ "claim": tasks[0]["claim"] });
+    task(&server, "complete", &held).await.refused(409, "URM_CHILD_CLAIM_LOST");
+    task(&server, "start", &held).await.ok(200);
+    assert_eq!(child(&server, "p", &id).await["phase"], "started");
+    let report = json!({ "claim": tasks[0]["claim"], "spent": { "tokens": 40 } });
+    assert_eq!(task(&server, "report", &report).await.ok(200)["accepted"], true);
+    assert_eq!(task(&server, "report", &report).await.ok(200)["accepted"], true);
+    let done = json!({ "claim": tasks[0]["claim"], "result": { "found": 3 }, "spent": { "tokens": 60 } });
+    assert_eq!(task(&server, "complete", &done).await.ok(200)["outcome"], "passed");
+    task(&server, "start", &held).await.refused(409, "URM_CHILD_CLAIM_LOST");
+    let found = ended(&server, "p", &id).await;
+    assert_eq!((&found["outcome"], &found["spent"]["tokens"]), (&json!("passed"), &json!(60)));
+
+    let events = server.get(&format!("{W}/p/children/{id}/events")).await.ok(200);
+    let names: Vec<_> = events.as_array().unwrap().iter().map(|event| event["event"].clone()).collect();
+    assert_eq!(names, ["WORKER_START", "WORKER_PASS"]);
+    let accept = [("accept", "application/x-ndjson")];
+    let lines = server.send(Method::GET, &format!("{W}/p/children/{id}/events"), &accept, &Value::Null).await;
+    assert_eq!(lines.text.lines().count(), 2);
+    let listed = server.get(&format!("{W}/p/children")).await.ok(200);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    server.get(&format!("{W}/p/children/c_{}", "0".repeat(26))).await.refused(404, "URM_CHILD_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn budgets_and_cancels_end_children_and_answer_the_same_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    parent(&server, "p").await;
+    let limits = json!({ "limits": { "tokens": 50 }, "client_request_id": "b" });
+    let set = server.send(Method::PUT, &format!("{W}/p/budget"), &[], &limits).await.ok(200);
+    assert_eq!(set["lanes"][2], json!({ "lane": "tokens", "total": 0, "limit": 50 }));
+    let mode = json!({ "limits": {}, "accounting": "reservation_v1" });
+    let refused = server.send(Method::PUT, &format!("{W}/p/budget"), &[], &mode).await;
+    refused.refused(400, "URM_DISPATCH_ACCOUNTING_MODE_INVALID");
+    let (a, b, c) = (
+        spawn(&server, "p", json!({ "kind": "external" })).await,
+        spawn(&server, "p", json!({ "kind": "external" })).await,
+        spawn(&server, "p", json!({ "kind": "external" })).await,
+    );
+    let tasks = claim(&server).await;
+    assert_eq!(tasks.len(), 2, "two run at a time");
+    for task_ in &tasks {
+        task(&server, "start", &json!({ "claim": task_["claim"] })).await.ok(200);
+    }
+    let spent = |task: &Value, tokens: u64| json!({ "claim": task["claim"], "spent": { "tokens": tokens } });
+    assert_eq!(task(&server, "report", &spent(&tasks[0], 50)).await.ok(200)["accepted"], true);
+    assert_eq!(task(&server, "report", &spent(&tasks[1], 1)).await.ok(200)["accepted"], false);
+    assert_eq!(child(&server, "p", &b).await["code"], "URM_CHILD_BUDGET_EXCEEDED");
+
+    let cancel = |id: &str| format!("{W}/p/children/{id}/cancel");
+    let request = json!({ "client_request_id": "stop" });
+    assert_eq!(server.post(&cancel(&a), &request).await.ok(200)["outcome"], "requested");
+    assert_eq!(server.post(&cancel(&a), &request).await.ok(200)["outcome"], "requested");
+    server.post(&cancel(&c), &request).await.refused(409, "URM_REQUEST_CONFLICT");
+    let kept = task(&server, "heartbeat", &json!({ "claims": [tasks[0]["claim"], tasks[1]["claim"]] })).await.ok(200);
+    assert_eq!((&kept["cancelled"][0], &kept["lost"][0]), (&tasks[0]["claim"], &tasks[1]["claim"]));
+    let stopped = json!({ "claim": tasks[0]["claim"], "reason": "as it was asked" });
+    assert_eq!(task(&server, "fail", &stopped).await.ok(200)["outcome"], "cancelled");
+    assert_eq!(server.post(&cancel(&c), &json!({})).await.ok(200)["outcome"], "cancelled");
+    assert_eq!(server.post(&cancel(&c), &json!({})).await.ok(200)["outcome"], "already_terminal");
+
+    let wrong = json!({ "kind": "nobody-serves-this" });
+    let id = spawn(&server, "p", wrong).await;
+    assert_eq!(ended(&server, "p", &id).await["code"], "URM_CHILD_KIND_INVALID");
+    server.post(W, &json!({ "world": "plain", "program": "kv" })).await.ok(201);
+    server.post(&format!("{W}/plain/children"), &json!({ "kind": "external" })).await.refused(422, "OUTPUT_REFUSED");
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_ends_what_it_ran_and_keeps_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let sleep = Path::new("/bin/sleep");
+    let config = folder.path().join("mundi.toml");
+    let lines = format!(
+        "[process.commands.sleep]\nprogram = \"{}\"\ntakes_args = true\nfolder = \"/\"\n[process.commands.true]\nprogram = \"/bin/true\"\nfolder = \"/\"\n",
+        sleep.display()
+    );
+    std::fs::write(&config, lines).unwrap();
+    let environment = [("MUNDI_CONFIG", config.to_str().unwrap())];
+    let server = Server::start_with(folder.path(), &environment);
+    parent(&server, "p").await;
+    let command = |name: &str, args: &[&str]| json!({ "kind": "process", "params": { "command": name, "args": args } });
+    let long = spawn(&server, "p", command("sleep", &["600"])).await;
+    let ok = spawn(&server, "p", command("true", &[])).await;
+    assert_eq!(ended(&server, "p", &ok).await["outcome"], "passed");
+    let external = spawn(&server, "p", json!({ "kind": "external" })).await;
+    for _ in 0..100 {
+        if child(&server, "p", &long).await["phase"] == "started" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    server.kill();
+    let server = Server::start_with(folder.path(), &environment);
+    let found = ended(&server, "p", &long).await;
+    assert_eq!(found["code"], "URM_CHILD_TERMINATED_ON_RESTART");
+    assert_eq!(child(&server, "p", &external).await["phase"], "queued");
+    assert_eq!(claim(&server).await.len(), 1);
+}
+
+fn mundi(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_mundi")).args(arguments).output().unwrap()
+}
+
+#[tokio::test]
+async fn evidence_is_exported_appended_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    parent(&server, "p").await;
+    let (file, url) = (folder.path().join("evidence.ndjson"), server.url.clone());
+    let file = file.to_str().unwrap();
+    let export = || {
+        let ran = mundi(&["evidence", "export", "p", "--file", file, "--url", &url, "--format", "json"]);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        serde_json::from_slice::<Value>(&ran.stdout).unwrap()
+    };
+    let id = spawn(&server, "p", json!({ "kind": "external" })).await;
+    server.post(&format!("{W}/p/children/{id}/cancel"), &json!({})).await.ok(200);
+    assert_eq!(export()["appended"], 1);
+    std::fs::write(file, std::fs::read_to_string(file).unwrap() + "{\"torn").unwrap();
+    let verified = mundi(&["evidence", "verify", file, "--format", "json"]);
+    assert_eq!(serde_json::from_slice::<Value>(&verified.stdout).unwrap()["torn_bytes"], 6);
+    let id = spawn(&server, "p", json!({ "kind": "external" })).await;
+    server.post(&format!("{W}/p/children/{id}/cancel"), &json!({})).await.ok(200);
+    let again = export();
+    assert_eq!((&again["appended"], &again["cut_bytes"]), (&json!(1), &json!(6)));
+    std::fs::write(file, std::fs::read_to_string(file).unwrap().replacen("\"seq\":0", "\"seq\":1", 1)).unwrap();
+    let broken = mundi(&["evidence", "verify", file]);
+    assert!(!broken.status.success());
+    assert!(String::from_utf8_lossy(&broken.stderr).contains("URM_SCHEDULER_REPLAY_ORDER_INVALID"));
+}
+
+#[test]
+fn the_stop_gate_passes_on_its_fixtures_and_each_way_to_break_them_has_a_code() {
+    let made = tempfile::tempdir().unwrap();
+    let folder = made.path();
+    assert!(mundi(&["gate", "--make", folder.to_str().unwrap()]).status.success());
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/fixtures/stop_gate");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name();
+        let (made, kept) = (folder.join(&name), stored.join(&name));
+        assert_eq!(
+            std::fs::read(made).unwrap(),
+            std::fs::read(kept).unwrap(),
+            "{name:?}: `mundi gate --make spec/fixtures/stop_gate`"
+        );
+    }
+    let manifest = folder.join("vnext_plus9_manifest.json");
+    let gate = || {
+        let ran = mundi(&["gate", "--manifest", manifest.to_str().unwrap(), "--format", "json"]);
+        let report = serde_json::from_slice::<Value>(&ran.stdout).unwrap_or(Value::Null);
+        (ran.status.code(), report, String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    let (code, report, _) = gate();
+    assert_eq!((code, &report["all_passed"]), (Some(0), &json!(true)), "{report}");
+
+    let original = std::fs::read_to_string(&manifest).unwrap();
+    let mut parsed: Value = serde_json::from_str(&original).unwrap();
+    let metric = "scheduler_dispatch_replay_determinism_pct";
+    let name = parsed["metrics"][metric][0]["fixture"].as_str().unwrap().to_owned();
+    let fixture = folder.join(&name);
+    let bytes = std::fs::read_to_string(&fixture).unwrap();
+
+    // A changed byte.
+    std::fs::write(&fixture, bytes.replacen("running_total_v1", "running_total_v2", 1)).unwrap();
+    let (code, report, _) = gate();
+    assert_eq!((code, &report["failures"][0]["code"]), (Some(9), &json!("URM_GATE_ARTIFACT_CHANGED")));
+    assert!(report["metrics"][metric]["pct"].as_f64().unwrap() < 100.0);
+
+    // What is changed and signed again fails by what it says.
+    let mut resigned = |change: &dyn Fn(&mut Value)| {
+        let mut artifact: Value = serde_json::from_str(&bytes).unwrap();
+        change(&mut artifact);
+        let text = mundi_model::json::to_canonical(&artifact);
+        std::fs::write(&fixture, &text).unwrap();
+        parsed["metrics"][metric][0]["sha256"] = mundi_model::Hash::of(text.as_bytes()).to_hex().into();
+        parsed.as_object_mut().unwrap().remove("vnext_plus9_manifest_hash");
+        let hash = mundi_model::Hash::of(mundi_model::json::to_canonical(&parsed).as_bytes()).to_hex();
+        parsed["vnext_plus9_manifest_hash"] = hash.into();
+        std::fs::write(&manifest, mundi_model::json::to_canonical(&parsed)).unwrap();
+        let (code, report, _) = gate();
+        assert_eq!(code, Some(9));
+        report["failures"][0]["code"].clone()
+    };
+    let swapped = resigned(&|artifact| artifact["tokens"].as_array_mut().unwrap().swap(0, 1));
+    assert_eq!(swapped, "URM_SCHEDULER_REPLAY_ORDER_INVALID");
+    let unfounded = resigned(&|artifact| {
+        let events = artifact["events"].as_array_mut().unwrap();
+        let last = events.iter().rposition(|event| event["detail"]["phase_at_event"] == "terminal").unwrap();
+        events.remove(last);
+    });
+    assert_eq!(unfounded, "URM_SCHEDULER_PHASE_EVENT_ATOMICITY_VIOLATION");
+
+    // A manifest that was changed and not signed again.
+    std::fs::write(
+        &manifest,
+        original.replacen("concurrent_budget_cancel_stability-0", "concurrent_budget_cancel_stability-1", 1),
+    )
+    .unwrap();
+    let (code, _, said) = gate();
+    assert_ne!(code, Some(0));
+    assert!(said.contains("URM_GATE_MANIFEST_STALE"), "{said}");
+}

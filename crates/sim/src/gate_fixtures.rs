@@ -1,0 +1,225 @@
+//! Artifacts for the stop gate: what executors that run at the same time leave in the store, as tokens, events and totals of one parent.
+//!
+//! The store's own protocols make them, on virtual time, from a seed. Nothing of a live run enters.
+
+use futures_util::FutureExt;
+use mundi_engine::Memory;
+use mundi_model::{
+    Code, Value, WorkerId,
+    child::{ACCOUNTING_MODE, Lane, Spend, replay::ARTIFACT_SCHEMA, spec_params},
+};
+use mundi_store::{
+    Clock, Fence, StoreError,
+    protocol::{
+        CancelChild, ChildClaim, ChildDispatched, ChildFinish, DebitChild, FinishChild, LeaseChild, ListChildren,
+        ReadBudget, ReadChildEvents, RecoverChild, SetBudget, StartChild,
+    },
+    testing::{Fixture, Rng, spawn_children},
+};
+use serde_json::json;
+use std::time::Duration;
+
+const CHILDREN: usize = 6;
+const STEPS: u64 = 60;
+const LEASE_NS: u64 = 5_000_000_000;
+const TOKENS_MAX: u64 = 40;
+
+/// What happens while children run, two at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scenario {
+    /// Two executors run children to their ends.
+    Dispatch,
+    /// Executors disappear, and their children are recovered.
+    Orphans,
+    /// Children are cancelled and compete for a budget.
+    BudgetAndCancel,
+}
+
+impl Scenario {
+    pub const ALL: [Self; 3] = [Self::Dispatch, Self::Orphans, Self::BudgetAndCancel];
+
+    pub const fn metric(self) -> &'static str {
+        match self {
+            Self::Dispatch => "scheduler_dispatch_replay_determinism_pct",
+            Self::Orphans => "orphan_lease_recovery_determinism_pct",
+            Self::BudgetAndCancel => "concurrent_budget_cancel_stability_pct",
+        }
+    }
+}
+
+/// The artifact of a scenario, the same for the same seed.
+pub fn artifact(scenario: Scenario, seed: u64) -> Result<serde_json::Value, StoreError> {
+    let made = async {
+        let store = Fixture::new(Memory::new(), 1).await?;
+        let fence = store.live(1).await?;
+        let params = spec_params("external", &Value::Null, &Spend::default());
+        spawn_children(&store, fence, &vec![params; CHILDREN], 2).await?;
+        let mut run = Run { store, fence, rng: Rng::new(seed), scenario, claims: Vec::new() };
+        run.limit().await?;
+        for _ in 0..STEPS {
+            run.step().await?;
+        }
+        run.artifact().await
+    };
+    // In memory nothing is waited for.
+    made.now_or_never().unwrap_or(Err(mundi_engine::EngineError::Closed.into()))
+}
+
+struct Run {
+    store: Fixture<Memory>,
+    fence: Fence,
+    rng: Rng,
+    scenario: Scenario,
+    claims: Vec<ChildClaim>,
+}
+
+impl Run {
+    fn now_ns(&self) -> u64 {
+        self.store.clock.now_ns()
+    }
+
+    async fn limit(&self) -> Result<(), StoreError> {
+        let limits = vec![(Lane::Tokens, Some(TOKENS_MAX))];
+        let (universe, parent, now_ns) = (self.fence.universe, self.fence.world, self.now_ns());
+        self.store.run(&SetBudget { universe, parent, limits, request: None, now_ns }).await.map(drop)
+    }
+
+    async fn step(&mut self) -> Result<(), StoreError> {
+        self.store.clock.advance(Duration::from_millis(1 + self.rng.below(300)));
+        match (self.rng.below(8), self.scenario) {
+            (0..=2, _) => self.lease().await,
+            (3, Scenario::Orphans) => self.disappear().await,
+            (3, Scenario::BudgetAndCancel) => self.cancel().await,
+            (4, Scenario::BudgetAndCancel) => self.debit().await,
+            (3..=5, _) => self.start().await,
+            _ => self.finish().await,
+        }
+    }
+
+    async fn lease(&mut self) -> Result<(), StoreError> {
+        let mut token = [0; 16];
+        token[..8].copy_from_slice(&self.rng.number().to_be_bytes());
+        let lease = LeaseChild {
+            universe: self.fence.universe,
+            parent: self.fence.world,
+            kinds: vec!["external".into()],
+            worker: WorkerId::new(1 + self.rng.below(2)).unwrap_or(Self::WORKER),
+            token,
+            ttl_ns: LEASE_NS,
+            now_ns: self.now_ns(),
+        };
+        if let ChildDispatched::Leased { claim, .. } = self.store.run(&lease).await?.output {
+            self.claims.push(claim);
+        }
+        Ok(())
+    }
+
+    const WORKER: WorkerId = match WorkerId::new(1) {
+        Some(worker) => worker,
+        None => panic!("it is not zero"),
+    };
+
+    fn some_claim(&mut self) -> Option<ChildClaim> {
+        let claims = self.claims.len() as u64;
+        (claims > 0).then(|| self.claims[usize::try_from(self.rng.below(claims)).unwrap_or(0)])
+    }
+
+    async fn start(&mut self) -> Result<(), StoreError> {
+        let Some(claim) = self.some_claim() else { return Ok(()) };
+        let now_ns = self.now_ns();
+        held(self.store.run(&StartChild { claim, outlives_executor: false, now_ns }).await)
+    }
+
+    async fn finish(&mut self) -> Result<(), StoreError> {
+        let Some(claim) = self.some_claim() else { return Ok(()) };
+        let finish = match self.rng.below(3) {
+            0 => ChildFinish::Failed { code: Code::UrmChildFailed, reason: "as it was told".into() },
+            _ => ChildFinish::Passed(Value::Bool(true)),
+        };
+        let (spent, now_ns) = (Spend::default().with(Lane::Tokens, self.rng.below(15)), self.now_ns());
+        held(self.store.run(&FinishChild { claim, finish, spent, now_ns }).await)
+    }
+
+    async fn debit(&mut self) -> Result<(), StoreError> {
+        let Some(claim) = self.some_claim() else { return Ok(()) };
+        let (spent, now_ns) = (Spend::default().with(Lane::Tokens, self.rng.below(25)), self.now_ns());
+        held(self.store.run(&DebitChild { claim, spent, now_ns }).await)
+    }
+
+    async fn cancel(&mut self) -> Result<(), StoreError> {
+        let Some(claim) = self.some_claim() else { return Ok(()) };
+        let cancel = CancelChild {
+            universe: claim.universe,
+            parent: claim.parent,
+            child: claim.child,
+            cancel_request_id: format!("cancel-{}", self.rng.below(100)),
+            request: None,
+            now_ns: self.now_ns(),
+        };
+        self.store.run(&cancel).await.map(drop)
+    }
+
+    /// All executors are gone for longer than their leases.
+    async fn disappear(&mut self) -> Result<(), StoreError> {
+        self.store.clock.advance(Duration::from_nanos(LEASE_NS));
+        loop {
+            let (universe, parent, now_ns) = (self.fence.universe, self.fence.world, self.now_ns());
+            if self.store.run(&RecoverChild { universe, parent, gone: None, now_ns }).await?.output.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// All that the store has of the parent's children.
+    async fn artifact(&self) -> Result<serde_json::Value, StoreError> {
+        let (universe, parent) = (self.fence.universe, self.fence.world);
+        let list = ListChildren { universe, parent, after: None, items_max: CHILDREN };
+        let mut tokens = self.store.run(&list).await?.output;
+        let mut events = Vec::new();
+        for token in &tokens {
+            let read = ReadChildEvents { universe, parent, child: token.child, from: 0 };
+            let (found, _) = self.store.run(&read).await?.output;
+            events.extend(found.iter().map(|event| event.evidence(universe, parent, token.child)));
+        }
+        tokens.sort_by_key(|token| (token.dispatch_seq.unwrap_or(u64::MAX), token.queue_seq));
+        let lines = self.store.run(&ReadBudget { universe, parent }).await?.output;
+        let budgets = lines.into_iter().map(|(lane, budget)| {
+            let mut line = json!({"lane": lane.as_str(), "total": budget.total, "accounting": ACCOUNTING_MODE});
+            if let Some(limit) = budget.limit {
+                line["limit"] = limit.into();
+            }
+            line
+        });
+        Ok(json!({
+            "schema": ARTIFACT_SCHEMA,
+            "tokens": tokens.iter().map(|token| token.evidence()).collect::<Vec<_>>(),
+            "events": events,
+            "budgets": budgets.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+/// A lease that is lost, or a child that is in another phase, is part of the scenario.
+fn held<V>(result: Result<V, StoreError>) -> Result<(), StoreError> {
+    match result {
+        Err(error) if mundi_model::Coded::code(&error) == Code::UrmChildClaimLost => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_model::{child::replay::replay, json::to_canonical};
+
+    #[test]
+    fn a_seed_makes_the_same_artifact_and_it_can_be_replayed() {
+        for scenario in Scenario::ALL {
+            for seed in 0..20 {
+                let made = to_canonical(&artifact(scenario, seed).unwrap());
+                assert_eq!(made, to_canonical(&artifact(scenario, seed).unwrap()), "{scenario:?} {seed}");
+                replay(made.as_bytes()).unwrap_or_else(|error| panic!("{scenario:?} {seed}: {error}"));
+            }
+        }
+    }
+}
