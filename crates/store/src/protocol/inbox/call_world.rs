@@ -229,8 +229,8 @@ pub(in crate::protocol) async fn answer_caller<T: Transaction>(
     receipts: &mut Receipts,
 ) -> Result<bool, StoreError> {
     let Replied { universe, world, to, outcome, now_ns } = *replied;
-    if to.is_direct() || planted(Mutant::ReplyUnpublished) {
-        return Ok(false); // calls of worlds go through the inbox
+    if planted(Mutant::ReplyUnpublished) {
+        return Ok(false);
     }
     let Some(open) = open_call::read(tx, universe, world, to).await? else { return Ok(false) };
     tx.delete(open_call::key(universe, world, to).as_bytes())?;
