@@ -345,7 +345,7 @@ fn what_waited_when_its_lease_was_lost_is_taken_as_soon_as_it_can_be_had() {
         rig.executor.run_for(SECOND);
         (0..20).for_each(|world| send(&rig, world, 1));
         for _ in 0..polls {
-            rig.executor.poll_one(); // sooner or later the scout has seen them, and the only runner is at work
+            rig.executor.poll_one(); // sooner or later the ready watcher has seen them, and the only runner is at work
         }
         running.node.pause();
         rig.executor.run_for(SECOND * 5);

@@ -124,13 +124,13 @@ impl Server {
         if request.try_clone().is_none()
             && let Ok(look) = self.request(Method::GET, "/livez")
         {
-            self.patiently(look).await?;
+            self.send_when_started(look).await?;
         }
-        self.patiently(request).await
+        self.send_when_started(request).await
     }
 
     /// Waits for a server on this machine that is starting: nothing was sent to it yet.
-    async fn patiently(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
+    async fn send_when_started(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
         let (mut left, pause) = (if self.is_local() { START } else { Duration::ZERO }, Duration::from_millis(50));
         loop {
             let Some(again) = request.try_clone() else { return request.send().await };

@@ -52,7 +52,7 @@ async fn claimed(store: &Store) -> ClaimedEffect {
     store.run(&claim_of(store, 1)).await.unwrap().output.effects.remove(0)
 }
 
-/// A rate limit puts one of three aside. A lost answer leaves the claims in the same hands.
+/// A rate limit puts one of three aside. A lost answer leaves the claims with the same worker.
 #[test]
 fn claim_effects() {
     let act = async |store: &Store, claim: &ClaimEffects| {

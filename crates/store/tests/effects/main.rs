@@ -4,7 +4,7 @@
 
 mod budgets;
 mod claims;
-mod hands;
+mod slots;
 mod leases;
 
 use mundi_engine::{Engine, Memory};

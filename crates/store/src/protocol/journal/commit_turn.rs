@@ -508,7 +508,7 @@ impl AnsweredEffect {
         let lost = EffectError::ClaimLost { world, intent };
         match self.claim.inflight(tx).await? {
             None => Err(lost.into()),
-            Some(held) if held.is_in_hand() => {
+            Some(held) if held.is_in_slot() => {
                 Ok(tx.delete(effect_inflight::key(universe, queue_shard, seq).as_bytes())?)
             }
             Some(_) => match self.claim.held(tx).await? {
