@@ -368,6 +368,7 @@ impl<H> Scheduler<H> {
             }
             None => {
                 self.later.remove(&world);
+                self.failed.remove(&world);
             }
         }
         entry.fence

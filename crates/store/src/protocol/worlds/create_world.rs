@@ -264,11 +264,7 @@ impl<B: Blobs> Create<'_, B> {
 }
 
 /// What a world that is there already means for a request to create one that begins with this record.
-pub(super) fn created_before(
-    world: WorldId,
-    meta: &WorldMeta,
-    first_record: Hash,
-) -> Result<WorldCreated, StoreError> {
+pub(super) fn created_before(world: WorldId, meta: &WorldMeta, first_record: Hash) -> Result<WorldCreated, StoreError> {
     match meta.state {
         WorldState::Live | WorldState::Archived if meta.first_record == first_record => Ok(WorldCreated::Before),
         WorldState::Live | WorldState::Archived => Err(WorldError::Exists(world).into()),
