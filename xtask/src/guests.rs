@@ -48,8 +48,8 @@ fn rust() -> bool {
         return true;
     }
     // A machine that reaches only its package registries should hear so soon.
-    let patience = [("RUSTUP_MAX_RETRIES", "1"), ("RUSTUP_DOWNLOAD_TIMEOUT", "60")];
-    if on_path("rustup") && run("rustup", &["target", "add", TARGET], &patience) {
+    let bounds = [("RUSTUP_MAX_RETRIES", "1"), ("RUSTUP_DOWNLOAD_TIMEOUT", "60")];
+    if on_path("rustup") && run("rustup", &["target", "add", TARGET], &bounds) {
         return true;
     }
     if !services::can_install() {

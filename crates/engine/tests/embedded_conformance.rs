@@ -58,7 +58,7 @@ impl Subject for EmbeddedSubject {
         support::on_a_thread(task);
     }
 
-    async fn patience(&self) {
+    async fn time_limit(&self) {
         support::after(Duration::from_secs(120)).await;
     }
 

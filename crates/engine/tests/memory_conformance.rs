@@ -29,7 +29,7 @@ impl Subject for MemorySubject {
         support::on_a_thread(task);
     }
 
-    async fn patience(&self) {
+    async fn time_limit(&self) {
         support::after(Duration::from_secs(60)).await;
     }
 

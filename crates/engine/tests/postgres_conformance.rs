@@ -61,7 +61,7 @@ impl Subject for PostgresSubject {
         support::on_a_thread(task);
     }
 
-    async fn patience(&self) {
+    async fn time_limit(&self) {
         support::after(Duration::from_secs(200)).await;
     }
 

@@ -89,7 +89,7 @@ const BUGS: [Bug; 12] = [
     (
         "an event was written before the transaction that it reported, and twice",
         &[
-            ("store/tests/crash.rs", "commit_turn"),
+            ("store/tests/crash/journal.rs", "commit_turn"),
             ("runtime/tests/host.rs", "a_crash_at_every_await_loses_nothing_and_repeats_nothing"),
             ("runtime/tests/host.rs", "a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated"),
         ],

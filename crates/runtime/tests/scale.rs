@@ -28,8 +28,8 @@ async fn caller(rig: Rig, calls: Calls, world: WorldId, waits: Waits) {
     for _ in 0..ROUNDS {
         let sent = rig.plane.engine.operations();
         let place = rig.enqueue(world, vec![call("add n\nreply done")]).await.unwrap()[0].seq.into();
-        let patient = Duration::from_secs(3_600);
-        let outcome = calls.reply(&rig.plane, rig.universe, (world, place), false, patient).await.unwrap();
+        let an_hour = Duration::from_secs(3_600);
+        let outcome = calls.reply(&rig.plane, rig.universe, (world, place), false, an_hour).await.unwrap();
         assert!(matches!(outcome, ReplyOutcome::Ok(_)), "{outcome:?}");
         waits.lock().entry(world).or_default().push(rig.plane.engine.operations() - sent);
     }

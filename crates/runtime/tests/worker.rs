@@ -267,6 +267,52 @@ fn a_drained_worker_hands_over_in_less_than_a_second() {
     assert!(!first.node.is_running(), "a drained worker leaves no task behind");
 }
 
+/// A hint that the ready watcher read just before the drain began must not bring a world in that nobody releases.
+#[test]
+fn a_worker_that_drains_takes_no_world_that_it_heard_of_a_moment_before() {
+    for steps in 0.. {
+        let rig = rig_with(3, 2);
+        let first = start_with(&rig, 1, |config| config.idle_release_ns = u64::MAX);
+        send(&rig, 0, 5);
+        rig.executor.run_for(SECOND);
+        send(&rig, 1, 1);
+        (0..steps).for_each(|_| assert!(rig.executor.step()));
+        if first.worker.worlds().len() > 1 {
+            assert!(steps > 5);
+            return;
+        }
+        let (worker, began_ns) = (first.worker.clone(), rig.executor.now_ns());
+        Spawn::spawn(&first.node, Box::pin(async move { worker.drain().await }));
+        while first.node.is_running() && rig.executor.now_ns() - began_ns < 60_000_000_000 {
+            assert!(rig.executor.step());
+        }
+        assert!(!first.node.is_running(), "after {steps} steps: {:?} are not released", first.worker.worlds());
+    }
+}
+
+/// The command `stop` may come before or after the process is asked to drain.
+#[test]
+fn a_drain_ends_also_if_the_worker_is_stopped_before_it_or_meanwhile() {
+    for stopped_first in [true, false] {
+        let rig = rig_with(3, 2);
+        let first = start(&rig, 1);
+        (0..2).for_each(|world| send(&rig, world, 1));
+        rig.executor.run_for(SECOND);
+        if stopped_first {
+            first.worker.stop();
+            rig.executor.run_for(SECOND);
+        }
+        let worker = first.worker.clone();
+        Spawn::spawn(&first.node, Box::pin(async move { worker.drain().await }));
+        if !stopped_first {
+            (0..3).for_each(|_| assert!(rig.executor.step()));
+            first.worker.stop();
+        }
+        rig.executor.run_for(SECOND);
+        assert!(!first.node.is_running(), "stopped first: {stopped_first}");
+    }
+}
+
 /// Seed 000, integration test 1, with whole workers: the second one waits for the lease, and loses nothing.
 #[test]
 fn a_crashed_worker_is_succeeded_when_its_leases_run_out() {
@@ -299,7 +345,7 @@ fn what_waited_when_its_lease_was_lost_is_taken_as_soon_as_it_can_be_had() {
         rig.executor.run_for(SECOND);
         (0..20).for_each(|world| send(&rig, world, 1));
         for _ in 0..polls {
-            rig.executor.poll_one(); // sooner or later the scout has seen them, and the only runner is at work
+            rig.executor.poll_one(); // sooner or later the ready watcher has seen them, and the only runner is at work
         }
         running.node.pause();
         rig.executor.run_for(SECOND * 5);

@@ -272,8 +272,8 @@ async fn no_world_is_put_on_hold_because_the_object_store_is_not_mounted() {
     };
     let put = InboxItem { input, origin: Origin::new(0) };
     // Longer than any machine takes for the attempts that fail meanwhile.
-    let patience = Duration::from_secs(3_600);
-    let call = tokio::spawn(async move { universe.ops().call(calling, put, None, patience).await });
+    let an_hour = Duration::from_secs(3_600);
+    let call = tokio::spawn(async move { universe.ops().call(calling, put, None, an_hour).await });
     while bench.node.metrics().get(Metric::ObjectsAbsent) == 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -223,9 +223,9 @@ impl Client {
         };
         self.noted(world, id, calling).await;
         let Some(begun) = made else { return Ok(()) };
-        let (call, patience) = (begun.call, Duration::from_secs(4));
-        self.note_answer(id, ops.finish_call(world, begun, patience).await?);
-        self.note_answer(id, self.ops().reply(world, call, patience).await?);
+        let (call, timeout) = (begun.call, Duration::from_secs(4));
+        self.note_answer(id, ops.finish_call(world, begun, timeout).await?);
+        self.note_answer(id, self.ops().reply(world, call, timeout).await?);
         Ok(())
     }
 

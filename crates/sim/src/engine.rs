@@ -19,7 +19,7 @@ use std::{future::Future, io, sync::Arc};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// How long a node waits for an answer before it gives up.
-const PATIENCE_MS: u64 = 400;
+const REPLY_TIMEOUT_MS: u64 = 400;
 
 type MemoryTransaction = <Memory as Engine>::Transaction;
 
@@ -51,7 +51,7 @@ impl SimEngine {
     /// One way to the engine and back; an error if it does not get there.
     async fn travel(&self) -> Result<(), EngineError> {
         if self.link.is_cut() {
-            self.run_state.sleep_ms(PATIENCE_MS).await;
+            self.run_state.sleep_ms(REPLY_TIMEOUT_MS).await;
             return Err(lost("no answer"));
         }
         self.dawdle().await;
@@ -121,21 +121,21 @@ impl SimEngine {
             Fate::Conflict => Err(CommitError::Conflict),
             Fate::RequestLost => {
                 drop(tx);
-                self.run_state.sleep_ms(PATIENCE_MS).await;
+                self.run_state.sleep_ms(REPLY_TIMEOUT_MS).await;
                 unknown()
             }
             Fate::Late => {
-                let (server, delay_ms) = (self.clone(), self.run_state.below(3 * PATIENCE_MS));
+                let (server, delay_ms) = (self.clone(), self.run_state.below(3 * REPLY_TIMEOUT_MS));
                 self.server.spawn(Box::pin(async move {
                     server.run_state.sleep_ms(delay_ms).await;
                     let _nobody_waits = server.apply(tx, writes).await;
                 }));
-                self.run_state.sleep_ms(self.run_state.below(PATIENCE_MS)).await;
+                self.run_state.sleep_ms(self.run_state.below(REPLY_TIMEOUT_MS)).await;
                 unknown()
             }
             Fate::ReplyLost => {
                 self.apply(tx, writes).await?;
-                self.run_state.sleep_ms(PATIENCE_MS).await;
+                self.run_state.sleep_ms(REPLY_TIMEOUT_MS).await;
                 unknown()
             }
             Fate::Answered => {
@@ -214,7 +214,7 @@ impl Engine for SimEngine {
             }
             changed.await?;
             while engine.link.is_cut() {
-                engine.run_state.sleep_ms(PATIENCE_MS).await;
+                engine.run_state.sleep_ms(REPLY_TIMEOUT_MS).await;
             }
             Ok(())
         }

@@ -209,7 +209,7 @@ fn of_universe(protocol: Protocol, parts: &Parts<'_>, value: &[u8]) -> Result<Op
             let item: EffectItem = decode(value)?;
             (item.world, Fact::Effect(item))
         }
-        // Published into someone's hands.
+        // Published into a slot.
         Family::EffectInflight if protocol == Protocol::CommitTurn => {
             let EffectInflight { item, .. } = decode(value)?;
             (item.world, Fact::Effect(item))

@@ -178,7 +178,7 @@ impl Client {
 
     async fn in_time<O>(&self, answered: impl Future<Output = O>) -> Result<O, ClientError> {
         match self.0.config.read_timeout {
-            Some(patience) => timeout(patience, answered).await.map_err(|_| ClientError::Silent(patience)),
+            Some(limit) => timeout(limit, answered).await.map_err(|_| ClientError::Silent(limit)),
             None => Ok(answered.await),
         }
     }

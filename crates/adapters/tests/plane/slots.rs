@@ -1,4 +1,4 @@
-//! Effects of a world that runs beside the adapter worker: in its hands as they are published, answered into the world's own turn.
+//! Effects of a world that runs beside the adapter worker: in its slots as they are published, answered into the world's own turn.
 
 use crate::rig::{adapter_worker, ask, check, count, id, ops, with_worlds};
 use futures_util::future::{BoxFuture, poll_fn};
@@ -172,7 +172,7 @@ fn what_finds_no_free_hand_waits_in_the_queue_and_comes_first() {
     assert_eq!(beside.receipts().len(), 3);
     beside.tell("emit d");
     beside.rig.executor.run_for(Duration::from_millis(50));
-    assert_eq!(beside.receipts().last(), Some(&(ReceiptStatus::Ok, true)), "hands are offered again");
+    assert_eq!(beside.receipts().last(), Some(&(ReceiptStatus::Ok, true)), "slots are offered again");
     check(&beside.rig, world_id(1));
 }
 

@@ -5,7 +5,7 @@
 //! [`conformance_tests!`](crate::conformance_tests), which makes a `#[test]` of every property.
 //!
 //! - A property that does not hold is a [`Finding`] with a story, never a panic, so that a report names them all.
-//! - There is no clock and no randomness here: seeds are counted, and the subject supplies patience.
+//! - There is no clock and no randomness here: seeds are counted, and the subject supplies the time limit.
 //! - Every property was seen to fail on an engine that is wrong in just that way (`tests/wrong_engines.rs`).
 //!   A property that cannot fail proves nothing.
 //!
@@ -49,9 +49,9 @@ pub struct Property<S> {
 }
 
 impl<S: Subject> Property<S> {
-    /// Tries the property. One that does not come to an end within the subject's patience does not hold.
+    /// Tries the property. One that does not come to an end within the subject's time limit does not hold.
     pub async fn prove(&self, subject: &S) -> Proof {
-        match select((self.prove)(subject), pin!(subject.patience())).await {
+        match select((self.prove)(subject), pin!(subject.time_limit())).await {
             Either::Left((proof, _)) => proof,
             Either::Right(((), hopeless)) => {
                 // Dropping it would drop its engine, which may wait for ever as well.

@@ -14,7 +14,7 @@ pub trait Subject: Send + Sync {
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
     /// Completes when a wait has become hopeless. A property that takes longer does not hold, so be generous.
-    fn patience(&self) -> impl Future<Output = ()> + Send;
+    fn time_limit(&self) -> impl Future<Output = ()> + Send;
 
     /// Lets the engine's clock pass by so much, if the subject has power over it, and says whether it has.
     fn advance_ms(&self, _engine: &Self::Engine, _passed_ms: u64) -> bool {

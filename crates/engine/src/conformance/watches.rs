@@ -2,7 +2,7 @@
 //!
 //! Engines get it wrong by looking first and listening afterwards (a change falls in between), by comparing with
 //! what they find and not with what the caller has seen, or by listening for puts and not for deletions.
-//! A missed change shows as a wait without end, which the subject's patience turns into a violation.
+//! A missed change shows as a wait without end, which the subject's time limit turns into a violation.
 
 use super::{
     Proof, Subject,

@@ -25,8 +25,8 @@ use tokio::{
 use tokio_postgres::{AsyncMessage, Client, Connection, Notification, Socket, tls::TlsStream};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// As long as a transaction may live: who waits longer for a connection could not use it.
-const PATIENCE: Duration = Duration::from_millis(mundi_model::limits::TRANSACTION_AGE_MS_MAX);
+/// The longest wait for a connection, which is as long as a transaction may live.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(mundi_model::limits::TRANSACTION_AGE_MS_MAX);
 /// Between attempts; it doubles.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ impl Connector {
     }
 
     async fn persist(&self, purpose: Purpose, hearing: Option<Arc<Hearing>>) -> Result<Client, EngineError> {
-        let deadline = time::Instant::now() + PATIENCE;
+        let deadline = time::Instant::now() + CONNECT_TIMEOUT;
         let mut pause = PAUSE_MIN;
         loop {
             let error = match self.once(purpose, hearing.clone()).await {

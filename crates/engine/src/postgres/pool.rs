@@ -33,8 +33,8 @@ use tokio_postgres::Error;
 
 /// As long as a transaction may live.
 const WAIT_MAX: Duration = Duration::from_millis(limits::TRANSACTION_AGE_MS_MAX);
-/// Who waits longer takes a connection from whoever has not used his for the longest time. Far longer than a read takes.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// A transaction that has not used its connection for so long may lose it to one that waits. Far longer than a read takes.
+const IDLE_AFTER: Duration = Duration::from_millis(250);
 
 pub(super) struct Pool {
     connector: Connector,
@@ -109,8 +109,8 @@ impl Pool {
     }
 
     async fn permit(&self) -> Result<OwnedSemaphorePermit, EngineError> {
-        for _ in 0..WAIT_MAX.as_millis() / PATIENCE.as_millis() {
-            match self.connector.within(PATIENCE, self.permits.clone().acquire_owned()).await {
+        for _ in 0..WAIT_MAX.as_millis() / IDLE_AFTER.as_millis() {
+            match self.connector.within(IDLE_AFTER, self.permits.clone().acquire_owned()).await {
                 Some(Ok(permit)) => return Ok(permit),
                 Some(Err(_)) => return Err(EngineError::Closed),
                 None => self.take_back(),
@@ -122,7 +122,7 @@ impl Pool {
     /// Ends the snapshot that was not used for the longest time. Its owner's last question was answered long ago.
     fn take_back(&self) {
         let Some(oldest) = self.lent.lock().first_entry().map(|entry| entry.get().clone()) else { return };
-        let lent = oldest.0.lock().take_if(|lent| lent.used_at.elapsed() >= PATIENCE);
+        let lent = oldest.0.lock().take_if(|lent| lent.used_at.elapsed() >= IDLE_AFTER);
         if let Some(lent) = lent {
             tracing::debug!("an unused connection was taken back");
             self.lent.lock().retain(|_, slot| !Arc::ptr_eq(slot, &oldest));

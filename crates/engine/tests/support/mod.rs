@@ -24,7 +24,7 @@ pub(crate) fn on_a_thread(task: BoxFuture<'static, ()>) {
 pub(crate) async fn after(wait: Duration) {
     let (sender, elapsed) = futures_channel::oneshot::channel();
     std::thread::spawn(move || {
-        #[expect(clippy::disallowed_methods, reason = "patience is real time, here at the edge")]
+        #[expect(clippy::disallowed_methods, reason = "the time limit is real time, here at the edge")]
         std::thread::sleep(wait);
         let _gone = sender.send(());
     });

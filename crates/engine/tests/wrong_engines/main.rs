@@ -51,7 +51,7 @@ impl Subject for WrongSubject {
         support::on_a_thread(task);
     }
 
-    async fn patience(&self) {
+    async fn time_limit(&self) {
         let wait = if self.fault.is_silence() { Duration::from_secs(2) } else { Duration::from_secs(60) };
         support::after(wait).await;
     }

@@ -279,6 +279,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_fleet_without_room_for_another_world_is_wrong_and_a_worker_that_drains_has_none() {
+        let worker = |worlds: u64, draining: bool| json!({ "worlds": worlds, "worlds_max": 10, "draining": draining });
+        let verdict = |workers: &[Value]| {
+            let mut findings = Findings(Vec::new());
+            room(&json!(workers), &mut findings);
+            findings.0[0]["verdict"].clone()
+        };
+        assert_eq!(verdict(&[worker(10, false), worker(9, false)]), "ok");
+        assert_eq!(verdict(&[worker(10, false), worker(0, true)]), "WRONG");
+        assert_eq!(verdict(&[worker(11, false)]), "WRONG");
+    }
+
+    #[test]
     fn a_server_on_this_machine_is_told_apart_from_one_elsewhere() {
         assert!(["localhost:7600", "127.0.0.1", "127.0.0.1:1/x", "[::1]:7600"].iter().all(|here| is_loopback(here)));
         assert!(!["example.org", "10.0.0.7:7600", "localhost.example.org:1"].iter().any(|there| is_loopback(there)));

@@ -6,7 +6,7 @@
 
 mod checks;
 mod deadline;
-mod handing_on;
+mod forwarding;
 mod load;
 mod member;
 #[path = "../../../engine/tests/support/proxy.rs"]

@@ -9,6 +9,7 @@ mod ambiguous;
 mod bodies;
 mod components;
 mod connections;
+mod crowds;
 mod deaths;
 #[path = "../api/guest.rs"]
 #[allow(dead_code, reason = "shared with the tests of the API, which use more of it")]

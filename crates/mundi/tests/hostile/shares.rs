@@ -18,7 +18,7 @@ const QUIET: &str = "/v1/u/default";
 const FUEL: u64 = 20_000_000;
 
 /// Two slots, whatever machine this is: one of them is for short steps.
-const SLOTS: (&str, &str) = ("MUNDI_PROGRAMS__SLOTS", "2");
+pub(crate) const SLOTS: (&str, &str) = ("MUNDI_PROGRAMS__SLOTS", "2");
 
 /// Counts down from the number that `work` brings (a CBOR integer of four bytes), and replies with it; `endless` never comes to an end. The
 /// query `short` counts for less than a millisecond, and `endless` for ever.
@@ -62,19 +62,19 @@ fn counting() -> Vec<u8> {
 }
 
 /// The program that counts, stored in a universe with so much fuel. Says by which manifest it runs.
-async fn store(server: &Server, universe: &str, fuel: u64) -> Value {
+pub(crate) async fn store(server: &Server, universe: &str, fuel: u64) -> Value {
     upload(server, universe, &counting()).await;
     let mut manifest = settled(server, universe, &counting()).await["manifest"].clone();
     manifest["wasm"]["limits"]["fuel_max"] = json!(fuel);
     server.post(&format!("{universe}/manifests"), &manifest).await.ok(201)["hash"].clone()
 }
 
-async fn create(server: &Server, universe: &str, world: &str, manifest: &Value) {
+pub(crate) async fn create(server: &Server, universe: &str, world: &str, manifest: &Value) {
     server.post(&format!("{universe}/worlds"), &json!({ "world": world, "manifest": manifest })).await.ok(201);
 }
 
 /// Worlds of the loud universe, each with so many loops in its inbox.
-async fn start_loops(server: &Server, manifest: &Value, worlds: usize, loops: usize) {
+pub(crate) async fn start_loops(server: &Server, manifest: &Value, worlds: usize, loops: usize) {
     for number in 0..worlds {
         let world = format!("w{number}");
         create(server, LOUD, &world, manifest).await;

@@ -110,6 +110,8 @@ impl<P: Plane> Ops<P> {
         let past::Past { mut replay, mut at_hand } = self.past(At { world, height: at }).await?;
         // A mutable borrow, because a replay may be sent to another thread and not shared with one.
         let replay = &mut replay;
+        // A query is in no journal: if native code ends the process, this line says which query did.
+        tracing::debug!(%world, query = name, "a query begins");
         let ask = move |objects: &AtHand| replay.world().query(objects, name, params);
         with_objects(&self.plane, place, &mut at_hand, ask).await
     }

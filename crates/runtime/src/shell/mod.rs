@@ -3,7 +3,8 @@
 //! It boots through the schema-version guard, so that no role runs on a universe of another version; it runs the role as a task, tells it
 //! to end or to drain, and says when and why it has ended; it has the counters and sinks that the role reports to. A role that
 //! serves a mailbox is a [`Handler`]; the others are a [`Role`] of their own: effects, timers, the orchestrator, the sweeper, the
-//! removal of old names. A world worker is several tasks, and takes its commands from a mailbox: that is its shell.
+//! removal of old names, and the world worker, whose role is to run its tasks. A world worker has two shells: the other one serves the mailbox
+//! of its commands.
 
 mod command;
 mod frame;
@@ -103,15 +104,15 @@ impl<P: Plane, R: Role<P>> Shell<P, R> {
                 match shell.guard().await {
                     Ok(_) => return shell.run().await,
                     Err(error) if RuntimeError::from(error.clone()).is_transient() => {
-                        drop(ride_out(&**shell.plane.clock(), error, &mut troubles).await);
+                        let riding_out = pin!(ride_out(&**shell.plane.clock(), error, &mut troubles));
+                        select(riding_out, pin!(shell.asked_to_end())).await;
                     }
                     Err(error) => {
                         tracing::error!(%error, role = R::NAME, "a role cannot begin");
-                        break;
+                        return shell.stop.fail(Ended::Stopped(Failed::from(&error)));
                     }
                 }
             }
-            shell.stop.advance(Phase::Over);
         }));
         stop
     }
@@ -119,11 +120,11 @@ impl<P: Plane, R: Role<P>> Shell<P, R> {
     async fn run(&self) {
         if let Err(error) = R::run(self).await {
             tracing::error!(%error, role = R::NAME, "a role ended");
+            self.stop.fail(Ended::Stopped(Failed::from(&error)));
         }
-        self.stop.advance(Phase::Over);
     }
 
-    pub(crate) fn role(&self) -> &R {
+    pub fn role(&self) -> &R {
         &self.role
     }
 
@@ -132,8 +133,20 @@ impl<P: Plane, R: Role<P>> Shell<P, R> {
         self.stop.requested().await;
     }
 
+    /// Completes when the role is asked to end at once: a drain is no such request, and ends with one.
+    pub(crate) async fn asked_to_stop(&self) {
+        self.stop.stop_requested().await;
+    }
+
     /// Runs what may be dropped at any await, until the role is asked to end.
     pub(crate) async fn until_asked(&self, work: impl Future<Output = ()>) {
         select(pin!(work), pin!(self.asked_to_end())).await;
+    }
+}
+
+/// Whatever ended the role, a panic too, nobody waits for it any more.
+impl<P, R> Drop for Shell<P, R> {
+    fn drop(&mut self) {
+        self.stop.advance(Phase::Over);
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// Why a shell ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to.
+    /// It was asked to, or a panic ended it.
     Asked,
-    /// [`super::OnNonRetryable::Stop`], after this failure.
+    /// The role failed for good; a mailbox by [`super::OnNonRetryable::Stop`].
     Stopped(Failed),
     /// [`super::OnNonRetryable::Escalate`], after this failure.
     Escalated(Failed),
@@ -47,13 +47,8 @@ impl Stop {
 
     /// Completes when the shell has ended, and says why it has.
     pub async fn join(&self) -> Ended {
-        loop {
-            let seen = self.signal.version();
-            if *self.phase.lock() == Phase::Over {
-                return self.failed.lock().clone().unwrap_or(Ended::Asked);
-            }
-            self.signal.changed(seen).await;
-        }
+        self.reached(|phase| phase == Phase::Over).await;
+        self.failed.lock().clone().unwrap_or(Ended::Asked)
     }
 
     /// Phases only move forward, except that a stop overrides a drain.
@@ -78,9 +73,19 @@ impl Stop {
 
     /// Completes when it is asked to end, or to drain.
     pub(super) async fn requested(&self) {
+        self.reached(|phase| phase != Phase::Running).await;
+    }
+
+    /// Completes when it is asked to end without a drain, or to end a drain.
+    pub(super) async fn stop_requested(&self) {
+        self.reached(|phase| matches!(phase, Phase::Stopping | Phase::Over)).await;
+    }
+
+    async fn reached(&self, has_reached: impl Fn(Phase) -> bool) {
         loop {
             let seen = self.signal.version();
-            if !self.is(Phase::Running) {
+            let phase = *self.phase.lock();
+            if has_reached(phase) {
                 return;
             }
             self.signal.changed(seen).await;

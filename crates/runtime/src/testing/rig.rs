@@ -7,7 +7,7 @@ use crate::{
     world::{CycleBudget, Progress, WorldHost},
 };
 use bytes::Bytes;
-use mundi_engine::Memory;
+use mundi_engine::{Engine, Memory};
 use mundi_kernel::Registry;
 use mundi_model::{
     Hash, Height, UniverseId, Value, WorkerId, WorldId, cbor,
@@ -23,13 +23,14 @@ use mundi_store::{
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Everything in memory; each operation of the engine lets the other tasks go first.
-pub type TestPlane = Services<Probe<Memory>, HeapBlobs, NoSegments>;
+pub type TestPlane = Plain<Probe<Memory>>;
+type Plain<E> = Services<E, HeapBlobs, NoSegments>;
 
 /// One engine, one content store, one universe.
 #[derive(Clone)]
-pub struct Rig {
+pub struct Rig<E: Engine = Probe<Memory>> {
     pub executor: Executor,
-    pub plane: TestPlane,
+    pub plane: Plain<E>,
     pub universe: UniverseId,
     pub manifest: Hash,
 }
@@ -39,11 +40,27 @@ impl Rig {
     ///
     /// If the memory engine refuses, which it never does.
     pub fn new(seed: u64) -> Self {
+        Self::with(seed, Probe::new(Memory::new()))
+    }
+
+    /// Runs a test in the executor.
+    pub fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Self) -> F) -> V {
+        let rig = Self::new(1);
+        let executor = rig.executor.clone();
+        executor.block_on(test(rig))
+    }
+}
+
+impl<E: Engine> Rig<E> {
+    /// # Panics
+    ///
+    /// If the engine refuses.
+    pub fn with(seed: u64, engine: E) -> Self {
         let executor = Executor::new(seed);
         let mut registry = Registry::new();
         let descriptor = register(&mut registry);
         let plane = Services {
-            engine: Probe::new(Memory::new()),
+            engine,
             blobs: HeapBlobs::default(),
             segments: NoSegments,
             clock: Arc::new(executor.clone()),
@@ -63,12 +80,12 @@ impl Rig {
             register_trusted(plane, universe, &[manifest]).await
         };
         #[expect(clippy::expect_used, reason = "a test cannot go on without its universe")]
-        rig.executor.block_on(set_up).expect("a universe in memory");
+        rig.executor.block_on(set_up).expect("a universe");
         rig
     }
 
     /// The same plane for the tasks of a node.
-    pub fn on(&self, node: &Node) -> TestPlane {
+    pub fn on(&self, node: &Node) -> Plain<E> {
         Services { spawner: Arc::new(node.clone()), ..self.plane.clone() }
     }
 
@@ -86,20 +103,13 @@ impl Rig {
         Ok(self.plane.run(&request).await?.output.fence)
     }
 
-    /// Runs a test in the executor.
-    pub fn run<V: Send + 'static, F: Future<Output = V> + Send + 'static>(test: impl FnOnce(Self) -> F) -> V {
-        let rig = Self::new(1);
-        let executor = rig.executor.clone();
-        executor.block_on(test(rig))
-    }
-
     /// The world in memory, under a new lease of this worker.
-    pub async fn host(&self, world: WorldId, worker: WorkerId) -> Result<WorldHost<TestPlane>, RuntimeError> {
+    pub async fn host(&self, world: WorldId, worker: WorkerId) -> Result<WorldHost<Plain<E>>, RuntimeError> {
         WorldHost::restore(self.plane.clone(), self.acquire(world, worker).await?).await
     }
 
     /// Hands scripts to a hosted world, one by one, and takes turns until nothing is left.
-    pub async fn tell(&self, host: &mut WorldHost<TestPlane>, scripts: &[&str]) -> Result<(), RuntimeError> {
+    pub async fn tell(&self, host: &mut WorldHost<Plain<E>>, scripts: &[&str]) -> Result<(), RuntimeError> {
         for script in scripts {
             self.send(host.id(), vec![script_event(script)]).await?;
             while host.turn(&CycleBudget::default()).await? != Progress::Idle {}

@@ -144,6 +144,7 @@ fn lose<P: Plane>(shared: &Shared<P>, fence: Fence) {
     let lost = shared.scheduler.lock().lose(fence);
     if lost {
         tracing::info!(world = %fence.world, "the lease was lost");
+        shared.note_behind(fence.world, 0); // how old its inbox is its next holder knows
         shared.metrics.add(Metric::LeasesLost, 1);
         shared.signal.notify();
     }

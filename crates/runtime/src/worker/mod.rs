@@ -22,20 +22,23 @@ pub use probation::FirstCycles;
 pub use scheduler::Wish;
 
 use crate::{
-    Plane,
+    Plane, RuntimeError,
     calls::Calls,
     effects::{recording::KeptRecordings, slots::RegisteredSlots},
     metrics::{Metric, Metrics},
+    shell::{Role, Shell},
     signal::Signal,
     world::WorldHost,
 };
 use compaction::Compactions;
+use futures_util::future::select;
 use mundi_kernel::manifest::CompiledManifest;
 use mundi_model::{UniverseId, WorldId};
 use parking_lot::Mutex;
 use scheduler::Scheduler;
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -82,8 +85,10 @@ struct Shared<P: Plane> {
     behind: Mutex<BTreeMap<WorldId, u64>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
+    /// None of its tasks runs yet.
+    Starting,
     Running,
     /// Accepts no new worlds and releases those that it has.
     Draining,
@@ -97,13 +102,9 @@ impl<P: Plane> Clone for WorldWorker<P> {
 }
 
 impl<P: Plane> WorldWorker<P> {
-    /// Starts the worker's tasks.
-    pub fn start(plane: P, config: WorkerConfig, calls: Calls, metrics: Arc<Metrics>) -> Self {
-        Self::start_beside(plane, config, calls, metrics, Arc::default())
-    }
-
-    /// As [`Self::start`], in a process with other workers: what ends one of them ends all.
-    pub fn start_beside(
+    /// A worker that runs nothing before its [shell](crate::shell) has booted. `first_cycles` is one for all workers of a process: what ends
+    /// one of them ends all.
+    pub fn new(
         plane: P,
         config: WorkerConfig,
         calls: Calls,
@@ -111,11 +112,11 @@ impl<P: Plane> WorldWorker<P> {
         first_cycles: Arc<FirstCycles>,
     ) -> Self {
         let life_ns = plane.now_ns();
-        let shared = Arc::new(Shared {
+        Self(Arc::new(Shared {
             plane,
             config,
             scheduler: Mutex::default(),
-            phase: Mutex::new(Phase::Running),
+            phase: Mutex::new(Phase::Starting),
             said_goodbye: AtomicBool::new(false),
             address: Mutex::default(),
             work: Signal::default(),
@@ -133,10 +134,25 @@ impl<P: Plane> WorldWorker<P> {
             pace: OnceLock::new(),
             metrics,
             behind: Mutex::default(),
-        });
+        }))
+    }
+
+    /// A worker without a shell, for a universe whose version is known: its tasks run at once.
+    pub fn start(plane: P, config: WorkerConfig, calls: Calls, metrics: Arc<Metrics>) -> Self {
+        let worker = Self::new(plane, config, calls, metrics, Arc::default());
+        worker.begin();
+        worker
+    }
+
+    /// Starts the worker's tasks, unless it was stopped before.
+    fn begin(&self) {
+        let shared = &self.0;
+        if shared.advance(Phase::Running) != Phase::Starting {
+            return;
+        }
         let spawner = shared.plane.spawner();
         spawner.spawn(Box::pin(ready_watcher::run(shared.clone())));
-        for _ in 0..config.runners.max(1) {
+        for _ in 0..shared.config.runners.max(1) {
             spawner.spawn(Box::pin(runner::run(shared.clone())));
         }
         for _ in 0..compaction::COMPACTORS {
@@ -144,7 +160,6 @@ impl<P: Plane> WorldWorker<P> {
         }
         spawner.spawn(Box::pin(lease_keeper::run(shared.clone())));
         spawner.spawn(Box::pin(item_timeout::run(shared.clone())));
-        Self(shared)
     }
 
     /// From now on cycles begin when this lets them. Told once; a second one is ignored.
@@ -155,7 +170,7 @@ impl<P: Plane> WorldWorker<P> {
     /// The world was assigned to this worker, or has work.
     pub fn wake(&self, world: WorldId) {
         let now_ns = self.0.plane.now_ns();
-        if self.0.phase() == Phase::Running && self.0.scheduler.lock().insist(world, now_ns) {
+        if self.0.phase() <= Phase::Running && self.0.scheduler.lock().insist(world, now_ns) {
             self.0.work.notify_one();
         }
     }
@@ -189,7 +204,7 @@ impl<P: Plane> WorldWorker<P> {
     /// The world's next cycle takes a snapshot or exports segments.
     pub fn keep_up(&self, world: WorldId, wish: Wish) {
         let now_ns = self.0.plane.now_ns();
-        if self.0.phase() == Phase::Running && self.0.scheduler.lock().keep_up(world, wish, now_ns) {
+        if self.0.phase() <= Phase::Running && self.0.scheduler.lock().keep_up(world, wish, now_ns) {
             self.0.work.notify_one();
         }
     }
@@ -210,25 +225,44 @@ impl<P: Plane> WorldWorker<P> {
     }
 
     /// Takes nothing new, snapshots and releases everything, and ends. Completes when all leases are released and the worker is
-    /// no longer on the list of live workers.
+    /// no longer on the list of live workers. A worker that is stopped, before or meanwhile, releases nothing more.
     pub async fn drain(&self) {
         let shared = &self.0;
-        *shared.phase.lock() = Phase::Draining;
-        {
-            let mut scheduler = shared.scheduler.lock();
-            scheduler.forget_later();
-            scheduler.release_all(shared.plane.now_ns());
-        }
+        let has_tasks = shared.advance(Phase::Draining) != Phase::Starting;
+        shared.scheduler.lock().close(shared.plane.now_ns());
         shared.signal.notify();
         shared.work.notify();
-        shared.wait_until(|shared| shared.scheduler.lock().is_empty()).await;
+        shared.wait_until(|shared| shared.phase() == Phase::Over || shared.scheduler.lock().is_empty()).await;
         shared.end();
-        shared.wait_until(|shared| shared.said_goodbye.load(Ordering::Acquire)).await;
+        if has_tasks {
+            self.ended().await;
+        }
+    }
+
+    /// Completes when the worker is no longer on the list of live workers.
+    async fn ended(&self) {
+        self.0.wait_until(|shared| shared.said_goodbye.load(Ordering::Acquire)).await;
     }
 
     /// Stops at the next await of each task, without releasing anything: leases expire by themselves.
     pub fn stop(&self) {
         self.0.end();
+    }
+}
+
+/// In its shell: its tasks begin once the version of the universe is known, and it drains or stops as the shell is told to. A command from its
+/// mailbox ends it, too.
+impl<P: Plane> Role<P> for WorldWorker<P> {
+    const NAME: &'static str = "world";
+
+    async fn run(shell: &Shell<P, Self>) -> Result<(), RuntimeError> {
+        let worker = shell.role();
+        worker.begin();
+        select(pin!(worker.ended()), pin!(shell.asked_to_end())).await;
+        select(pin!(shell.asked_to_stop()), pin!(worker.drain())).await;
+        worker.stop();
+        worker.ended().await;
+        Ok(())
     }
 }
 
@@ -247,8 +281,16 @@ impl<P: Plane> Shared<P> {
         }
     }
 
+    /// Phases only move forward. Says which one it was before.
+    fn advance(&self, to: Phase) -> Phase {
+        let mut phase = self.phase.lock();
+        let before = *phase;
+        *phase = before.max(to);
+        before
+    }
+
     fn end(&self) {
-        *self.phase.lock() = Phase::Over;
+        self.advance(Phase::Over);
         self.scheduler.lock().return_items();
         self.signal.notify();
         self.work.notify();

@@ -130,6 +130,7 @@ async fn cycle<P: Plane>(shared: &Shared<P>, job: Job<Host<P>>) {
             drop(scheduler);
             if lost {
                 shared.metrics.add(Metric::LeasesLost, 1);
+                shared.note_behind(world, 0);
             }
             if lost || first_to_settle || too_much {
                 shared.signal.notify();

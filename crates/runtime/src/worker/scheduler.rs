@@ -42,6 +42,8 @@ pub(crate) struct Scheduler<H> {
     bytes: usize,
     /// How many leases it has.
     held: usize,
+    /// It takes no more worlds: its worker drains.
+    is_closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +164,7 @@ impl<H> Default for Scheduler<H> {
             round: 1,
             bytes: 0,
             held: 0,
+            is_closed: false,
         }
     }
 }
@@ -170,6 +173,9 @@ impl<H> Scheduler<H> {
     /// A hint: the world has work. Says whether anything changed.
     pub(crate) fn wake(&mut self, world: WorldId, now_ns: u64) -> bool {
         if self.later.get(&world).is_some_and(|later| later.at_ns > now_ns) {
+            return false;
+        }
+        if self.is_closed && !self.entries.contains_key(&world) {
             return false;
         }
         let entry = self.entries.entry(world).or_insert(WorldEntry {
@@ -362,6 +368,7 @@ impl<H> Scheduler<H> {
             }
             None => {
                 self.later.remove(&world);
+                self.failed.remove(&world);
             }
         }
         entry.fence
@@ -454,10 +461,6 @@ impl<H> Scheduler<H> {
         waiting.map(|(_, later)| later.at_ns).min()
     }
 
-    pub(crate) fn forget_later(&mut self) {
-        self.later.clear();
-    }
-
     /// All leases, and when each was last renewed.
     pub(crate) fn fences(&self) -> Vec<(Fence, u64)> {
         self.entries.values().filter_map(|entry| Some((entry.fence?, entry.renewed_at_ns))).collect()
@@ -496,7 +499,10 @@ impl<H> Scheduler<H> {
         released
     }
 
-    pub(crate) fn release_all(&mut self, now_ns: u64) {
+    /// Releases all worlds, and takes none from now on, whoever still has a hint for one.
+    pub(crate) fn close(&mut self, now_ns: u64) {
+        self.is_closed = true;
+        self.later.clear();
         let worlds: Vec<WorldId> = self.entries.keys().copied().collect();
         worlds.into_iter().for_each(|world| self.release(world, now_ns));
     }

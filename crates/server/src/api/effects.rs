@@ -195,7 +195,7 @@ impl Effect {
 
 impl From<QueuedEffect> for Effect {
     fn from(found: QueuedEffect) -> Self {
-        let QueuedEffect { place, item, attempts, claim, is_in_hand: _ } = found;
+        let QueuedEffect { place, item, attempts, claim, is_in_slot: _ } = found;
         let stage = match place.stage {
             EffectStage::Pending => "pending",
             EffectStage::Waiting => "waiting",

@@ -8,7 +8,7 @@ use super::{
     json,
 };
 use crate::{
-    node::{Answered, CALL_TIMEOUT, Delayed, HANDED_ON, Universe},
+    node::{Answered, CALL_TIMEOUT, Delayed, FORWARDED_TO, Universe},
     quotas::Quota,
 };
 use axum::{
@@ -262,7 +262,7 @@ pub(super) async fn make_call<E: Engine>(
     let timeout = params.timeout(api)?;
     let incoming = Incoming::new(&headers, event, cbor, None)?;
     incoming.check()?;
-    if let Some(meant) = headers.get(HANDED_ON) {
+    if let Some(meant) = headers.get(FORWARDED_TO) {
         check_meant(api, universe, world, meant)?;
     }
     let (item, key) = incoming.into_item(universe.plane().now_ns(), true);

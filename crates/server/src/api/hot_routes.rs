@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bodies::Bodies,
-    node::HANDED_ON,
+    node::FORWARDED_TO,
     serve::{App, Client, Connection},
 };
 use axum::{
@@ -88,7 +88,7 @@ impl<E: Engine> App for HotRoutes<E> {
     ) -> impl Future<Output = Response> + Send {
         let address = Address::of(request.method(), request.uri().path());
         // What is traced, has parameters, or is to be answered by name is the router's.
-        let is_plain = request.uri().query().is_none() && !request.headers().contains_key(HANDED_ON);
+        let is_plain = request.uri().query().is_none() && !request.headers().contains_key(FORWARDED_TO);
         let answering: BoxFuture<'a, Response> = match address.filter(|_| is_plain && self.api.sampler.is_none()) {
             Some(Address { verb, .. }) => Box::pin(watched(self.api.clone(), verb, &connection.0, request)),
             None => Box::pin(self.router.answer(connection, request)),

@@ -6,7 +6,7 @@ use super::{
     exposition::Scrape,
     extract::world_of,
 };
-use crate::node::HANDED_ON;
+use crate::node::FORWARDED_TO;
 use axum::{
     extract::{MatchedPath, Request},
     http::{HeaderValue, Method, StatusCode},
@@ -186,7 +186,7 @@ where
             Some(sampler) => enter_trace(&mut request, &under_way, &**sampler, self.api.node.plane().random()),
             None => Span::none(),
         };
-        let is_handed_on = request.headers().contains_key(HANDED_ON);
+        let is_forwarded = request.headers().contains_key(FORWARDED_TO);
         // A request with a timeout of its own is answered in time, also while its token is being looked up.
         let timeout = request.uri().query().and_then(|query| WaitParams::stated(query, &self.api));
         let uri = request.uri().clone();
@@ -205,8 +205,8 @@ where
                 response = problem.response();
             }
             under_way.answered(response.status());
-            if is_handed_on && let Ok(worker) = under_way.api.node.worker().to_string().parse() {
-                response.headers_mut().insert(HANDED_ON, worker);
+            if is_forwarded && let Ok(worker) = under_way.api.node.worker().to_string().parse() {
+                response.headers_mut().insert(FORWARDED_TO, worker);
             }
             span.record("http.response.status_code", response.status().as_u16());
             if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {

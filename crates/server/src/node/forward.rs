@@ -33,7 +33,7 @@ use tokio::{
 use url::Url;
 
 /// Names the worker that a request was handed on to; on the answer, the one that answers.
-pub(crate) const HANDED_ON: HeaderName = HeaderName::from_static("mundi-handed-on");
+pub(crate) const FORWARDED_TO: HeaderName = HeaderName::from_static("mundi-forwarded-to");
 
 /// What goes along of a request's head; the rest is for the process that took it in.
 const HEADERS: [HeaderName; 4] = [
@@ -147,7 +147,7 @@ impl<E: Engine> Forwarder<E> {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/cbor"));
         let worker = holder.worker.to_string();
         let Ok(named) = HeaderValue::from_str(&worker) else { return Ok(None) };
-        headers.insert(HANDED_ON, named);
+        headers.insert(FORWARDED_TO, named);
         let answer_within = call.timeout.saturating_add(MARGIN);
         let until = Instant::now() + answer_within;
         let sent = timeout_at(until, client.send(&url, request)).await;
@@ -160,7 +160,7 @@ impl<E: Engine> Forwarder<E> {
             }
         };
         let (status, headers) = (answer.head.status, std::mem::take(&mut answer.head.headers));
-        let Some(by) = headers.get(HANDED_ON) else {
+        let Some(by) = headers.get(FORWARDED_TO) else {
             self.forget(universe, world);
             if status == StatusCode::TOO_MANY_REQUESTS {
                 return Ok(None); // it has too many connections from here, and has not read the request

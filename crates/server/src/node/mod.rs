@@ -38,7 +38,7 @@ pub(crate) use config::spool;
 pub use config::{DEFAULT_UNIVERSE, NodeConfig, Role, UniverseRules};
 pub use edge::{FleetClock, SystemClock, SystemEntropy};
 pub use error::NodeError;
-pub(crate) use forward::{Answered, HANDED_ON};
+pub(crate) use forward::{Answered, FORWARDED_TO};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub use mundi_runtime::delivery::Delayed;
 #[cfg(feature = "foundationdb")]

@@ -59,11 +59,17 @@ fn shell_config(config: &NodeConfig, universe: UniverseId, worker: WorkerId) -> 
 }
 
 pub(super) struct Roles<P: Plane> {
-    worlds: Option<WorldWorker<P>>,
+    worlds: Option<Worlds<P>>,
     /// Those that begin to end as soon as the node drains: they finish what they hold while worlds are given back.
     finishing: Vec<Stop>,
     /// Those that end once the worlds are given back.
     shells: Vec<Stop>,
+}
+
+/// The world worker, and the shell that it runs in.
+struct Worlds<P: Plane> {
+    worker: WorldWorker<P>,
+    shell: Stop,
 }
 
 impl<E: Engine> Roles<NodePlane<E>> {
@@ -101,7 +107,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
     }
 
     pub(super) fn worlds(&self) -> Option<&WorldWorker<NodePlane<E>>> {
-        self.worlds.as_ref()
+        self.worlds.as_ref().map(|worlds| &worlds.worker)
     }
 
     async fn run_worlds(
@@ -114,13 +120,14 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let universe = quotas.id();
         let config = worker_config(node.config(), universe, node.worker());
         let (metrics, first_cycles) = (node.0.metrics.clone(), node.0.first_cycles.clone());
-        let worker = WorldWorker::start_beside(plane.clone(), config, calls, metrics, first_cycles);
+        let worker = WorldWorker::new(plane.clone(), config, calls, metrics, first_cycles);
         worker.keep_pace(quotas);
+        let config = shell_config(node.config(), universe, node.worker());
+        let shell = Shell::boot(plane.clone(), config, worker.clone(), Arc::default()).await?.0.start();
         let commands = WorkerCommands { plane: plane.clone(), worker: worker.clone() };
-        let shell = shell_config(node.config(), universe, node.worker());
+        self.worlds = Some(Worlds { worker, shell });
         let report = node.0.reports.commands.clone();
-        self.run_shell(node, Shell::boot(plane, shell, commands, report).await?.0.start());
-        self.worlds = Some(worker);
+        self.run_shell(node, Shell::boot(plane, config, commands, report).await?.0.start());
         Ok(())
     }
 
@@ -149,7 +156,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs).with_room(room.clone())));
         let reach = Reach::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
         let mut reach = reach.with_dedupe_window_ns(config.dedupe_window_ns());
-        if let Some(worlds) = &self.worlds {
+        if let Some(Worlds { worker: worlds, .. }) = &self.worlds {
             let local: Arc<dyn LocalWorlds> = Arc::new(worlds.clone());
             (worker, reach) = (worker.with_local_worlds(local.clone()), reach.with_local_worlds(local));
         }
@@ -247,8 +254,9 @@ impl<E: Engine> Roles<NodePlane<E>> {
     /// Completes when all leases are released and all roles have ended.
     pub(super) async fn drain(&self) {
         self.begin_drain();
-        if let Some(worlds) = &self.worlds {
-            worlds.drain().await;
+        if let Some(Worlds { shell, .. }) = &self.worlds {
+            shell.request_drain();
+            shell.join().await;
         }
         for shell in &self.shells {
             shell.request_stop();

@@ -1,7 +1,7 @@
 //! A universe that this node serves.
 
 use super::{
-    Answered, Delayed, HANDED_ON, Node, NodeError, NodePlane,
+    Answered, Delayed, FORWARDED_TO, Node, NodeError, NodePlane,
     forward::{ForwardedCall, Forwarder},
     program_names::BuiltIn,
     roles::Roles,
@@ -175,7 +175,7 @@ impl<E: Engine> Universe<E> {
         timeout: Duration,
         is_checked: bool,
     ) -> Result<CallAnswer<Answered>, RuntimeError> {
-        let forwarder = self.forwarder.as_deref().filter(|_| !headers.contains_key(HANDED_ON));
+        let forwarder = self.forwarder.as_deref().filter(|_| !headers.contains_key(FORWARDED_TO));
         let forward = forwarder.map(|forwarder| ForwardedCall { forwarder, headers, timeout });
         let request = CallRequest { item, idempotency_key, timeout, is_checked, forward: forward.as_ref() };
         self.ops.answer_call(world, request).await

@@ -4,8 +4,8 @@
 
 mod budgets;
 mod claims;
-mod hands;
 mod leases;
+mod slots;
 
 use mundi_engine::{Engine, Memory};
 use mundi_model::{

@@ -46,7 +46,7 @@ const WORLD: &str = "demo";
 const BRANCH: &str = "what-if";
 
 /// Far longer than the demo takes: it fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(50);
+const DEMO_TIMEOUT: Duration = Duration::from_secs(50);
 
 impl Demo {
     pub(super) async fn run(self, out: Out) -> Outcome {
@@ -57,7 +57,7 @@ impl Demo {
         let socket =
             serve::Server::start(([127, 0, 0, 1], 0).into(), router(api), None, ServeLimits::default()).await?;
         let server = Server::local(&format!("http://{}", socket.address()));
-        let story = tokio::time::timeout(PATIENCE, self.story(out, &server, folder.path())).await;
+        let story = tokio::time::timeout(DEMO_TIMEOUT, self.story(out, &server, folder.path())).await;
         stop(&node).await;
         story.map_err(|_| Failed::new(Code::CallTimeout, "the demo took too long; is the machine very busy?"))?
     }

@@ -229,3 +229,28 @@ fn an_item_for_a_world_that_is_not_held_waits_until_it_is_open_or_goes_back() {
     );
     assert!(scheduler.offer(world, &item, Awaits::Record, Activation::AtOnce { now_ns: 100 }).is_some());
 }
+
+#[test]
+fn a_world_that_is_gone_leaves_nothing_behind() {
+    let mut scheduler = Scheduler::<u8>::default();
+    assert!(scheduler.wake(world_id(0), 0));
+    scheduler.next().unwrap();
+    scheduler.forget(world_id(0), Some(5));
+    assert_eq!(scheduler.fail(world_id(0), Code::BlobCorrupt), 1);
+    assert!(scheduler.wake(world_id(0), 5));
+    assert_eq!(scheduler.next().unwrap().failed, Some(Code::BlobCorrupt), "it is tried again");
+    scheduler.forget(world_id(0), None);
+    assert!(scheduler.failed.is_empty() && scheduler.later.is_empty() && scheduler.is_empty());
+}
+
+#[test]
+fn a_scheduler_that_is_closed_takes_no_world_and_releases_those_that_it_has() {
+    let mut scheduler = Scheduler::<u8>::default();
+    resident(&mut scheduler, world_id(0), 1, 0);
+    scheduler.close(0);
+    assert!(!scheduler.wake(world_id(1), 0) && !scheduler.hint(world_id(1), 1, 0) && !scheduler.insist(world_id(1), 0));
+    let job = scheduler.next().unwrap();
+    assert!(job.world == world_id(0) && job.release);
+    scheduler.forget(world_id(0), None);
+    assert!(scheduler.next().is_none() && scheduler.is_empty());
+}

@@ -30,7 +30,7 @@ pub struct EffectInflight {
 
 impl EffectInflight {
     /// Whether only its world and the slot that it was published into know of it.
-    pub(crate) fn is_in_hand(&self) -> bool {
+    pub(crate) fn is_in_slot(&self) -> bool {
         self.status.is_some()
     }
 }
@@ -103,8 +103,8 @@ mod tests {
         }
 
         #[test]
-        fn its_parts_are_encoded_as_the_value_is(claim in claims(), item in items(), in_hand: bool) {
-            let status = in_hand.then_some(EffectStatus::Pending);
+        fn its_parts_are_encoded_as_the_value_is(claim in claims(), item in items(), in_slot: bool) {
+            let status = in_slot.then_some(EffectStatus::Pending);
             prop_assert_eq!(encode(&claim, &item, status), cbor::encode(&EffectInflight { claim, item, status }));
         }
 
@@ -118,8 +118,8 @@ mod tests {
         }
 
         #[test]
-        fn the_value_survives(claim in claims(), item in items(), in_hand: bool, noise: Vec<u8>) {
-            let status = in_hand.then_some(EffectStatus::Pending);
+        fn the_value_survives(claim in claims(), item in items(), in_slot: bool, noise: Vec<u8>) {
+            let status = in_slot.then_some(EffectStatus::Pending);
             laws::value_survives(Family::EffectInflight, &EffectInflight { claim, item, status }, &noise)?;
         }
     }

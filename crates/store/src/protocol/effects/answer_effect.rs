@@ -90,11 +90,11 @@ impl Protocol for AnswerEffect {
             }
             Some(_) => self.queued(tx).await?,
             // Of an effect in a slot of its world's process only the claim is known.
-            None => self.queued(tx).await?.filter(|found| found.is_in_hand),
+            None => self.queued(tx).await?.filter(|found| found.is_in_slot),
         };
         let (claim, item) = match found {
             Some(found) => {
-                if !is_awaited(tx, universe, &found.item, found.is_in_hand).await? && !planted(Mutant::AnswerUnasked) {
+                if !is_awaited(tx, universe, &found.item, found.is_in_slot).await? && !planted(Mutant::AnswerUnasked) {
                     return Err(closed());
                 }
                 tx.delete(effect_place::key(universe, found.place).as_bytes())?;
@@ -117,7 +117,7 @@ struct Queued {
     place: EffectPlace,
     claim: EffectClaim,
     item: EffectItem,
-    is_in_hand: bool,
+    is_in_slot: bool,
 }
 
 impl AnswerEffect {
@@ -132,7 +132,7 @@ impl AnswerEffect {
             token: found.claim.map_or([0; 16], |claim| claim.token),
             ..self.claim_of((place.queue_shard, place.seq))
         };
-        Ok(Some(Queued { place, claim, item: found.item, is_in_hand: found.is_in_hand }))
+        Ok(Some(Queued { place, claim, item: found.item, is_in_slot: found.is_in_slot }))
     }
 
     fn claim_of(&self, (queue_shard, seq): (QueueShard, QueueSeq)) -> EffectClaim {

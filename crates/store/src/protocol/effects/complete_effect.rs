@@ -134,7 +134,7 @@ impl Protocol for CompleteEffect {
                 let delivered = answer(tx, &self.claim, &held.item, terminal).await?;
                 Ok(if delivered { Completed::Delivered } else { Completed::Dropped })
             }
-            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Completed::Dropped),
+            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_slot()).map(|()| Completed::Dropped),
             Held::Answered | Held::Over => Ok(Completed::Before),
             Held::Lost => {
                 let EffectClaim { world, intent, .. } = self.claim;

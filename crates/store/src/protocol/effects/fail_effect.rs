@@ -8,7 +8,7 @@
 
 use crate::protocol::{
     Answer, EffectClaim, WokenBy, fabric_receipt,
-    settle_effect::{Held, Terminal, answer, defer, leave_hand, remove_withdrawn},
+    settle_effect::{Held, Terminal, answer, defer, leave_slot, remove_withdrawn},
 };
 use crate::{
     OnUnknown, Protocol, StoreError,
@@ -85,7 +85,7 @@ impl Protocol for FailEffect {
     async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Failed, StoreError> {
         match self.claim.held(tx).await? {
             Held::Mine(held) => self.end_attempt(tx, &held, 0).await,
-            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| Failed::Dropped),
+            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_slot()).map(|()| Failed::Dropped),
             Held::Answered | Held::Over => Ok(Failed::Over),
             Held::Lost => Ok(Failed::Lost),
         }
@@ -110,7 +110,7 @@ impl FailEffect {
                 };
                 let attempts = EffectAttempts::after(before, self.failed_attempt(held, not_before_ns));
                 tx.delete(effect_inflight::key(universe, queue_shard, seq).as_bytes())?;
-                leave_hand(tx, universe, held)?;
+                leave_slot(tx, universe, held)?;
                 defer(tx, universe, queue_shard, seq, &held.item, &attempts).await?;
                 Ok(Failed::Retrying { not_before_ns })
             }

@@ -51,8 +51,8 @@ impl Protocol for CancelEffect {
         let (world, intent) = (found.item.world, found.item.intent);
         let token = found.claim.map_or([0; 16], |claim| claim.token);
         let claim = EffectClaim { universe, queue_shard: place.queue_shard, seq: place.seq, token, world, intent };
-        if !is_awaited(tx, universe, &found.item, found.is_in_hand).await? {
-            return remove_withdrawn(tx, &claim, found.is_in_hand).map(|()| false);
+        if !is_awaited(tx, universe, &found.item, found.is_in_slot).await? {
+            return remove_withdrawn(tx, &claim, found.is_in_slot).map(|()| false);
         }
         let failure = Failure { code: Code::EffectCancelled, reason: reason.clone(), repeat: Repeat::Never };
         let payload = fail_effect::describe_of(&found.item, None, &failure, found.attempts.attempts);

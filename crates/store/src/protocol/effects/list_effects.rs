@@ -39,7 +39,7 @@ pub struct QueuedEffect {
     /// Who works on it.
     pub claim: Option<Claim>,
     /// Only its world and the slot that it was published into know of it.
-    pub is_in_hand: bool,
+    pub is_in_slot: bool,
 }
 
 impl QueuedEffect {
@@ -51,16 +51,16 @@ impl QueuedEffect {
         key: &[u8],
         bytes: &[u8],
     ) -> Result<Self, StoreError> {
-        let (item, claim, is_in_hand) = match place.stage {
+        let (item, claim, is_in_slot) = match place.stage {
             EffectStage::Claimed => {
                 let held = effect_inflight::decode(key, bytes)?;
-                let is_in_hand = held.is_in_hand();
-                (held.item, Some(held.claim), is_in_hand)
+                let is_in_slot = held.is_in_slot();
+                (held.item, Some(held.claim), is_in_slot)
             }
             EffectStage::Pending | EffectStage::Waiting => (effect_pending::decode(key, bytes)?, None, false),
         };
         let attempts = effect_attempt::read(tx, universe, place.queue_shard.shard(), place.seq).await?;
-        Ok(Self { place, item, attempts: attempts.unwrap_or_default(), claim, is_in_hand })
+        Ok(Self { place, item, attempts: attempts.unwrap_or_default(), claim, is_in_slot })
     }
 }
 

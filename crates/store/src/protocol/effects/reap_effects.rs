@@ -214,8 +214,8 @@ impl ReapEffects {
         let (universe, world, intent) = (self.universe, held.item.world, held.item.intent);
         let claim =
             EffectClaim { universe, queue_shard: self.queue_shard, seq, token: held.claim.token, world, intent };
-        if !settle_effect::is_awaited(tx, universe, &held.item, held.is_in_hand()).await? {
-            return settle_effect::remove_withdrawn(tx, &claim, held.is_in_hand()).map(|()| Failed::Dropped);
+        if !settle_effect::is_awaited(tx, universe, &held.item, held.is_in_slot()).await? {
+            return settle_effect::remove_withdrawn(tx, &claim, held.is_in_slot()).map(|()| Failed::Dropped);
         }
         let worker = held.claim.worker;
         let reason = match held.claim.deadline_ns > self.now_ns {
@@ -260,7 +260,7 @@ impl ReapEffects {
         if let Some(held) = held
             && let Ok(None) = effect_dedupe::read(tx, self.universe, held.item.world, held.item.intent).await
         {
-            settle_effect::leave_hand(tx, self.universe, held)?; // who replays the letter finds that it is pending
+            settle_effect::leave_slot(tx, self.universe, held)?; // who replays the letter finds that it is pending
         }
         #[expect(clippy::cast_possible_truncation, reason = "a transaction reaps far fewer")]
         let mut index = reaped.buried as u16;

@@ -60,7 +60,7 @@ impl Held {
         let inflight = claim.inflight_of_anyone(tx).await?;
         let is_held = inflight.is_some();
         if let Some(held) = inflight.filter(|held| claim.holds(held)) {
-            let is_awaited = is_awaited(tx, universe, &held.item, held.is_in_hand()).await?;
+            let is_awaited = is_awaited(tx, universe, &held.item, held.is_in_slot()).await?;
             if !is_awaited && is_answered_by_hand(tx, universe, world, intent).await? {
                 return Ok(Self::Lost); // the reaper removes the item
             }
@@ -102,13 +102,13 @@ pub(in crate::protocol) async fn is_awaited<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     item: &EffectItem,
-    is_in_hand: bool,
+    is_in_slot: bool,
 ) -> Result<bool, StoreError> {
     let EffectItem { world, intent, .. } = *item;
     match effect_dedupe::read(tx, universe, world, intent).await? {
         Some(dedupe) => Ok(dedupe.status == EffectStatus::Pending),
         // With a world all that is known of its effects goes.
-        None if is_in_hand => {
+        None if is_in_slot => {
             let meta = world_meta::read(tx, universe, world).await?;
             Ok(meta.is_some_and(|meta| matches!(meta.state, WorldState::Live | WorldState::Archived)))
         }
@@ -128,7 +128,7 @@ async fn is_answered_by_hand<T: Transaction>(
 }
 
 /// An effect leaves the slot that it was published into without an answer: from now on a key of its own says that it is pending.
-pub(in crate::protocol) fn leave_hand<T: Transaction>(
+pub(in crate::protocol) fn leave_slot<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     held: &EffectInflight,
@@ -228,9 +228,9 @@ pub(in crate::protocol) fn complete<T: Transaction>(
 pub(in crate::protocol) fn remove_withdrawn<T: Transaction>(
     tx: &mut T,
     claim: &EffectClaim,
-    is_in_hand: bool,
+    is_in_slot: bool,
 ) -> Result<(), StoreError> {
-    if is_in_hand {
+    if is_in_slot {
         tx.delete(effect_dedupe::key(claim.universe, claim.world, claim.intent).as_bytes())?;
     }
     remove(tx, claim)

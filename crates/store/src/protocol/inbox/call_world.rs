@@ -28,7 +28,7 @@ use crate::protocol::{
     Answer, EffectClaim, EffectError, Enqueue, FabricMessage, Failure, NewItem, Repeat, WokenBy,
     enqueue::{Place, placed, spill_all},
     fail_effect,
-    settle_effect::{Held, Terminal, answer, defer, leave_hand, remove_withdrawn},
+    settle_effect::{Held, Terminal, answer, defer, leave_slot, remove_withdrawn},
 };
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -130,7 +130,7 @@ impl Protocol for CallWorld {
         let EffectClaim { world, intent, .. } = self.claim;
         match self.claim.held(tx).await? {
             Held::Mine(held) => self.call(tx, &held).await.map(Some),
-            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_hand()).map(|()| None),
+            Held::Withdrawn(held) => remove_withdrawn(tx, &self.claim, held.is_in_slot()).map(|()| None),
             Held::Answered | Held::Over => Ok(None),
             // An earlier run of this attempt has ended its claim, if the call is there.
             Held::Lost => match inbox_dedupe::read(tx, self.universe, self.to, self.name).await? {
@@ -176,7 +176,7 @@ impl CallWorld {
             ..before.unwrap_or_default()
         };
         tx.delete(effect_inflight::key(universe, queue_shard, seq).as_bytes())?;
-        leave_hand(tx, universe, held)?;
+        leave_slot(tx, universe, held)?;
         defer(tx, universe, queue_shard, seq, &held.item, &attempts).await
     }
 }
@@ -229,8 +229,8 @@ pub(in crate::protocol) async fn answer_caller<T: Transaction>(
     receipts: &mut Receipts,
 ) -> Result<bool, StoreError> {
     let Replied { universe, world, to, outcome, now_ns } = *replied;
-    if to.is_direct() || planted(Mutant::ReplyUnpublished) {
-        return Ok(false); // calls of worlds go through the inbox
+    if planted(Mutant::ReplyUnpublished) {
+        return Ok(false);
     }
     let Some(open) = open_call::read(tx, universe, world, to).await? else { return Ok(false) };
     tx.delete(open_call::key(universe, world, to).as_bytes())?;

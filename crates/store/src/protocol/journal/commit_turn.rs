@@ -123,6 +123,8 @@ pub struct Consumed {
     /// What leaves the inbox.
     depth: Depth,
     end: Option<InboxEnd>,
+    /// Calls among them that no world made, in order: no effect waits for their replies.
+    outside_calls: Vec<InboxSeq>,
 }
 
 impl Consumed {
@@ -136,7 +138,10 @@ impl Consumed {
         let through = items.clone().next_back()?.seq;
         let last_read = items.clone().rfind(|item| !item.seq.is_direct()).map(|item| item.seq);
         let end = end.filter(|_| through.is_direct()).cloned();
-        Some(Self { through, last_read, depth: items.map(|item| item.depth).sum(), end })
+        let is_call = |item: &&TurnItem| !item.seq.is_direct() && item.item.origin.wants_reply;
+        let outside_calls = items.clone().filter(is_call).filter(|item| item.item.origin.sender.is_none());
+        let outside_calls = outside_calls.map(|item| item.seq).collect();
+        Some(Self { through, last_read, depth: items.map(|item| item.depth).sum(), end, outside_calls })
     }
 
     pub fn through(&self) -> InboxSeq {
@@ -199,19 +204,30 @@ impl Protocol for CommitTurn {
                 inbox_depth::subtract(tx, universe, world, consumed.depth)?;
             }
         }
+        // What not every turn has is a future in a box, so that this one, which is made for every turn, stays small.
         for answered in &self.in_process.answered {
-            answered.settle(tx, self.now_ns).await?;
+            Box::pin(answered.settle(tx, self.now_ns)).await?;
         }
         let cursor = self.consumed.as_ref().map(Consumed::through).or(before.cursor);
         self.index_manifest(tx).await?;
         self.records.write(tx, universe, world)?;
         end_probation::end(tx, self.fence, lease)?;
         journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
-        committed.claimed = self.publish_effects(tx).await?;
-        self.publish_timers(tx).await?;
-        self.withdraw(tx).await?;
-        self.answer(tx).await?;
-        committed.callers = self.reply(tx).await?;
+        if !self.effects.is_empty() {
+            committed.claimed = Box::pin(self.publish_effects(tx)).await?;
+        }
+        if !self.timers.is_empty() {
+            Box::pin(self.publish_timers(tx)).await?;
+        }
+        if !self.records.cancelled().is_empty() {
+            Box::pin(self.withdraw(tx)).await?;
+        }
+        if !self.receipts.is_empty() {
+            Box::pin(self.answer(tx)).await?;
+        }
+        if self.stored_replies().next().is_some() {
+            committed.callers = Box::pin(self.reply(tx)).await?;
+        }
         self.note_failures(tx).await?;
         for page in &self.logs {
             world_log::write(tx, universe, world, page)?;
@@ -219,14 +235,8 @@ impl Protocol for CommitTurn {
         for change in &self.authorities {
             lease_authority::write(tx, universe, world, change)?;
         }
-        if self.paused.is_some() {
-            let meta = require_world(tx, universe, world).await?;
-            let after = WorldMeta { paused: self.paused, ..meta.clone() };
-            world_meta::write(tx, universe, world, Some(&meta), &after)?;
-        }
-        if self.ready {
-            let priority = require_world(tx, universe, world).await?.ready_priority();
-            ready::ensure(tx, universe, world, priority, &ReadyHint { at_ns: self.now_ns }).await?;
+        if self.paused.is_some() || self.ready {
+            Box::pin(self.note_state(tx)).await?;
         }
         Ok(committed)
     }
@@ -264,9 +274,7 @@ impl CommitTurn {
         if self.records.failures().count > 0 {
             reads.push(world_failure::key(universe, world).planned());
         }
-        let asked =
-            |it: &&(Height, Reply)| self.in_process.calls.binary_search(&it.1.to).is_err() && !it.1.to.is_direct();
-        let calls = self.records.replies().iter().filter(asked);
+        let calls = self.stored_replies().filter(|(_, answer)| self.may_be_of_world(answer.to));
         reads.extend(calls.map(|(_, answer)| call_world::reads(universe, world, answer.to)));
         let failed = self.records.replies().iter().filter(|(_, it)| matches!(it.outcome, ReplyOutcome::Failed(..)));
         reads.extend(failed.map(|(_, answer)| reply::key(universe, world, answer.to).planned()));
@@ -311,21 +319,44 @@ impl CommitTurn {
         Ok(())
     }
 
+    /// Replies to calls whose makers do not wait for the turn itself.
+    fn stored_replies(&self) -> impl Iterator<Item = &(Height, Reply)> {
+        self.records.replies().iter().filter(|(_, answer)| self.in_process.calls.binary_search(&answer.to).is_err())
+    }
+
+    /// Whether a world may have made a call: such calls go through the inbox, and name their sender.
+    fn may_be_of_world(&self, call: InboxSeq) -> bool {
+        let is_outside = |consumed: &Consumed| consumed.outside_calls.binary_search(&call).is_ok();
+        !call.is_direct() && !self.consumed.as_ref().is_some_and(is_outside)
+    }
+
+    /// Whether the world is paused, and that it has more to do.
+    async fn note_state<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        if self.paused.is_some() {
+            let meta = require_world(tx, universe, world).await?;
+            let after = WorldMeta { paused: self.paused, ..meta.clone() };
+            world_meta::write(tx, universe, world, Some(&meta), &after)?;
+        }
+        if self.ready {
+            let priority = require_world(tx, universe, world).await?.ready_priority();
+            ready::ensure(tx, universe, world, priority, &ReadyHint { at_ns: self.now_ns }).await?;
+        }
+        Ok(())
+    }
+
     /// Gives each caller its reply: a world as the receipt of its effect, all others under a key. Says which worlds got one.
     async fn reply<T: Transaction>(&self, tx: &mut T) -> Result<Vec<(UniverseId, WorldId)>, StoreError> {
         let Fence { universe, world, .. } = self.fence;
         let own = u16::try_from(self.receipts.len()).unwrap_or(u16::MAX); // a turn has far fewer
         let mut receipts = Receipts::new((universe, world), own);
-        for (height, answer) in self.records.replies() {
-            if self.in_process.calls.binary_search(&answer.to).is_ok() {
-                continue;
-            }
+        for (height, answer) in self.stored_replies() {
             let outcome = match self.records.replies().first() {
                 Some((_, first)) if planted(Mutant::RepliesMixed) => &first.outcome,
                 _ => &answer.outcome,
             };
             let replied = Replied { universe, world, to: answer.to, outcome, now_ns: self.now_ns };
-            if answer_caller(tx, &replied, &mut receipts).await? {
+            if self.may_be_of_world(answer.to) && answer_caller(tx, &replied, &mut receipts).await? {
                 continue;
             }
             // A step that fails on behalf of a call says nothing about a reply that the program gave before.
@@ -347,7 +378,7 @@ impl CommitTurn {
             None if *are_new => world_failure::remove(tx, universe, world),
             None => Ok(()),
             Some((height, code, reason)) => {
-                let before = if *are_new { None } else { world_failure::read(tx, universe, world).await? };
+                let before = if *are_new { None } else { Box::pin(world_failure::read(tx, universe, world)).await? };
                 let count = before.map_or(0, |before| before.count).saturating_add(*count);
                 let (code, reason) = (code.clone(), reason.clone());
                 let failure = WorldFailure { count, height: *height, code, reason, at_ns: self.now_ns };
@@ -500,7 +531,7 @@ impl AnsweredEffect {
         let lost = EffectError::ClaimLost { world, intent };
         match self.claim.inflight(tx).await? {
             None => Err(lost.into()),
-            Some(held) if held.is_in_hand() => {
+            Some(held) if held.is_in_slot() => {
                 Ok(tx.delete(effect_inflight::key(universe, queue_shard, seq).as_bytes())?)
             }
             Some(_) => match self.claim.held(tx).await? {

@@ -152,7 +152,7 @@ impl<B: Blobs> Protocol for Create<'_, B> {
             return Err(WorldError::UniverseNotFound(universe).into());
         }
         if let Some(meta) = world_meta::read(tx, universe, world).await? {
-            let before = (self.already(&meta)?, meta.inherits_from);
+            let before = (created_before(world, &meta, self.beginning.first.end().chain)?, meta.inherits_from);
             self.keep_name(tx, meta).await?;
             return Ok(before);
         }
@@ -170,17 +170,6 @@ impl<B: Blobs> Protocol for Create<'_, B> {
 }
 
 impl<B: Blobs> Create<'_, B> {
-    fn already(&self, meta: &WorldMeta) -> Result<WorldCreated, StoreError> {
-        let world = self.request.world;
-        match meta.state {
-            WorldState::Live | WorldState::Archived if meta.first_record == self.beginning.first.end().chain => {
-                Ok(WorldCreated::Before)
-            }
-            WorldState::Live | WorldState::Archived => Err(WorldError::Exists(world).into()),
-            WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
-        }
-    }
-
     /// A world that has a name keeps it.
     async fn keep_name<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
         let CreateWorld { universe, world, .. } = *self.request;
@@ -289,6 +278,15 @@ impl<B: Blobs> Create<'_, B> {
         snapshot::write(tx, universe, world, &note)?;
         baseline::write(tx, universe, world, &note)?;
         Ok(meta)
+    }
+}
+
+/// What a world that is there already means for a request to create one that begins with this record.
+pub(super) fn created_before(world: WorldId, meta: &WorldMeta, first_record: Hash) -> Result<WorldCreated, StoreError> {
+    match meta.state {
+        WorldState::Live | WorldState::Archived if meta.first_record == first_record => Ok(WorldCreated::Before),
+        WorldState::Live | WorldState::Archived => Err(WorldError::Exists(world).into()),
+        WorldState::Deleting | WorldState::Deleted => Err(WorldError::Deleted(world).into()),
     }
 }
 

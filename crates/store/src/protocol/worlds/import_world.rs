@@ -7,7 +7,7 @@
 
 use crate::protocol::{
     Inherit, Inherited, WorldCreated, WorldError, inherit_all,
-    worlds::{inherit::publish_first, name_world::claim_name},
+    worlds::{create_world::created_before, inherit::publish_first, name_world::claim_name},
 };
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -124,15 +124,8 @@ impl<B: Blobs> Protocol for Import<'_, B> {
         if universe_meta::read(tx, universe).await?.is_none() {
             return Err(WorldError::UniverseNotFound(universe).into());
         }
-        match world_meta::read(tx, universe, world).await? {
-            Some(meta) if meta.first_record == self.arrival.end().chain => {
-                return Ok((WorldCreated::Before, meta.inherits_from));
-            }
-            Some(meta) if matches!(meta.state, WorldState::Deleting | WorldState::Deleted) => {
-                return Err(WorldError::Deleted(world).into());
-            }
-            Some(_) => return Err(WorldError::Exists(world).into()),
-            None => {}
+        if let Some(meta) = world_meta::read(tx, universe, world).await? {
+            return Ok((created_before(world, &meta, self.arrival.end().chain)?, meta.inherits_from));
         }
         let missing = self.blobs.missing(tx, universe, &self.facts.roots).await?;
         if !missing.is_empty() {

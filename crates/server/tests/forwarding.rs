@@ -44,16 +44,16 @@ impl Member {
     }
 
     /// A call by HTTP, as if it had been handed on to this worker.
-    async fn add_handed_on(&self, world: WorldId, worker: &str) -> (u16, String) {
+    async fn add_forwarded(&self, world: WorldId, worker: &str) -> (u16, String) {
         let url = format!("http://{}/v1/u/default/worlds/{world}/call/add", self.server.address());
         let _before = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let request = reqwest::Client::builder().no_proxy().build().unwrap().post(url);
-        let answer = request.header("mundi-handed-on", worker).body("1").send().await.unwrap();
-        assert_eq!(answer.headers()["mundi-handed-on"], self.node.worker().to_string(), "it says who answers");
+        let answer = request.header("mundi-forwarded-to", worker).body("1").send().await.unwrap();
+        assert_eq!(answer.headers()["mundi-forwarded-to"], self.node.worker().to_string(), "it says who answers");
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
 
-    fn handed_on(&self) -> u64 {
+    fn forwarded(&self) -> u64 {
         self.node.metrics().get(Metric::CallsForwarded)
     }
 }
@@ -63,7 +63,7 @@ fn number(value: u64) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_is_handed_on_to_who_holds_the_world_and_goes_through_the_inbox_when_that_is_gone() {
+async fn a_call_is_forwarded_to_the_holder_and_goes_through_the_inbox_when_the_holder_is_gone() {
     let (schema, objects) = (fresh_schema(), tempfile::tempdir().unwrap());
     let holder = Member::start(&schema, objects.path(), "[\"world\", \"orchestrator\", \"api\"]").await;
     let other = Member::start(&schema, objects.path(), "[\"api\"]").await;
@@ -71,13 +71,13 @@ async fn a_call_is_handed_on_to_who_holds_the_world_and_goes_through_the_inbox_w
     let mut count = 0;
     // Until it has heard who holds the world, its calls go through the inbox.
     let handing = async {
-        while other.handed_on() < 10 {
+        while other.forwarded() < 10 {
             count += 1;
             assert_eq!(other.add(world).await, number(count));
         }
     };
     tokio::time::timeout(Duration::from_secs(60), handing).await.expect("calls are handed on");
-    assert_eq!(holder.handed_on(), 0, "it holds the world");
+    assert_eq!(holder.forwarded(), 0, "it holds the world");
     let sender = other.node.universe("default").unwrap();
     sender.send(world, "add", number(1)).await.unwrap();
     count += 2;
@@ -86,19 +86,19 @@ async fn a_call_is_handed_on_to_who_holds_the_world_and_goes_through_the_inbox_w
     // Handed on to the wrong one, it is refused before anything is done; and never handed on from there.
     let own = holder.node.worker().to_string();
     for (member, worker) in [(&other, own.as_str()), (&holder, "k_0000000000000001")] {
-        let (status, said) = member.add_handed_on(world, worker).await;
+        let (status, said) = member.add_forwarded(world, worker).await;
         assert_eq!((status, said.contains("WORLD_ELSEWHERE")), (421, true), "{said}");
     }
     count += 1;
-    assert_eq!(holder.add_handed_on(world, &own).await, (200, count.to_string()));
+    assert_eq!(holder.add_forwarded(world, &own).await, (200, count.to_string()));
 
     // It is gone without a word: nobody answers there, and the call waits in the inbox for whoever comes next.
-    let before = other.handed_on();
+    let before = other.forwarded();
     holder.node.stop().await;
     holder.server.drain().await;
     drop(holder);
     let next = Member::start(&schema, objects.path(), "[\"world\", \"orchestrator\"]").await;
     assert_eq!(other.add(world).await, number(count + 1), "once, and by the next holder");
-    assert_eq!(other.handed_on(), before, "there was nobody to hand it to");
+    assert_eq!(other.forwarded(), before, "there was nobody to hand it to");
     drop(next);
 }

@@ -1,4 +1,4 @@
-//! Effects that a hand of the world's own process has from the turn on that asks for them.
+//! Effects in a slot of their world's process, from the turn on that asks for them.
 
 use super::{Store, TERMS, TTL_NS, cancel, claim, complete, fail, reap, status, store, turn, turn_with};
 use mundi_engine::{Engine, Transaction};
@@ -22,8 +22,8 @@ use mundi_store::{
 use pollster::block_on;
 use std::time::Duration;
 
-/// A world that has put an effect into a hand of its own process.
-async fn in_hand(terms: EffectTerms) -> (Store, Fence, ClaimedEffect) {
+/// A world that has put an effect into a slot of its own process.
+async fn in_slot(terms: EffectTerms) -> (Store, Fence, ClaimedEffect) {
     let store = store().await;
     let fence = store.live(1).await.unwrap();
     let (worker, deadline_ns) = (WorkerId::new(1).unwrap(), store.clock.now_ns() + TTL_NS);
@@ -32,7 +32,7 @@ async fn in_hand(terms: EffectTerms) -> (Store, Fence, ClaimedEffect) {
     (store, fence, claimed)
 }
 
-/// The turn that takes the receipt from the hand.
+/// The turn that takes the receipt from the slot.
 async fn take(store: &Store, fence: Fence, claimed: &ClaimedEffect, bodies: Vec<Body>) -> Result<(), StoreError> {
     let answered = AnsweredEffect { claim: claimed.proof, status: ReceiptStatus::Ok };
     turn_with(store, fence, bodies, InProcess { answered: vec![answered], ..InProcess::default() }).await
@@ -52,7 +52,7 @@ async fn effect_keys(store: &Store) -> usize {
 #[test]
 fn an_effect_in_a_hand_is_one_key_and_leaves_none() {
     block_on(async {
-        let (store, fence, claimed) = in_hand(TERMS).await;
+        let (store, fence, claimed) = in_slot(TERMS).await;
         assert_eq!(effect_keys(&store).await, 1);
         take(&store, fence, &claimed, vec![Body::Cancel(claimed.proof.intent)]).await.unwrap();
         assert_eq!(effect_keys(&store).await, 0, "also if the same turn would have withdrawn it");
@@ -65,14 +65,14 @@ fn an_effect_in_a_hand_is_one_key_and_leaves_none() {
 #[test]
 fn an_answer_that_a_turn_of_unknown_fate_took_is_recognized_and_not_called_a_lost_claim() {
     block_on(async {
-        let (store, fence, claimed) = in_hand(TERMS).await;
+        let (store, fence, claimed) = in_slot(TERMS).await;
         take(&store, fence, &claimed, vec![note_body(1)]).await.unwrap();
         let before = engine_contents(&store.engine).await.unwrap();
         assert_eq!(complete(&store, &claimed).await.unwrap(), Completed::Before);
         assert_eq!(engine_contents(&store.engine).await.unwrap(), before, "there is no second receipt");
 
         // While someone else holds the effect, a wrong token is a lost claim, whatever is known of the intent.
-        let (store, _, claimed) = in_hand(TERMS).await;
+        let (store, _, claimed) = in_slot(TERMS).await;
         let mut forged = claimed.clone();
         forged.proof.token = [9; 16];
         assert_eq!(complete(&store, &forged).await.unwrap_err().code(), Code::EffectClaimLost);
@@ -90,7 +90,7 @@ fn what_no_hand_has_is_withdrawn_without_a_trace() {
         turn(&store, fence, vec![Body::Intent(announced), Body::Cancel(hash)]).await;
         assert_eq!(effect_keys(&store).await, 0, "it was never published");
 
-        let (store, fence, claimed) = in_hand(TERMS).await;
+        let (store, fence, claimed) = in_slot(TERMS).await;
         assert_eq!(complete(&store, &claimed).await.unwrap(), Completed::Delivered);
         store.clock.advance(Duration::from_nanos(limits::DEDUPE_WINDOW_NS));
         let dedupe = effect_dedupe::key(store.universe, fence.world, claimed.proof.intent);
@@ -106,7 +106,7 @@ fn what_no_hand_has_is_withdrawn_without_a_trace() {
 fn an_effect_that_is_withdrawn_from_a_hand_is_never_answered_nor_tried_again() {
     block_on(async {
         for is_reaped in [false, true] {
-            let (store, fence, claimed) = in_hand(TERMS).await;
+            let (store, fence, claimed) = in_slot(TERMS).await;
             cancel(&store, fence, claimed.proof.intent).await;
             let extend = ExtendClaims { claims: vec![claimed.proof], deadline_ns: store.clock.now_ns() + 1 };
             assert_eq!(store.run(&extend).await.unwrap().output.withdrawn, [claimed.proof]);
@@ -127,7 +127,7 @@ fn an_effect_that_is_withdrawn_from_a_hand_is_never_answered_nor_tried_again() {
 fn an_effect_whose_hand_fails_or_dies_is_tried_again_and_answered_once() {
     block_on(async {
         for is_reaped in [false, true] {
-            let (store, fence, claimed) = in_hand(TERMS).await;
+            let (store, fence, claimed) = in_slot(TERMS).await;
             match is_reaped {
                 true => {
                     store.clock.advance(Duration::from_nanos(TTL_NS + 1));
@@ -151,7 +151,7 @@ fn an_effect_whose_hand_fails_or_dies_is_tried_again_and_answered_once() {
 #[test]
 fn an_effect_in_a_hand_is_answered_through_the_inbox_if_no_turn_takes_it() {
     block_on(async {
-        let (store, fence, claimed) = in_hand(TERMS).await;
+        let (store, fence, claimed) = in_slot(TERMS).await;
         assert_eq!(complete(&store, &claimed).await.unwrap(), Completed::Delivered);
         assert_eq!(complete(&store, &claimed).await.unwrap(), Completed::Before);
         assert_eq!(receipts(&store, fence).await.unwrap().len(), 1);
@@ -162,7 +162,7 @@ fn an_effect_in_a_hand_is_answered_through_the_inbox_if_no_turn_takes_it() {
 fn an_effect_in_a_hand_goes_with_its_world() {
     block_on(async {
         for is_reaped in [false, true] {
-            let (store, fence, claimed) = in_hand(TERMS).await;
+            let (store, fence, claimed) = in_slot(TERMS).await;
             delete_world(&store.engine, &store.clock, fence).await.unwrap();
             let extend = ExtendClaims { claims: vec![claimed.proof], deadline_ns: store.clock.now_ns() + 1 };
             assert_eq!(store.run(&extend).await.unwrap().output.withdrawn, [claimed.proof]);
@@ -179,7 +179,7 @@ fn an_effect_in_a_hand_goes_with_its_world() {
 #[test]
 fn a_claim_that_runs_out_beside_a_damaged_state_is_buried_and_the_state_left_as_it_is() {
     block_on(async {
-        let (store, fence, claimed) = in_hand(TERMS).await;
+        let (store, fence, claimed) = in_slot(TERMS).await;
         let (state, damage) = (effect_dedupe::key(store.universe, fence.world, claimed.proof.intent), [0xff, 0x00]);
         let mut tx = store.engine.begin().await.unwrap();
         tx.put(state.as_bytes(), damage.to_vec()).unwrap();

@@ -6,20 +6,20 @@ use std::time::Duration;
 
 const WORLDS: &str = "/v1/u/default/worlds";
 /// Of requests and leases: longer than a busy machine takes, and than the next worker waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Client(reqwest::Client);
 
 impl Client {
     fn new() -> Self {
         let _before = rustls::crypto::ring::default_provider().install_default();
-        Self(reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap())
+        Self(reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap())
     }
 
-    async fn post(&self, member: &Member, path: &str, body: &Value, handed_on: Option<&str>) -> (u16, String) {
+    async fn post(&self, member: &Member, path: &str, body: &Value, forwarded: Option<&str>) -> (u16, String) {
         let mut request = self.0.post(format!("{}{WORLDS}{path}", member.url)).body(body.to_string());
-        if let Some(worker) = handed_on {
-            request = request.header("mundi-handed-on", worker);
+        if let Some(worker) = forwarded {
+            request = request.header("mundi-forwarded-to", worker);
         }
         let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
@@ -32,7 +32,7 @@ impl Client {
         said.parse().unwrap()
     }
 
-    async fn handed_on(&self, member: &Member) -> u64 {
+    async fn forwarded(&self, member: &Member) -> u64 {
         let metrics = self.0.get(format!("{}/metrics", member.url)).send().await.unwrap().text().await.unwrap();
         let line = metrics.lines().find(|line| line.starts_with("mundi_calls_forwarded_total"));
         line.and_then(|line| line.rsplit(' ').next()).unwrap().parse::<u64>().unwrap()
@@ -51,13 +51,13 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
     let mut count = 0;
     // Until it has heard who holds the world, its calls go through the inbox.
     let handing = async {
-        while client.handed_on(&other).await < 10 {
+        while client.forwarded(&other).await < 10 {
             count += 1;
             assert_eq!(client.add(&other).await, count);
         }
     };
-    tokio::time::timeout(PATIENCE, handing).await.expect("calls are handed on");
-    assert_eq!(client.handed_on(&one).await, 0, "it holds the world");
+    tokio::time::timeout(TIMEOUT, handing).await.expect("calls are handed on");
+    assert_eq!(client.forwarded(&one).await, 0, "it holds the world");
     let (status, said) = client.post(&other, "/counted/send/add", &json!(1), None).await;
     assert_eq!(status, 202, "{said}");
     count += 2;
@@ -77,10 +77,10 @@ async fn a_call_is_handed_on_to_the_process_that_holds_its_world_and_falls_back_
 
     // It crashes: nobody answers there, and the call waits in the inbox for whoever comes next.
     one.kill();
-    let handed_on = client.handed_on(&other).await;
+    let forwarded = client.forwarded(&other).await;
     let mut next = fleet.member("world,orchestrator");
     let (answered, ()) = tokio::join!(client.add(&other), async { fleet.launch(&mut next) });
     count += 1;
     assert_eq!(answered, count, "once, and by the next holder");
-    assert_eq!(client.handed_on(&other).await, handed_on, "there was nobody to hand it to");
+    assert_eq!(client.forwarded(&other).await, forwarded, "there was nobody to hand it to");
 }

@@ -1,0 +1,56 @@
+//! More loops than there are places for steps that wait, beside worlds of the same universe whose steps are short.
+
+use crate::{
+    process::Server,
+    shares::{SLOTS, create, start_loops, store},
+};
+use futures_util::future::join_all;
+use mundi_model::limits::{STEPS_LONG_OF_UNIVERSE_MAX, STEPS_WAITING_MAX, WASM_FUEL_MAX};
+use serde_json::{Value, json};
+
+const LOUD: &str = "/v1/u/loud";
+
+/// Worlds whose steps take a few milliseconds: of so many called at once, all but one wait for the slot that loops leave free.
+const SHORT: usize = 12;
+
+/// Rounds of calls, and how many of them in a row must find a place. In the first ones the loops are not known to be long.
+const ROUNDS: usize = 12;
+const CALM_ROUNDS: usize = 3;
+
+/// A world that finds no place for its step is given back and acquired again: its epoch rises.
+async fn epochs(server: &Server) -> Vec<Value> {
+    let epoch = async |number| server.get(&format!("{LOUD}/worlds/s{number}")).await.ok(200)["lease"]["epoch"].clone();
+    join_all((0..SHORT).map(epoch)).await
+}
+
+async fn call_all(server: &Server) {
+    let call = async |number: usize| {
+        for _ in 0..4 {
+            server.post(&format!("{LOUD}/worlds/s{number}/call/work"), &json!(2_000_000)).await.ok(200);
+        }
+    };
+    join_all((0..SHORT).map(call)).await;
+}
+
+#[tokio::test]
+async fn short_steps_find_a_place_to_wait_beside_more_loops_than_there_are_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder.path(), &[SLOTS]);
+    server.post("/v1/universes", &json!({ "name": "loud" })).await.ok(201);
+    let manifest = store(&server, LOUD, WASM_FUEL_MAX).await;
+    for number in 0..SHORT {
+        create(&server, LOUD, &format!("s{number}"), &manifest).await;
+    }
+    start_loops(&server, &manifest, STEPS_WAITING_MAX + STEPS_LONG_OF_UNIVERSE_MAX + 20, 1).await;
+    let (mut before, mut calm) = (epochs(&server).await, 0);
+    for _ in 0..ROUNDS {
+        call_all(&server).await;
+        let after = epochs(&server).await;
+        calm = if after == before { calm + 1 } else { 0 };
+        before = after;
+        if calm == CALM_ROUNDS {
+            return;
+        }
+    }
+    panic!("short steps were turned away in one of every {CALM_ROUNDS} rounds: {before:?}");
+}
