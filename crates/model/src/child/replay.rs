@@ -162,7 +162,7 @@ mod tests {
         token
     }
 
-    fn code(tokens: Vec<Value>) -> Option<Code> {
+    fn code(tokens: &[Value]) -> Option<Code> {
         let artifact = json!({"schema": ARTIFACT_SCHEMA, "tokens": tokens, "events": [], "budgets": []});
         materialize(&artifact).err().map(|error| error.code)
     }
@@ -170,11 +170,11 @@ mod tests {
     #[test]
     fn rows_out_of_order_twice_or_without_their_events_are_refused() {
         let (a, b) = (token("a", 1, Some(1), "leased"), token("b", 2, Some(2), "leased"));
-        assert_eq!(code(vec![a.clone(), b.clone(), token("c", 3, None, "queued")]), None);
-        assert_eq!(code(vec![b, a.clone()]), Some(Code::UrmSchedulerReplayOrderInvalid));
-        assert_eq!(code(vec![a.clone(), token("b", 1, Some(2), "leased")]), Some(Code::UrmDispatchLeaseConflict));
+        assert_eq!(code(&[a.clone(), b.clone(), token("c", 3, None, "queued")]), None);
+        assert_eq!(code(&[b, a.clone()]), Some(Code::UrmSchedulerReplayOrderInvalid));
+        assert_eq!(code(&[a.clone(), token("b", 1, Some(2), "leased")]), Some(Code::UrmDispatchLeaseConflict));
         let ended = token("a", 1, Some(1), "terminal");
-        assert_eq!(code(vec![ended]), Some(Code::UrmSchedulerPhaseEventAtomicityViolation));
+        assert_eq!(code(&[ended]), Some(Code::UrmSchedulerPhaseEventAtomicityViolation));
     }
 
     #[test]

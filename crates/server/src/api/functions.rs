@@ -7,7 +7,7 @@ use super::{
     json, limit,
     moment::Moment,
 };
-use crate::node::{HANDED_ON, Universe};
+use crate::node::{FORWARDED_TO, Universe};
 use axum::{
     Json,
     http::{HeaderMap, HeaderValue},
@@ -350,7 +350,7 @@ async fn ask<E: Engine>(
 ) -> Result<Value, Problem> {
     let origin = Origin { wants_reply: true, ..Origin::new(universe.plane().now_ns()) };
     // A call that is forwarded is an event without a key: this one goes through the inbox wherever the world is.
-    let headers = HeaderMap::from_iter([(HANDED_ON, HeaderValue::from_static("functions"))]);
+    let headers = HeaderMap::from_iter([(FORWARDED_TO, HeaderValue::from_static("functions"))]);
     let answer = universe.answer_call(world, (InboxItem { input, origin }, None), &headers, timeout, true).await?;
     let CallAnswer::Replied { call, outcome } = answer else {
         return Err(Problem::new(Code::WorldElsewhere, format!("{world} is not held here")));

@@ -200,8 +200,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         calls: Calls,
     ) -> Result<(), NodeError> {
         let mut ops = Ops::new(plane.clone(), universe, calls);
-        if let Some(worlds) = &self.worlds {
-            ops = ops.beside(worlds.clone());
+        if let Some(Worlds { worker, .. }) = &self.worlds {
+            ops = ops.beside(worker.clone());
         }
         let config = WatcherConfig { interval: node.config().watch_interval, ..WatcherConfig::new(universe) };
         let probe = HttpAdapter::new(node.config().http.clone());
