@@ -18,7 +18,7 @@ from server import BINARY, Server, until
 
 RESULT_BYTES_MAX = 100_000
 READ = {
-    "find_worlds", "describe_world", "journal", "state", "query", "diff", "lineage", "verify", "rehearse", "effects",
+    "find_worlds", "describe_world", "why", "sql", "journal", "state", "query", "diff", "lineage", "verify", "rehearse", "effects",
     "dead_letters", "programs", "docs_search", "docs_read",
 }  # fmt: skip
 SEND = {"create_world", "send_event", "call", "fork_and_try"}
@@ -94,6 +94,10 @@ def test_whoever_only_reads_finds_describes_and_explains(connect: Any, server: S
             assert first["next"] and len(first["items"]) == 1
             second = await ask(client, "find_worlds", limit=1, after=first["next"])
             assert second["items"] != first["items"]
+            assert [it["name"] for it in (await ask(client, "find_worlds", name="ali"))["items"]] == ["alice"]
+            assert (await ask(client, "sql", query="select count(*) from worlds where name = 'alice'"))["rows"] == [[1]]
+            assert (await refused(client, "sql", query="delete from worlds"))["code"].startswith("SQL")
+            assert (await ask(client, "why", world="kv"))["causes"][0]
             described = await ask(client, "describe_world", world="kv")
             assert described["open_effects"][0]["kind"] == "external.task"
             records = await ask(client, "journal", world="alice", **{"from": 0}, limit=3)

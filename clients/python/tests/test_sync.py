@@ -28,6 +28,20 @@ def test_creates_gets_lists_sends_calls_and_queries(mundi: Mundi) -> None:
     assert mundi.summary()["worlds"]["total"] >= 4
 
 
+def test_finds_by_label_and_name_asks_in_sql_and_says_why_a_world_does_not_move(mundi: Mundi) -> None:
+    world = mundi.create("labelled-1", program="counter", labels={"customer": "17"})
+    mundi.create("labelled-2", program="counter", labels={"customer": "18"})
+    assert [found["name"] for found in mundi.list(label="customer=17")] == ["labelled-1"]
+    assert len(list(mundi.list(name="labelled-"))) == 2
+    answer = mundi.sql("select name from worlds where name like 'labelled-%' order by 1")
+    assert answer == {"columns": ["name"], "rows": [["labelled-1"], ["labelled-2"]]}
+    with pytest.raises(MundiError) as wrong:
+        mundi.sql("select nonsense from worlds")
+    assert wrong.value.kind == "invalid"
+    world.pause()
+    assert until(world.why, lambda why: why["state"] == "paused")["causes"]
+
+
 def test_an_event_is_sent_once_under_one_key(mundi: Mundi) -> None:
     world = mundi.create("once", program="counter")
     assert [world.send("add", 1, idempotency_key="k")["before"] for _ in range(2)] == [False, True]

@@ -51,6 +51,12 @@ impl Mundi {
         self.http.get(&self.http.of("summary")).await
     }
 
+    /// Read-only SQL over the tables of the universe: `columns` and `rows`.
+    pub async fn sql(&self, query: &str) -> Result<Value, Error> {
+        // Sent once: a query that is too large is refused as full, and would be again.
+        self.http.ask(Method::POST, &self.http.of("sql"), Some(&json!({ "query": query }))).await
+    }
+
     /// A world by its name or its id.
     pub fn world(&self, name: &str) -> World {
         World::new(&self.http, name)

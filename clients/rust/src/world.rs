@@ -64,6 +64,11 @@ impl World {
         self.http.get(&self.path("")).await
     }
 
+    /// Why it is not moving.
+    pub async fn why(&self) -> Result<Value, Error> {
+        self.http.get(&self.path("/why")).await
+    }
+
     /// Sends an event. It is durable when this returns; what the program makes of it is not waited for.
     pub async fn send(&self, event: &str, value: &impl Serialize) -> Result<Value, Error> {
         self.send_with(event, value, SendOptions::default()).await

@@ -37,6 +37,12 @@ export class Mundi {
     return this.http.json(['GET', '/v1/u/{universe}/summary']);
   }
 
+  /** Read-only SQL over the tables of the universe: `rows` has the values in the order of `columns`. */
+  sql(query: string, options: { timeoutMs?: number; signal?: AbortSignal } = {}): Promise<Schemas['SqlAnswer']> {
+    // Sent once: a query that is too large is refused as full, and would be again.
+    return this.http.json(['POST', '/v1/u/{universe}/sql'], { body: { query, timeout_ms: options.timeoutMs }, signal: options.signal });
+  }
+
   /** A world by its name or its id. */
   world(name: string): World {
     return new World(this.http, name);

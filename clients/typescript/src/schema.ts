@@ -173,6 +173,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pauses, resumes, archives, unarchives or deletes the worlds that filters name, one page of them. Each command may be given again: whoever lost the
+         *     answer, or was interrupted, goes on with the last `after`.
+         */
+        post: operations["worlds_world_bulk"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/bundles": {
         parameters: {
             query?: never;
@@ -456,6 +476,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/pools/{pool}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The holder of an active lease says that it is there. A holder that has lost its authority is refused with `STALE_EPOCH`: it must stop. */
+        post: operations["pools_heartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/pools/{pool}/leases": {
         parameters: {
             query?: never;
@@ -610,6 +647,25 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/pools/{pool}/watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The policy by which a pool is watched. */
+        get: operations["pools_watch"];
+        /** Has a pool watched by a policy, in place of the one before. It needs a process with the role `watcher`. */
+        put: operations["pools_set_watch"];
+        post?: never;
+        /** Has a pool watched by nobody. Leases that a watcher revoked and did not reclaim yet stay as they are. */
+        delete: operations["pools_unwatch"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/programs": {
         parameters: {
             query?: never;
@@ -690,6 +746,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/sql": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Runs a read-only query over the tables of the universe: see the reference of SQL. Asked for `application/x-ndjson` (an object for each row) or `text/csv`,
+         *     the answer is streamed; a failure in the middle of it is its last line, `{"error": …}`.
+         */
+        post: operations["sql_sql"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/summary": {
         parameters: {
             query?: never;
@@ -719,6 +795,108 @@ export interface paths {
         put?: never;
         /** Asks for a sweep now. A process with the role `orchestrator` carries it out; `GET` of the same address tells how far it is. */
         post: operations["space_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/tasks/children/claim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Claims children of external kinds. Without any it answers with an empty list, after the time that it was asked to wait. */
+        post: operations["children_child_tasks_claim"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/tasks/children/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The child passed; its parent gets the result. */
+        post: operations["children_child_tasks_complete"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/tasks/children/fail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The child failed, or was stopped because its cancellation was asked for. */
+        post: operations["children_child_tasks_fail"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/tasks/children/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A heartbeat: renews the claims. */
+        post: operations["children_child_tasks_heartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/tasks/children/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Reports what a child has used so far. A report that is sent twice counts once. */
+        post: operations["children_child_tasks_report"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/tasks/children/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Starts a claimed child. When this is answered, the start is on record, and the work may begin. */
+        post: operations["children_child_tasks_start"];
         delete?: never;
         options?: never;
         head?: never;
@@ -867,6 +1045,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/world-count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Counts the worlds that filters name, at most 20,000 looks at a time. */
+        get: operations["worlds_world_count"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/worlds": {
         parameters: {
             query?: never;
@@ -874,7 +1069,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists worlds, in the order of their ids. With a filter, a page may be short or empty and not be the last: only `next` says so. */
+        /**
+         * Lists the worlds that filters name. With a filter, a page may be short or empty and not be the last: only `next` says so. Filters on `parent`, `label`,
+         *     `program`, `name`, `state`, `sort=name` and `sort=created` are answered by an index and cost what they return; the others are checked for each world.
+         */
         get: operations["worlds_list"];
         put?: never;
         /** Creates a world. Asked again for the same one, it answers the same. */
@@ -949,6 +1147,24 @@ export interface paths {
         put?: never;
         /** Makes a snapshot the one that restore starts from. */
         post: operations["snapshots_promote"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/worlds/{world}/budget": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What the children of a world have spent, and may spend. */
+        get: operations["children_budget_show"];
+        /** Sets limits. Totals stay: a limit below a total refuses every further debit. */
+        put: operations["children_budget_set"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1043,6 +1259,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/worlds/{world}/children": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The children of a world, in the order in which they were spawned. */
+        get: operations["children_children_list"];
+        put?: never;
+        /** Spawns a child in place of the world's program. The world journals the spawn, and gets the child's end as a receipt. */
+        post: operations["children_children_spawn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/worlds/{world}/children/{child}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One child. */
+        get: operations["children_children_describe"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/worlds/{world}/children/{child}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancels a child. One that has ended stays as it is. */
+        post: operations["children_children_cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/worlds/{world}/children/{child}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The events of a child (`urm-events@1`). Asked for `application/x-ndjson`, each is a line of canonical JSON; asked for `text/event-stream`,
+         *     it continues until the child has ended.
+         */
+        get: operations["children_children_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/worlds/{world}/diff": {
         parameters: {
             query?: never;
@@ -1110,6 +1398,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/worlds/{world}/functions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The instances of durable functions of a world, in the order of their names. */
+        get: operations["functions_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/worlds/{world}/functions/{instance}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** An instance of a durable function, by `FUNCTION/KEY`, with every await on record. */
+        get: operations["functions_describe"];
+        /** Pauses an instance, or lets it go on with what came in meanwhile. */
+        put: operations["functions_pause"];
+        /**
+         * Runs a durable function under a key, and answers with its result. The same key with the same input finds the instance again, also
+         *     after this answer was lost or timed out; with another input it is refused.
+         */
+        post: operations["functions_run"];
+        /** Cancels an instance: what it waits for ends with `FUNCTION_CANCELLED`, and its cleanup runs. One that has ended stays as it is. */
+        delete: operations["functions_cancel"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/u/{universe}/worlds/{world}/journal": {
         parameters: {
             query?: never;
@@ -1124,6 +1452,23 @@ export interface paths {
         get: operations["journal_journal"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/u/{universe}/worlds/{world}/labels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Sets and removes labels; says what they are now. Lists find the world by them at once; who changed them is journaled with its next turn. */
+        post: operations["worlds_world_label"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1176,7 +1521,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** From now on the world takes nothing but commands; its inbox keeps what arrives. */
+        /** From now on the world takes nothing but commands; its inbox keeps what arrives. Who asked for it is journaled. */
         post: operations["worlds_pause"];
         delete?: never;
         options?: never;
@@ -1395,6 +1740,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/u/{universe}/worlds/{world}/why": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Why a world is not moving: nothing to do, paused and by whom, on hold, or waiting for an effect, a timer, a worker with room, a lease or a program that
+         *     is compiled.
+         */
+        get: operations["worlds_world_why"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/universes": {
         parameters: {
             query?: never;
@@ -1516,6 +1881,9 @@ export interface components {
             reason: string;
             worker: string;
         };
+        BTreeMap: {
+            [key: string]: number;
+        };
         /** @description One event of a batch. */
         BatchEvent: {
             event: string;
@@ -1527,6 +1895,31 @@ export interface components {
             /** Format: int64 */
             bytes: number;
             hash: string;
+        };
+        Budget: {
+            accounting: string;
+            lanes: components["schemas"]["BudgetLine"][];
+        };
+        BudgetForm: {
+            accounting?: string | null;
+            /** @description The new limits; null for none. Lanes that are not named stay as they are. */
+            limits: {
+                [key: string]: number | null;
+            };
+        };
+        /** @description A lane of a world's budget. */
+        BudgetLine: {
+            lane: string;
+            /**
+             * Format: int64
+             * @description Null for no limit.
+             */
+            limit?: number | null;
+            /**
+             * Format: int64
+             * @description What its children have spent.
+             */
+            total: number;
         };
         /** @description Which letters, and what becomes of them. */
         Bulk: {
@@ -1543,6 +1936,18 @@ export interface components {
         };
         /** @enum {string} */
         BulkAction: "replay" | "drop";
+        /** @description Which worlds, and what is done to them. */
+        BulkCommand: {
+            /** @description Where the page before ended: its `next`. */
+            after?: string | null;
+            /** @description Only says which worlds it would be. */
+            dry_run?: boolean;
+            /** @description At least one has to be given. */
+            filters: components["schemas"]["WorldFilters"];
+            /** @description How many worlds at most, up to 100. */
+            limit?: number | null;
+            verb: components["schemas"]["BulkVerb"];
+        };
         BulkDone: {
             /** Format: int64 */
             done: number;
@@ -1550,6 +1955,21 @@ export interface components {
             more: boolean;
             /** @description Those that could not be, with the reason. */
             refused: string[];
+        };
+        /**
+         * @description What is done to each world.
+         * @enum {string}
+         */
+        BulkVerb: "pause" | "resume" | "archive" | "unarchive" | "delete";
+        /** @description What became of one world. */
+        BulkWorld: {
+            /** @description Of a refusal. */
+            code?: string | null;
+            detail?: string | null;
+            name?: string | null;
+            /** @description `done`, `refused`, or `would` for a dry run. */
+            result: string;
+            world: string;
         };
         Caller: {
             /** @description Of `read`, `send`, `admin`, `work`, `metrics`. */
@@ -1577,6 +1997,11 @@ export interface components {
             operation_id?: string | null;
             ticket: string;
         };
+        Cancelled: {
+            cancel_request_id: string;
+            /** @description `cancelled`, `requested` (its executor stops it) or `already_terminal`. */
+            outcome: string;
+        };
         Cell: {
             key: string;
             /** @description What it holds; `{"$bytes": "…"}` where that is not canonical CBOR. */
@@ -1586,9 +2011,76 @@ export interface components {
         Changed: {
             changed: boolean;
         };
+        /** @description A child: its dispatch token, and how it ended. */
         Child: {
+            budget: components["schemas"]["BTreeMap"];
+            cancel_request_id?: string | null;
+            child_id: string;
+            code?: string | null;
             /** Format: int64 */
-            forked_at: number;
+            dispatch_seq?: number | null;
+            ended_at?: components["schemas"]["Moment"] | null;
+            kind: string;
+            /** @description The program's own name for it. */
+            label: string;
+            /** @description `passed`, `failed` or `cancelled`. */
+            outcome?: string | null;
+            params: unknown;
+            /**
+             * Format: int64
+             * @description The height of the record that spawned it.
+             */
+            parent_seq: number;
+            parent_session_id: string;
+            parent_stream_id: string;
+            /** @description `queued`, `leased`, `started` or `terminal`. */
+            phase: string;
+            /** Format: int64 */
+            queue_seq: number;
+            reason?: string | null;
+            spawned_at: components["schemas"]["Moment"];
+            spent: components["schemas"]["BTreeMap"];
+            started_at?: components["schemas"]["Moment"] | null;
+            /** @description It is the `lease_id`, too. */
+            worker_run_id?: string | null;
+        };
+        ChildClaimForm: {
+            /** @description `external`, or kinds that begin with `external.`. */
+            kinds: string[];
+            /** @description At most so many; 1 if nothing is said. */
+            limit?: number | null;
+            /** @description How long the claims are valid without a heartbeat: `30s` if nothing is said. */
+            ttl?: string | null;
+            /** @description How long to wait for work: not at all if nothing is said. */
+            wait?: string | null;
+        };
+        ChildCompleteForm: {
+            claim: string;
+            result?: unknown;
+            spent?: components["schemas"]["BTreeMap"];
+        };
+        ChildFailForm: {
+            claim: string;
+            reason: string;
+            spent?: components["schemas"]["BTreeMap"];
+        };
+        ChildKeepForm: {
+            claims: string[];
+            ttl?: string | null;
+        };
+        /** @description A child to be run. Nothing may be done for it before it is started. */
+        ChildTask: {
+            budget: components["schemas"]["BTreeMap"];
+            child_id: string;
+            /** @description The right to start and end it. */
+            claim: string;
+            /** Format: int64 */
+            dispatch_seq?: number | null;
+            kind: string;
+            params: unknown;
+            traceparent?: string | null;
+            /** @description The idempotency key of the run. */
+            worker_run_id?: string | null;
             world: string;
         };
         /** @description What a worker is ready to do. */
@@ -1649,6 +2141,8 @@ export interface components {
             /** @description It was there before. */
             before: boolean;
             manifest: string;
+            /** @description What it is called, if it has a name. */
+            name?: string | null;
             world: string;
         };
         /** @description A side on which the cell is not there is left out. */
@@ -1711,6 +2205,12 @@ export interface components {
              */
             stage: string;
             world: string;
+            world_name?: string | null;
+        };
+        EndedChild: {
+            code?: string | null;
+            /** @description `passed`, `failed` or `cancelled`. */
+            outcome: string;
         };
         EnqueueForm: {
             client?: string | null;
@@ -1768,8 +2268,92 @@ export interface components {
             effects: string;
             /** Format: int64 */
             forked_at: number;
+            /** @description What it is called. */
+            name?: string | null;
             parent: string;
             world: string;
+        };
+        /** @description An await on record. */
+        FunctionAwait: {
+            asked: components["schemas"]["Moment"];
+            /**
+             * Format: int64
+             * @description The height of the step that asked.
+             */
+            asked_at: number;
+            /**
+             * Format: int64
+             * @description How often an effect was asked for.
+             */
+            attempts?: number | null;
+            ended?: components["schemas"]["Moment"] | null;
+            /**
+             * Format: int64
+             * @description The height of the record that ended it: a fork there has not seen its result.
+             */
+            ended_at?: number | null;
+            kind: string;
+            name: string;
+            /** Format: int64 */
+            number: number;
+            /** @description `open`, `ok`, `error` or `cancelled`. */
+            state: string;
+            value: unknown;
+        };
+        /** @description An instance with all that is on record of it. */
+        FunctionDescription: components["schemas"]["FunctionInstance"] & {
+            input: unknown;
+            log: components["schemas"]["FunctionAwait"][];
+        };
+        /** @description An instance of a durable function. */
+        FunctionInstance: {
+            /**
+             * Format: int64
+             * @description Awaits so far.
+             */
+            awaits: number;
+            began: components["schemas"]["Moment"];
+            ended?: components["schemas"]["Moment"] | null;
+            /** @description Why it ended or stands still: `code`, `message` and the number of the `await`. */
+            error: unknown;
+            function: string;
+            /** @description `FUNCTION/KEY`. */
+            instance: string;
+            key: string;
+            /** @description It keeps what comes in, and does not go on. */
+            paused: boolean;
+            result: unknown;
+            /**
+             * Format: int64
+             * @description How often it has started over.
+             */
+            run: number;
+            /** @description `running`, `done`, `failed`, `cancelled` or `diverged`. */
+            state: string;
+            /** @description What the function says about itself. */
+            status: unknown;
+            waits: components["schemas"]["FunctionWait"][];
+        };
+        /** @description What a command about an instance came to. */
+        FunctionState: {
+            instance: string;
+            /** @description The state after the command. One that cleans up first is still `running`. */
+            state: string;
+        };
+        /** @description Something that an instance waits for. */
+        FunctionWait: {
+            /** @description `effect`, `timer`, `event` or `signal`. */
+            kind: string;
+            /** @description The kind of the effect, the name of the event; `sleep` or `until` of a timer. */
+            name: string;
+            /**
+             * Format: int64
+             * @description The number of the await.
+             */
+            number: number;
+            since: components["schemas"]["Moment"];
+            /** Format: int64 */
+            waited_ms: number;
         };
         /** @description A world whose turns failed again and again, or of which a step failed that its manifest holds it at. */
         HoldOf: {
@@ -1809,6 +2393,8 @@ export interface components {
              * @description Every record below is as it was exported; the one at this height says how it came.
              */
             arrived_at: number;
+            /** @description What it is called here. */
+            name: string;
             proof: components["schemas"]["ProofReport"];
             world: string;
         };
@@ -1834,11 +2420,23 @@ export interface components {
         Kept: {
             done: unknown;
         };
+        KeptChildren: {
+            /** @description Held, and someone asked for the cancellation: stop the work, then report it as failed. */
+            cancelled: string[];
+            /** @description No longer held: the work stops, and nothing of it is taken. */
+            lost: string[];
+        };
         KeptClaims: {
             /** @description No longer held: the result of the work is discarded. */
             lost: string[];
             /** @description Held, and withdrawn by the world: the work may stop. */
             withdrawn: string[];
+        };
+        /** @description The labels of a world. */
+        LabelsOf: {
+            labels: {
+                [key: string]: string;
+            };
         };
         Lease: {
             /** Format: int64 */
@@ -1848,6 +2446,7 @@ export interface components {
             expires_at_ns: number;
             holder: string;
             world: string;
+            world_name?: string | null;
         };
         LeaseForm: {
             client?: string | null;
@@ -1875,6 +2474,7 @@ export interface components {
             letter: string;
             reason: string;
             world?: string | null;
+            world_name?: string | null;
         };
         /** @description A line that a program logged. */
         Line: {
@@ -1896,11 +2496,62 @@ export interface components {
             text: string;
         };
         /** @description A page of a list. */
+        ListPage_BulkWorld: {
+            items: {
+                /** @description Of a refusal. */
+                code?: string | null;
+                detail?: string | null;
+                name?: string | null;
+                /** @description `done`, `refused`, or `would` for a dry run. */
+                result: string;
+                world: string;
+            }[];
+            /** @description Given as `after`, it asks for the next page; null at the end. */
+            next?: string | null;
+        };
+        /** @description A page of a list. */
         ListPage_Cell: {
             items: {
                 key: string;
                 /** @description What it holds; `{"$bytes": "…"}` where that is not canonical CBOR. */
                 value: unknown;
+            }[];
+            /** @description Given as `after`, it asks for the next page; null at the end. */
+            next?: string | null;
+        };
+        /** @description A page of a list. */
+        ListPage_Child: {
+            items: {
+                budget: components["schemas"]["BTreeMap"];
+                cancel_request_id?: string | null;
+                child_id: string;
+                code?: string | null;
+                /** Format: int64 */
+                dispatch_seq?: number | null;
+                ended_at?: components["schemas"]["Moment"] | null;
+                kind: string;
+                /** @description The program's own name for it. */
+                label: string;
+                /** @description `passed`, `failed` or `cancelled`. */
+                outcome?: string | null;
+                params: unknown;
+                /**
+                 * Format: int64
+                 * @description The height of the record that spawned it.
+                 */
+                parent_seq: number;
+                parent_session_id: string;
+                parent_stream_id: string;
+                /** @description `queued`, `leased`, `started` or `terminal`. */
+                phase: string;
+                /** Format: int64 */
+                queue_seq: number;
+                reason?: string | null;
+                spawned_at: components["schemas"]["Moment"];
+                spent: components["schemas"]["BTreeMap"];
+                started_at?: components["schemas"]["Moment"] | null;
+                /** @description It is the `lease_id`, too. */
+                worker_run_id?: string | null;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
@@ -1954,6 +2605,40 @@ export interface components {
                  */
                 stage: string;
                 world: string;
+                world_name?: string | null;
+            }[];
+            /** @description Given as `after`, it asks for the next page; null at the end. */
+            next?: string | null;
+        };
+        /** @description A page of a list. */
+        ListPage_FunctionInstance: {
+            items: {
+                /**
+                 * Format: int64
+                 * @description Awaits so far.
+                 */
+                awaits: number;
+                began: components["schemas"]["Moment"];
+                ended?: components["schemas"]["Moment"] | null;
+                /** @description Why it ended or stands still: `code`, `message` and the number of the `await`. */
+                error: unknown;
+                function: string;
+                /** @description `FUNCTION/KEY`. */
+                instance: string;
+                key: string;
+                /** @description It keeps what comes in, and does not go on. */
+                paused: boolean;
+                result: unknown;
+                /**
+                 * Format: int64
+                 * @description How often it has started over.
+                 */
+                run: number;
+                /** @description `running`, `done`, `failed`, `cancelled` or `diverged`. */
+                state: string;
+                /** @description What the function says about itself. */
+                status: unknown;
+                waits: components["schemas"]["FunctionWait"][];
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
@@ -1986,6 +2671,7 @@ export interface components {
                 expires_at_ns: number;
                 holder: string;
                 world: string;
+                world_name?: string | null;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
@@ -2005,6 +2691,7 @@ export interface components {
                 letter: string;
                 reason: string;
                 world?: string | null;
+                world_name?: string | null;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
@@ -2070,6 +2757,7 @@ export interface components {
                 payload: unknown;
                 timer: string;
                 world: string;
+                world_name?: string | null;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
             next?: string | null;
@@ -2077,6 +2765,12 @@ export interface components {
         /** @description A page of a list. */
         ListPage_World: {
             items: {
+                active_at?: components["schemas"]["Moment"] | null;
+                /**
+                 * Format: int64
+                 * @description When a worker last opened or released it; 0 or null if none did.
+                 */
+                active_at_ns?: number | null;
                 created_at: components["schemas"]["Moment"];
                 /** Format: int64 */
                 created_at_ns: number;
@@ -2093,7 +2787,16 @@ export interface components {
                  * @description Where its own journal begins.
                  */
                 first_height: number;
+                /**
+                 * Format: int64
+                 * @description The next height.
+                 */
+                head?: number | null;
                 hold?: components["schemas"]["HoldOf"] | null;
+                /** @description What people find it by. */
+                labels: {
+                    [key: string]: string;
+                };
                 lease?: components["schemas"]["LeaseOf"] | null;
                 /** @description The hash of the manifest that holds at its head. */
                 manifest?: string | null;
@@ -2104,6 +2807,8 @@ export interface components {
                 program?: string | null;
                 /** @description `live`, `paused` (takes nothing but commands), `on_hold` (its turns failed), `archived`, `deleting` or `deleted`. */
                 state: string;
+                /** @description What it waits for, in a few words: `…/why` says all about it. */
+                waits?: string | null;
                 world: string;
             }[];
             /** @description Given as `after`, it asks for the next page; null at the end. */
@@ -2132,12 +2837,25 @@ export interface components {
              *     recorded fork. Another policy than `sandbox` for a fork of a sandbox is refused with `FORK_SANDBOXED`.
              */
             effects?: string | null;
+            /** @description Labels that it has beside those of its parent, or instead of them. */
+            labels?: {
+                [key: string]: string;
+            } | null;
             /** @description Or the hash of its manifest. */
             manifest?: string | null;
             /** @description The name of another program that the branch runs from its first input on. */
             program?: string | null;
-            /** @description The id or the name of the new world; drawn at random if it is not given. */
+            /** @description The id or the name of the new world. Without a name it gets one: `alice-fork-2`. */
             world?: string | null;
+        };
+        /** @description A change of labels. */
+        NewLabels: {
+            /** @description The keys of those that go. */
+            remove?: string[];
+            /** @description These are added, or get these values. */
+            set?: {
+                [key: string]: string;
+            };
         };
         /** @description Another manifest for a world. */
         NewManifest: {
@@ -2209,6 +2927,10 @@ export interface components {
         };
         /** @description A new world. */
         NewWorld: {
+            /** @description What people find it by. */
+            labels?: {
+                [key: string]: string;
+            } | null;
             /** @description Or the hash of a manifest. */
             manifest?: string | null;
             /** @description The name of a program, for its newest version, or `name@version`. */
@@ -2234,6 +2956,7 @@ export interface components {
             /** Format: int64 */
             forked_at: number;
             world: string;
+            world_name?: string | null;
         };
         /** @description Where a world should run. */
         Pin: {
@@ -2258,6 +2981,21 @@ export interface components {
             pool: string;
             /** Format: int64 */
             shards: number;
+        };
+        /** @description A GET by the rules of `http.request` that is well if its status is from 200 to 299. */
+        ProbeForm: {
+            /**
+             * Format: int32
+             * @description So many failures in a row revoke a lease: 3 if nothing is said.
+             */
+            failures_max?: number | null;
+            /**
+             * Format: int64
+             * @description How long an answer may take: 5000 if nothing is said.
+             */
+            timeout_ms?: number | null;
+            /** @description `{lease}`, `{epoch}`, `{holder}` and `{resource}` are filled in; with `{resource}` every member of a lease is probed. */
+            url: string;
         };
         /** @description A problem as it is sent. */
         Problem: {
@@ -2490,6 +3228,17 @@ export interface components {
             /** @description The place of the command in the inbox. */
             seq: string;
         };
+        ReportForm: {
+            claim: string;
+            /** @description All that the child has used since it started, lane by lane. */
+            spent: components["schemas"]["BTreeMap"];
+        };
+        Reported: {
+            /** @description False: the child has ended with `URM_CHILD_BUDGET_EXCEEDED`; stop the work. */
+            accepted: boolean;
+            /** @description The lane that has no room. */
+            lane?: string | null;
+        };
         ReserveForm: {
             client?: string | null;
             /**
@@ -2521,6 +3270,16 @@ export interface components {
             operation_id?: string | null;
             /** @description At most 1000. */
             resources: components["schemas"]["ResourceForm"][];
+        };
+        RevokeForm: {
+            client?: string | null;
+            lease_id: string;
+            operation_id?: string | null;
+            /**
+             * Format: int64
+             * @description A watcher reclaims the lease so long after it saw the revoke: for a pool that is watched. Left out, someone else reclaims it.
+             */
+            reclaim_after_ms?: number | null;
         };
         /** @description The snapshot that a world begins with. */
         Seed: {
@@ -2557,6 +3316,39 @@ export interface components {
              */
             receipt_horizon?: number | null;
             snapshot: string;
+        };
+        /** @description A child to be spawned. */
+        SpawnForm: {
+            /** @description `running_total_v1` if nothing is said, and nothing else. */
+            accounting?: string | null;
+            /** @description What the child may spend at most, beside what its parent may. */
+            budget?: components["schemas"]["BTreeMap"];
+            /** @description `process`, `external`, or `external.` and a name of your own. */
+            kind: string;
+            params?: unknown;
+        };
+        /** @description The answer, whole. */
+        SqlAnswer: {
+            columns: string[];
+            /** @description Values in the order of the columns. */
+            rows: unknown[][];
+        };
+        /** @description A query. */
+        SqlQuery: {
+            /** @description One `SELECT`, `WITH`, `VALUES` or `EXPLAIN`. */
+            query: string;
+            /**
+             * Format: int64
+             * @description How long it may take: 30,000 if nothing is said, at most 300,000.
+             */
+            timeout_ms?: number | null;
+        };
+        StartForm: {
+            claim: string;
+        };
+        StartedChild: {
+            child_id: string;
+            started_at?: components["schemas"]["Moment"] | null;
         };
         /** @description A record of the past, and the world after it. */
         Step: {
@@ -2745,6 +3537,7 @@ export interface components {
             payload: unknown;
             timer: string;
             world: string;
+            world_name?: string | null;
         };
         Token: {
             can: string[];
@@ -2848,6 +3641,77 @@ export interface components {
             /** Format: int32 */
             version: number;
         };
+        /** @description How a pool is watched. */
+        Watch: {
+            pool: string;
+            watch?: components["schemas"]["WatchForm"] | null;
+        };
+        /** @description When the leases of a pool are revoked, and how long after that they are reclaimed. */
+        WatchForm: {
+            /**
+             * @description Revoke leases whose holder is a world that was deleted or archived.
+             * @default false
+             */
+            holder_ended: boolean;
+            /** @default null */
+            probe: components["schemas"]["ProbeForm"] | null;
+            /**
+             * Format: int64
+             * @description Reclaim so long after a revoke by the watcher; left out, someone else reclaims.
+             * @default null
+             */
+            reclaim_after_ms: number | null;
+            /**
+             * Format: int64
+             * @description Revoke leases whose holder is no world and sent no heartbeat for so long.
+             * @default null
+             */
+            silent_after_ms: number | null;
+        };
+        /** @description Something that a world waits for. What does not belong to the cause is left out. */
+        WhyCause: {
+            /** @description What to do about it. */
+            advice?: string | null;
+            /**
+             * Format: int32
+             * @description Attempts that were begun.
+             */
+            attempt?: number | null;
+            /** @description Who paused it; the worker that has the lease, or that carries out the effect. */
+            by?: string | null;
+            /** @description `nothing_to_do`, `archived`, `deleted`, `paused`, `person`, `inbox`, `room`, `lease`, `program`, `effect` or `timer`. */
+            cause: string;
+            /** @description Of a failure. */
+            code?: string | null;
+            /** @description The same for people. */
+            detail: string;
+            /** @description The input that it is on hold at. */
+            input?: string | null;
+            /** @description The effect or the timer. */
+            intent?: string | null;
+            /**
+             * Format: int64
+             * @description Items that wait in the inbox.
+             */
+            items?: number | null;
+            kind?: string | null;
+            next_try?: components["schemas"]["Moment"] | null;
+            since?: components["schemas"]["Moment"] | null;
+            until?: components["schemas"]["Moment"] | null;
+        };
+        /** @description Why a world is not moving. */
+        WhyWorld: {
+            /** @description The one to deal with first stands first. */
+            causes: components["schemas"]["WhyCause"][];
+            /**
+             * Format: int64
+             * @description The next height.
+             */
+            head?: number | null;
+            name?: string | null;
+            state: string;
+            world: string;
+        };
         Worker: {
             address?: string | null;
             draining: boolean;
@@ -2870,6 +3734,12 @@ export interface components {
             worlds_max: number;
         };
         World: {
+            active_at?: components["schemas"]["Moment"] | null;
+            /**
+             * Format: int64
+             * @description When a worker last opened or released it; 0 or null if none did.
+             */
+            active_at_ns?: number | null;
             created_at: components["schemas"]["Moment"];
             /** Format: int64 */
             created_at_ns: number;
@@ -2886,7 +3756,16 @@ export interface components {
              * @description Where its own journal begins.
              */
             first_height: number;
+            /**
+             * Format: int64
+             * @description The next height.
+             */
+            head?: number | null;
             hold?: components["schemas"]["HoldOf"] | null;
+            /** @description What people find it by. */
+            labels: {
+                [key: string]: string;
+            };
             lease?: components["schemas"]["LeaseOf"] | null;
             /** @description The hash of the manifest that holds at its head. */
             manifest?: string | null;
@@ -2897,7 +3776,20 @@ export interface components {
             program?: string | null;
             /** @description `live`, `paused` (takes nothing but commands), `on_hold` (its turns failed), `archived`, `deleting` or `deleted`. */
             state: string;
+            /** @description What it waits for, in a few words: `…/why` says all about it. */
+            waits?: string | null;
             world: string;
+        };
+        /** @description How many worlds there are. */
+        WorldCount: {
+            /** Format: int64 */
+            count: number;
+            /** @description There may be more: given as `after`, it asks for how many follow. Null at the end. */
+            next?: string | null;
+            /** @description The same by state. */
+            states: {
+                [key: string]: number;
+            };
         };
         WorldCounts: {
             /** Format: int64 */
@@ -2937,18 +3829,51 @@ export interface components {
              * @description Records below it lie in segments.
              */
             exported_to?: number | null;
-            /**
-             * Format: int64
-             * @description The next height.
-             */
-            head?: number | null;
             /** Format: int64 */
             inbox_bytes: number;
             /** Format: int64 */
             inbox_items: number;
             pinned: boolean;
-            /** @description What it waits for, if it has work and nobody runs it. */
-            waits?: string | null;
+        };
+        /** @description What worlds are found by. All that is given has to hold. */
+        WorldFilters: {
+            /** @description Only worlds that a worker opened or released at this time or later. */
+            active_after?: string | null;
+            /** @description Also those that were never opened. */
+            active_before?: string | null;
+            /** @description Only worlds that were created at this time or later (RFC 3339, or nanoseconds). */
+            created_after?: string | null;
+            created_before?: string | null;
+            /** @description Only worlds with dead letters; the first 10,000 letters are looked at. */
+            dead_letters?: boolean | null;
+            /**
+             * Format: int64
+             * @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at.
+             */
+            effects_older_than_s?: number | null;
+            /** @description Only worlds of which a step failed since they were last upgraded, resumed, retried or skipped, or only the others. */
+            failed?: boolean | null;
+            /** @description Only worlds whose lease is held by this worker; `anybody` or `nobody`. */
+            held_by?: string | null;
+            /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
+            label?: string | null;
+            /** @description Only worlds whose name begins so. */
+            name?: string | null;
+            /** @description Only worlds whose name contains this. */
+            name_contains?: string | null;
+            /** @description Only worlds that are on hold because their turns or a step failed (`true`), or only those that are not. */
+            on_hold?: boolean | null;
+            /** @description Only forks of this world. */
+            parent?: string | null;
+            /** @description Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest. */
+            program?: string | null;
+            /** @description `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids. */
+            sort?: string | null;
+            /**
+             * @description `live` (also those that are paused or on hold), `paused`, `on_hold`, `archived`, `deleting` or `deleted`; all but deleted ones if nothing
+             *     is said.
+             */
+            state?: string | null;
         };
     };
     responses: never;
@@ -3351,10 +4276,49 @@ export interface operations {
             };
         };
     };
+    worlds_world_bulk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkCommand"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPage_BulkWorld"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     bundles_import: {
         parameters: {
             query?: {
-                /** @description The id or the name that it shall have here; its own id if nothing is said. */
+                /**
+                 * @description The id or the name that it shall have here. If nothing is said, it keeps its id, and its name if that is free; else it gets another one:
+                 *     `alice-import-1`.
+                 */
                 world?: string;
                 /**
                  * @description What becomes of its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
@@ -4130,6 +5094,42 @@ export interface operations {
             };
         };
     };
+    pools_heartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a pool */
+                pool: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HolderForm"];
+            };
+        };
+        responses: {
+            /** @description It was heard */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     pools_leases: {
         parameters: {
             query?: {
@@ -4517,7 +5517,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["LeaseForm"];
+                "application/json": components["schemas"]["RevokeForm"];
             };
         };
         responses: {
@@ -4573,6 +5573,110 @@ export interface operations {
                 content: {
                     "application/json": unknown;
                 };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pools_watch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a pool */
+                pool: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Watch"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pools_set_watch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a pool */
+                pool: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["WatchForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Watch"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pools_unwatch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a pool */
+                pool: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is not watched */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A refusal, with a stable `code` */
             default: {
@@ -4829,6 +5933,44 @@ export interface operations {
             };
         };
     };
+    sql_sql: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SqlQuery"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SqlAnswer"];
+                    "application/x-ndjson": string;
+                    "text/csv": string;
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     universes_summary: {
         parameters: {
             query?: never;
@@ -4916,6 +6058,222 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SweepRequested"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_child_tasks_claim: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChildClaimForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChildTask"][];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_child_tasks_complete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChildCompleteForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedChild"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_child_tasks_fail: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChildFailForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedChild"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_child_tasks_heartbeat: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChildKeepForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeptChildren"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_child_tasks_report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReportForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reported"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_child_tasks_start: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StartForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartedChild"];
                 };
             };
             /** @description A refusal, with a stable `code` */
@@ -5202,7 +6560,7 @@ export interface operations {
             };
         };
     };
-    worlds_list: {
+    worlds_world_count: {
         parameters: {
             query?: {
                 /**
@@ -5210,6 +6568,12 @@ export interface operations {
                  *     is said.
                  */
                 state?: string;
+                /** @description Only worlds whose name begins so. */
+                name?: string;
+                /** @description Only worlds whose name contains this. */
+                name_contains?: string;
+                /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
+                label?: string;
                 /** @description Only forks of this world. */
                 parent?: string;
                 /** @description Only worlds whose lease is held by this worker; `anybody` or `nobody`. */
@@ -5220,8 +6584,93 @@ export interface operations {
                 failed?: boolean;
                 /** @description Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest. */
                 program?: string;
+                /** @description Only worlds that were created at this time or later (RFC 3339, or nanoseconds). */
+                created_after?: string;
+                created_before?: string;
+                /** @description Only worlds that a worker opened or released at this time or later. */
+                active_after?: string;
+                /** @description Also those that were never opened. */
+                active_before?: string;
+                /** @description Only worlds with dead letters; the first 10,000 letters are looked at. */
+                dead_letters?: boolean;
+                /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
+                effects_older_than_s?: number;
+                /** @description `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids. */
+                sort?: string;
                 /** @description Where the page before ended: its `next`. */
                 after?: string;
+                /** @description At most 1000. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorldCount"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    worlds_list: {
+        parameters: {
+            query?: {
+                /**
+                 * @description `live` (also those that are paused or on hold), `paused`, `on_hold`, `archived`, `deleting` or `deleted`; all but deleted ones if nothing
+                 *     is said.
+                 */
+                state?: string;
+                /** @description Only worlds whose name begins so. */
+                name?: string;
+                /** @description Only worlds whose name contains this. */
+                name_contains?: string;
+                /** @description Only worlds with these labels: `customer=17`, or `customer` for any value; several are separated by commas. */
+                label?: string;
+                /** @description Only forks of this world. */
+                parent?: string;
+                /** @description Only worlds whose lease is held by this worker; `anybody` or `nobody`. */
+                held_by?: string;
+                /** @description Only worlds that are on hold because their turns or a step failed (`true`), or only those that are not. */
+                on_hold?: boolean;
+                /** @description Only worlds of which a step failed since they were last upgraded, resumed, retried or skipped, or only the others. */
+                failed?: boolean;
+                /** @description Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest. */
+                program?: string;
+                /** @description Only worlds that were created at this time or later (RFC 3339, or nanoseconds). */
+                created_after?: string;
+                created_before?: string;
+                /** @description Only worlds that a worker opened or released at this time or later. */
+                active_after?: string;
+                /** @description Also those that were never opened. */
+                active_before?: string;
+                /** @description Only worlds with dead letters; the first 10,000 letters are looked at. */
+                dead_letters?: boolean;
+                /** @description Only worlds with an effect that has been open for so many seconds; the first 10,000 effects of each stage are looked at. */
+                effects_older_than_s?: number;
+                /** @description `name` (only worlds that have one), `created`, or `id`, the default: the order of the index that is read, and there of ids. */
+                sort?: string;
+                /** @description Where the page before ended: its `next`. */
+                after?: string;
+                /** @description At most 1000. */
                 limit?: number;
             };
             header?: never;
@@ -5501,6 +6950,78 @@ export interface operations {
             };
         };
     };
+    children_budget_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_budget_set: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     bundles_export: {
         parameters: {
             query?: never;
@@ -5706,6 +7227,196 @@ export interface operations {
             };
         };
     };
+    children_children_list: {
+        parameters: {
+            query?: {
+                /** @description Where the page before ended: its `next`. */
+                after?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPage_Child"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_children_spawn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SpawnForm"];
+            };
+        };
+        responses: {
+            /** @description Made */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Child"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_children_describe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                child: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Child"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_children_cancel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                child: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CancelForm"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cancelled"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    children_children_events: {
+        parameters: {
+            query?: {
+                /** @description Events from this `seq` on. */
+                from?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                child: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>[];
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     state_diff: {
         parameters: {
             query?: {
@@ -5831,6 +7542,220 @@ export interface operations {
             };
         };
     };
+    functions_list: {
+        parameters: {
+            query?: {
+                /** @description Only instances of this function. */
+                function?: string;
+                /** @description Only instances in this state: `running`, `done`, `failed`, `cancelled` or `diverged`. A page may then have fewer items than `limit`. */
+                state?: string;
+                /** @description The world as it was before the record at this height; as it is if nothing is said. */
+                at?: number;
+                /** @description Where the page before ended: its `next`. */
+                after?: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPage_FunctionInstance"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    functions_describe: {
+        parameters: {
+            query?: {
+                /** @description The world as it was before the record at this height; as it is if nothing is said. */
+                at?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionDescription"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    functions_pause: {
+        parameters: {
+            query: {
+                /** @description Whether it keeps what comes in and does not go on. */
+                paused: boolean;
+                /**
+                 * @description How long to wait until the world has taken it in: `30s` if nothing is said.
+                 * @example 5s
+                 */
+                timeout?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionState"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    functions_run: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How long to wait for the reply: `30s` if nothing is said.
+                 * @example 5s
+                 */
+                timeout?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                instance: string;
+            };
+            cookie?: never;
+        };
+        /** @description The input of the function: JSON, or canonical CBOR */
+        requestBody?: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description The result */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    functions_cancel: {
+        parameters: {
+            query?: {
+                /** @description What the function is told. */
+                reason?: string;
+                /**
+                 * @description How long to wait until the world has taken it in: `30s` if nothing is said.
+                 * @example 5s
+                 */
+                timeout?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+                instance: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunctionState"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     journal_journal: {
         parameters: {
             query?: {
@@ -5860,6 +7785,44 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["ListPage_JournalRecord"];
                     "text/event-stream": string;
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    worlds_world_label: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["NewLabels"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LabelsOf"];
                 };
             };
             /** @description A refusal, with a stable `code` */
@@ -6464,6 +8427,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProofReport"];
+                };
+            };
+            /** @description A refusal, with a stable `code` */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    worlds_world_why: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of a universe, such as `default`, or its id (`u_…`) */
+                universe: string;
+                /** @description The name of a world, or its id (`w_…`) */
+                world: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhyWorld"];
                 };
             };
             /** @description A refusal, with a stable `code` */

@@ -53,6 +53,11 @@ export class World {
     return this.http.json(['GET', '/v1/u/{universe}/worlds/{world}'], { path: this.path });
   }
 
+  /** Why it is not moving. */
+  why(): Promise<Schemas['WhyWorld']> {
+    return this.http.json(['GET', '/v1/u/{universe}/worlds/{world}/why'], { path: this.path });
+  }
+
   /** Sends an event. It is durable when this returns; what the program makes of it is not waited for. */
   send(event: string, value: unknown = null, options: SendOptions = {}): Promise<Sent> {
     const { key, delay, idempotencyKey = uniqueKey(), correlationId, signal } = options;

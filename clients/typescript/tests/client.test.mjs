@@ -36,6 +36,20 @@ test('creates, gets, lists, sends, calls and queries', async () => {
   assert.ok((await mundi.summary()).worlds.total >= 4);
 });
 
+test('finds by label and name, asks in SQL, and says why a world does not move', async () => {
+  const world = await mundi.create('labelled-1', { program: 'counter', labels: { customer: '17' } });
+  await mundi.create('labelled-2', { program: 'counter', labels: { customer: '18' } });
+  const names = async (filters) => (await all(mundi.list(filters))).map((it) => it.name).sort();
+  assert.deepEqual(await names({ label: 'customer=17' }), ['labelled-1']);
+  assert.deepEqual(await names({ name: 'labelled-' }), ['labelled-1', 'labelled-2']);
+  const { columns, rows } = await mundi.sql("select name from worlds where name like 'labelled-%' order by 1");
+  assert.deepEqual([columns, rows], [['name'], [['labelled-1'], ['labelled-2']]]);
+  assert.equal(await mundi.sql('select nonsense from worlds').catch((error) => error.kind), 'invalid');
+  await world.pause();
+  const why = await until(() => world.why(), (it) => it.state === 'paused');
+  assert.ok(why.causes.length > 0);
+});
+
 test('an event is sent once under one key', async () => {
   const world = await mundi.create('once', { program: 'counter' });
   assert.equal((await world.send('add', 1, { idempotencyKey: 'k' })).before, false);

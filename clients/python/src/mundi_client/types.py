@@ -14,15 +14,29 @@ Answered = TypedDict("Answered", {"changed": bool, "operator": str})
 
 Attempt = TypedDict("Attempt", {"at": "Moment", "at_ns": int, "attempt": int, "code": str, "next": NotRequired[Union["Moment", None]], "next_ns": int, "reason": str, "worker": str})
 
+BTreeMap = dict[str, int]
+
 BatchEvent = TypedDict("BatchEvent", {"event": str, "idempotency_key": NotRequired[Union[str, None]], "key": NotRequired[Union[str, None]], "value": NotRequired[Any]})
 
 Blob = TypedDict("Blob", {"bytes": int, "hash": str})
+
+Budget = TypedDict("Budget", {"accounting": str, "lanes": list["BudgetLine"]})
+
+BudgetForm = TypedDict("BudgetForm", {"accounting": NotRequired[Union[str, None]], "limits": dict[str, Union[int, None]]})
+
+BudgetLine = TypedDict("BudgetLine", {"lane": str, "limit": NotRequired[Union[int, None]], "total": int})
 
 Bulk = TypedDict("Bulk", {"action": "BulkAction", "code": NotRequired[Union[str, None]], "letters": NotRequired[Union[list[str], None]], "queue": NotRequired[Union[str, None]], "world": NotRequired[Union[str, None]]})
 
 BulkAction = Literal['replay', 'drop']
 
+BulkCommand = TypedDict("BulkCommand", {"after": NotRequired[Union[str, None]], "dry_run": NotRequired[bool], "filters": "WorldFilters", "limit": NotRequired[Union[int, None]], "verb": "BulkVerb"})
+
 BulkDone = TypedDict("BulkDone", {"done": int, "more": bool, "refused": list[str]})
+
+BulkVerb = Literal['pause', 'resume', 'archive', 'unarchive', 'delete']
+
+BulkWorld = TypedDict("BulkWorld", {"code": NotRequired[Union[str, None]], "detail": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "result": str, "world": str})
 
 Caller = TypedDict("Caller", {"can": list[str], "name": str, "token": NotRequired[Union[str, None]], "tokens_required": bool, "universe": NotRequired[Union[str, None]], "version": str})
 
@@ -30,11 +44,23 @@ Cancel = TypedDict("Cancel", {"reason": NotRequired[Union[str, None]], "world": 
 
 CancelForm = TypedDict("CancelForm", {"client": NotRequired[Union[str, None]], "holder": str, "operation_id": NotRequired[Union[str, None]], "ticket": str})
 
+Cancelled = TypedDict("Cancelled", {"cancel_request_id": str, "outcome": str})
+
 Cell = TypedDict("Cell", {"key": str, "value": Any})
 
 Changed = TypedDict("Changed", {"changed": bool})
 
-Child = TypedDict("Child", {"forked_at": int, "world": str})
+Child = TypedDict("Child", {"budget": "BTreeMap", "cancel_request_id": NotRequired[Union[str, None]], "child_id": str, "code": NotRequired[Union[str, None]], "dispatch_seq": NotRequired[Union[int, None]], "ended_at": NotRequired[Union["Moment", None]], "kind": str, "label": str, "outcome": NotRequired[Union[str, None]], "params": Any, "parent_seq": int, "parent_session_id": str, "parent_stream_id": str, "phase": str, "queue_seq": int, "reason": NotRequired[Union[str, None]], "spawned_at": "Moment", "spent": "BTreeMap", "started_at": NotRequired[Union["Moment", None]], "worker_run_id": NotRequired[Union[str, None]]})
+
+ChildClaimForm = TypedDict("ChildClaimForm", {"kinds": list[str], "limit": NotRequired[Union[int, None]], "ttl": NotRequired[Union[str, None]], "wait": NotRequired[Union[str, None]]})
+
+ChildCompleteForm = TypedDict("ChildCompleteForm", {"claim": str, "result": NotRequired[Any], "spent": NotRequired["BTreeMap"]})
+
+ChildFailForm = TypedDict("ChildFailForm", {"claim": str, "reason": str, "spent": NotRequired["BTreeMap"]})
+
+ChildKeepForm = TypedDict("ChildKeepForm", {"claims": list[str], "ttl": NotRequired[Union[str, None]]})
+
+ChildTask = TypedDict("ChildTask", {"budget": "BTreeMap", "child_id": str, "claim": str, "dispatch_seq": NotRequired[Union[int, None]], "kind": str, "params": Any, "traceparent": NotRequired[Union[str, None]], "worker_run_id": NotRequired[Union[str, None]], "world": str})
 
 ClaimForm = TypedDict("ClaimForm", {"kinds": list[str], "limit": NotRequired[Union[int, None]], "ttl": NotRequired[Union[str, None]], "wait": NotRequired[Union[str, None]]})
 
@@ -44,13 +70,15 @@ Commanded = TypedDict("Commanded", {"seq": str})
 
 CompleteForm = TypedDict("CompleteForm", {"adapter": NotRequired[Union[str, None]], "claim": str, "result": NotRequired[Any], "signature": NotRequired[Union[str, None]]})
 
-Created = TypedDict("Created", {"before": bool, "manifest": str, "world": str})
+Created = TypedDict("Created", {"before": bool, "manifest": str, "name": NotRequired[Union[str, None]], "world": str})
 
 Difference = TypedDict("Difference", {"key": str, "left": NotRequired[Any], "right": NotRequired[Any]})
 
 DivergenceAt = TypedDict("DivergenceAt", {"candidate": Any, "height": int, "record": Any, "recorded": Any})
 
-Effect = TypedDict("Effect", {"attempts": int, "attempts_max": NotRequired[Union[int, None]], "claimed_by": NotRequired[Union[str, None]], "claimed_until": NotRequired[Union["Moment", None]], "claimed_until_ns": NotRequired[Union[int, None]], "correlation_id": NotRequired[Union[str, None]], "dead_letter": NotRequired[Union[str, None]], "effect": str, "failed": list["Attempt"], "height": int, "intent": str, "kind": str, "label": str, "last_failure": NotRequired[Union[str, None]], "last_reason": NotRequired[Union[str, None]], "not_before": NotRequired[Union["Moment", None]], "not_before_ns": int, "params": Any, "place": NotRequired[Union[str, None]], "policy_context": NotRequired[Union[str, None]], "published_at": NotRequired[Union["Moment", None]], "published_at_ns": int, "receipt": NotRequired[Union["ReceiptOf", None]], "stage": str, "world": str})
+Effect = TypedDict("Effect", {"attempts": int, "attempts_max": NotRequired[Union[int, None]], "claimed_by": NotRequired[Union[str, None]], "claimed_until": NotRequired[Union["Moment", None]], "claimed_until_ns": NotRequired[Union[int, None]], "correlation_id": NotRequired[Union[str, None]], "dead_letter": NotRequired[Union[str, None]], "effect": str, "failed": list["Attempt"], "height": int, "intent": str, "kind": str, "label": str, "last_failure": NotRequired[Union[str, None]], "last_reason": NotRequired[Union[str, None]], "not_before": NotRequired[Union["Moment", None]], "not_before_ns": int, "params": Any, "place": NotRequired[Union[str, None]], "policy_context": NotRequired[Union[str, None]], "published_at": NotRequired[Union["Moment", None]], "published_at_ns": int, "receipt": NotRequired[Union["ReceiptOf", None]], "stage": str, "world": str, "world_name": NotRequired[Union[str, None]]})
+
+EndedChild = TypedDict("EndedChild", {"code": NotRequired[Union[str, None]], "outcome": str})
 
 EnqueueForm = TypedDict("EnqueueForm", {"client": NotRequired[Union[str, None]], "count": NotRequired[Union[int, None]], "holder": str, "label": NotRequired[Union[str, None]], "operation_id": NotRequired[Union[str, None]], "ttl_slots": int, "wait": NotRequired[bool]})
 
@@ -60,13 +88,23 @@ FailedOf = TypedDict("FailedOf", {"at": "Moment", "at_ns": int, "code": str, "he
 
 Family = TypedDict("Family", {"ancestors": list["Parent"], "children": list["Child"], "more_children": bool})
 
-Fork = TypedDict("Fork", {"before": bool, "effects": str, "forked_at": int, "parent": str, "world": str})
+Fork = TypedDict("Fork", {"before": bool, "effects": str, "forked_at": int, "name": NotRequired[Union[str, None]], "parent": str, "world": str})
+
+FunctionAwait = TypedDict("FunctionAwait", {"asked": "Moment", "asked_at": int, "attempts": NotRequired[Union[int, None]], "ended": NotRequired[Union["Moment", None]], "ended_at": NotRequired[Union[int, None]], "kind": str, "name": str, "number": int, "state": str, "value": Any})
+
+FunctionDescription = TypedDict("FunctionDescription", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"], "input": Any, "log": list["FunctionAwait"]})
+
+FunctionInstance = TypedDict("FunctionInstance", {"awaits": int, "began": "Moment", "ended": NotRequired[Union["Moment", None]], "error": Any, "function": str, "instance": str, "key": str, "paused": bool, "result": Any, "run": int, "state": str, "status": Any, "waits": list["FunctionWait"]})
+
+FunctionState = TypedDict("FunctionState", {"instance": str, "state": str})
+
+FunctionWait = TypedDict("FunctionWait", {"kind": str, "name": str, "number": int, "since": "Moment", "waited_ms": int})
 
 HoldOf = TypedDict("HoldOf", {"code": str, "failed_input": NotRequired[Union[str, None]], "failures": int, "height": int, "reason": str, "seq": NotRequired[Union[str, None]], "since": "Moment", "since_ns": int})
 
 HolderForm = TypedDict("HolderForm", {"client": NotRequired[Union[str, None]], "holder": str, "lease_epoch": int, "lease_id": str, "operation_id": NotRequired[Union[str, None]]})
 
-ImportedWorld = TypedDict("ImportedWorld", {"arrived_at": int, "proof": "ProofReport", "world": str})
+ImportedWorld = TypedDict("ImportedWorld", {"arrived_at": int, "name": str, "proof": "ProofReport", "world": str})
 
 JournalRecord = TypedDict("JournalRecord", {"hash": str, "height": int, "type": str})
 
@@ -74,21 +112,31 @@ KeepForm = TypedDict("KeepForm", {"claims": list[str], "ttl": NotRequired[Union[
 
 Kept = TypedDict("Kept", {"done": Any})
 
+KeptChildren = TypedDict("KeptChildren", {"cancelled": list[str], "lost": list[str]})
+
 KeptClaims = TypedDict("KeptClaims", {"lost": list[str], "withdrawn": list[str]})
 
-Lease = TypedDict("Lease", {"epoch": int, "expires_at": "Moment", "expires_at_ns": int, "holder": str, "world": str})
+LabelsOf = TypedDict("LabelsOf", {"labels": dict[str, str]})
+
+Lease = TypedDict("Lease", {"epoch": int, "expires_at": "Moment", "expires_at_ns": int, "holder": str, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 LeaseForm = TypedDict("LeaseForm", {"client": NotRequired[Union[str, None]], "lease_id": str, "operation_id": NotRequired[Union[str, None]]})
 
 LeaseOf = TypedDict("LeaseOf", {"epoch": int, "expires_at": "Moment", "expires_at_ns": int, "holder": str})
 
-Letter = TypedDict("Letter", {"at": "Moment", "at_ns": int, "attempts": int, "code": str, "item": Any, "letter": str, "reason": str, "world": NotRequired[Union[str, None]]})
+Letter = TypedDict("Letter", {"at": "Moment", "at_ns": int, "attempts": int, "code": str, "item": Any, "letter": str, "reason": str, "world": NotRequired[Union[str, None]], "world_name": NotRequired[Union[str, None]]})
 
 Line = TypedDict("Line", {"at": "Moment", "at_ns": int, "height": int, "level": str, "number": int, "text": str})
 
+ListPage_BulkWorld = TypedDict("ListPage_BulkWorld", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
+
 ListPage_Cell = TypedDict("ListPage_Cell", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
+ListPage_Child = TypedDict("ListPage_Child", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
+
 ListPage_Effect = TypedDict("ListPage_Effect", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
+
+ListPage_FunctionInstance = TypedDict("ListPage_FunctionInstance", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
 ListPage_JournalRecord = TypedDict("ListPage_JournalRecord", {"items": list[dict[str, Any]], "next": NotRequired[Union[str, None]]})
 
@@ -108,7 +156,9 @@ ListPage_World = TypedDict("ListPage_World", {"items": list[dict[str, Any]], "ne
 
 Moment = str
 
-NewFork = TypedDict("NewFork", {"answers": NotRequired[Union[list["AnswerOf"], None]], "at": NotRequired[Union[int, None]], "effects": NotRequired[Union[str, None]], "manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "world": NotRequired[Union[str, None]]})
+NewFork = TypedDict("NewFork", {"answers": NotRequired[Union[list["AnswerOf"], None]], "at": NotRequired[Union[int, None]], "effects": NotRequired[Union[str, None]], "labels": NotRequired[Union[dict[str, str], None]], "manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "world": NotRequired[Union[str, None]]})
+
+NewLabels = TypedDict("NewLabels", {"remove": NotRequired[list[str]], "set": NotRequired[dict[str, str]]})
 
 NewManifest = TypedDict("NewManifest", {"forced": NotRequired[bool], "manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]]})
 
@@ -124,17 +174,19 @@ NewUniverse = TypedDict("NewUniverse", {"name": str})
 
 NewVersion = TypedDict("NewVersion", {"manifest": str, "version": NotRequired[Union[int, None]]})
 
-NewWorld = TypedDict("NewWorld", {"manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "seed": NotRequired[Union["Seed", None]], "world": NotRequired[Union[str, None]]})
+NewWorld = TypedDict("NewWorld", {"labels": NotRequired[Union[dict[str, str], None]], "manifest": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "seed": NotRequired[Union["Seed", None]], "world": NotRequired[Union[str, None]]})
 
 Open = TypedDict("Open", {"height": int, "intent": str, "kind": str, "label": str, "params": Any})
 
-Parent = TypedDict("Parent", {"forked_at": int, "world": str})
+Parent = TypedDict("Parent", {"forked_at": int, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 Pin = TypedDict("Pin", {"priority": NotRequired[Union[int, None]], "worker": str})
 
 PoolEntry = TypedDict("PoolEntry", {"created_at": "Moment", "created_at_ns": int, "pool": str, "shards": int})
 
 PoolMade = TypedDict("PoolMade", {"before": bool, "pool": str, "shards": int})
+
+ProbeForm = TypedDict("ProbeForm", {"failures_max": NotRequired[Union[int, None]], "timeout_ms": NotRequired[Union[int, None]], "url": str})
 
 Problem = TypedDict("Problem", {"call": NotRequired[Union[str, None]], "code": str, "current": NotRequired[Union[int, None]], "detail": str, "height": NotRequired[Union[int, None]], "hint": str, "kind": str, "limit": NotRequired[Union[int, None]], "outcome": NotRequired[Union[str, None]], "quota": NotRequired[Union[str, None]], "result": NotRequired[Union[str, None]], "retry_after_s": NotRequired[Union[int, None]], "scope": NotRequired[Union[str, None]], "status": int, "title": str, "type": str})
 
@@ -152,17 +204,33 @@ RehearsalOf = TypedDict("RehearsalOf", {"divergence": NotRequired[Union["Diverge
 
 Repair = TypedDict("Repair", {"input": str, "operator": str, "seq": str})
 
+ReportForm = TypedDict("ReportForm", {"claim": str, "spent": "BTreeMap"})
+
+Reported = TypedDict("Reported", {"accepted": bool, "lane": NotRequired[Union[str, None]]})
+
 ReserveForm = TypedDict("ReserveForm", {"client": NotRequired[Union[str, None]], "count": NotRequired[Union[int, None]], "holder": str, "label": NotRequired[Union[str, None]], "operation_id": NotRequired[Union[str, None]], "resources": NotRequired[Union[list[str], None]], "ttl_slots": int})
 
 ResourceForm = TypedDict("ResourceForm", {"labels": NotRequired[list[str]], "resource": str})
 
 ResourcesForm = TypedDict("ResourcesForm", {"client": NotRequired[Union[str, None]], "operation_id": NotRequired[Union[str, None]], "resources": list["ResourceForm"]})
 
+RevokeForm = TypedDict("RevokeForm", {"client": NotRequired[Union[str, None]], "lease_id": str, "operation_id": NotRequired[Union[str, None]], "reclaim_after_ms": NotRequired[Union[int, None]]})
+
 Seed = TypedDict("Seed", {"height": NotRequired[Union[int, None]], "world": str})
 
 Sent = TypedDict("Sent", {"before": bool, "event_hash": NotRequired[Union[str, None]], "seq": NotRequired[Union[str, None]]})
 
 Snapshot = TypedDict("Snapshot", {"chain": str, "height": int, "logical_time": "Moment", "logical_time_ns": int, "manifest": str, "receipt_horizon": NotRequired[Union[int, None]], "snapshot": str})
+
+SpawnForm = TypedDict("SpawnForm", {"accounting": NotRequired[Union[str, None]], "budget": NotRequired["BTreeMap"], "kind": str, "params": NotRequired[Any]})
+
+SqlAnswer = TypedDict("SqlAnswer", {"columns": list[str], "rows": list[list[Any]]})
+
+SqlQuery = TypedDict("SqlQuery", {"query": str, "timeout_ms": NotRequired[Union[int, None]]})
+
+StartForm = TypedDict("StartForm", {"claim": str})
+
+StartedChild = TypedDict("StartedChild", {"child_id": str, "started_at": NotRequired[Union["Moment", None]]})
 
 Step = TypedDict("Step", {"cells": list["Cell"], "changes": list["Difference"], "logical_now": "Moment", "logical_now_ns": int, "manifest": str, "more_changes": bool, "open_intents": list["Open"], "open_intents_total": int, "paused": bool, "record": "JournalRecord", "timers": list["Open"], "timers_total": int, "world": str})
 
@@ -180,7 +248,7 @@ SweepRunning = TypedDict("SweepRunning", {"began_at": "Moment", "began_at_ns": i
 
 Task = TypedDict("Task", {"attempt": int, "attempts_max": int, "claim": str, "deadline": "Moment", "deadline_ns": int, "intent": str, "kind": str, "lease": NotRequired[Union[str, None]], "lease_epoch": NotRequired[Union[int, None]], "params": Any, "signed": bool, "traceparent": NotRequired[Union[str, None]], "universe": str, "world": str})
 
-Timer = TypedDict("Timer", {"deliver_at": "Moment", "deliver_at_ns": int, "height": int, "payload": Any, "timer": str, "world": str})
+Timer = TypedDict("Timer", {"deliver_at": "Moment", "deliver_at_ns": int, "height": int, "payload": Any, "timer": str, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 Token = TypedDict("Token", {"can": list[str], "created_at": "Moment", "created_at_ns": int, "id": str, "label": str, "quotas": "QuotaLimits", "token": NotRequired[Union[str, None]], "universe": NotRequired[Union[str, None]]})
 
@@ -196,10 +264,22 @@ Version = TypedDict("Version", {"at": "Moment", "at_ns": int, "manifest": str, "
 
 VersionGiven = TypedDict("VersionGiven", {"before": bool, "manifest": str, "name": str, "version": int})
 
+Watch = TypedDict("Watch", {"pool": str, "watch": NotRequired[Union["WatchForm", None]]})
+
+WatchForm = TypedDict("WatchForm", {"holder_ended": NotRequired[bool], "probe": NotRequired[Union["ProbeForm", None]], "reclaim_after_ms": NotRequired[Union[int, None]], "silent_after_ms": NotRequired[Union[int, None]]})
+
+WhyCause = TypedDict("WhyCause", {"advice": NotRequired[Union[str, None]], "attempt": NotRequired[Union[int, None]], "by": NotRequired[Union[str, None]], "cause": str, "code": NotRequired[Union[str, None]], "detail": str, "input": NotRequired[Union[str, None]], "intent": NotRequired[Union[str, None]], "items": NotRequired[Union[int, None]], "kind": NotRequired[Union[str, None]], "next_try": NotRequired[Union["Moment", None]], "since": NotRequired[Union["Moment", None]], "until": NotRequired[Union["Moment", None]]})
+
+WhyWorld = TypedDict("WhyWorld", {"causes": list["WhyCause"], "head": NotRequired[Union[int, None]], "name": NotRequired[Union[str, None]], "state": str, "world": str})
+
 Worker = TypedDict("Worker", {"address": NotRequired[Union[str, None]], "draining": bool, "expires_at": "Moment", "expires_at_ns": int, "started_at": "Moment", "started_at_ns": int, "worker": str, "worlds": int, "worlds_max": int})
 
-World = TypedDict("World", {"created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "hold": NotRequired[Union["HoldOf", None]], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "world": str})
+World = TypedDict("World", {"active_at": NotRequired[Union["Moment", None]], "active_at_ns": NotRequired[Union[int, None]], "created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "head": NotRequired[Union[int, None]], "hold": NotRequired[Union["HoldOf", None]], "labels": dict[str, str], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "waits": NotRequired[Union[str, None]], "world": str})
+
+WorldCount = TypedDict("WorldCount", {"count": int, "next": NotRequired[Union[str, None]], "states": dict[str, int]})
 
 WorldCounts = TypedDict("WorldCounts", {"archived": int, "failed": int, "forks": int, "held": int, "more": bool, "on_hold": int, "total": int})
 
-WorldDetails = TypedDict("WorldDetails", {"created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "hold": NotRequired[Union["HoldOf", None]], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "world": str, "assigned_to": NotRequired[Union[str, None]], "baseline": NotRequired[Union["Snapshot", None]], "chain": NotRequired[Union[str, None]], "exported_to": NotRequired[Union[int, None]], "head": NotRequired[Union[int, None]], "inbox_bytes": int, "inbox_items": int, "pinned": bool, "waits": NotRequired[Union[str, None]]})
+WorldDetails = TypedDict("WorldDetails", {"active_at": NotRequired[Union["Moment", None]], "active_at_ns": NotRequired[Union[int, None]], "created_at": "Moment", "created_at_ns": int, "effects": NotRequired[Union[str, None]], "failed": NotRequired[Union["FailedOf", None]], "failures": int, "first_height": int, "head": NotRequired[Union[int, None]], "hold": NotRequired[Union["HoldOf", None]], "labels": dict[str, str], "lease": NotRequired[Union["LeaseOf", None]], "manifest": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "parent": NotRequired[Union["Parent", None]], "program": NotRequired[Union[str, None]], "state": str, "waits": NotRequired[Union[str, None]], "world": str, "assigned_to": NotRequired[Union[str, None]], "baseline": NotRequired[Union["Snapshot", None]], "chain": NotRequired[Union[str, None]], "exported_to": NotRequired[Union[int, None]], "inbox_bytes": int, "inbox_items": int, "pinned": bool})
+
+WorldFilters = TypedDict("WorldFilters", {"active_after": NotRequired[Union[str, None]], "active_before": NotRequired[Union[str, None]], "created_after": NotRequired[Union[str, None]], "created_before": NotRequired[Union[str, None]], "dead_letters": NotRequired[Union[bool, None]], "effects_older_than_s": NotRequired[Union[int, None]], "failed": NotRequired[Union[bool, None]], "held_by": NotRequired[Union[str, None]], "label": NotRequired[Union[str, None]], "name": NotRequired[Union[str, None]], "name_contains": NotRequired[Union[str, None]], "on_hold": NotRequired[Union[bool, None]], "parent": NotRequired[Union[str, None]], "program": NotRequired[Union[str, None]], "sort": NotRequired[Union[str, None]], "state": NotRequired[Union[str, None]]})

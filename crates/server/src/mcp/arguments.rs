@@ -28,6 +28,9 @@ pub(super) struct OfWorld {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FindWorlds {
+    pub(super) name: Option<String>,
+    pub(super) name_contains: Option<String>,
+    pub(super) label: Option<String>,
     pub(super) state: Option<String>,
     pub(super) program: Option<String>,
     pub(super) parent: Option<String>,
@@ -65,6 +68,12 @@ pub(super) struct Query {
     #[serde(default)]
     pub(super) params: Value,
     pub(super) at: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sql {
+    pub(super) query: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -2,7 +2,7 @@
 
 use super::{
     Outcome, Session,
-    arguments::{DeadLetters, Diff, Effects, FindWorlds, Journal, OfWorld, Query, Rehearse, State, limit},
+    arguments::{DeadLetters, Diff, Effects, FindWorlds, Journal, OfWorld, Query, Rehearse, Sql, State, limit},
     escape, query,
     shorten::cut_text,
 };
@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 
 /// What a record is summed up in.
 const SUMMARY_CHARACTERS: usize = 200;
+
+/// How long a query in SQL may take.
+const SQL_MS: u64 = 30_000;
 
 fn text<T: ToString>(value: Option<T>) -> Option<String> {
     value.map(|value| value.to_string())
@@ -29,6 +32,9 @@ fn list(page: &Value, item: impl Fn(&Value) -> Value) -> Value {
 
 pub(super) async fn find_worlds(session: &Session, given: FindWorlds) -> Outcome {
     let parameters = query(&[
+        ("name", given.name),
+        ("name_contains", given.name_contains),
+        ("label", given.label),
         ("state", given.state),
         ("program", given.program),
         ("parent", given.parent),
@@ -38,8 +44,19 @@ pub(super) async fn find_worlds(session: &Session, given: FindWorlds) -> Outcome
         ("limit", text(Some(limit(given.limit)))),
     ]);
     let page = session.get(&format!("worlds{parameters}")).await?;
-    let members =
-        ["name", "world", "state", "program", "created_at", "parent", "hold", "failures", "failed", "effects"];
+    let members = [
+        "name",
+        "world",
+        "state",
+        "program",
+        "labels",
+        "created_at",
+        "parent",
+        "hold",
+        "failures",
+        "failed",
+        "effects",
+    ];
     Ok(list(&page, |world| picked(world, &members)))
 }
 
@@ -98,6 +115,16 @@ pub(super) async fn query_world(session: &Session, given: Query) -> Outcome {
     let at = query(&[("at", text(given.at))]);
     let path = format!("worlds/{}/query/{}{at}", escape(&given.world), escape(&given.query));
     Ok(json!({ "answer": session.post(&path, given.params).await? }))
+}
+
+/// Why a world is not moving.
+pub(super) async fn why(session: &Session, given: &OfWorld) -> Outcome {
+    session.get(&format!("worlds/{}/why", escape(&given.world))).await
+}
+
+/// Rows beyond the bound of a result are cut: a query says by LIMIT and OFFSET which ones it wants.
+pub(super) async fn sql(session: &Session, given: Sql) -> Outcome {
+    session.post("sql", json!({ "query": given.query, "timeout_ms": SQL_MS })).await
 }
 
 pub(super) async fn diff(session: &Session, given: Diff) -> Outcome {

@@ -62,6 +62,9 @@ pub(super) const TOOLS: &[Tool] = &[
         Right::Read,
         "Lists worlds: name, state, program, what failed. A page may be short and not be the last: only `next` says so.",
         &[
+            ("name", "string", "names that begin with this"),
+            ("name_contains", "string", "names that contain this"),
+            ("label", "string", "`key=value`, or `key` for any value"),
             ("state", "string", "live, paused, on_hold, archived, deleting or deleted"),
             ("program", "string", "`todo`, `todo@2` or the hash of a manifest"),
             ("parent", "string", "only forks of this world"),
@@ -76,6 +79,14 @@ pub(super) const TOOLS: &[Tool] = &[
         Right::Read,
         "All that is known about a world, with its open effects and what it waits for.",
         &[WORLD],
+    ),
+    tool("why", Right::Read, "Why a world is not moving: every cause, with what it waits for.", &[WORLD]),
+    tool(
+        "sql",
+        Right::Read,
+        "Read-only SQL (SQLite) over worlds, labels, journal, cells, effects, attempts, timers, dead_letters, workers, leases, snapshots and \
+         lineage of this universe. Use LIMIT: of many rows only the first are shown.",
+        &[("query", "string!", "one SELECT")],
     ),
     tool(
         "journal",
@@ -282,6 +293,8 @@ pub(super) async fn run(session: &Session, name: &str, given: Value) -> Outcome 
     match name {
         "find_worlds" => look::find_worlds(session, arguments(given)?).await,
         "describe_world" => look::describe_world(session, &arguments(given)?).await,
+        "why" => look::why(session, &arguments(given)?).await,
+        "sql" => look::sql(session, arguments(given)?).await,
         "journal" => look::journal(session, arguments(given)?).await,
         "state" => look::state(session, arguments(given)?).await,
         "query" => look::query_world(session, arguments(given)?).await,

@@ -57,6 +57,13 @@ class AsyncMundi:
         """Counts of worlds by state, and of queued items."""
         return cast(types.Summary, await self.http.json("GET", self.http.path("summary")))
 
+    async def sql(self, query: str, *, timeout_ms: int | None = None) -> types.SqlAnswer:
+        """Read-only SQL over the tables of the universe: `rows` has the values in the order of `columns`."""
+        body = given({"query": query, "timeout_ms": timeout_ms})
+        # Sent once: a query that is too large is refused as full, and would be again.
+        answer = await self.http.json("POST", self.http.path("sql"), body=body, timeout=PATIENT_S)
+        return cast(types.SqlAnswer, answer)
+
     def world(self, name: str) -> AsyncWorld:
         """A world by its name or its id."""
         return AsyncWorld(self.http, name)
@@ -68,7 +75,7 @@ class AsyncMundi:
         return AsyncWorld(self.http, world or created["world"])
 
     async def list(self, **filters: Any) -> AsyncGenerator[types.World, None]:
-        """All worlds that match the filters: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`."""
+        """All worlds that match the filters: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`, `name`, `label` …"""
         async for world in self.http.items(self.http.path("worlds"), filters):
             yield cast(types.World, world)
 

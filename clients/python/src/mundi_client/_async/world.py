@@ -29,6 +29,10 @@ class AsyncWorld:
         """All that is known about it."""
         return cast(types.WorldDetails, await self._http.json("GET", self._path()))
 
+    async def why(self) -> types.WhyWorld:
+        """Why it is not moving."""
+        return cast(types.WhyWorld, await self._http.json("GET", self._path("why")))
+
     async def send(
         self,
         event: str,

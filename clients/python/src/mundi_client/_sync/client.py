@@ -58,6 +58,13 @@ class Mundi:
         """Counts of worlds by state, and of queued items."""
         return cast(types.Summary, self.http.json("GET", self.http.path("summary")))
 
+    def sql(self, query: str, *, timeout_ms: int | None = None) -> types.SqlAnswer:
+        """Read-only SQL over the tables of the universe: `rows` has the values in the order of `columns`."""
+        body = given({"query": query, "timeout_ms": timeout_ms})
+        # Sent once: a query that is too large is refused as full, and would be again.
+        answer = self.http.json("POST", self.http.path("sql"), body=body, timeout=PATIENT_S)
+        return cast(types.SqlAnswer, answer)
+
     def world(self, name: str) -> World:
         """A world by its name or its id."""
         return World(self.http, name)
@@ -69,7 +76,7 @@ class Mundi:
         return World(self.http, world or created["world"])
 
     def list(self, **filters: Any) -> Generator[types.World, None, None]:
-        """All worlds that match the filters: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`."""
+        """All worlds that match the filters: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`, `name`, `label` …"""
         for world in self.http.items(self.http.path("worlds"), filters):
             yield cast(types.World, world)
 

@@ -30,6 +30,10 @@ class World:
         """All that is known about it."""
         return cast(types.WorldDetails, self._http.json("GET", self._path()))
 
+    def why(self) -> types.WhyWorld:
+        """Why it is not moving."""
+        return cast(types.WhyWorld, self._http.json("GET", self._path("why")))
+
     def send(
         self,
         event: str,
