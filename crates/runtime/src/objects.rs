@@ -24,8 +24,8 @@ pub(crate) struct AtHand {
     objects: BTreeMap<Hash, Arc<[u8]>>,
     /// Nowhere else: they stay.
     pinned: BTreeMap<Hash, Arc<[u8]>>,
-    /// Nowhere else, either: what the checkpoints of the world are made of.
-    shared: Option<SharedObjects>,
+    /// Nowhere else, either: what the checkpoints of the world are made of, or of both worlds that are compared.
+    shared: Vec<SharedObjects>,
     /// Surely in the content store, though not here.
     stored: BTreeSet<Hash>,
     bytes: usize,
@@ -44,12 +44,18 @@ impl AtHand {
 
     /// Looks there, too, for what is not here.
     pub(crate) fn share(&mut self, shared: SharedObjects) {
-        self.shared = Some(shared);
+        self.shared.push(shared);
+    }
+
+    /// Keeps what another has that is in no store.
+    pub(crate) fn keep_of(&mut self, other: Self) {
+        self.pinned.extend(other.pinned);
+        self.shared.extend(other.shared);
     }
 
     fn find(&self, hash: &Hash) -> Option<Arc<[u8]>> {
         let own = self.objects.get(hash).or_else(|| self.pinned.get(hash)).cloned();
-        own.or_else(|| self.shared.as_ref()?.read().get(hash).cloned())
+        own.or_else(|| self.shared.iter().find_map(|shared| shared.read().get(hash).cloned()))
     }
 
     /// The store has looked: these exist.

@@ -104,6 +104,8 @@ impl<P: Plane> Ops<P> {
         for (hash, bytes) in &taken.objects {
             at_hand.insert(*hash, &Bytes::from_owner(bytes.clone()));
         }
+        // What a checkpoint is made of is in no store, and the snapshot has only what is new since then.
+        at_hand.keep_of(own);
         Ok(mundi_kernel::snapshot::KernelSnapshot::from_bytes(&taken.bytes)?.cells())
     }
 
