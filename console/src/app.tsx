@@ -13,6 +13,7 @@ import { ForkScreen } from './screens/fork';
 import { Home } from './screens/home';
 import { DeadLetters } from './screens/letters';
 import { Lineage } from './screens/lineage';
+import { PoolScreen, Pools } from './screens/pools';
 import { Programs } from './screens/programs';
 import { Rehearse } from './screens/rehearse';
 import { Settings, SignIn } from './screens/settings';
@@ -111,6 +112,7 @@ const LINKS: [string, string][] = [
   ['effects', 'Effects'],
   ['timers', 'Timers'],
   ['dead-letters', 'Dead letters'],
+  ['pools', 'Pools'],
   ['programs', 'Programs'],
   ['fleet', 'Fleet'],
   ['settings', 'Settings'],
@@ -155,6 +157,8 @@ function Screen({ route }: { route: Route }) {
       return <Timers route={route} />;
     case 'dead-letters':
       return <DeadLetters route={route} />;
+    case 'pools':
+      return first ? <PoolScreen key={first} pool={first} route={route} /> : <Pools />;
     case 'programs':
       return first === 'rehearse' ? <Rehearse route={route} /> : <Programs />;
     case 'fleet':

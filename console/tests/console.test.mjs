@@ -44,9 +44,11 @@ const SCREENS = [
   ['effects', '#/u/default/effects', 'external.task'],
   ['timers', '#/u/default/timers', 'is it still true?'],
   ['dead letters', '#/u/default/dead-letters', 'WORLD_DELETED'],
-  ['programs', '#/u/default/programs', 'kv@2'],
-  ['rehearse', '#/u/default/programs/rehearse?of=kv@2&to=kv@1', 'Under the program'],
-  ['fleet', '#/u/default/fleet', 'busy worlds'],
+  ['pools', '#/u/default/pools', 'gpus'],
+  ['a pool', '#/u/default/pools/gpus', 'gpu-2'],
+  ['programs', '#/u/default/programs', 'kv@3'],
+  ['rehearse', '#/u/default/programs/rehearse?of=kv@3&to=kv@1', 'Under the program'],
+  ['fleet', '#/u/default/fleet', 'See why; replay or drop them.'],
   ['settings', '#/u/default/settings', 'all universes'],
 ];
 
@@ -193,10 +195,34 @@ test('dead letters are replayed in one go, and worlds are paused in one go', asy
   await page.context().close();
 });
 
+test('a lease is revoked and reclaimed with the mouse, and a pool gets a policy', async () => {
+  await server.ask('POST', server.of('/pools'), { name: 'seats' });
+  await server.ask('POST', server.of('/pools/seats/resources'), { resources: [{ resource: 'seat-1' }] });
+  const lease = await server.lease('seats', 'seat-1', 'agent-9');
+  const page = await open(browser, server, '#/u/default/pools/seats');
+  await shown(page, '0 of 1 resource available');
+  for (const [verb, state] of [['Revoke', 'revoking'], ['Reclaim', 'revoked']]) {
+    await page.getByRole('region', { name: 'Leases' }).getByRole('button', { name: verb }).click();
+    await page.getByRole('dialog').getByRole('button', { name: verb }).click();
+    const found = await server.until(`/pools/seats/leases/${lease}`, (it) => it.lease.state === state);
+    assert.equal(found.lease.lease_epoch, 2);
+  }
+  await shown(page, '1 of 1 resource available');
+  await page.getByRole('button', { name: 'Change the policy' }).click();
+  await page.getByLabel(/Revoke when silent/).fill('600000');
+  await page.getByLabel(/Reclaim after/).fill('60000');
+  await page.getByRole('dialog').getByRole('button', { name: 'Watch', exact: true }).click();
+  await shown(page, 'no heartbeat for 600000 ms');
+  const { watch } = await server.ask('GET', server.of('/pools/seats/watch'));
+  assert.deepEqual(watch, { holder_ended: true, silent_after_ms: 600_000, reclaim_after_ms: 60_000 });
+  assert.deepEqual(page.wrong, []);
+  await page.context().close();
+});
+
 test('an upgrade is rehearsed over all worlds of a program', async () => {
   await server.create('first-kv', 'kv@1');
   await server.call('first-kv', 'put', { key: 'a', value: 1 });
-  const page = await open(browser, server, '#/u/default/programs/rehearse?of=kv@1&to=kv@2');
+  const page = await open(browser, server, '#/u/default/programs/rehearse?of=kv@1&to=kv@3');
   await page.getByRole('button', { name: 'Rehearse', exact: true }).click();
   await shown(page, '1 the same');
   await page.getByRole('button', { name: /Upgrade the 1 that/ }).click();

@@ -39,6 +39,12 @@ export async function fill(server) {
   await server.ask('POST', server.of('/worlds/kept/archive'));
   await server.ask('POST', server.of('/worlds/till/fork'), { world: 'till-what-if', at: 10, effects: 'suppress' });
   await server.call('till-what-if', 'add', 100);
+  // A pool with a lease of each kind that people act on.
+  await server.ask('POST', server.of('/pools'), { name: 'gpus' });
+  await server.ask('POST', server.of('/pools/gpus/resources'), { resources: ['gpu-0', 'gpu-1', 'gpu-2'].map((resource) => ({ resource, labels: ['a100'] })) });
+  await server.lease('gpus', 'gpu-0', 'agent-7');
+  const revoked = await server.lease('gpus', 'gpu-1', 'agent-8');
+  await server.ask('POST', server.of('/pools/gpus/revoke'), { lease_id: revoked });
   // Dead letters: sent for later, to a world that is gone by then.
   await server.create('gone', 'kv');
   for (const key of ['a', 'b']) await server.send('gone', 'put', { key, value: 1 }, '?delay=5s');

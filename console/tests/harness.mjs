@@ -73,6 +73,13 @@ export class Server {
     return this.ask('POST', this.of(`/worlds/${world}/send/${event}${query}`), value);
   }
 
+  /** An active lease of a pool. */
+  async lease(pool, resource, holder) {
+    const { lease_id, lease_epoch } = await this.ask('POST', this.of(`/pools/${pool}/reserve`), { resources: [resource], holder, ttl_slots: 3_600 });
+    await this.ask('POST', this.of(`/pools/${pool}/activate`), { lease_id, lease_epoch, holder });
+    return lease_id;
+  }
+
   /** Asks until the answer is as wanted; a minute without it is a failure, however slow the machine is. */
   async until(path, isWanted) {
     for (const began = Date.now(); ; ) {

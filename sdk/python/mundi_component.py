@@ -1,5 +1,6 @@
 """The component's side of the contract. `mundi program build` puts it beside a project's program.py."""
 
+import json
 from typing import Any, Optional
 
 import wit_world
@@ -92,12 +93,16 @@ def _cause(cause: Any) -> Any:
     return Upgraded(it)
 
 
+if hasattr(program, "describe_to"):
+    program.describe_to(json.loads(OFFER))
+
+
 class WitWorld(wit_world.WitWorld):
     def handle(self, event: types.Event) -> None:
         try:
             program.handle(World(_Host()), _event(event))
         except Exception as error:
-            raise Err(f"{type(error).__name__}: {error}") from None
+            raise Err(f"{getattr(error, 'code', type(error).__name__)}: {error}") from None
 
     def query(self, name: str, params: bytes) -> bytes:
         try:

@@ -14,6 +14,8 @@ await esbuild.build({
   format: "esm",
   platform: "neutral",
   target: "es2022",
+  // Durable functions run on promises of the SDK (src/jobs.ts): `async` becomes generators over them.
+  supported: { "async-await": false, "async-generator": false, "for-await": false },
   external: ["mundi:*"],
   alias: {
     "mundi-sdk/component": join(workshop, "mundi-sdk/src/component.ts"),

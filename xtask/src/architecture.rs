@@ -13,9 +13,10 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("runtime", &["model", "engine", "store", "kernel"]),
     ("adapters", &["model", "store", "kernel", "runtime"]),
     ("sim", &["model", "engine", "store", "kernel", "runtime", "adapters"]),
-    ("server", &["model", "engine", "store", "kernel", "runtime", "adapters"]),
+    ("sql", &["model"]),
+    ("server", &["model", "engine", "store", "kernel", "runtime", "adapters", "sql"]),
     ("bench", &["model", "engine", "store", "kernel", "wasm", "runtime", "server"]),
-    ("mundi", &["model", "engine", "store", "kernel", "wasm", "runtime", "sim", "server", "bench"]),
+    ("mundi", &["model", "engine", "store", "kernel", "wasm", "runtime", "sim", "server", "bench", "client"]),
 ];
 
 /// Libraries, and the only crates that may depend on them.
@@ -25,6 +26,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("axum", &["server"]),
     ("wasmtime", &["wasm"]),
     ("tokio-postgres", &["engine"]),
+    ("foundationdb", &["engine"]),
+    ("rusqlite", &["sql"]),
 ];
 
 /// In the sources of a crate, words that its code never says. Comments and tests may.

@@ -76,5 +76,14 @@ fn has_debian() -> bool {
     let sources = fs::read_dir("/usr/src").into_iter().flatten().filter_map(Result::ok);
     let has_sources = sources.map(|entry| entry.path().join("library/std/Cargo.toml")).any(|path| path.is_file());
     has_sources
-        && ["/usr/bin/rustc", "/usr/bin/cargo", "/usr/bin/wasm-ld-16"].iter().all(|path| Path::new(path).is_file())
+        && ["/usr/bin/cargo", "/usr/bin/wasm-ld-16"].iter().all(|path| Path::new(path).is_file())
+        && minor_of("/usr/bin/rustc").is_some_and(|minor| minor >= RUSTC_MINOR_MIN)
+}
+
+/// The SDK needs rustc 1.87; a machine whose package lists are old may have an older one.
+const RUSTC_MINOR_MIN: u32 = 87;
+
+fn minor_of(rustc: &str) -> Option<u32> {
+    let said = Command::new(rustc).arg("--version").output().ok()?;
+    String::from_utf8_lossy(&said.stdout).strip_prefix("rustc 1.")?.split('.').next()?.parse().ok()
 }

@@ -2,9 +2,11 @@
 
 #[cfg(test)]
 mod architecture;
+mod clients;
 mod console;
 mod deny;
 mod documents;
+mod foundationdb;
 mod fuzz;
 mod guests;
 mod instructions;
@@ -33,9 +35,10 @@ const COMMANDS: &[Entry] = &[
     ),
     (
         "services",
-        "installs what tests need besides Rust, where it is missing: PostgreSQL, moto, API generators",
+        "installs what tests need besides Rust, where it is missing: PostgreSQL, libclang, moto, API generators",
         services::install,
     ),
+    ("clients", "writes clients/openapi.json and the types of the clients; needs node and Python", clients::generate),
     ("console", "builds console/ into the archive that the server embeds; needs node", console::build),
     ("console-screenshots", "pictures of the console for the README and the guide", console::screenshots),
     ("guests", "the same program in Rust, TypeScript and Python; gets their compilers", guests::all),
@@ -78,9 +81,13 @@ fn usage() {
     }
 }
 
-/// `cargo xtask test [SUITE…]`.
+/// `cargo xtask test [SUITE…]`, or `cargo xtask test --engine ENGINE […]`.
 fn test() -> bool {
-    suites::run(Tier::Change, &std::env::args().skip(2).collect::<Vec<_>>())
+    let arguments: Vec<_> = std::env::args().skip(2).collect();
+    match arguments.split_first() {
+        Some((first, rest)) if first == "--engine" => foundationdb::command(rest),
+        _ => suites::run(Tier::Change, &arguments),
+    }
 }
 
 fn lint() -> bool {

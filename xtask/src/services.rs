@@ -1,7 +1,11 @@
-//! What tests need besides Rust: PostgreSQL, moto, which speaks S3, and generators of API clients. Installed where they are missing.
+//! What tests need besides Rust: PostgreSQL, libclang, moto, which speaks S3, and generators of API clients. Installed where they are missing.
 
 use crate::run;
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The version that the tests were written against.
 const MOTO: &str = "moto[server,s3]==5.2.5";
@@ -11,8 +15,12 @@ const OPENAPI_PYTHON: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-pyt
 const OPENAPI_TYPESCRIPT: [&str; 4] =
     ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9", "@types/node@20"];
 
+/// What the Python client is built and tested with, and the SDK that MCP is tested with.
+const CLIENTS_PYTHON: [&str; 6] =
+    ["build==1.6.1", "hatchling==1.33.0", "httpx==0.28.1", "mcp==2.3.0", "mypy==2.4.1", "pytest==9.2.0"];
+
 pub(crate) fn install() -> bool {
-    postgres() && moto() && openapi_python() && openapi_typescript()
+    postgres() && libclang() && moto() && openapi_python() && openapi_typescript()
 }
 
 fn postgres() -> bool {
@@ -29,6 +37,31 @@ fn postgres() -> bool {
         return false;
     }
     apt(&["postgresql"])
+}
+
+/// Reads the C header of FoundationDB when its engine is type-checked.
+fn libclang() -> bool {
+    let is_library = |name: &str| name.starts_with("libclang.so") || name.starts_with("libclang-");
+    let holds = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries
+            .into_iter()
+            .any(|entry| entry.file_name().to_str().is_some_and(|name| is_library(name) && name.contains(".so")))
+    };
+    let versions = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let llvm = versions.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm")));
+    let mut folders =
+        llvm.map(|path| path.join("lib")).chain(["/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from));
+    if env::var_os("LIBCLANG_PATH").is_some() || folders.any(|folder| holds(&folder)) {
+        return true;
+    }
+    if !can_install() {
+        eprintln!(
+            "libclang is not installed, and this is no Debian where root could install it: install it, or set LIBCLANG_PATH to its folder"
+        );
+        return false;
+    }
+    apt(&["libclang-dev"])
 }
 
 pub(crate) fn apt(packages: &[&str]) -> bool {
@@ -109,6 +142,22 @@ fn openapi_typescript() -> bool {
         eprintln!("the test of clients in TypeScript needs node and npm, and its package index");
     }
     installed
+}
+
+/// The Python of the tests of clients, with what they need. A folder for each set of versions.
+pub(crate) fn clients_python() -> Option<String> {
+    let folder = cache().join("clients-python-1");
+    let python = folder.join("bin/python").display().to_string();
+    if folder.join("bin/pytest").exists() {
+        return Some(python);
+    }
+    let (folder, pip) = (folder.display().to_string(), folder.join("bin/pip").display().to_string());
+    let installed = run("python3", &["-m", "venv", &folder], &[])
+        && run(&pip, &[&["install", "--quiet"], &CLIENTS_PYTHON[..]].concat(), &[]);
+    if !installed {
+        eprintln!("the tests of the Python client and of MCP need Python 3.11 with `venv`, and its package index");
+    }
+    installed.then_some(python)
 }
 
 pub(crate) fn cache() -> PathBuf {

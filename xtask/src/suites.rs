@@ -4,7 +4,8 @@
 //! warm one. What takes longer is in the tier `nightly`.
 
 use crate::{
-    clippy, console, deny, doctests, documentation, format, fuzz, fuzz_api, guests, instructions, nightly, services,
+    clients, clippy, console, deny, doctests, documentation, format, foundationdb, fuzz, fuzz_api, guests,
+    instructions, nightly, services,
 };
 use std::{
     fmt::Write,
@@ -46,9 +47,21 @@ pub(crate) const SUITES: &[Suite] = &[
     suite(Tier::Change, "licences", "cargo-deny: licences, bans, sources", deny::licences),
     suite(Tier::Change, "services", "installs what tests need besides Rust", services::install),
     suite(Tier::Change, "tests", "all tests of the workspace", crate::tests),
+    suite(
+        Tier::Change,
+        "foundationdb",
+        "lints the engine on FoundationDB without linking it; tests it where MUNDI_TEST_FDB names a cluster",
+        foundationdb::type_check,
+    ),
     suite(Tier::Change, "doctests", "examples in the documentation of the crates", doctests),
     suite(Tier::Change, "guests-two", "programs in Rust and TypeScript (Python where there is no node)", guests::two),
     suite(Tier::Change, "console", "the console in a browser; its archive is what console/ builds", console::test),
+    suite(
+        Tier::Change,
+        "clients",
+        "the clients in TypeScript and Python, and MCP, against a server that is killed",
+        clients::test,
+    ),
     suite(Tier::Change, "instructions", "instruction counts of the hot paths", instructions::check),
     suite(Tier::Nightly, "simulation", "50,000 seeds of the simulator that were never run", nightly::simulation),
     suite(Tier::Nightly, "simulation-together", "a tenth of them with ten faults at once", nightly::together),

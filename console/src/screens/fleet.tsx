@@ -1,12 +1,13 @@
 // Workers, leases and where worlds are placed; engine and object store.
 import { useState } from 'preact/hooks';
-import { api, Refusal, type Lease, type Page, type Usage, type Worker } from '../api/client';
+import { api, type Lease, type Page, type Usage, type Worker } from '../api/client';
 import { useLoad } from '../api/use';
-import { command, mundi } from '../lib/commands';
+import { command } from '../lib/commands';
 import { useMay, useSession } from '../lib/session';
 import { bytes, count, short } from '../lib/text';
-import { Badge, Confirm, Copy, Empty, Loading, Problem, Time, type Action } from '../ui/basics';
+import { Confirm, Copy, Empty, Loading, Problem, Time, type Action } from '../ui/basics';
 import { WorldLink } from '../ui/world-link';
+import { Checkup } from './checkup';
 import { Pager } from './effects';
 import { Workers } from './home';
 
@@ -29,8 +30,8 @@ export function Fleet() {
     <div>
       <header class="screen-head">
         <h1>Fleet</h1>
-        <Ready />
       </header>
+      <Checkup workers={workers.value} />
       {workers.error && <Problem error={workers.error} />}
       <h2>Workers</h2>
       <Workers workers={workers.value ?? []}>
@@ -85,21 +86,9 @@ export function Fleet() {
   );
 }
 
-function Ready() {
-  const ready = useLoad(
-    (signal) => api.text('/readyz', { signal }).then(() => ({ ok: true, why: '' }), (error: Refusal) => ({ ok: false, why: error.message })),
-    [],
-    5_000,
-  );
-  if (!ready.value) return null;
-  return <Badge of={ready.value.ok ? 'ready' : 'failed'}>{ready.value.ok ? 'ready: the engine answers' : `not ready: ${ready.value.why}`}</Badge>;
-}
-
 /** Counting reads every object: only when somebody asks. */
 function Storage() {
-  const { universe } = useSession();
   const [asked, ask] = useState(false);
-  const doctor = mundi(universe, 'doctor');
   return (
     <section>
       <h2>Engine and object store</h2>
@@ -109,10 +98,6 @@ function Storage() {
             Count what this universe occupies
           </button>
         )}
-        <span class="mute">
-          For a check-up of the server, its engine and its object store: <code>{doctor}</code>
-        </span>
-        <Copy text={doctor} what="command" />
       </p>
       {asked && <Counted />}
     </section>

@@ -145,7 +145,7 @@ export function Workers({ workers, children }: { workers: Worker[]; children?: (
             <th>State</th>
             <th>Load</th>
             <th>Started</th>
-            <th>Heard of until</th>
+            <th>Heartbeat expires</th>
             <th>Address</th>
             {children && (
               <th>

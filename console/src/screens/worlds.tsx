@@ -29,7 +29,7 @@ interface Filter {
 /** What the server filters by; the rest is filtered here, page by page. */
 function serverFilter({ state, program, held }: Filter) {
   return {
-    state: ['live', 'archived', 'deleting', 'deleted'].includes(state) ? state : undefined,
+    state: ['live', 'paused', 'archived', 'deleting', 'deleted'].includes(state) ? state : undefined,
     on_hold: state === 'on_hold' ? true : undefined,
     failed: state === 'failed' ? true : undefined,
     program: program || undefined,
@@ -99,7 +99,7 @@ export function Worlds({ route }: { route: Route }) {
   const shown = useMemo(() => sorted(rows.items.filter((world) => fits(world, filter)), sort), [rows.items, filter.name, filter.state, sort]);
   const [reach, setReach] = useState(0);
   // A filter that fits little, and an order that is not the server's, need more pages than what is shown.
-  const wantsAll = sort !== 'id' || filter.name !== '' || filter.state === 'paused';
+  const wantsAll = sort !== 'id' || filter.name !== '';
   useEffect(() => {
     if (!rows.isComplete && !rows.error && (wantsAll || shown.length < reach + AHEAD)) void rows.more();
   });
@@ -253,7 +253,6 @@ function WorldRow({ world, universe, current, chosen, toggle }: { world: World; 
 }
 
 function fits(world: World, filter: Filter): boolean {
-  if (filter.state === 'paused' && world.state !== 'paused') return false;
   if (filter.state === 'live' && world.state !== 'live') return false;
   const wanted = filter.name.toLowerCase();
   return !wanted || (world.name ?? '').toLowerCase().includes(wanted) || world.world.includes(wanted);

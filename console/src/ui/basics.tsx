@@ -37,6 +37,7 @@ const TONES: Record<string, string> = {
   live: 'good', ok: 'good', answered: 'good', ready: 'good', same: 'good', upgraded: 'good',
   paused: 'warn', waiting: 'warn', timeout: 'warn', draining: 'warn', deleting: 'warn', pending: 'warn', open: 'warn',
   on_hold: 'bad', dead_letter: 'bad', error: 'bad', failed: 'bad', refused: 'bad', diverges: 'bad',
+  available: 'good', reserved: 'info', active: 'info', revoking: 'warn', released: 'mute', expired: 'mute', revoked: 'mute',
   claimed: 'info', archived: 'mute', deleted: 'mute', withdrawn: 'mute',
 };
 

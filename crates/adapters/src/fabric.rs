@@ -8,64 +8,30 @@
 //! A destination that does not exist, an event that the destination's manifest does not take, and a universe that does not
 //! accept messages from the sender's are `error` receipts at once; a destination whose inbox is full is tried again.
 
-use crate::Params;
+use crate::{Params, reach::Reach};
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{FABRIC_SEND, check_headers};
 use mundi_model::{
-    Code, Hash, UniverseId, Value, WorldAddress, limits,
+    Code, Hash, UniverseId, Value, WorldAddress,
     record::{Input, Payload, Sender},
 };
 use mundi_runtime::{
-    Delivery, LocalWorlds, Plane, RuntimeError,
+    Plane, RuntimeError,
     effects::{Adapter, Call, invalid, refused},
     manifests::check_event,
 };
 use mundi_store::protocol::{FabricMessage, Failure, FindMessage, MessageId, Repeat, Sent, fabric_receipt};
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-/// Which universes accept messages of which others. Within a universe there is nothing to ask.
-pub trait UniversePolicy: Send + Sync {
-    fn accepts(&self, to: UniverseId, from: UniverseId) -> bool;
-}
-
-/// No universe accepts messages of another one.
-pub struct ClosedUniverses;
-
-impl UniversePolicy for ClosedUniverses {
-    fn accepts(&self, _: UniverseId, _: UniverseId) -> bool {
-        false
-    }
-}
-
-pub struct FabricAdapter<P> {
-    plane: P,
-    local: Option<Arc<dyn LocalWorlds>>,
-    universes: Arc<dyn UniversePolicy>,
-    dedupe_window_ns: u64,
-}
+pub struct FabricAdapter<P>(Reach<P>);
 
 impl<P: Plane> FabricAdapter<P> {
     pub fn new(plane: P) -> Self {
-        let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-        Self { plane, local: None, universes: Arc::new(ClosedUniverses), dedupe_window_ns }
+        Self::over(Reach::new(plane))
     }
 
-    /// How long the name of a message stays once its effect is over. No message is delivered twice, whatever this is.
-    #[must_use]
-    pub fn with_dedupe_window_ns(self, dedupe_window_ns: u64) -> Self {
-        Self { dedupe_window_ns, ..self }
-    }
-
-    /// These worlds are woken directly by what is sent to them.
-    #[must_use]
-    pub fn with_local_worlds(self, local: Arc<dyn LocalWorlds>) -> Self {
-        Self { local: Some(local), ..self }
-    }
-
-    /// Messages to another universe go where this allows it; without it, nowhere.
-    #[must_use]
-    pub fn with_universes(self, universes: Arc<dyn UniversePolicy>) -> Self {
-        Self { universes, ..self }
+    pub fn over(reach: Reach<P>) -> Self {
+        Self(reach)
     }
 }
 
@@ -80,9 +46,8 @@ impl<P: Plane> Adapter for FabricAdapter<P> {
 
     fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Value, Failure>> {
         Box::pin(async move {
-            let (local, window_ns) = (self.local.as_deref(), self.dedupe_window_ns);
             let to = destination(call)?;
-            let sent = send(&self.plane, local, &*self.universes, window_ns, call, &to).await;
+            let sent = send(&self.0, call, &to).await;
             let sent = sent.map_err(|failure| with_name(failure, &to))?;
             let status = if sent.already_enqueued { "already_enqueued" } else { "ok" };
             Ok(Value::Map(fabric_receipt(status, call.intent, &call.params, Some(sent.seq))))
@@ -103,19 +68,20 @@ fn destination(call: &Call) -> Result<WorldAddress, Failure> {
 }
 
 /// Sends the message that the parameters of a call carry, once for all attempts.
-pub(crate) async fn send<P: Plane>(
-    plane: &P,
-    local: Option<&dyn LocalWorlds>,
-    universes: &dyn UniversePolicy,
-    dedupe_window_ns: u64,
-    call: &Call,
-    to: &WorldAddress,
-) -> Result<Sent, Failure> {
-    let (universe, message) = read(call, to, dedupe_window_ns)?;
-    if universe != call.universe && !universes.accepts(universe, call.universe) {
-        let reason = format!("{universe} does not accept messages from {}", call.universe);
-        return Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never });
+pub(crate) async fn send<P: Plane>(reach: &Reach<P>, call: &Call, to: &WorldAddress) -> Result<Sent, Failure> {
+    match send_to(reach, call, to).await {
+        Err(failure) if failure.code == Code::WorldNotFound => {
+            let (universe, _) = read(call, to, reach.dedupe_window_ns)?;
+            let Some(to) = reach.world_named(universe, to).await else { return Err(failure) };
+            send_to(reach, call, &to).await
+        }
+        sent => sent,
     }
+}
+
+async fn send_to<P: Plane>(reach: &Reach<P>, call: &Call, to: &WorldAddress) -> Result<Sent, Failure> {
+    let (plane, (universe, message)) = (&reach.plane, read(call, to, reach.dedupe_window_ns)?);
+    reach.check_accepted(universe, call.universe, "messages")?;
     let (to, id) = (message.to, message.id);
     if let Input::Event { schema, value: Payload::Inline(value), .. } = &message.input {
         match check_event(plane, (universe, to), schema, value).await {
@@ -130,9 +96,7 @@ pub(crate) async fn send<P: Plane>(
             Err(error) => return Err(refused(&error)),
         }
     }
-    let (engine, clock, blobs) = (plane.engine(), &**plane.clock(), plane.blobs());
-    let delivery = Delivery { engine, clock, blobs, local, dedupe_window_ns };
-    delivery.message(universe, message).await.map_err(|error| refused(&error))
+    reach.delivery().message(universe, message).await.map_err(|error| refused(&error))
 }
 
 fn read(call: &Call, to: &WorldAddress, dedupe_window_ns: u64) -> Result<(UniverseId, FabricMessage), Failure> {

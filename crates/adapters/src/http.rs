@@ -12,6 +12,7 @@
 
 mod address;
 pub mod client;
+mod probe;
 
 use crate::{
     Params,

@@ -1,7 +1,8 @@
 //! The adapters that come with Mundi: implementations of [`Adapter`](mundi_runtime::effects::Adapter) and nothing else.
 //!
 //! - [`blob`], [`fabric`], [`world_call`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
-//! - [`Params`]: the parameters of an effect; [`room`]: whether a universe may have more.
+//! - [`child_cancel`] cancels children of a world; [`child_process`] runs those of kind `process`.
+//! - [`Params`]: the parameters of an effect; [`reach`]: the way to other worlds; [`room`]: whether a universe may have more.
 //!
 //! The worker that claims effects and calls these is [`AdapterWorker`](mundi_runtime::effects::AdapterWorker).
 //!
@@ -13,6 +14,9 @@
 struct Readme;
 
 pub mod blob;
+pub mod child_cancel;
+#[cfg(feature = "process")]
+pub mod child_process;
 pub mod fabric;
 pub mod fork;
 #[cfg(feature = "http")]
@@ -22,6 +26,7 @@ pub mod llm;
 mod params;
 #[cfg(feature = "process")]
 pub mod process;
+pub mod reach;
 pub mod room;
 pub mod spawn;
 pub mod world_call;

@@ -49,7 +49,8 @@ impl ProcessAdapter {
         Self { config }
     }
 
-    fn command(&self, call: &Call, params: Params<'_>) -> Result<Command, Failure> {
+    /// The entry of the list that the parameters name, if they may use it so.
+    pub(crate) fn allowed<'a>(&'a self, params: Params<'a>) -> Result<(&'a AllowedCommand, Vec<String>), Failure> {
         let name = params.text("command")?;
         let Some(allowed) = self.config.commands.get(name) else {
             return Err(denied(format!("the command `{name}` is not on the list")));
@@ -61,19 +62,31 @@ impl ProcessAdapter {
         if !allowed.program.is_absolute() {
             return Err(denied(format!("the command `{name}` is configured without an absolute path")));
         }
+        Ok((allowed, args))
+    }
+
+    fn command(&self, params: Params<'_>, environment: &[(&str, String)]) -> Result<Command, Failure> {
+        let (allowed, args) = self.allowed(params)?;
         let mut command = Command::new(&allowed.program);
         command.args(&allowed.args).args(args).current_dir(&allowed.folder);
-        command.env_clear().envs(&allowed.environment).env("MUNDI_INTENT", call.intent.to_string());
-        if let Some(lease) = &call.lease {
-            command.env("MUNDI_LEASE", lease.name()).env("MUNDI_LEASE_EPOCH", lease.lease_epoch.to_string());
-        }
+        command.env_clear().envs(&allowed.environment).envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Ok(command)
     }
 
     async fn run(&self, call: &Call) -> Result<Value, Failure> {
-        let params = Params::of(&call.params)?;
-        let mut child = self.command(call, params)?.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut environment = vec![("MUNDI_INTENT", call.intent.to_string())];
+        if let Some(lease) = &call.lease {
+            environment.push(("MUNDI_LEASE", lease.name()));
+            environment.push(("MUNDI_LEASE_EPOCH", lease.lease_epoch.to_string()));
+        }
+        self.run_command(&call.params, &environment).await
+    }
+
+    /// Runs the command that the parameters name. It is killed when this is dropped.
+    pub(crate) async fn run_command(&self, params: &Value, environment: &[(&str, String)]) -> Result<Value, Failure> {
+        let params = Params::of(params)?;
+        let mut child = self.command(params, environment)?.spawn().map_err(|error| failed(error.to_string()))?;
         let stdin = params.bytes_or_none("stdin")?.unwrap_or_default();
         let missing = || invalid("the command has no streams");
         let mut input = child.stdin.take().ok_or_else(missing)?;

@@ -8,9 +8,9 @@
 //! a later one finds the world, also if the name has a newer version by then.
 
 use crate::{
-    Params,
-    fabric::{self, ClosedUniverses},
+    Params, fabric,
     params::{map, text},
+    reach::Reach,
     room::{Boundless, Room},
 };
 use futures_util::future::BoxFuture;
@@ -79,7 +79,8 @@ impl<P: Plane> SpawnAdapter<P> {
         let created = self.create(call, world, &program).await?;
         if params.get("mode").is_some() {
             let to = WorldAddress::Id(world);
-            fabric::send(&self.plane, None, &ClosedUniverses, self.dedupe_window_ns, call, &to).await?;
+            let reach = Reach::new(self.plane.clone()).with_dedupe_window_ns(self.dedupe_window_ns);
+            fabric::send(&reach, call, &to).await?;
         }
         Ok(map([("status", status(created)), ("world", text(world.to_string()))]))
     }

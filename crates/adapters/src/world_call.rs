@@ -9,10 +9,7 @@
 //!
 //! [`call_world`]: mundi_store::protocol::call_world
 
-use crate::{
-    Params,
-    fabric::{ClosedUniverses, UniversePolicy, with_name},
-};
+use crate::{Params, fabric::with_name, reach::Reach};
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::{WORLD_CALL, check_headers};
 use mundi_model::{
@@ -20,62 +17,47 @@ use mundi_model::{
     record::{Input, Payload, Sender},
 };
 use mundi_runtime::{
-    Delivery, LocalWorlds, Plane, RuntimeError,
+    Plane, RuntimeError,
     effects::{Adapter, Call, invalid, refused},
     manifests::check_event,
 };
 use mundi_store::protocol::{FabricMessage, Failure, FindMessage, MessageId, Repeat, WorldCall};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-pub struct WorldCallAdapter<P> {
-    plane: P,
-    local: Option<Arc<dyn LocalWorlds>>,
-    universes: Arc<dyn UniversePolicy>,
-    dedupe_window_ns: u64,
-}
+pub struct WorldCallAdapter<P>(Reach<P>);
 
 impl<P: Plane> WorldCallAdapter<P> {
     pub fn new(plane: P) -> Self {
-        let dedupe_window_ns = limits::DEDUPE_WINDOW_NS;
-        Self { plane, local: None, universes: Arc::new(ClosedUniverses), dedupe_window_ns }
+        Self::over(Reach::new(plane))
     }
 
-    /// How long the name of a call stays once its effect is over. No call is delivered twice, whatever this is.
-    #[must_use]
-    pub fn with_dedupe_window_ns(self, dedupe_window_ns: u64) -> Self {
-        Self { dedupe_window_ns, ..self }
-    }
-
-    /// These worlds are woken directly by calls to them.
-    #[must_use]
-    pub fn with_local_worlds(self, local: Arc<dyn LocalWorlds>) -> Self {
-        Self { local: Some(local), ..self }
-    }
-
-    /// Calls to another universe go where this allows it; without it, nowhere.
-    #[must_use]
-    pub fn with_universes(self, universes: Arc<dyn UniversePolicy>) -> Self {
-        Self { universes, ..self }
+    pub fn over(reach: Reach<P>) -> Self {
+        Self(reach)
     }
 
     /// Makes the call, and says until when it waits for the reply.
     async fn make(&self, call: &Call, to: &WorldAddress) -> Result<u64, Failure> {
+        match self.make_to(call, to).await {
+            Err(failure) if failure.code == Code::WorldNotFound => {
+                let (universe, _) = self.read(call, to)?;
+                let Some(to) = self.0.world_named(universe, to).await else { return Err(failure) };
+                self.make_to(call, &to).await
+            }
+            made => made,
+        }
+    }
+
+    async fn make_to(&self, call: &Call, to: &WorldAddress) -> Result<u64, Failure> {
         let (universe, made) = self.read(call, to)?;
         let deadline_ns = made.deadline_ns;
-        if self.plane.now_ns() >= deadline_ns {
+        if self.0.plane.now_ns() >= deadline_ns {
             let waited = Duration::from_nanos(deadline_ns.saturating_sub(call.asked_at_ns));
             let reason = format!("no reply within {waited:?}");
             return Err(Failure { code: Code::CallTimeout, reason, repeat: Repeat::Never });
         }
-        if universe != call.universe && !self.universes.accepts(universe, call.universe) {
-            let reason = format!("{universe} does not accept calls from {}", call.universe);
-            return Err(Failure { code: Code::UniverseDenied, reason, repeat: Repeat::Never });
-        }
+        self.0.check_accepted(universe, call.universe, "calls")?;
         self.check(universe, &made.message).await?;
-        let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
-        let (local, dedupe_window_ns) = (self.local.as_deref(), self.dedupe_window_ns);
-        let delivery = Delivery { engine, clock, blobs, local, dedupe_window_ns };
-        delivery.world_call(universe, made).await.map_err(|error| undeliverable(&error))?;
+        self.0.delivery().world_call(universe, made).await.map_err(|error| undeliverable(&error))?;
         Ok(deadline_ns)
     }
 
@@ -84,11 +66,11 @@ impl<P: Plane> WorldCallAdapter<P> {
     async fn check(&self, universe: UniverseId, message: &FabricMessage) -> Result<(), Failure> {
         let (to, id) = (message.to, message.id);
         let Input::Event { schema, value: Payload::Inline(value), .. } = &message.input else { return Ok(()) };
-        match check_event(&self.plane, (universe, to), schema, value).await {
+        match check_event(&self.0.plane, (universe, to), schema, value).await {
             Ok(()) => Ok(()),
             Err(RuntimeError::Event(error)) => {
                 let find = FindMessage { universe, to, id };
-                let before = self.plane.run(&find).await.map_err(|error| refused(&error))?.output;
+                let before = self.0.plane.run(&find).await.map_err(|error| refused(&error))?.output;
                 let (code, reason) = (error.code_or(Code::EventInvalid), error.to_string());
                 before.map(drop).ok_or(Failure { code, reason, repeat: Repeat::Never })
             }
@@ -122,7 +104,7 @@ impl<P: Plane> WorldCallAdapter<P> {
             correlation_id: correlation_id.map(str::to_owned),
             trace: call.trace.clone(),
             headers,
-            dedupe_window_ns: self.dedupe_window_ns,
+            dedupe_window_ns: self.0.dedupe_window_ns,
         };
         let deadline_ns = call.asked_at_ns.saturating_add(timeout_ms.saturating_mul(1_000_000));
         Ok((universe, WorldCall { message, deadline_ns }))

@@ -66,6 +66,8 @@ enum What {
     Tenants(Common),
     /// Endless loops in one universe: what calls of another one, and `/livez`, wait beside them.
     Loops(Common),
+    /// Pools: cycles of reserve, activate and release on one shard and on several, beside PostgreSQL and etcd.
+    Pool(serving::PoolSettings),
     /// The embedded engine: puts, queues, scans, opening; beside a raw synced log.
     Engine(engine::Settings),
     /// The persistence plane: enqueue, drain, replay, restore; beside a raw synced log.
@@ -116,6 +118,7 @@ impl BenchArgs {
             }),
             Some(What::Tenants(common)) => reported(common, |report| serving::tenants(report, common, again)),
             Some(What::Loops(common)) => reported(common, |report| serving::loops(report, common, again)),
+            Some(What::Pool(settings)) => serving::pool(settings, again),
             Some(What::Engine(settings)) => engine::run(settings),
             Some(What::Store(settings)) => store::run(settings),
             Some(What::Runtime(settings)) => runtime::run(settings),

@@ -43,19 +43,30 @@ impl Used {
 
     /// Of another process: user and system time, in hundredths of a second.
     pub(crate) fn of(pid: u32) -> Self {
+        Self::by_times(pid, 2)
+    }
+
+    /// The same, with what its children used that have ended.
+    pub(crate) fn with_children(pid: u32) -> Self {
+        Self::by_times(pid, 4)
+    }
+
+    fn by_times(pid: u32, times: usize) -> Self {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name in parentheses may hold spaces; after it, the twelfth and thirteenth field are the times.
+        // The name in parentheses may hold spaces; after it, the twelfth and thirteenth field are the times of the process, and the
+        // next two those of its children.
         let after_name = stat.rsplit_once(')').map_or("", |it| it.1);
-        let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok()).sum();
+        let fields = after_name.split_whitespace().skip(11).take(times);
+        let ticks: u64 = fields.filter_map(|it| it.parse::<u64>().ok()).sum();
         Self { cpu: Duration::from_millis(10 * ticks), written_bytes: written_bytes(&pid.to_string()) }
     }
 
     pub(crate) fn cpu_us_since(&self, before: Self) -> f64 {
-        (self.cpu - before.cpu).as_secs_f64() * 1e6
+        self.cpu.saturating_sub(before.cpu).as_secs_f64() * 1e6
     }
 
     pub(crate) fn written_bytes_since(&self, before: Self) -> u64 {
-        self.written_bytes - before.written_bytes
+        self.written_bytes.saturating_sub(before.written_bytes)
     }
 }
 

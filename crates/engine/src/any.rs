@@ -1,5 +1,7 @@
 //! One of the engines, chosen at run time: the layers above are compiled once, for this type.
 
+#[cfg(feature = "foundationdb")]
+use crate::foundationdb::{FoundationDb, FoundationDbTransaction};
 use crate::{
     CommitError, Committed, Embedded, Engine, EngineError, Page, Postgres, RangeRead, Read, ReadPlan, Source,
     Transaction, embedded::EmbeddedTransaction, postgres::PostgresTransaction,
@@ -12,6 +14,15 @@ use futures_util::future::Either;
 pub enum AnyEngine {
     Embedded(Embedded),
     Postgres(Postgres),
+    #[cfg(feature = "foundationdb")]
+    FoundationDb(FoundationDb),
+}
+
+#[cfg(feature = "foundationdb")]
+impl From<FoundationDb> for AnyEngine {
+    fn from(engine: FoundationDb) -> Self {
+        Self::FoundationDb(engine)
+    }
 }
 
 impl From<Embedded> for AnyEngine {
@@ -33,6 +44,8 @@ impl Engine for AnyEngine {
         match self {
             Self::Embedded(engine) => engine.begin().await.map(|tx| AnyTransaction::Embedded(Box::new(tx))),
             Self::Postgres(engine) => engine.begin().await.map(|tx| AnyTransaction::Postgres(Box::new(tx))),
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb(engine) => engine.begin().await.map(|tx| AnyTransaction::FoundationDb(Box::new(tx))),
         }
     }
 
@@ -47,6 +60,11 @@ impl Engine for AnyEngine {
                 let begun = engine.begin_planned(source, plan).await?;
                 Ok(begun.map(|tx| AnyTransaction::Postgres(Box::new(tx))))
             }
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb(engine) => {
+                let begun = engine.begin_planned(source, plan).await?;
+                Ok(begun.map(|tx| AnyTransaction::FoundationDb(Box::new(tx))))
+            }
         }
     }
 
@@ -54,6 +72,8 @@ impl Engine for AnyEngine {
         match self {
             Self::Embedded(engine) => engine.reclaim(),
             Self::Postgres(engine) => engine.reclaim(),
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb(engine) => engine.reclaim(),
         }
     }
 
@@ -61,13 +81,20 @@ impl Engine for AnyEngine {
         match self {
             Self::Embedded(engine) => engine.disk_bytes().await,
             Self::Postgres(engine) => engine.disk_bytes().await,
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb(engine) => engine.disk_bytes().await,
         }
     }
 
     fn watch(&self, key: &[u8], seen: Option<Bytes>) -> impl Future<Output = Result<(), EngineError>> + Send + 'static {
         match self {
             Self::Embedded(engine) => Either::Left(engine.watch(key, seen)),
+            #[cfg(not(feature = "foundationdb"))]
             Self::Postgres(engine) => Either::Right(engine.watch(key, seen)),
+            #[cfg(feature = "foundationdb")]
+            Self::Postgres(engine) => Either::Right(Either::Left(engine.watch(key, seen))),
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb(engine) => Either::Right(Either::Right(engine.watch(key, seen))),
         }
     }
 }
@@ -76,6 +103,8 @@ impl Engine for AnyEngine {
 pub enum AnyTransaction {
     Embedded(Box<EmbeddedTransaction>),
     Postgres(Box<PostgresTransaction>),
+    #[cfg(feature = "foundationdb")]
+    FoundationDb(Box<FoundationDbTransaction>),
 }
 
 macro_rules! on_any {
@@ -83,6 +112,8 @@ macro_rules! on_any {
         match $self {
             Self::Embedded($tx) => $call,
             Self::Postgres($tx) => $call,
+            #[cfg(feature = "foundationdb")]
+            Self::FoundationDb($tx) => $call,
         }
     };
 }

@@ -20,6 +20,15 @@ use std::future::Future;
 ///   begins after a commit was acknowledged sees it.
 /// - **Stamped in that order.** See [`Transaction::put_stamped`].
 /// - **Bounded.** What exceeds `mundi_model::limits` is a typed error, and the transaction is as it was.
+///
+/// # What no engine needs to promise
+///
+/// The contract is as strict as FoundationDB, and no stricter. Where an engine gives more, layers must not use it:
+///
+/// - [`Transaction::add`] to a value that is not eight bytes long gives an unspecified value.
+/// - [`Transaction::delete_range`] need not know which keys it removes. For the conflicts of others it may count as a write of its whole range.
+/// - A write that changes nothing (a put of the value that is there, a delete of a key that is not) may conflict with reads of the key.
+/// - Versions rise, and are no clock: they may leave out any number of values, and jump when a database recovers.
 pub trait Engine: Clone + Send + Sync + 'static {
     type Transaction: Transaction;
 
@@ -62,11 +71,16 @@ pub trait Engine: Clone + Send + Sync + 'static {
 /// A transaction: reads one snapshot, gathers writes, and applies them all at commit or not at all.
 ///
 /// Reads see the snapshot with the transaction's own writes on top. Dropping it without a commit undoes
-/// everything. It lives for at most [`TRANSACTION_AGE_MS_MAX`](mundi_model::limits::TRANSACTION_AGE_MS_MAX);
-/// afterwards reads fail with [`EngineError::TooOld`] and the commit is a [`CommitError::Conflict`].
+/// everything. It lives for at most [`TRANSACTION_AGE_MS_MAX`](mundi_model::limits::TRANSACTION_AGE_MS_MAX), counted from
+/// [`Engine::begin`] by a clock of this process, whenever the snapshot was taken; afterwards reads fail with [`EngineError::TooOld`] and the
+/// commit is a [`CommitError::Conflict`].
 ///
-/// Keys have 1 to [`KEY_BYTES_MAX`](mundi_model::limits::KEY_BYTES_MAX) bytes, and those that begin with
-/// `0xff` are the engine's own.
+/// Keys have 1 to [`KEY_BYTES_MAX`](mundi_model::limits::KEY_BYTES_MAX) bytes, which leaves room for the prefix that an engine may put in front
+/// of them, and those that begin with `0xff` are the engine's own.
+///
+/// A transaction holds at most [`TRANSACTION_BYTES_MAX`](mundi_model::limits::TRANSACTION_BYTES_MAX). What it declares as read counts as well as
+/// what it writes, as FoundationDB counts both (`transaction_size.rs`): a call that would exceed the bound is refused, so what was accepted
+/// can be committed.
 pub trait Transaction: Send + 'static {
     /// The version of the snapshot: the transaction sees every commit whose stamp has this version or a smaller one,
     /// and no other. So its own stamp, if it commits, has a larger one.
@@ -101,8 +115,8 @@ pub trait Transaction: Send + 'static {
     /// are invisible to its own reads, because the key does not exist before the commit.
     fn put_stamped(&mut self, prefix: &[u8], suffix: &[u8], value: impl Into<Bytes>) -> Result<(), EngineError>;
 
-    /// Adds to a counter: eight bytes, little-endian, wrapping. A missing value, or one of another
-    /// length, counts as zero. Blind like a put: concurrent adds all count, and none conflicts.
+    /// Adds to a counter: eight bytes, little-endian, wrapping. A missing value counts as zero; what becomes of a value of another
+    /// length is unspecified. Blind like a put: concurrent adds all count, and none conflicts.
     fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError>;
 
     /// Removes a key, if it is there. Blind.
@@ -110,8 +124,8 @@ pub trait Transaction: Send + 'static {
 
     /// Removes every key in `start..end`, also those that others commit before this commit. Blind.
     ///
-    /// The keys that it removes count towards the size of the transaction, so long ranges are removed
-    /// in pieces.
+    /// An engine that must list the keys that it removes counts them towards the size of the transaction, and refuses the commit if they are too
+    /// many; one that need not, does not count them. So long ranges are removed in pieces.
     fn delete_range(&mut self, start: &[u8], end: &[u8]) -> Result<(), EngineError>;
 
     /// Applies the writes. A transaction without writes always succeeds.

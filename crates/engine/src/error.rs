@@ -42,6 +42,10 @@ pub enum EngineError {
     DatabaseUnavailable { doing: String, cause: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the tables in schema `{schema}` have version {found}; this program knows version {expected}")]
     DatabaseVersion { schema: String, found: i32, expected: i32 },
+    #[error(
+        "the cluster's version is {found}, below what the data in it has seen: new inputs would get places that were already read. Advance the cluster to {needed}"
+    )]
+    VersionBehind { found: u64, needed: u64 },
     #[error("the backup is not whole: {0}")]
     BackupInvalid(String),
     #[error("{doing}: {cause}")]
@@ -74,6 +78,7 @@ impl Coded for EngineError {
             Self::DatabaseInvalid { .. } => Code::DatabaseInvalid,
             Self::DatabaseUnavailable { .. } => Code::DatabaseUnavailable,
             Self::DatabaseVersion { .. } => Code::DatabaseVersion,
+            Self::VersionBehind { .. } => Code::DatabaseVersionBehind,
             Self::BackupInvalid(_) => Code::BackupInvalid,
             Self::BackupFailed { .. } => Code::BackupFailed,
         }

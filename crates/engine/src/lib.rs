@@ -2,7 +2,7 @@
 //! engines that implement it, and a conformance suite that tests an engine against it.
 //!
 //! Start with [`Engine`] and [`Transaction`]: their documentation is the contract. [`Memory`] is the
-//! reference, [`Embedded`] is what users run on one machine, and `Postgres` what they run on many.
+//! reference, [`Embedded`] is what users run on one machine, `Postgres` what they run on several, and `FoundationDb` on many.
 //!
 //! This crate must not depend on what is stored in it: no world, no journal, no queue of a layer. Its only queue is that of commits.
 //!
@@ -38,17 +38,23 @@ mod contract;
 pub mod embedded;
 mod error;
 mod forward;
+pub mod foundationdb;
 mod generations;
 mod group;
 pub mod memory;
 mod overlay;
 mod plan;
 #[cfg(feature = "postgres")]
+mod planned_reads;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 mod recent;
+mod transaction_size;
 mod watch;
 mod write_set;
 
+#[cfg(feature = "foundationdb")]
+pub use crate::foundationdb::FoundationDb;
 #[cfg(feature = "postgres")]
 pub use any::{AnyEngine, AnyTransaction};
 pub use contract::{Committed, Engine, Page, RangeRead, Transaction};

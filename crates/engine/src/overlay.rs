@@ -1,6 +1,9 @@
 //! The transaction's own side: what it has written and what it has depended on, over any snapshot.
+//!
+//! Own writes stay here until the commit on every engine. FoundationDB could keep them itself, but there a key with a stamp makes the range
+//! in which it may come to lie unreadable for its own transaction.
 
-use crate::{EngineError, Page, RangeRead, write_set::WriteSet};
+use crate::{EngineError, Page, RangeRead, transaction_size as size, write_set::WriteSet};
 use bytes::{Bytes, BytesMut};
 use mundi_model::{Stamp, limits};
 
@@ -22,6 +25,12 @@ pub(crate) struct StampedPut {
 }
 
 impl StampedPut {
+    /// The key before and behind its stamp.
+    #[cfg(any(test, feature = "foundationdb"))]
+    pub(crate) fn around(&self) -> (&[u8], &[u8]) {
+        (&self.prefix, &self.suffix)
+    }
+
     pub(crate) fn key(&self, stamp: Stamp) -> Bytes {
         let mut key = BytesMut::with_capacity(self.prefix.len() + Stamp::LEN + self.suffix.len());
         key.extend_from_slice(&self.prefix);
@@ -55,7 +64,7 @@ pub(crate) struct Overlay {
     /// What it puts under these prefixes holds nothing before, as its plan says.
     #[cfg(feature = "postgres")]
     pub(crate) new_keys: Vec<Bytes>,
-    size: Size,
+    size: size::Size,
 }
 
 impl Overlay {
@@ -66,7 +75,7 @@ impl Overlay {
     pub(crate) fn put(&mut self, key: &[u8], value: Bytes) -> Result<(), EngineError> {
         check_key(key)?;
         check_value(&value)?;
-        self.size.add(key.len() + value.len())?;
+        self.size.add(size::of_put(key.len(), value.len()))?;
         self.writes.insert(Bytes::copy_from_slice(key), Write::Put(value));
         Ok(())
     }
@@ -77,7 +86,7 @@ impl Overlay {
             return Err(EngineError::KeyInvalid { len, first: prefix.first().copied() });
         }
         check_value(&value)?;
-        self.size.add(len + value.len())?;
+        self.size.add(size::of_put(len, value.len()))?;
         let (prefix, suffix) = (Bytes::copy_from_slice(prefix), Bytes::copy_from_slice(suffix));
         self.stamped.push(StampedPut { prefix, suffix, value });
         Ok(())
@@ -85,7 +94,7 @@ impl Overlay {
 
     pub(crate) fn add(&mut self, key: &[u8], delta: i64) -> Result<(), EngineError> {
         check_key(key)?;
-        self.size.add(key.len() + size_of::<i64>())?;
+        self.size.add(size::of_put(key.len(), size_of::<i64>()))?;
         let write = match self.writes.get(key) {
             Some(Write::Put(value)) => Write::Put(added(Some(value), delta)),
             Some(Write::Delete) => Write::Put(added(None, delta)),
@@ -99,7 +108,7 @@ impl Overlay {
 
     pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), EngineError> {
         check_key(key)?;
-        self.size.add(key.len())?;
+        self.size.add(size::of_delete(key.len()))?;
         self.writes.insert(Bytes::copy_from_slice(key), Write::Delete);
         Ok(())
     }
@@ -110,7 +119,7 @@ impl Overlay {
         if start >= end {
             return Ok(());
         }
-        self.size.add(start.len() + end.len())?;
+        self.size.add(size::of_delete_range(start.len(), end.len()))?;
         let (start, end) = (Bytes::copy_from_slice(start), Bytes::copy_from_slice(end));
         self.writes.remove_range(&start, &end);
         self.cleared.push((start, end));
@@ -183,7 +192,7 @@ impl Overlay {
             None => None,
         };
         if depends {
-            self.size.add(key.len())?;
+            self.size.add(size::of_read(key.len()))?;
         }
         let stored = base(key)?;
         if depends {
@@ -207,12 +216,11 @@ impl Overlay {
         if Self::is_empty_range(read)? {
             return Ok(Page { items: Vec::new(), more: false });
         }
-        if !read.snapshot {
-            self.size.add(read.start.len() + read.end.len())?;
-        }
         let page = self.merge(read, base)?;
         if !read.snapshot {
-            self.reads.ranges.push(part_read(read, &page));
+            let (start, end) = part_read(read, &page);
+            self.size.add(size::of_range_read(start.len(), end.len()))?;
+            self.reads.ranges.push((start, end));
         }
         Ok(page)
     }
@@ -277,14 +285,19 @@ impl Overlay {
         self.cleared.iter().any(|(start, end)| **start <= *key && *key < **end)
     }
 
-    /// How much it holds.
+    /// The keys and values that it holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.size.bytes
+        self.size.bytes()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn counted(&self) -> usize {
+        self.size.counted()
     }
 
     /// Counts keys that a deleted range turned out to hold.
     pub(crate) fn count_cleared(&mut self, bytes: usize) -> Result<(), EngineError> {
-        self.size.add(bytes)
+        self.size.add(size::of_listed(bytes))
     }
 }
 
@@ -331,22 +344,4 @@ fn check_value(value: &Bytes) -> Result<(), EngineError> {
         return Err(EngineError::ValueTooLarge { len: value.len() });
     }
     Ok(())
-}
-
-/// How much a transaction holds.
-#[derive(Debug, Clone, Default)]
-struct Size {
-    bytes: usize,
-    operations: usize,
-}
-
-impl Size {
-    fn add(&mut self, bytes: usize) -> Result<(), EngineError> {
-        let (bytes, operations) = (self.bytes + bytes, self.operations + 1);
-        if bytes > limits::TRANSACTION_BYTES_MAX || operations > limits::TRANSACTION_OPERATIONS_MAX {
-            return Err(EngineError::TransactionTooLarge);
-        }
-        (self.bytes, self.operations) = (bytes, operations);
-        Ok(())
-    }
 }

@@ -4,6 +4,7 @@
 //! does not check bounds and schemas again; it asks only what the step depends on.
 
 use crate::{
+    children::SpawnChild,
     intents::check_headers,
     manifest::ManifestError,
     objects::{LoadError, Objects, load_checked},
@@ -13,10 +14,12 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Code, Coded, Hash, InboxSeq, cbor, limits,
+    Code, Coded, Hash, InboxSeq, LabelChange, cbor,
+    child::{CHILD_INBOX, CHILD_SPAWN},
+    limits,
     record::{InboxItem, Input, Operator, Payload, Receipt},
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// Why an item may not enter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +88,9 @@ pub(crate) enum Control {
     Upgrade(Active, Upgrade),
     /// The item at this place passes without a step.
     Skip(InboxSeq),
+    /// The labels of the world changed when the command was accepted; its program does not see them.
+    Label,
+    SpawnChild(SpawnChild),
 }
 
 impl Prepared<'_> {
@@ -121,6 +127,10 @@ pub(crate) fn prepare<'i>(
 ) -> Result<Prepared<'i>, AdmitError> {
     let plain = |payload| Prepared { payload, control: None, not_before_ns: 0, check_steps: 0 };
     Ok(match &item.input {
+        Input::Message { inbox, headers, .. } if inbox == CHILD_INBOX && !is_of_child(state, headers) => {
+            let reason = "it names no open child of this world";
+            return Err(Rejection::new(Code::EventInvalid, reason).into());
+        }
         Input::Event { value: payload, .. } | Input::Message { payload, .. } => plain(load(objects, payload)?),
         Input::Receipt(receipt) => {
             check_receipt(state, receipt)?;
@@ -139,6 +149,12 @@ pub(crate) fn prepare<'i>(
             Prepared { payload, control: Some(control), not_before_ns: 0, check_steps: 0 }
         }
     })
+}
+
+/// Whether a notice that a child started is about an intent that is open.
+fn is_of_child(state: &State, headers: &BTreeMap<String, String>) -> bool {
+    let intent = headers.get("intent").and_then(|intent| intent.parse().ok());
+    intent.and_then(|intent| state.intents.get(&intent)).is_some_and(|open| open.kind == CHILD_SPAWN)
 }
 
 fn load<'p>(objects: &dyn Objects, payload: &'p Payload) -> Result<Cow<'p, [u8]>, LoadError> {
@@ -170,6 +186,8 @@ pub(crate) const RESUME: &str = "resume";
 pub(crate) const RETRY: &str = "retry";
 /// The command that passes it.
 pub(crate) const SKIP: &str = "skip";
+/// The command that spawns a child in place of the program.
+pub const SPAWN_CHILD: &str = "spawn_child";
 
 fn understand(
     (state, registry): (&State, &Registry),
@@ -201,6 +219,10 @@ fn understand(
             }
             Ok(Control::Skip(seq))
         }
+        SPAWN_CHILD => {
+            let spawn: SpawnChild = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
+            Ok(Control::SpawnChild(spawn))
+        }
         "upgrade" => {
             let upgrade: Upgrade = cbor::decode(payload).map_err(|error| invalid(error.to_string()))?;
             match Active::load(objects, registry, upgrade.manifest) {
@@ -208,6 +230,10 @@ fn understand(
                 Err(ManifestError::Load(error)) => Err(error.into()),
                 Err(error) => Err(Rejection::new(error.code(), error.to_string()).into()),
             }
+        }
+        LabelChange::COMMAND => {
+            let decoded = cbor::decode::<LabelChange>(payload);
+            decoded.map(|_| Control::Label).map_err(|error| invalid(error.to_string()).into())
         }
         other => Err(invalid(format!("no command `{other}`")).into()),
     }

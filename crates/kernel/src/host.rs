@@ -11,7 +11,9 @@ use crate::{
     state::State,
 };
 use mundi_model::{
-    Code, Hash, Height, InboxSeq, ProgramAddress, UniverseId, WorldAddress, WorldId, cbor, limits,
+    Code, Hash, Height, InboxSeq, IntentHash, ProgramAddress, UniverseId, WorldAddress, WorldId, cbor,
+    child::{CHILD_SPAWN, ChildId, ChildSpec},
+    limits,
     pool::AuthorityChange,
     record::{Body, Payload, Reply, ReplyOutcome, Stamps},
 };
@@ -137,8 +139,12 @@ impl<'a> StepHost<'a> {
     }
 
     /// An effect of any kind but a timer, within the bound on open intents.
-    fn open_effect(&mut self, kind: &str, params: &[u8], label: &str) -> Result<(), EmitError> {
+    fn open_effect(&mut self, kind: &str, params: &[u8], label: &str) -> Result<IntentHash, EmitError> {
         self.check_payload(params)?;
+        // Its parameters are part of its token, which is one value of the engine.
+        if kind == CHILD_SPAWN && params.len() > limits::PAYLOAD_INLINE_BYTES_MAX {
+            return Ok(self.meter.refuse(format!("the parameters of a child have {} bytes", params.len()))?);
+        }
         let label = if label.is_empty() { format!("{}.{}", self.height, self.emitted) } else { label.to_owned() };
         self.check_name("label", &label)?;
         if self.state.intents.has_label(&label) {
@@ -149,8 +155,9 @@ impl<'a> StepHost<'a> {
         }
         let params = intents::payload(params, &mut self.blobs);
         let intent = self.intent(kind, params, label)?;
+        let hash = intent.hash;
         self.state.intents.open(intent);
-        Ok(())
+        Ok(hash)
     }
 
     /// Names the intent and journals it.
@@ -291,7 +298,7 @@ impl Host for StepHost<'_> {
             }
             Err(exceeded) => return Err(self.meter.abandon(Code::SchemaWorkExceeded, &exceeded.to_string()).into()),
         }
-        self.open_effect(kind, params, label)
+        self.open_effect(kind, params, label).map(drop)
     }
 
     fn cancel(&mut self, label: &str) -> Result<bool, Stop> {
@@ -334,7 +341,7 @@ impl Host for StepHost<'_> {
         self.meter.call(params.len() + label.len())?;
         self.require_declared(FABRIC_SEND)?;
         self.check_options(options)?;
-        self.open_effect(FABRIC_SEND, &params, label)
+        self.open_effect(FABRIC_SEND, &params, label).map(drop)
     }
 
     fn spawn(
@@ -349,6 +356,16 @@ impl Host for StepHost<'_> {
         self.require_declared(WORLD_SPAWN)?;
         self.open_effect(WORLD_SPAWN, &params, label)?;
         Ok(child)
+    }
+
+    fn spawn_child(&mut self, params: &[u8], label: &str) -> Result<ChildId, EmitError> {
+        self.meter.call(params.len() + label.len())?;
+        self.require_declared(CHILD_SPAWN)?;
+        if let Err(error) = ChildSpec::read(params) {
+            return Ok(self.meter.refuse(error.to_string())?);
+        }
+        let intent = self.open_effect(CHILD_SPAWN, params, label)?;
+        Ok(ChildId::of_intent(&intent))
     }
 
     fn reply(&mut self, to: InboxSeq, payload: &[u8]) -> Result<(), Stop> {

@@ -50,6 +50,7 @@
 
 mod admit;
 pub mod cells;
+pub mod children;
 pub mod fork;
 mod host;
 pub mod intents;
@@ -71,7 +72,7 @@ mod undo;
 pub mod verify;
 mod world;
 
-pub use admit::{Repair, Upgrade};
+pub use admit::{Repair, SPAWN_CHILD, Upgrade};
 pub use meter::LogLine;
 pub use objects::{LoadError, MemoryObjects, Objects};
 pub use registry::Registry;

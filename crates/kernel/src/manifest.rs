@@ -8,7 +8,7 @@ use crate::{
     objects::{LoadError, Objects, load_checked},
     schema::{BoundedSchema, Mismatch, Registration, Work},
 };
-use mundi_model::{Code, Coded, Hash, Value, cbor, json, limits};
+use mundi_model::{Code, Coded, Hash, Value, cbor, child::CHILD_SPAWN, json, limits};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -146,6 +146,8 @@ pub struct EffectPolicies {
     pub timeout_ms: Option<u64>,
     pub retry: Option<Retry>,
     pub rate: Option<Rate>,
+    /// Of children: how many run at a time.
+    pub children_active_max: Option<u64>,
 }
 
 impl EffectPolicies {
@@ -166,22 +168,24 @@ impl EffectPolicies {
 
 impl EffectRule {
     fn check(&self, kind: &str) -> Result<(), ManifestError> {
-        if self.signed && kind == WORLD_CALL {
-            let why = format!("effects.{kind}.signed: the reply of a world carries no signature of an adapter");
+        if self.signed && [WORLD_CALL, CHILD_SPAWN].contains(&kind) {
+            let why = format!("effects.{kind}.signed: no adapter answers it, so its receipt carries no signature");
             return Err(ManifestError::Invalid(why));
         }
         self.policies().check(kind)
     }
 
     pub fn policies(&self) -> EffectPolicies {
-        EffectPolicies { timeout_ms: self.timeout_ms, retry: self.retry, rate: self.rate }
+        EffectPolicies { timeout_ms: self.timeout_ms, retry: self.retry, rate: self.rate, children_active_max: None }
     }
 }
 
 impl Manifest {
     /// The policies for a kind of effect; none for a kind that it does not name.
     pub fn effect_policies(&self, kind: &str) -> EffectPolicies {
-        self.effects.get(kind).map_or_else(EffectPolicies::default, EffectRule::policies)
+        let policies = self.effects.get(kind).map_or_else(EffectPolicies::default, EffectRule::policies);
+        let children_active_max = (kind == CHILD_SPAWN).then_some(self.limits.max_active_children);
+        EffectPolicies { children_active_max, ..policies }
     }
 }
 
@@ -223,6 +227,14 @@ pub struct Limits {
     pub step_calls_max: u64,
     pub step_bytes_max: u64,
     pub step_outputs_max: u64,
+    /// Children that run at a time.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub max_active_children: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_usual(children: &u64) -> bool {
+    *children == limits::CHILDREN_ACTIVE_DEFAULT
 }
 
 impl Default for Limits {
@@ -233,6 +245,7 @@ impl Default for Limits {
             step_calls_max: 100_000,
             step_bytes_max: 16 << 20,
             step_outputs_max: limits::STEP_OUTPUTS_MAX,
+            max_active_children: limits::CHILDREN_ACTIVE_DEFAULT,
         }
     }
 }
@@ -249,6 +262,7 @@ impl Limits {
             ("step_calls_max", self.step_calls_max, limits::STEP_CALLS_MAX),
             ("step_bytes_max", self.step_bytes_max, limits::STEP_BYTES_MAX),
             ("step_outputs_max", self.step_outputs_max, limits::STEP_OUTPUTS_MAX),
+            ("max_active_children", self.max_active_children, limits::CHILDREN_ACTIVE_MAX),
         ];
         within("limits", &bounds)
     }

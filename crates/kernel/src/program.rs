@@ -6,6 +6,7 @@
 use crate::cells::Entry;
 use mundi_model::{
     Code, Coded, Hash, Height, InboxSeq, ParseIdError, ProgramAddress, UniverseId, WorldAddress, WorldId,
+    child::ChildId,
     pool::AuthorityChange,
     record::{Origin, ReceiptStatus},
 };
@@ -148,6 +149,10 @@ pub trait Host: View {
         first: Option<&Outgoing<'_>>,
         label: &str,
     ) -> Result<WorldId, EmitError>;
+
+    /// Asks for a child: `params` are [`spec_params`](mundi_model::child::spec_params). Its id is known at once; that it started and how it ended
+    /// arrive as causes ([`Cause::child`]). It is never started twice.
+    fn spawn_child(&mut self, params: &[u8], label: &str) -> Result<ChildId, EmitError>;
 
     /// Answers the call that arrived at this place of the inbox, now or in an earlier step.
     fn reply(&mut self, to: InboxSeq, payload: &[u8]) -> Result<(), Stop>;

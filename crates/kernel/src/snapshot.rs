@@ -15,7 +15,9 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Code, Coded, Hash, Height, InboxSeq, IntentHash, WorldId, cbor, limits,
+    Code, Coded, Hash, Height, InboxSeq, IntentHash, WorldId, cbor,
+    child::Spend,
+    limits,
     mutants::{Mutant, planted},
     record::SnapshotNote,
 };
@@ -127,6 +129,11 @@ impl KernelSnapshot {
     /// The world takes nothing but commands.
     pub fn is_paused(&self) -> bool {
         self.position.paused
+    }
+
+    /// What the children have cost whose ends lie below its height.
+    pub fn children_spent(&self) -> Spend {
+        self.position.children_spent.unwrap_or_default()
     }
 
     /// What becomes of effects that must not leave the world.

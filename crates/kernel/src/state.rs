@@ -13,7 +13,9 @@ use crate::{
 };
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
+    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId,
+    child::Spend,
+    limits,
     mutants::{Mutant, planted},
     record::{Body, EffectPolicy, Genesis, InboxItem, Input, Record, Sealed, SnapshotNote},
 };
@@ -75,6 +77,9 @@ pub(crate) struct Position {
     /// Of a sandbox: the object with its scripted answers.
     #[n(15)]
     pub(crate) answers: Option<Hash>,
+    /// What the children whose ends it took have cost.
+    #[n(16)]
+    pub(crate) children_spent: Option<Spend>,
 }
 
 /// Where a world stopped because a step failed.
@@ -174,6 +179,7 @@ impl State {
             skip: None,
             policy: None,
             answers: None,
+            children_spent: None,
         };
         Self {
             position,

@@ -5,19 +5,22 @@
 
 use crate::{
     admit::{Control, Prepared},
+    children,
     host::StepHost,
     intents::TIMER_SET,
     manifest::{CheckError, OnFailure},
     meter::{Fault, LogLine},
     objects::{LoadError, Object, Objects},
-    program::{Cause, Event, Failure},
+    program::{Cause, Event, Failure, Program},
     schema::Work,
     state::{Active, Savepoint, State},
     undo::Mark,
 };
 use minicbor::Encoder;
 use mundi_model::{
-    Code, Hash, Height, cbor, limits,
+    Code, Hash, Height, cbor,
+    child::Spend,
+    limits,
     mutants::{Mutant, planted},
     pool::AuthorityChange,
     record::{Body, Ingress, Input, ManifestChange, ReceiptStatus, Reply, ReplyOutcome, StepFailed},
@@ -25,6 +28,7 @@ use mundi_model::{
 use std::{
     borrow::Cow,
     cell::Cell,
+    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -92,6 +96,10 @@ pub(crate) fn step(
                 receipt.status != ReceiptStatus::Ok || run.accepts(state, &receipt.kind, &prepared.payload)?;
             let (status, payload) =
                 if acceptable { (receipt.status, &*prepared.payload) } else { (ReceiptStatus::Error, BAD_RECEIPT) };
+            let spent = children::spent(receipt, &prepared.payload);
+            if spent != Spend::default() {
+                state.position.children_spent = Some(state.position.children_spent.unwrap_or_default().plus(spent));
+            }
             run.program(state, Cause::Receipt { label, kind: &receipt.kind, status, payload })?
         }
         (Input::TimerFired { timer, .. }, None) => {
@@ -145,7 +153,13 @@ impl Run<'_> {
                 state.resume();
                 state.position.skip = Some(seq);
             }
+            Control::Label => {}
             Control::Upgrade(active, upgrade) => return self.upgrade(state, active, upgrade.forced),
+            // The program does not see it: only the child's end.
+            Control::SpawnChild(spawn) => {
+                let cause = Cause::Message { inbox: "", payload: &[], headers: &BTreeMap::new() };
+                return self.attempt_by(&spawn, state, cause).map(|(outcome, _)| outcome);
+            }
         }
         Ok(self.nothing(state))
     }
@@ -193,9 +207,19 @@ impl Run<'_> {
 
     /// Runs the program, and undoes what it did if it failed. Says whether it failed.
     fn attempt(&self, state: &mut State, cause: Cause<'_>) -> Result<(Outcome, bool), LoadError> {
+        let program = state.active.program.clone();
+        self.attempt_by(&*program, state, cause)
+    }
+
+    /// As [`Self::attempt`], by another program than the world's.
+    fn attempt_by(
+        &self,
+        program: &dyn Program,
+        state: &mut State,
+        cause: Cause<'_>,
+    ) -> Result<(Outcome, bool), LoadError> {
         let before = state.savepoint();
         let cells = before.cells();
-        let program = state.active.program.clone();
         let event = Event { seq: self.ingress.seq, origin: &self.ingress.item.origin, cause };
         let mut host = StepHost::new(state, self.objects, (&self.ingress.stamps, self.work.get()), self.height);
         // A panic leaves nothing behind: all that the program could touch is undone below.

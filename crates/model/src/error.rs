@@ -118,6 +118,7 @@ codes! {
     DatabaseInvalid = "DATABASE_INVALID", Invalid, "The database cannot be used: its URL, the password or the permissions are wrong.";
     DatabaseUnavailable = "DATABASE_UNAVAILABLE", Unavailable, "The database does not answer.";
     DatabaseVersion = "DATABASE_VERSION", Invalid, "The tables in the database were made by a newer version of Mundi.";
+    DatabaseVersionBehind = "DATABASE_VERSION_BEHIND", Invalid, "The cluster gives versions below those that its data has seen.";
     BackupInvalid = "BACKUP_INVALID", Corrupt, "A backup is incomplete or damaged.";
     BackupFailed = "BACKUP_FAILED", Unavailable, "A backup could not be written or read.";
 
@@ -287,6 +288,40 @@ codes! {
     QueueFull = "QUEUE_FULL", Full, "As many reservations wait in a pool's queue as its configuration allows.";
     TicketNotFound = "TICKET_NOT_FOUND", NotFound, "A pool's queue never gave out such a ticket, or does not keep it any more.";
 
+    // Durable functions.
+    FunctionFailed = "FUNCTION_FAILED", Invalid, "A durable function ended with an error.";
+    FunctionCancelled = "FUNCTION_CANCELLED", Conflict, "An instance of a durable function, or the scope that something was waited in, was cancelled.";
+    FunctionDiverged = "FUNCTION_DIVERGED", Conflict, "The code of a durable function asks for something else than is on record at the same await.";
+    FunctionNotFound = "FUNCTION_NOT_FOUND", NotFound, "A world has no instance of a durable function under this name.";
+    FunctionKeyInvalid = "FUNCTION_KEY_INVALID", Invalid, "The key of an instance is not valid.";
+    FunctionKeyReused = "FUNCTION_KEY_REUSED", Conflict, "A durable function was run again under the same key with another input.";
+    FunctionsFull = "FUNCTIONS_FULL", Full, "A world has as many running instances of durable functions, or an instance as many callers, as it may have.";
+    FunctionInputTooLarge = "FUNCTION_INPUT_TOO_LARGE", Invalid, "The input of a durable function is too large.";
+    FunctionResultTooLarge = "FUNCTION_RESULT_TOO_LARGE", Invalid, "The result of an await or of a durable function is too large.";
+    FunctionLogFull = "FUNCTION_LOG_FULL", Full, "The log of an instance of a durable function has as many awaits as it may have.";
+    FunctionSignalsFull = "FUNCTION_SIGNALS_FULL", Full, "An instance has as many events that it has not asked for as it may have.";
+    FunctionAwaitMissing = "FUNCTION_AWAIT_MISSING", Invalid, "A durable function ended, and nobody waited for something that it had asked for.";
+    FunctionContextOver = "FUNCTION_CONTEXT_OVER", Invalid, "A `ctx` was used outside the function that it was given to.";
+    FunctionEffectUndeclared = "FUNCTION_EFFECT_UNDECLARED", Invalid, "A durable function asked for an effect that the manifest does not declare.";
+    FunctionStuck = "FUNCTION_STUCK", Invalid, "A durable function waits for something that never comes.";
+    FunctionCellReserved = "FUNCTION_CELL_RESERVED", Invalid, "A durable function wrote a cell under `$fn/`.";
+    FunctionWorldFull = "FUNCTION_WORLD_FULL", Full, "A durable function could not ask for something, because its world has as many open effects or timers as it may have.";
+
+    // Children: dispatch, recovery, cancel and budgets.
+    UrmSchedulerReplayOrderInvalid = "URM_SCHEDULER_REPLAY_ORDER_INVALID", Corrupt, "A dispatch number of a parent is used by two children; the parent is on hold.";
+    UrmSchedulerLeaseOrphaned = "URM_SCHEDULER_LEASE_ORPHANED", Unavailable, "The executor of a child ended before the child was started.";
+    UrmSchedulerPhaseEventAtomicityViolation = "URM_SCHEDULER_PHASE_EVENT_ATOMICITY_VIOLATION", Corrupt, "The phase of a child and its last event do not belong together; the parent is on hold.";
+    UrmDispatchLeaseConflict = "URM_DISPATCH_LEASE_CONFLICT", Conflict, "A queue number or a worker run id of a parent is used by two children; the parent is on hold.";
+    UrmDispatchAccountingModeInvalid = "URM_DISPATCH_ACCOUNTING_MODE_INVALID", Invalid, "A budget lane has the accounting mode `running_total_v1` and no other.";
+    UrmChildBudgetExceeded = "URM_CHILD_BUDGET_EXCEEDED", Full, "A child used more than its own budget or its parent's budget allows.";
+    UrmChildTerminatedOnRestart = "URM_CHILD_TERMINATED_ON_RESTART", Unavailable, "The executor of a child ended after the child was started.";
+    UrmChildCancelled = "URM_CHILD_CANCELLED", Invalid, "A child was cancelled.";
+    UrmChildFailed = "URM_CHILD_FAILED", Invalid, "A child reported a failure.";
+    UrmChildKindInvalid = "URM_CHILD_KIND_INVALID", Invalid, "No executor of this installation runs children of this kind, or not with these parameters.";
+    UrmChildNotFound = "URM_CHILD_NOT_FOUND", NotFound, "A world has no child of this id, or does not keep it any more.";
+    UrmChildClaimLost = "URM_CHILD_CLAIM_LOST", Fenced, "An executor acted on a child that it does not hold any more, or that is not in this phase.";
+    UrmRequestConflict = "URM_REQUEST_CONFLICT", Conflict, "A `client_request_id` was used before, with another payload.";
+
     // Server.
     NameInvalid = "NAME_INVALID", Invalid, "A text is not a valid name.";
     ConfigInvalid = "CONFIG_INVALID", Invalid, "The configuration has an unknown key or an invalid value.";
@@ -305,6 +340,15 @@ codes! {
     OriginDenied = "ORIGIN_DENIED", Invalid, "A request without a token names another host, or comes from a web page of another origin.";
     NodeOverloaded = "NODE_OVERLOADED", Unavailable, "The process uses more memory than it may, and refuses new work until it uses less.";
     WorldOverloaded = "WORLD_OVERLOADED", Full, "The oldest item in the world's inbox is too old; new events are refused until the world has caught up.";
+
+    // Names and labels of worlds.
+    WorldNameTaken = "WORLD_NAME_TAKEN", Conflict, "Another world of the universe has this name.";
+    LabelInvalid = "LABEL_INVALID", Invalid, "A label's key or value is empty, too long, or has characters that are not allowed.";
+    LabelsFull = "LABELS_FULL", Full, "A world would have more labels than the bound.";
+    SqlInvalid = "SQL_INVALID", Invalid, "A query is not SQL that SQLite understands, or does more than read.";
+    SqlTooLarge = "SQL_TOO_LARGE", Full, "A query gives more rows or bytes, or needs more memory, than the bound.";
+    SqlTimeout = "SQL_TIMEOUT", Full, "A query took longer than it may.";
+    CursorInvalid = "CURSOR_INVALID", Invalid, "The place where a list should continue is not one that the list gave out.";
     NodeDraining = "NODE_DRAINING", Unavailable, "The process is draining and accepts no new requests.";
 }
 

@@ -6,10 +6,13 @@
 
 pub mod answers;
 pub mod cbor;
+pub mod child;
 pub mod error;
 mod hash;
+mod hints;
 mod ids;
 pub mod json;
+mod labels;
 pub mod limits;
 mod moment;
 #[doc(hidden)]
@@ -20,11 +23,13 @@ pub mod record;
 pub mod schedule;
 mod text;
 mod value;
+pub mod watch;
 mod world_name;
 
 pub use error::{Code, Coded, Kind};
 pub use hash::{Hash, Hasher, IntentHash};
 pub use ids::{CallId, Epoch, Height, InboxSeq, Stamp, UniverseId, WorkerId, WorldId};
+pub use labels::{LabelChange, LabelError, Labels, check_label_key};
 pub use moment::Moment;
 pub use program_ref::{ProgramAddress, ProgramNameInvalid, ProgramRef};
 pub use text::{ParseIdError, hex, parse_hex, parse_hex_bytes};

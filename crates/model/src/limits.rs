@@ -1,19 +1,27 @@
 //! Every bound in one place, each with its reason. Exceeding one is a typed error, never an allocation.
 
-/// FoundationDB's bound on keys: the strictest engine sets the bound for all.
-pub const KEY_BYTES_MAX: usize = 10_000;
+/// The strictest engine sets the bound for all: FoundationDB's bound on keys is 10,000 bytes, less room for the prefix of a deployment that
+/// shares a cluster with others, and for what the client appends to a key with a stamp.
+pub const KEY_BYTES_MAX: usize = 9_900;
+
+/// The name of a deployment in a FoundationDB cluster, which every key of it begins with: it is counted with every key, so it is short.
+pub const ENGINE_PREFIX_BYTES_MAX: usize = 32;
+
+/// Watches of a process on keys of a FoundationDB cluster. The client refuses more than 10,000; keys beyond are polled.
+pub const ENGINE_WATCHES_MAX: usize = 9_000;
 
 /// FoundationDB's bound on values; larger payloads go to the content store and are referenced.
 pub const VALUE_BYTES_MAX: usize = 100_000;
 
-/// FoundationDB's bound on the bytes that a transaction writes and declares as read.
+/// FoundationDB's bound on a transaction. Keys, values and conflict ranges count, as the client of FoundationDB counts them: a key that is
+/// written counts three times, a key that is read twice.
 pub const TRANSACTION_BYTES_MAX: usize = 10_000_000;
 
 /// FoundationDB's bound on a transaction's age; it lets an engine discard old versions.
 pub const TRANSACTION_AGE_MS_MAX: u64 = 5_000;
 
-/// As many operations as a transaction could hold if each were empty; bounds per-operation overhead.
-pub const TRANSACTION_OPERATIONS_MAX: usize = 200_000;
+/// As many operations as a transaction could hold if each were empty: each counts at least 100 bytes.
+pub const TRANSACTION_OPERATIONS_MAX: usize = 100_000;
 
 /// Reads that a transaction plans or prefetches before it makes them: a few for each item of the largest batch of a queue. The
 /// results are held in memory.
@@ -148,6 +156,12 @@ pub const LIST_ITEMS_MAX: usize = 1_000;
 
 /// Worlds that a summary of a universe counts: a page that is refreshed every few seconds must not read a million of them each time.
 pub const SUMMARY_WORLDS_MAX: u64 = 20_000;
+
+/// Records between two checkpoints that a replay of the past leaves in memory: the next question replays fewer than these, some milliseconds.
+pub const CHECKPOINT_RECORDS: u64 = 256;
+
+/// Bytes of all checkpoints of a universe in one process: about a thousand of them, enough for some worlds that people look at.
+pub const CHECKPOINTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The most items that one call of a list examines to fill its page; a selective filter gives short pages, not long waits.
 pub const LIST_LOOKS_MAX: usize = 1_000;
@@ -540,3 +554,108 @@ pub const QUERY_PAUSE_NS_MAX: u64 = 32_000_000_000;
 
 /// Queries of a universe that a process remembers as failing. Beyond it the oldest are forgotten, and fail a few times before they are held back again.
 pub const QUERIES_FAILING_MAX: usize = 4_096;
+
+/// How long a watcher waits for a holder, or between a revoke and a reclaim, at most: a week, counted in its own rounds.
+pub const WATCH_MS_MAX: u64 = 7 * 86_400_000;
+
+/// Failed probes in a row after which a watcher revokes a lease, unless its pool's policy says otherwise.
+pub const WATCH_PROBE_FAILURES_DEFAULT: u32 = 3;
+
+/// Failed probes in a row that a policy may ask for.
+pub const WATCH_PROBE_FAILURES_MAX: u64 = 1_000;
+
+/// How long a probe may take, unless its pool's policy says otherwise.
+pub const WATCH_PROBE_TIMEOUT_MS_DEFAULT: u64 = 5_000;
+
+/// How long a probe may take: a round of a watcher waits for its probes.
+pub const WATCH_PROBE_TIMEOUT_MS_MAX: u64 = 60_000;
+
+/// Probes of a watcher that run at a time.
+pub const WATCH_PROBES_AT_ONCE: usize = 16;
+
+/// The URL of a probe, with what it leaves open.
+pub const WATCH_URL_BYTES_MAX: usize = 2_048;
+
+/// Leases that a watcher reads in one transaction: with the holder of each, far below the bound of a transaction.
+pub const WATCH_PAGE_MAX: usize = 256;
+
+/// Leases of a shard that a watcher follows in memory. Further ones are followed once some of these have ended, which is late and never early.
+pub const WATCHED_LEASES_MAX: usize = 100_000;
+
+/// Pieces of evidence that a pool keeps for one lease: one for each rule of a policy, and room for more rules.
+pub const POOL_EVIDENCE_MAX: usize = 8;
+
+/// What a piece of evidence says, for people.
+pub const POOL_EVIDENCE_BYTES_MAX: usize = 256;
+
+/// Pools of a universe whose states `/metrics` shows, the first by name: each is nine series.
+pub const POOL_GAUGES_MAX: usize = 100;
+
+/// Shards of these pools that are looked at: each that changed is a query.
+pub const POOL_GAUGE_SHARDS_MAX: usize = 256;
+
+/// Labels of a world: each is an entry of the index, written with every change.
+pub const WORLD_LABELS_MAX: usize = 64;
+
+/// The key of a label: a word or a path of words.
+pub const LABEL_KEY_BYTES_MAX: usize = 63;
+
+/// The value of a label: an id of another system fits, a document does not.
+pub const LABEL_VALUE_BYTES_MAX: usize = 255;
+
+/// Dead letters, or effects of one stage, that a list of worlds looks at to find the worlds that have any.
+pub const QUEUE_ITEMS_LOOKED_AT_MAX: usize = 10_000;
+
+/// Names that are tried for a fork or an import that was given none.
+pub const DEFAULT_NAMES_TRIED_MAX: u64 = 1_000;
+
+/// Names of worlds that a process remembers the ids of; beyond it all are forgotten and looked up again.
+pub const WORLD_NAMES_REMEMBERED_MAX: usize = 65_536;
+
+/// Worlds that one request of a bulk command takes on: each is a transaction.
+pub const BULK_WORLDS_MAX: usize = 100;
+
+/// Rows of a query whose answer is one document.
+pub const SQL_ROWS_MAX: u64 = 10_000;
+
+/// Bytes of the values of such an answer: it is kept in memory.
+pub const SQL_BYTES_MAX: u64 = 16 << 20;
+
+/// Rows of a query whose answer is streamed.
+pub const SQL_STREAMED_ROWS_MAX: u64 = 100_000_000;
+
+/// Bytes of the values of such an answer.
+pub const SQL_STREAMED_BYTES_MAX: u64 = 64 << 30;
+
+/// What SQLite may use for all queries of a process: what they sort and group beyond it is refused.
+pub const SQL_MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// How long a query may take if it says nothing.
+pub const SQL_TIME_MS_DEFAULT: u64 = 30_000;
+
+/// The longest that a query may ask for: as long as any request is held open.
+pub const SQL_TIME_MS_MAX: u64 = 300_000;
+
+/// Queries that run at a time in a process: each has a thread.
+pub const SQL_AT_ONCE_MAX: usize = 4;
+
+/// Children of a world that run at a time, unless its manifest says otherwise.
+pub const CHILDREN_ACTIVE_DEFAULT: u64 = 2;
+
+/// Children of a world that run at a time: all of them stand in one record, which every dispatch of the world writes.
+pub const CHILDREN_ACTIVE_MAX: u64 = 64;
+
+/// Terminal children that a world keeps, with their events; the one that ended first goes when another one ends.
+pub const CHILDREN_ENDED_MAX: u64 = 1_000;
+
+/// The result of a child: it stands in one inbox item beside how the child ended.
+pub const CHILD_RESULT_BYTES_MAX: usize = PAYLOAD_INLINE_BYTES_MAX - 2_048;
+
+/// Parents with children to dispatch that an executor reads at a time.
+pub const CHILD_PARENTS_PAGE: usize = 256;
+
+/// Queued children that a dispatch looks at to find the first one: those that were cancelled while they waited lie between.
+pub const CHILD_QUEUE_SCAN_MAX: usize = 256;
+
+/// How long an executor's lease of a child is valid without an extension.
+pub const CHILD_LEASE_NS: u64 = 30_000_000_000;

@@ -77,6 +77,22 @@ pub enum Mutant {
     RetiredRevived,
     /// A reply to a call of a world is stored, and its receipt is left to a transaction that never comes.
     ReplyUnpublished,
+    /// A watcher measures the delay between revoke and reclaim by its wall clock.
+    WatcherTrustsClock,
+    /// An entry of the index of worlds stays although its world changed.
+    IndexStale,
+    /// A child starts, and its event is left to a transaction that never comes.
+    StartUnrecorded,
+    /// Whoever knows a child may start and end it: the lease is not compared.
+    ChildLeaseUnchecked,
+    /// Children are dispatched while a lease of the same parent has run out.
+    DispatchBeforeRecovery,
+    /// Children whose executors are gone are recovered in the wrong order.
+    RecoveryUnordered,
+    /// A child that was cancelled ends as if it had failed by itself.
+    CancelLineageLost,
+    /// A debit is not compared with the parent's limit.
+    BudgetUnchecked,
 }
 
 impl Mutant {
@@ -84,8 +100,21 @@ impl Mutant {
     pub const OF_POOLS: [Self; 5] =
         [Self::RevokeFrees, Self::LeaseEpochKept, Self::BundleHalf, Self::DedupeWithoutClient, Self::RetiredRevived];
 
+    /// Those of watchers, which the simulation of watched pools finds.
+    pub const OF_WATCHERS: [Self; 1] = [Self::WatcherTrustsClock];
+
+    /// Those of children, which the simulation of children finds.
+    pub const OF_CHILDREN: [Self; 6] = [
+        Self::StartUnrecorded,
+        Self::ChildLeaseUnchecked,
+        Self::DispatchBeforeRecovery,
+        Self::RecoveryUnordered,
+        Self::CancelLineageLost,
+        Self::BudgetUnchecked,
+    ];
+
     /// Those that the simulation of a cluster finds.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::FenceDropped,
         Self::TurnSplit,
         Self::PublishApart,
@@ -116,6 +145,7 @@ impl Mutant {
         Self::ProbationKept,
         Self::ChargeRepeated,
         Self::ReplyUnpublished,
+        Self::IndexStale,
     ];
 }
 

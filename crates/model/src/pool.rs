@@ -91,12 +91,25 @@ pub struct LeaseAuthority {
     pub holder: HolderId,
 }
 
-/// A lease that becomes active or ceases to be.
+/// A lease that becomes active or ceases to be, or whose reclaim is left to a watcher or done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuthorityChange {
     pub lease: LeaseId,
     /// `None` from where the holder has no authority any more.
     pub authority: Option<LeaseAuthority>,
+    /// Of a lease that is being revoked: a watcher reclaims it when so much time has passed.
+    pub reclaim_after_ms: Option<u64>,
+}
+
+impl AuthorityChange {
+    pub fn granted(lease: LeaseId, authority: LeaseAuthority) -> Self {
+        Self { lease, authority: Some(authority), reclaim_after_ms: None }
+    }
+
+    /// The holder has no authority any more, and nobody is to reclaim the lease.
+    pub fn withdrawn(lease: LeaseId) -> Self {
+        Self { lease, authority: None, reclaim_after_ms: None }
+    }
 }
 
 #[cfg(test)]

@@ -157,6 +157,7 @@ impl RuntimeError {
                     | Code::ObjectsUrlInvalid
                     | Code::DatabaseInvalid
                     | Code::DatabaseVersion
+                    | Code::DatabaseVersionBehind
                     | Code::SchemaMismatch
                     | Code::TransactionClosed
             ),

@@ -9,8 +9,10 @@
 //! - [`delivery`]: how an item reaches its world.
 //! - [`effects`]: which intents become effects, where these start, and the role that carries them out.
 //! - [`timers`]: the role that fires timers.
+//! - [`children`]: the role that dispatches children and runs them.
 //! - [`manifests`]: which events a world accepts.
 //! - [`control`]: the operations on worlds, for the server and embedders.
+//! - [`watcher`]: looks at the holders of pools' leases, revokes and reclaims.
 //! - [`tidying`]: removes the names of old items.
 //! - [`shell`]: what every role runs in: boot guard, stop, counters; and the mailbox, for roles that have one.
 //! - [`calls`]: callers that wait for replies.
@@ -23,6 +25,7 @@
 
 pub mod bundle;
 pub mod calls;
+pub mod children;
 pub mod control;
 pub mod delivery;
 pub mod effects;
@@ -43,6 +46,7 @@ pub mod testing;
 pub mod tidying;
 pub mod timers;
 pub mod trace;
+pub mod watcher;
 pub mod worker;
 pub mod world;
 

@@ -104,6 +104,10 @@ metrics! {
     SweepBytesRemoved = "mundi_sweep_bytes_removed_total", "bytes", "Bytes of the objects that sweeps removed.";
     SweepSegmentsRemoved = "mundi_sweep_segments_removed_total", "segments", "Segments of deleted worlds that sweeps removed.";
     UnreachableBytes = "mundi_unreachable_bytes", "bytes", "Bytes of unreferenced objects that the last sweep of this process did not remove yet.";
+    WatcherRounds = "mundi_watcher_rounds_total", "rounds", "Rounds in which this process looked at the pools that are watched.";
+    WatcherFailures = "mundi_watcher_failures_total", "failures", "Looks at a pool, or commands to one, that failed; they are repeated and count as no round.";
+    WatcherRevokes = "mundi_watcher_revokes_total", "leases", "Leases that the watcher of this process revoked.";
+    WatcherReclaims = "mundi_watcher_reclaims_total", "leases", "Leases that the watcher of this process reclaimed.";
     CallsForwarded = "mundi_calls_forwarded_total", "calls", "Calls that were forwarded to the process that holds their world, and answered there.";
     HttpInFlight = "mundi_http_requests_in_flight", "requests", "Requests that are being answered now.";
 }
@@ -215,7 +219,31 @@ impl Family {
         meaning: "Requests refused with `QUOTA_EXCEEDED`, by scope of the quota: `universe` or `token`.",
         labels: &["scope", "quota"],
     };
-    pub const ALL: [Self; 16] = [
+    pub const POOL_RESOURCES: Self = Self {
+        name: "mundi_pool_resources",
+        unit: "resources",
+        meaning: "Resources of the pools of a universe by state: `available`, `reserved`, `active`, `revoking`.",
+        labels: &["universe", "pool", "state"],
+    };
+    pub const POOL_LEASES: Self = Self {
+        name: "mundi_pool_leases",
+        unit: "leases",
+        meaning: "Leases of the pools of a universe by state: `reserved`, `active`, `revoking`, or `ended` while they answer for their history.",
+        labels: &["universe", "pool", "state"],
+    };
+    pub const POOL_QUEUE: Self = Self {
+        name: "mundi_pool_queue_length",
+        unit: "reservations",
+        meaning: "Reservations that wait in the queues of the pools of a universe.",
+        labels: &["universe", "pool"],
+    };
+    pub const POOL_COMMANDS: Self = Self {
+        name: "mundi_pool_commands_total",
+        unit: "commands",
+        meaning: "Commands to pools that the API and the watcher of this process sent, by the result code that answered them.",
+        labels: &["result"],
+    };
+    pub const ALL: [Self; 20] = [
         Self::HTTP_REQUESTS,
         Self::HTTP_REQUEST_SECONDS,
         Self::SHELL_ATTEMPTS,
@@ -232,6 +260,10 @@ impl Family {
         Self::QUOTA_LIMIT,
         Self::QUOTA_USED,
         Self::QUOTA_REFUSED,
+        Self::POOL_RESOURCES,
+        Self::POOL_LEASES,
+        Self::POOL_QUEUE,
+        Self::POOL_COMMANDS,
     ];
 }
 
@@ -313,6 +345,8 @@ pub struct Metrics {
     histograms: [Histogram; Timing::ALL.len()],
     /// Failed steps by program and code.
     failures: Mutex<BTreeMap<(String, String), u64>>,
+    /// Commands to pools by their result codes, of which there are few.
+    pool_results: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// The label of programs and codes beyond the bound, which are counted together.
@@ -321,7 +355,7 @@ const OTHERS: &str = "other";
 impl Default for Metrics {
     fn default() -> Self {
         let values = Metric::ALL.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { values, histograms: Default::default(), failures: Mutex::default() }
+        Self { values, histograms: Default::default(), failures: Mutex::default(), pool_results: Mutex::default() }
     }
 }
 
@@ -387,6 +421,16 @@ impl Metrics {
     pub fn failures(&self) -> Vec<(String, String, u64)> {
         let failures = self.failures.lock();
         failures.iter().map(|((program, code), count)| (program.clone(), code.clone(), *count)).collect()
+    }
+
+    /// A command to a pool was answered.
+    pub fn count_pool_result(&self, result: &'static str) {
+        *self.pool_results.lock().entry(result).or_default() += 1;
+    }
+
+    /// Answered commands to pools by result code.
+    pub fn pool_results(&self) -> Vec<(&'static str, u64)> {
+        self.pool_results.lock().iter().map(|(result, count)| (*result, *count)).collect()
     }
 
     pub fn snapshot(&self) -> Vec<(Metric, u64)> {

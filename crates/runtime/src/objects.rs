@@ -5,6 +5,7 @@ use bytes::Bytes;
 use mundi_kernel::{LoadError, Objects};
 use mundi_model::{Code, Coded, Hash, UniverseId, WorldId};
 use mundi_store::blob::Blobs;
+use parking_lot::RwLock;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -14,12 +15,17 @@ use std::{
 /// What one world may keep in memory between turns; the kernel caches what it uses most by itself.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// Objects that several replays of one world share.
+pub(crate) type SharedObjects = Arc<RwLock<BTreeMap<Hash, Arc<[u8]>>>>;
+
 /// Objects that were fetched for one world.
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
     objects: BTreeMap<Hash, Arc<[u8]>>,
     /// Nowhere else: they stay.
     pinned: BTreeMap<Hash, Arc<[u8]>>,
+    /// Nowhere else, either: what the checkpoints of the world are made of.
+    shared: Option<SharedObjects>,
     /// Surely in the content store, though not here.
     stored: BTreeSet<Hash>,
     bytes: usize,
@@ -34,6 +40,16 @@ impl AtHand {
     /// Keeps an object that is in no store.
     pub(crate) fn pin(&mut self, hash: Hash, bytes: Arc<[u8]>) {
         self.pinned.insert(hash, bytes);
+    }
+
+    /// Looks there, too, for what is not here.
+    pub(crate) fn share(&mut self, shared: SharedObjects) {
+        self.shared = Some(shared);
+    }
+
+    fn find(&self, hash: &Hash) -> Option<Arc<[u8]>> {
+        let own = self.objects.get(hash).or_else(|| self.pinned.get(hash)).cloned();
+        own.or_else(|| self.shared.as_ref()?.read().get(hash).cloned())
     }
 
     /// The store has looked: these exist.
@@ -57,12 +73,11 @@ impl AtHand {
 
 impl Objects for AtHand {
     fn load(&self, hash: &Hash) -> Result<Arc<[u8]>, LoadError> {
-        let found = self.objects.get(hash).or_else(|| self.pinned.get(hash));
-        found.cloned().ok_or(LoadError::Missing(*hash))
+        self.find(hash).ok_or(LoadError::Missing(*hash))
     }
 
     fn contains(&self, hash: &Hash) -> Result<bool, LoadError> {
-        Ok(self.objects.contains_key(hash) || self.pinned.contains_key(hash) || self.stored.contains(hash))
+        Ok(self.stored.contains(hash) || self.find(hash).is_some())
     }
 }
 

@@ -148,7 +148,7 @@ impl<P: Plane> Operation<P> {
             Either::Left((done, _)) => done,
             Either::Right((lost, _)) => Err(lost),
         };
-        if let Err(error) = self.plane.run(&ReleaseLease { fence }).await {
+        if let Err(error) = self.plane.run(&ReleaseLease { fence, active_at_ns: None }).await {
             tracing::debug!(%error, world = %fence.world, "a lease could not be released and will expire");
         }
         done

@@ -126,7 +126,7 @@ trait Release {
 impl Release for TestPlane {
     async fn run_release(&self, fence: Fence) {
         use mundi_runtime::Plane;
-        self.run(&ReleaseLease { fence }).await.unwrap();
+        self.run(&ReleaseLease { fence, active_at_ns: None }).await.unwrap();
     }
 }
 
@@ -334,7 +334,7 @@ async fn life(rig: Rig, world: WorldId, scripts: u64) -> Result<(), RuntimeError
             host.snapshot().await?;
         }
     }
-    mundi_runtime::Plane::run(&rig.plane, &ReleaseLease { fence }).await?;
+    mundi_runtime::Plane::run(&rig.plane, &ReleaseLease { fence, active_at_ns: None }).await?;
     Ok(())
 }
 

@@ -353,7 +353,7 @@ fn what_waited_when_its_lease_was_lost_is_taken_as_soon_as_it_can_be_had() {
         rig.executor.block_on(async move {
             for world in (0..20).map(world_id) {
                 let fence = other.acquire(world, id(9)).await.unwrap();
-                other.plane.run(&ReleaseLease { fence }).await.unwrap();
+                other.plane.run(&ReleaseLease { fence, active_at_ns: None }).await.unwrap();
             }
         });
         running.node.resume();

@@ -1,8 +1,14 @@
 //! Whether the database and the object store of a configuration are fit for a fleet: for `mundi doctor --fleet`.
 
+#[cfg(any(test, feature = "foundationdb"))]
+mod cluster_status;
+
 pub use crate::signs::{Sign, Verdict};
 use crate::{config::Config, node};
-use mundi_engine::postgres::{Diagnosis, diagnose};
+use mundi_engine::{
+    foundationdb::SCHEME,
+    postgres::{Diagnosis, diagnose},
+};
 use mundi_model::Coded;
 use std::time::Duration;
 
@@ -17,6 +23,7 @@ const TRANSACTION_MAX: Duration = Duration::from_secs(300);
 pub async fn look(config: &Config) -> Vec<Sign> {
     let mut signs = Vec::new();
     match &config.engine.url {
+        Some(url) if url.starts_with(SCHEME) => look_at_cluster(config, url, &mut signs).await,
         Some(url) if config.engine.is_shared() => match diagnose(url, &config.engine.schema).await {
             Ok(found) => judge(config, &found, &mut signs),
             Err(error) => {
@@ -28,7 +35,11 @@ pub async fn look(config: &Config) -> Vec<Sign> {
                 ));
             }
         },
-        _ => signs.push(Sign::look("database", "engine.url names none".to_owned(), "a fleet needs one: postgres://…")),
+        _ => signs.push(Sign::look(
+            "database",
+            "engine.url names none".to_owned(),
+            "a fleet needs one: postgres://… or foundationdb://…",
+        )),
     }
     match node::configured_objects(config).await {
         Ok(_) => signs.push(Sign::good("objects", "written and read".to_owned())),
@@ -38,6 +49,33 @@ pub async fn look(config: &Config) -> Vec<Sign> {
         }
     }
     signs
+}
+
+#[cfg(feature = "foundationdb")]
+async fn look_at_cluster(config: &Config, url: &str, signs: &mut Vec<Sign>) {
+    use crate::node::SystemClock;
+    use mundi_store::Clock;
+    match mundi_engine::foundationdb::diagnose(url, &node::cluster_options(config)).await {
+        Ok(found) => {
+            cluster_status::judge(&found.status, signs);
+            cluster_status::judge_version(found.version, found.highest_version, signs);
+            cluster_status::judge_clock(found.clock_ns, SystemClock.now_ns(), signs);
+        }
+        Err(error) => {
+            let found = format!("{}: {error}", error.code());
+            let advice = "look at engine.url, the cluster file, and whether its coordinators can be reached from here";
+            signs.push(Sign::wrong("database", found, advice));
+        }
+    }
+}
+
+#[cfg(not(feature = "foundationdb"))]
+async fn look_at_cluster(_config: &Config, url: &str, signs: &mut Vec<Sign>) {
+    let found = match mundi_engine::foundationdb::parse(url) {
+        Ok(_) => "this build lacks the feature `foundationdb`".to_owned(),
+        Err(error) => format!("{}: {error}", error.code()),
+    };
+    signs.push(Sign::wrong("database", found, "run a build with the feature, or correct engine.url"));
 }
 
 fn judge(config: &Config, found: &Diagnosis, signs: &mut Vec<Sign>) {

@@ -18,6 +18,7 @@ pub mod bodies;
 pub mod checkup;
 pub mod config;
 pub mod hardening;
+pub mod mcp;
 pub mod node;
 pub mod programs;
 pub mod proof;

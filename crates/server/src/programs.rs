@@ -51,7 +51,8 @@ impl Programs {
     pub fn builtin() -> Self {
         Self::new()
             .native("counter", 1, counter::Counter, counter::declare)
-            .native("kv", 2, kv::Kv::Current, kv::declare)
+            .native("kv", 3, kv::Kv::Current, kv::declare)
+            .kept("kv", 2, kv::Kv::Second, kv::declare)
             .kept("kv", 1, kv::Kv::First, kv::declare_first)
             .native("steps", 2, steps::Steps, steps::declare)
             .native(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel, lease_kernel::declare)
@@ -130,10 +131,11 @@ mod tests {
         // Worlds in people's folders name them: a change needs a new version beside the old one.
         let hash = |name: &str| Programs::builtin().named[name].manifest_hash().to_string();
         assert_eq!(hash("counter"), "h_91d5f834e1adf617b79cf613e29e35d12fab16adec07917805ed60b8f8e79ff8");
-        assert_eq!(hash("kv"), "h_eaa6dde24ad5c87b117789abf4525318e9187a867e7357b422f67797e4b3ce77");
+        assert_eq!(hash("kv"), "h_2019565a1b01f00f13c63f2570feecdf9c47a87632ccd3bb44fbf7f39936d46d");
         assert_eq!(hash("lease-kernel"), "h_a5f3d0ac567faa61260d3338d0d8a5d0fd9ae813a5da4de469db6902cbcfe0b5");
         let older: Vec<_> = Programs::builtin().older.iter().map(|it| it.manifest_hash().to_string()).collect();
-        assert_eq!(older, ["h_3c843ed9778a340c25af73ddf0b358dd886ad9061c426cd22f29159ffac0b5a8"]);
+        let second = "h_eaa6dde24ad5c87b117789abf4525318e9187a867e7357b422f67797e4b3ce77";
+        assert_eq!(older, [second, "h_3c843ed9778a340c25af73ddf0b358dd886ad9061c426cd22f29159ffac0b5a8"]);
         let first = Hash::of(native_descriptor("kv", 1).as_bytes());
         assert!(Programs::builtin().registry.has_program(&first), "worlds of version 1 go on");
     }

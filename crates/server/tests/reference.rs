@@ -166,7 +166,8 @@ fn rust_exports(source: &str, found: &mut BTreeSet<String>) {
                 if rest.starts_with('<') { rest.split_once("> ").map_or("", |(_, rest)| rest) } else { &rest[1..] };
             (of, is_trait) = ((!rest.contains(" for ")).then(|| word(rest).to_owned()), false);
         }
-        let method = line.strip_prefix("    pub fn ").or_else(|| line.strip_prefix("    fn ").filter(|_| is_trait));
+        let method = line.strip_prefix("    pub fn ").or_else(|| line.strip_prefix("    pub async fn "));
+        let method = method.or_else(|| line.strip_prefix("    fn ").filter(|_| is_trait));
         if let (Some(of), Some(method)) = (&of, method) {
             found.insert(format!("{of}::{}", word(method)));
         }
@@ -196,6 +197,7 @@ fn typescript_exports(source: &str, found: &mut BTreeSet<String>) {
             of = None;
         }
         let member = line.strip_prefix("  ").map(|member| member.strip_prefix("get ").unwrap_or(member));
+        let member = member.map(|member| member.strip_prefix("async ").unwrap_or(member));
         let Some((of, member)) = of.as_ref().zip(member.filter(|member| member.starts_with(char::is_alphabetic)))
         else {
             continue;
@@ -219,7 +221,8 @@ fn python_exports(source: &str, found: &mut BTreeSet<String>) {
         } else if line.starts_with("def ") {
             of = None;
         }
-        let method = line.strip_prefix("    def ").map(word).filter(|method| !method.starts_with('_'));
+        let method = line.strip_prefix("    def ").or_else(|| line.strip_prefix("    async def "));
+        let method = method.map(word).filter(|method| !method.starts_with('_'));
         if let (Some(of), Some(method)) = (&of, method) {
             found.insert(format!("{of}.{method}"));
         }
@@ -230,9 +233,16 @@ fn python_exports(source: &str, found: &mut BTreeSet<String>) {
 fn the_pages_of_the_sdks_list_everything_that_they_export_and_nothing_else() {
     type Exports = fn(&str, &mut BTreeSet<String>);
     let rust = ["lib", "world", "event", "failure", "bytes", "kinds", "pools", "testing/mod"]
-        .map(|it| format!("rust/src/{it}.rs"));
-    let typescript = ["index", "kinds", "pools", "testing"].map(|it| format!("typescript/src/{it}.ts"));
-    let python = ["__init__", "kinds", "pools", "testing"].map(|it| format!("python/mundi/{it}.py"));
+        .map(|it| format!("rust/src/{it}.rs"))
+        .into_iter()
+        .chain(["cells", "error", "mod", "program", "waits"].map(|it| format!("rust/src/functions/{it}.rs")))
+        .chain(["rust/src/testing/functions.rs".to_owned()])
+        .collect::<Vec<_>>();
+    let typescript =
+        ["index", "kinds", "pools", "functions", "function-errors", "testing", "test-world", "test-functions"]
+            .map(|it| format!("typescript/src/{it}.ts"));
+    let python = ["__init__", "kinds", "pools", "functions", "function_errors", "testing", "testing_functions"]
+        .map(|it| format!("python/mundi/{it}.py"));
     let sdks: [(&str, &[String], Exports); 3] = [
         ("rust", &rust, rust_exports),
         ("typescript", &typescript, typescript_exports),

@@ -28,6 +28,16 @@ fn on_database(objects: &Path) -> Config {
     Config::load(None, settings.map(|(name, value)| (name.to_owned(), value)), &[]).unwrap()
 }
 
+/// A deployment of its own in the cluster that `MUNDI_TEST_FDB` names.
+#[cfg(feature = "foundationdb")]
+fn on_cluster(objects: &Path) -> Config {
+    let settings = [
+        ("MUNDI_ENGINE__URL", mundi_engine::foundationdb::testing::fresh_url()),
+        ("MUNDI_OBJECTS__URL", format!("file://{}", objects.display())),
+    ];
+    Config::load(None, settings.map(|(name, value)| (name.to_owned(), value)), &[]).unwrap()
+}
+
 async fn opened(config: &Config) -> Node<ConfiguredEngine> {
     Node::open_configured(config, Programs::builtin()).await.unwrap()
 }
@@ -50,7 +60,27 @@ async fn closed(node: Node<ConfiguredEngine>) {
 async fn a_universe_moves_to_a_database_and_back_and_its_worlds_go_on() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name);
-    let (first, database, last) = (on_folder(&at("first")), on_database(&at("objects")), on_folder(&at("last")));
+    let stations = [(on_database(&at("objects")), "there"), (on_folder(&at("last")), "back")];
+    moves_through(home.path(), on_folder(&at("first")), stations).await;
+}
+
+/// A cluster's versions are far above those of a new folder or table; a folder and PostgreSQL begin above those of the cluster.
+#[cfg(feature = "foundationdb")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_universe_moves_between_all_three_engines_and_its_worlds_go_on() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let stations = [
+        (on_cluster(&at("objects-1")), "to a cluster"),
+        (on_database(&at("objects-2")), "to a database"),
+        (on_cluster(&at("objects-3")), "to another deployment"),
+        (on_folder(&at("last")), "back"),
+    ];
+    moves_through(home.path(), on_folder(&at("first")), stations).await;
+}
+
+async fn moves_through<const N: usize>(home: &Path, first: Config, stations: [(Config, &str); N]) {
+    let at = |name: &str| home.join(name);
     let node = opened(&first).await;
     let world = node.universe("default").unwrap().create("counter").await.unwrap();
     for _ in 0..50 {
@@ -65,7 +95,7 @@ async fn a_universe_moves_to_a_database_and_back_and_its_worlds_go_on() {
     closed(node).await;
 
     let (mut from, mut sum) = (first, 50);
-    for (to, place) in [(database, "there"), (last, "back")] {
+    for (to, place) in stations {
         let place = at(place);
         let place = place.display().to_string();
         let exported = export(&from, &place).await;

@@ -1,13 +1,14 @@
 //! The nodes of a run, and the roles that they play. All of them run the code that production runs.
 
 use crate::{engine::SimEngine, faults::Fault, link::Link, log::Author, protocol::Protocol, run_state::RunState};
-use mundi_adapters::{fabric::FabricAdapter, world_call::WorldCallAdapter};
+use mundi_adapters::{fabric::FabricAdapter, reach::Reach, world_call::WorldCallAdapter};
 use mundi_engine::Memory;
 use mundi_kernel::Registry;
 use mundi_model::{IntentHash, UniverseId, WorkerId, WorldId, record::InboxItem};
 use mundi_runtime::{
     LocalWorlds, Plane, Services, Spawn, Wake,
     calls::Calls,
+    control::Ops,
     delivery::local::{Acknowledgement, Awaits},
     effects::{Adapter, AdapterWorker, AdapterWorkerConfig, slots::EffectSlots},
     metrics::Metrics,
@@ -16,6 +17,7 @@ use mundi_runtime::{
     sweeper::{Sweeper, SweeperConfig},
     testing::Node,
     timers::{TimerWorker, TimerWorkerConfig},
+    watcher::{Watcher, WatcherConfig},
     worker::{WorkerConfig, WorldWorker},
     world::{CycleBudget, SnapshotPolicy},
 };
@@ -51,6 +53,8 @@ pub(crate) enum Role {
     Exporter,
     /// Removes what nothing refers to.
     Sweeper,
+    /// Looks at the holders of pools' leases.
+    Watcher,
     Client,
 }
 
@@ -285,16 +289,14 @@ impl Slot {
                 };
                 let (engine, blobs, clock) = (plane.engine.clone(), plane.blobs.clone(), plane.clock.clone());
                 // Names of messages may go at once: that none is delivered twice must not rest on time.
-                let mut fabric = FabricAdapter::new(plane.clone()).with_dedupe_window_ns(0);
-                let mut calls = WorldCallAdapter::new(plane.clone()).with_dedupe_window_ns(0);
+                let mut reach = Reach::new(plane.clone()).with_dedupe_window_ns(0);
                 let entropy = plane.entropy.clone();
                 let mut serving = AdapterWorker::new(engine, blobs, clock, entropy, universe, worker, config);
                 if ground.run_state.below(2) > 0 {
                     let local: Arc<dyn LocalWorlds> = Arc::new(ground.doors.clone());
-                    (serving, fabric) =
-                        (serving.with_local_worlds(local.clone()), fabric.with_local_worlds(local.clone()));
-                    calls = calls.with_local_worlds(local);
+                    (serving, reach) = (serving.with_local_worlds(local.clone()), reach.with_local_worlds(local));
                 }
+                let (fabric, calls) = (FabricAdapter::over(reach.clone()), WorldCallAdapter::over(reach));
                 let serving = serving.serve(Arc::new(fabric)).serve(Arc::new(calls));
                 let serving = adapters.iter().fold(serving, |it, adapter| it.serve(adapter.clone()));
                 Shell::launch(plane, shell, serving);
@@ -316,6 +318,11 @@ impl Slot {
                 };
                 let config = SweeperConfig { universe, worker, interval: None, sweep };
                 Shell::launch(plane.clone(), shell, Sweeper::new(plane, config, Arc::new(Metrics::default())));
+            }
+            Role::Watcher => {
+                let config = WatcherConfig { interval: Duration::from_millis(300), ..WatcherConfig::new(universe) };
+                let ops = Ops::new(plane.clone(), universe, Calls::default());
+                Shell::launch(plane.clone(), shell, Watcher::new(plane, ops, config, Arc::new(Metrics::default())));
             }
             // Their tasks come from who started them.
             Role::Exporter | Role::Client => {}

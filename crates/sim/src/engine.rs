@@ -90,7 +90,8 @@ impl SimEngine {
                 self.run_state.note(format_args!("{author} {protocol} applied {}", digest(&writes)));
                 self.run_state.count(|tally| tally.commits += 1);
                 let clock_ns_max = self.link.clock().shown_ns_max();
-                self.run_state.committed(Commit { author, clock_ns_max, protocol, writes });
+                let at_ns = self.run_state.now_ns();
+                self.run_state.committed(Commit { author, clock_ns_max, at_ns, protocol, writes });
             }
             Ok(Committed::ReadOnly) => {}
             Err(error) => {

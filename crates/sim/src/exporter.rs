@@ -43,6 +43,6 @@ async fn export(
     };
     let compactor = Compactor::new(plane.segments.clone(), plane.clock.clone(), config);
     while let Compacted::Exported { .. } = compactor.turn(fence).await? {}
-    plane.run(&ReleaseLease { fence }).await?;
+    plane.run(&ReleaseLease { fence, active_at_ns: None }).await?;
     Ok(())
 }

@@ -13,6 +13,7 @@
 //! This crate must never know a server, a socket or an async runtime, and never has a copy of what it tests.
 
 mod checkers;
+mod children;
 pub mod cli;
 mod client;
 mod cluster;
@@ -38,9 +39,10 @@ mod simulation;
 mod trace;
 
 pub use checkers::names as checkers;
+pub use children::{ChildTally, run_child_seed};
 pub use coverage::Coverage;
 pub use faults::{Fault, Faults};
-pub use pools::{PoolTally, run_pool_seed};
+pub use pools::{PoolTally, run_pool_seed, run_watched_pool_seed};
 pub use protocol::Protocol;
 pub use report::Summary;
 pub use run::{Failure, Outcome, run_exactly, run_seed};

@@ -32,6 +32,8 @@ pub(crate) struct Commit {
     pub(crate) author: Author,
     /// The latest time that the author's own clock ever showed.
     pub(crate) clock_ns_max: u64,
+    /// When it was applied, by the true time that no node knows.
+    pub(crate) at_ns: u64,
     pub(crate) protocol: Protocol,
     pub(crate) writes: Vec<Write>,
 }

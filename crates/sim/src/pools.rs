@@ -1,35 +1,48 @@
-//! A pool under faults: clients that crash, retry and act on stale epochs, and a watcher whose clock jumps.
+//! A pool under faults: clients that crash, retry and act on stale epochs. Either operators revoke and reclaim at random, or watchers do
+//! by a policy, with clocks that jump.
 
 use crate::{
-    checkers::pools,
+    checkers::{pools, watches},
     faults::Faults,
     run::Failure,
     simulation::{Simulated, Simulation},
 };
-use mundi_kernel::lease_kernel::{
-    self, LeaseKernel,
-    command::{COMMAND, Command, NewResource, Request},
-    config::PoolConfig,
-    result::Outcome,
+use mundi_kernel::{
+    lease_kernel::{
+        self, LeaseKernel,
+        command::{COMMAND, Command, NewResource, Request},
+        config::PoolConfig,
+        result::Outcome,
+    },
+    manifest::Manifest,
 };
 use mundi_model::{
-    InboxSeq, Value, WorldId, cbor,
-    pool::{ClientId, HolderId, LeaseId, OperationId, ResourceId},
-    record::{Payload, ReplyOutcome},
+    Code, Coded, InboxSeq, Value, WorldId, WorldName, cbor,
+    pool::{ClientId, HolderId, LeaseAuthority, LeaseId, OperationId, ResourceId},
+    record::{Payload, Record, ReplyOutcome},
+    watch::WatchPolicy,
 };
-use mundi_runtime::RuntimeError;
-use mundi_store::testing::Rng;
+use mundi_runtime::{Plane, RuntimeError, calls::Calls, control::Ops};
+use mundi_store::{
+    StoreError,
+    protocol::{BeatLease, ReleaseHold},
+    testing::Rng,
+};
 use std::time::Duration;
 
 const COMMANDS: u64 = 160;
 const CLIENTS: u64 = 5;
 const RESOURCES: u64 = 5;
+/// Shorter than most jumps of a clock.
+const RECLAIM_AFTER_MS: u64 = 2_500;
 
 /// What a run of a pool came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolTally {
     pub commands: u64,
     pub reservations: u64,
+    /// By watchers, each no earlier than its policy says.
+    pub reclaims: u64,
 }
 
 fn config() -> PoolConfig {
@@ -42,6 +55,24 @@ fn config() -> PoolConfig {
         queue_max: 3,
         ..PoolConfig::default()
     }
+}
+
+/// A pool that watchers look at.
+fn watched_pool(universe: &Simulated, manifest: &Manifest) -> Result<WorldId, RuntimeError> {
+    let manifest = universe.register(manifest)?;
+    universe.retry(move |plane| async move {
+        let name: WorldName = "pool".parse().map_err(|_| RuntimeError::Cancelled("no name"))?;
+        let ops = Ops::new(plane, Simulated::UNIVERSE, Calls::default());
+        ops.pool_create(name.clone(), (1, config()), manifest).await?;
+        let pool = ops.pool(&name).await?;
+        let policy = WatchPolicy {
+            silent_after_ms: Some(900),
+            reclaim_after_ms: Some(RECLAIM_AFTER_MS),
+            ..WatchPolicy::default()
+        };
+        ops.pool_set_watch(&pool, Some(policy)).await?;
+        ops.pool_world(&pool, 0)
+    })
 }
 
 fn id(number: u64) -> [u8; 16] {
@@ -70,37 +101,73 @@ struct Run {
     /// Sent, and not yet asked for the answer.
     open: Vec<Sent>,
     operations: Vec<u64>,
-    /// The watcher's clock, which jumps.
-    watched_until: u64,
+    /// An operator's clock, which jumps.
+    looked_until: u64,
+    /// Watchers run, and no operator takes anything back.
+    is_watched: bool,
 }
 
 /// Runs a pool under about half of these faults, those that the seed chooses, and checks every promise.
 pub fn run_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
-    let failed = |error: RuntimeError| Failure { checker: "pools", what: error.to_string() };
-    let mut simulation = Simulation::new(seed).faults(allowed.swarm(seed));
-    let mut manifest = simulation.program(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel);
-    lease_kernel::declare(&mut manifest);
-    let mut universe = simulation.start().map_err(failed)?;
-    let world = universe.create(&manifest).map_err(failed)?;
-    let (rng, operations) = (Rng::new(seed), (0..CLIENTS).map(|_| 0).collect());
-    let (known, again, open) = (Vec::new(), Vec::new(), Vec::new());
-    let mut run = Run { universe, world, rng, known, again, open, operations, watched_until: 0 };
-    run.play().map_err(failed)?;
-    run.universe.rest()?;
-    let journal = run.universe.journal(world).map_err(failed)?;
+    let (run, journal) = Run::new(seed, allowed, false).and_then(Run::played)?;
     let reservations = pools::check(&journal, &config()).map_err(|what| Failure { checker: "pools", what })?;
     run.universe.finish()?;
-    Ok(PoolTally { commands: COMMANDS, reservations })
+    Ok(PoolTally { commands: COMMANDS, reservations, reclaims: 0 })
+}
+
+/// The same with two watchers, which crash, stand still and have clocks that jump.
+pub fn run_watched_pool_seed(seed: u64, allowed: &Faults) -> Result<PoolTally, Failure> {
+    let (run, journal) = Run::new(seed, allowed, true).and_then(Run::played)?;
+    let of_pools = |what| Failure { checker: "pools", what };
+    let reservations = pools::check(&journal, &config()).map_err(of_pools)?;
+    let reclaims =
+        watches::check(&journal, &run.universe.commits()).map_err(|what| Failure { checker: "watches", what })?;
+    run.universe.finish()?;
+    Ok(PoolTally { commands: COMMANDS, reservations, reclaims })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn failed(error: RuntimeError) -> Failure {
+    Failure { checker: "pools", what: error.to_string() }
 }
 
 impl Run {
+    fn new(seed: u64, allowed: &Faults, is_watched: bool) -> Result<Self, Failure> {
+        let simulation = Simulation::new(seed).faults(allowed.swarm(seed));
+        let mut simulation = simulation.watchers(if is_watched { 2 } else { 0 });
+        let mut manifest = simulation.program(lease_kernel::NAME, lease_kernel::VERSION, LeaseKernel);
+        lease_kernel::declare(&mut manifest);
+        let mut universe = simulation.start().map_err(failed)?;
+        let world = match is_watched {
+            true => watched_pool(&universe, &manifest),
+            false => universe.create(&manifest),
+        };
+        let (world, rng, operations) = (world.map_err(failed)?, Rng::new(seed), (0..CLIENTS).map(|_| 0).collect());
+        let (known, again, open) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { universe, world, rng, known, again, open, operations, looked_until: 0, is_watched })
+    }
+
+    /// Plays to the end; gives the pool's journal.
+    fn played(mut self) -> Result<(Self, Vec<Record>), Failure> {
+        self.play().map_err(failed)?;
+        if self.is_watched {
+            self.universe.run_for(Duration::from_secs(20)); // all holders are silent now
+        }
+        self.universe.rest()?;
+        let journal = self.universe.journal(self.world).map_err(failed)?;
+        Ok((self, journal))
+    }
+
     fn play(&mut self) -> Result<(), RuntimeError> {
-        self.send(0, Command::Configure { shard: 0, config: config() })?;
+        if !self.is_watched {
+            self.send(0, Command::Configure { shard: 0, config: config() })?;
+        }
         let new = |n| NewResource { resource_id: ResourceId::from_bytes(id(n)), name: None, labels: Vec::new() };
         self.send(0, Command::CreateResource { resources: (0..RESOURCES).map(new).collect() })?;
         for step in 0..COMMANDS {
             match self.rng.below(8) {
-                0 => self.watch(step)?,
+                0 if self.is_watched => self.beat()?,
+                0 => self.take_back(step)?,
                 1 => self.send_again()?,
                 _ => {
                     let client = self.rng.below(CLIENTS);
@@ -115,6 +182,19 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// A holder says that it is there; it may have lost its authority.
+    fn beat(&mut self) -> Result<(), RuntimeError> {
+        let Known { lease, holder } = self.some_lease();
+        let authority = LeaseAuthority { epoch: 1, holder: HolderId::from_bytes(id(holder)) };
+        let beat = BeatLease { universe: Simulated::UNIVERSE, pool: self.world, lease, authority };
+        self.universe.retry(move |plane| async move {
+            match plane.run(&beat).await {
+                Err(StoreError::Pool(_)) => Ok(()),
+                beaten => beaten.map(drop).map_err(RuntimeError::from),
+            }
+        })
     }
 
     fn some_lease(&mut self) -> Known {
@@ -146,19 +226,19 @@ impl Run {
         }
     }
 
-    /// A watcher that believes its clock: it revokes whoever is silent for long by it, and reclaims a while later. Both may be done
-    /// by two watchers at once.
-    fn watch(&mut self, step: u64) -> Result<(), RuntimeError> {
+    /// An operator that believes its clock: it revokes whoever is silent for long by it, and reclaims a while later. Both may be done
+    /// by two of them at once.
+    fn take_back(&mut self, step: u64) -> Result<(), RuntimeError> {
         let jump = if self.rng.below(3) == 0 { self.rng.below(200) } else { 0 };
-        if step + jump < self.watched_until {
+        if step + jump < self.looked_until {
             return Ok(());
         }
-        self.watched_until = step + self.rng.below(10);
+        self.looked_until = step + self.rng.below(10);
         let Known { lease: lease_id, .. } = self.some_lease();
         for _ in 0..=self.rng.below(2) {
             let command = match self.rng.below(3) {
                 0 => Command::Reclaim { lease_id },
-                _ => Command::Revoke { lease_id },
+                _ => Command::revoke(lease_id),
             };
             self.send(CLIENTS - 1, command)?;
         }
@@ -192,9 +272,26 @@ impl Run {
             client_id: Some(ClientId::from_bytes(id(client))),
             command,
         };
-        let seq = self.universe.send(self.world, COMMAND, &request.to_value())?;
-        self.open.push(Sent { seq, holder: client });
+        let value = request.to_value();
+        let sent = match self.universe.send(self.world, COMMAND, &value) {
+            // Processes that crash one after another may put a world on hold that has done nothing wrong.
+            Err(error) if error.code() == Code::WorldOnHold => {
+                self.release_hold()?;
+                self.universe.send(self.world, COMMAND, &value)
+            }
+            sent => sent,
+        };
+        self.open.push(Sent { seq: sent?, holder: client });
         Ok(())
+    }
+
+    fn release_hold(&self) -> Result<(), RuntimeError> {
+        let (universe, world) = (Simulated::UNIVERSE, self.world);
+        self.universe.retry(move |plane| async move {
+            let now_ns = plane.now_ns();
+            plane.run(&ReleaseHold { universe, world, now_ns }).await?;
+            Ok(())
+        })
     }
 
     /// Whoever crashes never hears the answers to what it sent.

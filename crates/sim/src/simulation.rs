@@ -5,6 +5,7 @@ use crate::{
     cluster::{Role, SimPlane},
     fault_driver::FaultDriver,
     faults::Faults,
+    log::Commit,
     notes::Notes,
     run::Failure,
     run_state::RunState,
@@ -94,13 +95,14 @@ pub struct Simulation {
     descriptors: Vec<String>,
     adapters: Vec<Arc<dyn Adapter>>,
     workers: usize,
+    watchers: usize,
 }
 
 impl Simulation {
     pub fn new(seed: u64) -> Self {
         let faults = Faults::none();
         let registry = Registry::new();
-        Self { seed, faults, registry, descriptors: Vec::new(), adapters: Vec::new(), workers: 2 }
+        Self { seed, faults, registry, descriptors: Vec::new(), adapters: Vec::new(), workers: 2, watchers: 0 }
     }
 
     /// What goes wrong while the universe runs; without it, nothing does.
@@ -124,6 +126,13 @@ impl Simulation {
         self
     }
 
+    /// How many nodes watch pools.
+    #[must_use]
+    pub fn watchers(mut self, watchers: usize) -> Self {
+        self.watchers = watchers;
+        self
+    }
+
     /// Makes a program known, and gives a manifest for it that allows nothing yet.
     pub fn program(&mut self, name: &str, version: u32, program: impl Program + 'static) -> Manifest {
         self.descriptors.push(native_descriptor(name, version));
@@ -132,10 +141,11 @@ impl Simulation {
 
     /// Starts the nodes; from now on faults strike.
     pub fn start(self) -> Result<Simulated, RuntimeError> {
-        let Self { seed, faults, registry, descriptors, adapters, workers } = self;
+        let Self { seed, faults, registry, descriptors, adapters, workers, watchers } = self;
         let run_state = RunState::new(seed, faults, true);
         let mut cast = vec![Role::Worlds; workers];
         cast.extend([Role::Adapters, Role::Timers]);
+        cast.extend(vec![Role::Watcher; watchers]);
         let driver = FaultDriver::new(run_state.clone(), registry, vec![cast], &[], adapters, Notes::default());
         let simulated = Simulated { plane: driver.operator(), driver, run_state, worlds: 0 };
         let plane = simulated.plane.clone();
@@ -172,18 +182,32 @@ impl Simulated {
 
     /// Creates a world that runs a manifest.
     pub fn create(&mut self, manifest: &Manifest) -> Result<WorldId, RuntimeError> {
+        let manifest = self.register(manifest)?;
         self.worlds += 1;
-        let (world, bytes) = (world_id(self.worlds), Bytes::from(manifest.to_bytes()));
-        let (manifest, now_ns) = (Hash::of(&bytes), self.run_state.now_ns());
+        let (world, now_ns) = (world_id(self.worlds), self.run_state.now_ns());
+        self.retry(move |plane| async move {
+            create(&plane, NewWorld { universe: Self::UNIVERSE, world, manifest, inbox: None, now_ns }).await
+        })?;
+        Ok(world)
+    }
+
+    /// Makes a manifest known to the universe.
+    pub(crate) fn register(&self, manifest: &Manifest) -> Result<Hash, RuntimeError> {
+        let bytes = Bytes::from(manifest.to_bytes());
+        let manifest = Hash::of(&bytes);
         self.retry(move |plane| {
             let bytes = bytes.clone();
             async move {
                 plane.blobs.put(Self::UNIVERSE, bytes, NO_REFS).await?;
-                register_trusted(&plane, Self::UNIVERSE, &[manifest]).await?;
-                create(&plane, NewWorld { universe: Self::UNIVERSE, world, manifest, inbox: None, now_ns }).await
+                register_trusted(&plane, Self::UNIVERSE, &[manifest]).await
             }
         })?;
-        Ok(world)
+        Ok(manifest)
+    }
+
+    /// What was committed so far.
+    pub(crate) fn commits(&self) -> Vec<Commit> {
+        self.run_state.commits()
     }
 
     /// Sends an event, again and again until it is acknowledged; it arrives once. Says where in the inbox it stands.
@@ -280,8 +304,23 @@ impl Simulated {
         checkers::check(&evidence)
     }
 
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.plane.now_ns()
+    }
+
+    /// Runs a protocol of the store, again and again until no fault is in the way.
+    pub(crate) fn run_protocol<P>(&self, protocol: P) -> Result<P::Output, RuntimeError>
+    where
+        P: mundi_store::Protocol<Output: 'static> + Clone + Send + 'static,
+    {
+        self.retry(move |plane| {
+            let protocol = protocol.clone();
+            async move { Ok(plane.run(&protocol).await?.output) }
+        })
+    }
+
     /// Tries until no fault is in the way.
-    fn retry<V: Send + 'static, F: Future<Output = Result<V, RuntimeError>> + Send>(
+    pub(crate) fn retry<V: Send + 'static, F: Future<Output = Result<V, RuntimeError>> + Send>(
         &self,
         attempt: impl Fn(SimPlane) -> F + Send + 'static,
     ) -> Result<V, RuntimeError> {

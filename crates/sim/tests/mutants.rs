@@ -29,6 +29,7 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::EndAssumed
         | Mutant::RepliesMixed => "ingress",
         Mutant::ReplyUnpublished => "calls",
+        Mutant::IndexStale => "index",
         Mutant::AckWithoutToken | Mutant::ClaimsStolen => "claims",
         Mutant::EpochReset => "leases",
         Mutant::TimerEarly => "timers",
@@ -48,6 +49,14 @@ fn meant_for(mutant: Mutant) -> &'static str {
         | Mutant::BundleHalf
         | Mutant::DedupeWithoutClient
         | Mutant::RetiredRevived => "pools",
+        Mutant::WatcherTrustsClock => "watches",
+        // Found by the simulation of children (`tests/children.rs`).
+        Mutant::StartUnrecorded
+        | Mutant::ChildLeaseUnchecked
+        | Mutant::DispatchBeforeRecovery
+        | Mutant::RecoveryUnordered
+        | Mutant::CancelLineageLost
+        | Mutant::BudgetUnchecked => "children",
         // The kernel refuses to take an item twice, so its world is put on hold, although its turns could be taken.
         Mutant::HoldSkipped
         | Mutant::TurnSplit

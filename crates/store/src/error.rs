@@ -7,8 +7,8 @@ use crate::{
     journal::JournalError,
     keyspace::Family,
     protocol::{
-        DeadLetterError, EffectError, InboxError, LeaseError, MailError, PoolError, ProgramError, SchemaError,
-        WorldError,
+        ChildError, DeadLetterError, EffectError, InboxError, LeaseError, MailError, PoolError, ProgramError,
+        SchemaError, WorldError,
     },
     reachability::SweepError,
     segments::SegmentError,
@@ -46,6 +46,8 @@ pub enum StoreError {
     #[error(transparent)]
     DeadLetter(#[from] DeadLetterError),
     #[error(transparent)]
+    Child(#[from] ChildError),
+    #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
     Program(#[from] ProgramError),
@@ -74,6 +76,7 @@ impl Coded for StoreError {
             Self::Inbox(error) => error.code(),
             Self::Effect(error) => error.code(),
             Self::DeadLetter(error) => error.code(),
+            Self::Child(error) => error.code(),
             Self::Pool(error) => error.code(),
             Self::Program(error) => error.code(),
             Self::Snapshot(error) => error.code(),

@@ -4,6 +4,8 @@
 //! read and show of them. Nothing in this module builds a key.
 
 pub use crate::keyspace::{
+    child_budget::ChildBudget,
+    child_state::{ActiveChild, ChildState},
     dead_letter::DeadLetter,
     effect_attempt::FailedAttempt,
     effect_pending::{EffectItem, EffectTerms, RateTerms},
@@ -24,5 +26,5 @@ pub use crate::keyspace::{
     token_usage::TokenUsage,
     world_failure::WorldFailure,
     world_log::{LogLevel, LoggedLine},
-    world_meta::{Hold, Lineage, WorldMeta, WorldState},
+    world_meta::{Hold, Lineage, ListedState, WorldMeta, WorldState},
 };

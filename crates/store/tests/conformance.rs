@@ -1,5 +1,8 @@
-//! The conformance cases on every engine that exists: PostgreSQL is a real server, started by the first test that asks for it.
+//! The conformance cases on every engine that exists: PostgreSQL is a real server, started by the first test that asks for it; FoundationDB is the
+//! cluster that `MUNDI_TEST_FDB` names, with the feature `foundationdb`.
 
+#[cfg(feature = "foundationdb")]
+use mundi_engine::foundationdb::testing::fresh_url;
 use mundi_engine::{
     Embedded, Memory, Postgres,
     postgres::{
@@ -33,6 +36,16 @@ macro_rules! on_every_engine {
             $(#[test] fn $case() {
                 let database = Database::open();
                 let $engine = &database.engine;
+                block_on($run);
+            })*
+        }
+        #[cfg(feature = "foundationdb")]
+        mod foundationdb {
+            use super::*;
+            $(#[test] fn $case() {
+                let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+                let (url, options) = (fresh_url(), mundi_engine::foundationdb::Options::default());
+                let $engine = &runtime.block_on(mundi_engine::FoundationDb::open_with(&url, options)).unwrap();
                 block_on($run);
             })*
         }

@@ -55,17 +55,17 @@ fn a_turn_publishes_the_authority_of_a_lease_and_withdraws_it_with_its_records()
         let fence = store.live(1).await.unwrap();
         let lease = LeaseId::new(0, Height::new(7));
         let held = LeaseAuthority { epoch: 1, holder: HolderId::of_name("ada") };
-        let grant = AuthorityChange { lease, authority: Some(held) };
+        let grant = AuthorityChange::granted(lease, held);
         store.run(&turn(&store, fence, vec![grant]).await).await.unwrap();
         assert_eq!(authority(&store, fence, lease).await, Some(held));
 
-        let refused = turn(&store, fence, vec![AuthorityChange { lease, authority: None }]).await;
+        let refused = turn(&store, fence, vec![AuthorityChange::withdrawn(lease)]).await;
         let other = store.acquire(fence.world, 2).await;
         let stale = store.run(&CommitTurn { fence: Fence { epoch: fence.epoch.next(), ..fence }, ..refused }).await;
         assert!(other.is_err() && stale.is_err());
         assert_eq!(authority(&store, fence, lease).await, Some(held), "with its records, or not at all");
 
-        let both = vec![AuthorityChange { lease, authority: None }, grant, AuthorityChange { lease, authority: None }];
+        let both = vec![AuthorityChange::withdrawn(lease), grant, AuthorityChange::withdrawn(lease)];
         store.run(&turn(&store, fence, both).await).await.unwrap();
         assert_eq!(authority(&store, fence, lease).await, None, "the last one of a turn counts");
     });

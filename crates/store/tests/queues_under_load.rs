@@ -31,8 +31,14 @@ type Store = Fixture<Probe<Memory>>;
 
 const TTL_NS: u64 = 1_000_000_000;
 
-const TERMS: EffectTerms =
-    EffectTerms { timeout_ms: 1_000, attempts_max: 1_000, backoff_ms: 700, backoff_ms_max: 3_000, rate: None };
+const TERMS: EffectTerms = EffectTerms {
+    timeout_ms: 1_000,
+    attempts_max: 1_000,
+    backoff_ms: 700,
+    backoff_ms_max: 3_000,
+    rate: None,
+    children_active_max: None,
+};
 
 /// One round of a worker that succeeds, fails and crashes at random.
 async fn work(store: &Store, worker: u64, random: &mut Rng) {

@@ -262,6 +262,7 @@ fn fork<B: Blobs>(store: &Store<B>, parent: Fence, chain: Hash) -> CreateWorld {
         inherited: Inherited::default(),
         command: None,
         name: None,
+        labels: None,
         now_ns: 1,
     }
 }

@@ -31,7 +31,7 @@ async fn one_of_each(store: &Store, number: u64) -> Vec<(&'static str, Counts)> 
     count("drain");
     store.run(&SettleWorld { fence }).await.unwrap();
     count("settle");
-    store.run(&ReleaseLease { fence }).await.unwrap();
+    store.run(&ReleaseLease { fence, active_at_ns: None }).await.unwrap();
     count("release");
     costs
 }
@@ -48,7 +48,7 @@ fn ten_thousand_sparse_worlds_cost_nothing_but_their_keys() {
                 let fence = store.acquire(world_id(number), 1).await.unwrap();
                 store.send(fence.world, vec![event("x")]).await.unwrap();
                 store.drain(fence, 1).await.unwrap();
-                store.run(&ReleaseLease { fence }).await.unwrap();
+                store.run(&ReleaseLease { fence, active_at_ns: None }).await.unwrap();
             }
         }
         let crowded = one_of_each(&store, 10_000).await;

@@ -53,11 +53,11 @@ fn an_epoch_never_restarts_not_even_with_the_world_deleted() {
     block_on(async {
         let store = store().await;
         let first = store.live(1).await.unwrap();
-        store.run(&ReleaseLease { fence: first }).await.unwrap();
+        store.run(&ReleaseLease { fence: first, active_at_ns: None }).await.unwrap();
         assert_eq!(code(store.append(first, 1).await), Code::LeaseFenced, "a released fence is dead");
         let second = store.acquire(first.world, 2).await.unwrap();
         assert_eq!(second.epoch, first.epoch.next());
-        assert_eq!(code(store.run(&ReleaseLease { fence: first }).await), Code::LeaseFenced);
+        assert_eq!(code(store.run(&ReleaseLease { fence: first, active_at_ns: None }).await), Code::LeaseFenced);
         store.clock.advance(Duration::from_secs(60));
         let third = store.acquire(first.world, 1).await.unwrap();
         assert!(third.epoch > second.epoch);
@@ -82,7 +82,7 @@ fn an_assignment_and_an_unexpired_lease_are_respected() {
         let pin = Assignment { desired: WorkerId::new(3), pinned: true, priority: 0, reason: None };
         let (universe, world) = (store.universe, fence.world);
         store.run(&AssignWorld { universe, world, assignment: pin }).await.unwrap();
-        store.run(&ReleaseLease { fence }).await.unwrap();
+        store.run(&ReleaseLease { fence, active_at_ns: None }).await.unwrap();
         assert_eq!(code(store.acquire(world, 2).await), Code::LeaseAssignedElsewhere);
         store.acquire(world, 3).await.unwrap();
     });
@@ -93,7 +93,7 @@ fn a_renewal_reports_what_was_lost_and_never_disturbs_a_turn() {
     block_on(async {
         let store = store().await;
         let (kept, lost) = (store.live(1).await.unwrap(), store.live(2).await.unwrap());
-        store.run(&ReleaseLease { fence: lost }).await.unwrap();
+        store.run(&ReleaseLease { fence: lost, active_at_ns: None }).await.unwrap();
         let head = store.read_turn(kept).await.unwrap().head;
         let mut turn = store.engine.begin().await.unwrap();
         let append = AppendBatch { fence: kept, batch: Batch::from_bodies(head, [note_body(1)]).unwrap() };

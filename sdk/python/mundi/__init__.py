@@ -32,13 +32,17 @@ from .kinds import (
     WorldCall,
     WorldFork,
 )
+from .functions import Ask, Ctx, Durable, FunctionCancelled, FunctionDiverged, FunctionError, durable, durable_program
 from .pools import Lease, PoolResult, Wish
 
 __all__ = [
+    "Ask",
     "Blob",
     "BlobContent",
     "BlobGet",
     "BlobPut",
+    "Ctx",
+    "Durable",
     "EffectCancelled",
     "EffectDenied",
     "EffectError",
@@ -49,6 +53,9 @@ __all__ = [
     "Failure",
     "Forked",
     "Full",
+    "FunctionCancelled",
+    "FunctionDiverged",
+    "FunctionError",
     "HttpRequest",
     "HttpResponse",
     "Lease",
@@ -72,6 +79,8 @@ __all__ = [
     "World",
     "WorldCall",
     "WorldFork",
+    "durable",
+    "durable_program",
 ]
 
 

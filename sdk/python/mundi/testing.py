@@ -325,7 +325,7 @@ def _check_size(payload: bytes) -> None:
 
 def _offer_beside(program: Any) -> dict[str, Any]:
     """The mundi.json beside the file that the program is in."""
-    module = sys.modules.get(type(program).__module__)
+    module = sys.modules.get(getattr(program, "source_module", type(program).__module__))
     path = Path(getattr(module, "__file__", None) or ".").resolve().parent / "mundi.json"
     if not path.is_file():
         raise Refused("MANIFEST_INVALID", f"there is no {path}: give the offer to TestWorld")
@@ -342,7 +342,10 @@ class TestWorld:
         if isinstance(offer, (str, Path)):
             offer = json.loads(Path(offer).read_text())
         self._program = program
-        self._host = _Host(Rules(_offer_beside(program) if offer is None else offer))
+        self._offer = _offer_beside(program) if offer is None else offer
+        self._host = _Host(Rules(self._offer))
+        if hasattr(program, "describe_to"):
+            program.describe_to(self._offer)
 
     def advance(self, ns: int) -> None:
         """Moves the world's clock forward."""

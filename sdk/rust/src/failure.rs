@@ -15,7 +15,6 @@ impl Failure {
         Self { reason: reason.into(), code: "PROGRAM_FAILED" }
     }
 
-    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn coded(code: &'static str, reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), code }
     }

@@ -42,6 +42,7 @@ pub mod bytes;
 pub mod cbor;
 mod event;
 mod failure;
+pub mod functions;
 #[cfg(target_arch = "wasm32")]
 mod host;
 #[cfg(not(target_arch = "wasm32"))]

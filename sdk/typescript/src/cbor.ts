@@ -8,7 +8,9 @@
  */
 
 const DEPTH_MAX = 64;
-const utf8 = { encode: (text: string) => new TextEncoder().encode(text) };
+// One of each, because a step makes thousands of texts.
+const utf8 = new TextEncoder();
+const texts = new TextDecoder("utf-8", { fatal: true });
 
 export function encode(value: unknown): Uint8Array {
   const out = new Out();
@@ -23,10 +25,18 @@ export function decode(bytes: Uint8Array): unknown {
   return value;
 }
 
+/** What the last value was written in, for the next one: most are short. */
+let spare: Uint8Array | undefined;
+
 /** Bytes in the making. Pieces that are there already are copied once. */
 class Out {
-  private bytes = new Uint8Array(256);
+  private bytes: Uint8Array;
   private length = 0;
+
+  constructor() {
+    this.bytes = spare ?? new Uint8Array(256);
+    spare = undefined;
+  }
 
   push(byte: number): void {
     this.reserve(1);
@@ -40,6 +50,7 @@ class Out {
   }
 
   finish(): Uint8Array {
+    if (this.bytes.length <= 4096) spare = this.bytes;
     return this.bytes.slice(0, this.length);
   }
 
@@ -51,41 +62,52 @@ class Out {
   }
 }
 
-function head(major: number, argument: bigint, out: Out): void {
-  if (argument < 24n) {
-    out.push((major << 5) | Number(argument));
+/** Numbers where they are exact: arithmetic with bigints is what an interpreter is slowest at. */
+function head(major: number, argument: number | bigint, out: Out): void {
+  if (argument < 24) return out.push((major << 5) | Number(argument));
+  if (argument < 0x100) {
+    out.push((major << 5) | 24);
+    return out.push(Number(argument));
+  }
+  if (argument < 0x100000000) {
+    const size = argument < 0x10000 ? 2 : 4;
+    out.push((major << 5) | (size === 2 ? 25 : 26));
+    for (let shift = 8 * (size - 1); shift >= 0; shift -= 8) out.push((Number(argument) >>> shift) & 0xff);
     return;
   }
-  const size = argument < 0x100n ? 1 : argument < 0x10000n ? 2 : argument < 0x100000000n ? 4 : 8;
-  if (argument >= 1n << 64n) throw new Error("an integer beyond 64 bits");
-  out.push((major << 5) | { 1: 24, 2: 25, 4: 26, 8: 27 }[size]!);
-  for (let at = size - 1; at >= 0; at--) out.push(Number((argument >> BigInt(8 * at)) & 0xffn));
+  const large = BigInt(argument);
+  if (large >= 1n << 64n) throw new Error("an integer beyond 64 bits");
+  out.push((major << 5) | 27);
+  for (let shift = 56n; shift >= 0n; shift -= 8n) out.push(Number((large >> shift) & 0xffn));
 }
 
 function write(value: unknown, out: Out): void {
   if (value === null || value === undefined) out.push(0xf6);
   else if (value === true) out.push(0xf5);
   else if (value === false) out.push(0xf4);
-  else if (typeof value === "bigint" || (Number.isInteger(value) && !Object.is(value, -0))) {
+  else if (Number.isSafeInteger(value) && !Object.is(value, -0)) {
+    if ((value as number) >= 0) head(0, value as number, out);
+    else head(1, -1 - (value as number), out);
+  } else if (typeof value === "bigint" || (Number.isInteger(value) && !Object.is(value, -0))) {
     const integer = BigInt(value as number);
     if (integer >= 0n) head(0, integer, out);
     else head(1, -1n - integer, out);
   } else if (typeof value === "number") float(value, out);
   else if (typeof value === "string") text(value, out);
   else if (value instanceof Uint8Array) {
-    head(2, BigInt(value.length), out);
+    head(2, value.length, out);
     out.append(value);
   } else if (Array.isArray(value)) {
-    head(4, BigInt(value.length), out);
+    head(4, value.length, out);
     for (const item of value) write(item, out);
   } else if (typeof value === "object") {
     // What is undefined is not there, as in JSON.
     const entries = Object.entries(value).filter(([, item]) => item !== undefined);
     const keyed = entries.map(([key, item]) => ({ key: utf8.encode(key), item }));
     keyed.sort((a, b) => a.key.length - b.key.length || compare(a.key, b.key));
-    head(5, BigInt(keyed.length), out);
+    head(5, keyed.length, out);
     for (const { key, item } of keyed) {
-      head(3, BigInt(key.length), out);
+      head(3, key.length, out);
       out.append(key);
       write(item, out);
     }
@@ -94,7 +116,7 @@ function write(value: unknown, out: Out): void {
 
 function text(value: string, out: Out): void {
   const bytes = utf8.encode(value);
-  head(3, BigInt(bytes.length), out);
+  head(3, bytes.length, out);
   out.append(bytes);
 }
 
@@ -160,45 +182,63 @@ class Reader {
     return taken;
   }
 
-  private head(): { major: number; short: number; argument: bigint } {
-    const first = this.take(1)[0]!;
-    const [major, short] = [first >> 5, first & 31];
-    if (short < 24) return { major, short, argument: BigInt(short) };
-    if (short > 27) throw new Error("a length that is open");
-    let argument = 0n;
-    for (const byte of this.take(1 << (short - 24))) argument = (argument << 8n) | BigInt(byte);
-    return { major, short, argument };
+  private major = 0;
+  private short = 0;
+  /** A bigint only beyond 32 bits. */
+  private argument: number | bigint = 0;
+
+  private head(): void {
+    const first = this.byte();
+    this.major = first >> 5;
+    const short = (this.short = first & 31);
+    if (short < 24) this.argument = short;
+    else if (short === 24) this.argument = this.byte();
+    else if (short === 25) this.argument = (this.byte() << 8) | this.byte();
+    else if (short === 26) this.argument = this.word();
+    else if (short === 27) this.argument = (BigInt(this.word()) << 32n) | BigInt(this.word());
+    else throw new Error("a length that is open");
   }
 
-  private text(length: bigint): string {
-    return new TextDecoder("utf-8", { fatal: true }).decode(this.take(Number(length)));
+  private byte(): number {
+    if (this.at >= this.bytes.length) throw new Error("the value ends too early");
+    return this.bytes[this.at++]!;
+  }
+
+  private word(): number {
+    return ((this.byte() << 24) | (this.byte() << 16) | (this.byte() << 8) | this.byte()) >>> 0;
+  }
+
+  private text(length: number | bigint): string {
+    return texts.decode(this.take(Number(length)));
   }
 
   value(depthLeft: number): unknown {
     if (depthLeft === 0) throw new Error("nested too deeply");
-    const { major, short, argument } = this.head();
+    this.head();
+    const { major, short, argument } = this;
     switch (major) {
       case 0:
-        return whole(argument);
+        return typeof argument === "number" ? argument : whole(argument);
       case 1:
-        return whole(-1n - argument);
+        return typeof argument === "number" ? -1 - argument : whole(-1n - argument);
       case 2:
         return this.take(Number(argument)).slice();
       case 3:
         return this.text(argument);
       case 4: {
         const items: unknown[] = [];
-        for (let left = argument; left > 0n; left--) items.push(this.value(depthLeft - 1));
+        for (let left = argument; left > 0; left--) items.push(this.value(depthLeft - 1));
         return items;
       }
       case 5: {
         const entries: Record<string, unknown> = {};
-        for (let left = argument; left > 0n; left--) {
-          const key = this.head();
-          if (key.major !== 3) throw new Error("a key that is no text");
-          const name = this.text(key.argument);
+        for (let left = argument; left > 0; left--) {
+          this.head();
+          if (this.major !== 3) throw new Error("a key that is no text");
+          const name = this.text(this.argument);
           const value = this.value(depthLeft - 1);
-          Object.defineProperty(entries, name, { value, enumerable: true, writable: true, configurable: true });
+          if (name !== "__proto__") entries[name] = value;
+          else Object.defineProperty(entries, name, { value, enumerable: true, writable: true, configurable: true });
         }
         return entries;
       }
@@ -208,7 +248,7 @@ class Reader {
       if (short === 21) return true;
       if (short === 22) return null;
       const view = new DataView(new ArrayBuffer(8));
-      view.setBigUint64(0, argument);
+      view.setBigUint64(0, BigInt(argument));
       if (short === 25) return fromHalf(view.getUint16(6));
       if (short === 26) return view.getFloat32(4);
       if (short === 27) return view.getFloat64(0);

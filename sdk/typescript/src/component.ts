@@ -4,13 +4,16 @@
 import * as imports from "mundi:program/host@1.1.0";
 import { decode, encode } from "./cbor.ts";
 import { type Cause, type Event, type Program, World } from "./index.ts";
+import { outcomeNow, ownPromises } from "./jobs.ts";
 
 const host = imports as any;
 
 export function component(program: Program<any>, offer: string) {
+  ownPromises();
+  program.describeTo?.(JSON.parse(offer));
   return {
     handle(given: any): void {
-      explained(() => program.handle(new World<any>(host), eventOf(given)));
+      explained(() => outcomeNow(program.handle(new World<any>(host), eventOf(given))));
     },
     query(name: string, params: Uint8Array): Uint8Array {
       return explained(() => {

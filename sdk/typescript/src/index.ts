@@ -7,9 +7,11 @@
 
 import { decode, encode } from "./cbor.ts";
 import type { WorldCall } from "./kinds.ts";
+import type { Offer } from "./offer.ts";
 import { type Lease, type Wish, leaseCommand, leaseWorld, wishCommand } from "./pools.ts";
 
 export * as cbor from "./cbor.ts";
+export * from "./functions.ts";
 export * from "./kinds.ts";
 export * from "./pools.ts";
 
@@ -229,8 +231,10 @@ export class World<Effects = AnyEffects> {
 
 /** The code of a world: what a project's `src/program.ts` exports by default. */
 export interface Program<Effects = AnyEffects> {
-  /** Takes one event. An exception throws away all that the step did; the world goes on. */
-  handle(world: World<Effects>, event: Event): void;
+  /** Takes one event. An exception throws away all that the step did; the world goes on. Only `program({…})` makes one that is awaited. */
+  handle(world: World<Effects>, event: Event): void | Promise<void>;
   /** Answers a question about the world, and changes nothing. */
   query?(world: World<Effects>, name: string, params: any): unknown;
+  /** Hears what mundi.json declares, before the first event. */
+  describeTo?(offer: Offer): void;
 }

@@ -227,15 +227,26 @@ export function receipt(cause: Cause, kind: string): Answer<any> {
 
 /** A receipt that the manifest's schema refuses arrives as an error whose payload is a text. */
 function effectError(payload: Uint8Array): EffectError {
+  return readError(errorValue(payload));
+}
+
+/** What a receipt that says `error` or `timeout` carries, as a value. */
+export function errorValue(payload: Uint8Array): Record<string, unknown> {
   try {
-    const { code = "", reason = "", attempts = 0, failed_code, failed_at } = decode(payload) as any;
-    const error: EffectError = { kind: ERROR_KINDS[code] ?? "failed", code, reason, attempts };
-    if (failed_code !== undefined) error.failedCode = failed_code;
-    if (failed_at !== undefined && failed_at !== null) error.failedAt = Number(failed_at);
-    return error;
+    const { code, reason = "", attempts = 0, failed_code, failed_at } = decode(payload) as any;
+    if (typeof code !== "string") throw new Error("this is no error of an effect");
+    return { code, reason, attempts, failed_code: failed_code ?? undefined, failed_at: failed_at ?? undefined };
   } catch {
-    return { kind: "failed", code: "RECEIPT_INVALID", reason: new TextDecoder().decode(payload), attempts: 0 };
+    return { code: "RECEIPT_INVALID", reason: new TextDecoder().decode(payload), attempts: 0 };
   }
+}
+
+/** The error that such a value stands for. */
+export function readError({ code, reason, attempts, failed_code, failed_at }: any): EffectError {
+  const error: EffectError = { kind: ERROR_KINDS[code] ?? "failed", code, reason, attempts };
+  if (failed_code !== undefined) error.failedCode = failed_code;
+  if (failed_at !== undefined) error.failedAt = Number(failed_at);
+  return error;
 }
 
 const isText = (value: unknown) => typeof value === "string";

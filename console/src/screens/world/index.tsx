@@ -6,6 +6,7 @@ import { useKeys } from '../../lib/keys';
 import { follows } from '../../lib/records';
 import { go, refine, to, type Route } from '../../lib/route';
 import { useMay, useSession } from '../../lib/session';
+import { count } from '../../lib/text';
 import { Badge, Empty, Id, Loading, Problem, Tabs, Time } from '../../ui/basics';
 import { WorldLink } from '../../ui/world-link';
 import { Actions } from './actions';
@@ -157,7 +158,7 @@ function Shown({ world, route, details, effects, timers, family, reload }: Props
           <div>
             <dt>Lineage</dt>
             <dd>
-              <a href={to(['u', universe, 'worlds', world, 'lineage'])}>{family ? `${family.ancestors.length} above, ${family.children.length}${family.more_children ? '+' : ''} below` : 'tree'}</a>
+              <a href={to(['u', universe, 'worlds', world, 'lineage'])}>{family ? `${count(family.ancestors.length, 'ancestor')}, ${count(family.children.length, 'fork')}${family.more_children ? ' or more' : ''}` : 'tree'}</a>
             </dd>
           </div>
         </dl>

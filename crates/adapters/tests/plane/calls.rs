@@ -1,7 +1,10 @@
 //! Calls between worlds: from the step that asks to the receipt that is the other world's reply.
 
 use crate::rig::{self, ask, bodies, check, count, ops, start, tell, with_worlds};
-use mundi_adapters::{fabric::UniversePolicy, world_call::WorldCallAdapter};
+use mundi_adapters::{
+    reach::{Reach, UniversePolicy},
+    world_call::WorldCallAdapter,
+};
 use mundi_model::{
     Code, Height, IntentHash, UniverseId, Value, WorldId, cbor, limits,
     record::{Body, EffectPolicy, InboxItem, Input, Payload, Receipt, ReceiptStatus},
@@ -388,13 +391,17 @@ fn a_call_crosses_into_a_universe_that_accepts_it_and_into_no_other() {
     });
     let there =
         [("world", text(&world_id(2).to_string())), ("event", text("script")), ("universe", text(&OTHER.to_string()))];
-    let adapter = || WorldCallAdapter::new(rig.plane.clone());
+    let reach = || Reach::new(rig.plane.clone());
+    let adapter = || WorldCallAdapter::over(reach());
     let denied = attempt(&rig, adapter(), &there).unwrap_err();
     assert_eq!((denied.code, denied.repeat), (Code::UniverseDenied, Repeat::Never));
     let back = Arc::new(Route { from: OTHER, to: rig.universe });
-    assert_eq!(attempt(&rig, adapter().with_universes(back), &there).unwrap_err().code, Code::UniverseDenied);
+    assert_eq!(
+        attempt(&rig, WorldCallAdapter::over(reach().with_universes(back)), &there).unwrap_err().code,
+        Code::UniverseDenied
+    );
     let route = Arc::new(Route { from: rig.universe, to: OTHER });
-    assert!(attempt(&rig, adapter().with_universes(route), &there).is_ok());
+    assert!(attempt(&rig, WorldCallAdapter::over(reach().with_universes(route)), &there).is_ok());
     let here = [("world", text(&world_id(2).to_string())), ("event", text("nope"))];
     assert_eq!(attempt(&rig, adapter(), &here).unwrap_err().code, Code::EventInvalid);
 }

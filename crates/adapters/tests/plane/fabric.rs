@@ -1,7 +1,10 @@
 //! Messages between worlds: what they carry, what a destination takes, and which universes they cross.
 
 use crate::rig::{bodies, count, ops, start, tell, with_worlds};
-use mundi_adapters::fabric::{FabricAdapter, UniversePolicy};
+use mundi_adapters::{
+    fabric::FabricAdapter,
+    reach::{Reach, UniversePolicy},
+};
 use mundi_model::{
     Code, Hash, Height, IntentHash, UniverseId, Value, WorldId, WorldName, cbor, limits,
     record::{Body, InboxItem, Input, Payload, Receipt, ReceiptStatus},
@@ -222,7 +225,7 @@ fn a_message_crosses_into_a_universe_that_accepts_it_and_into_no_other() {
     for (route, goes) in
         [(Route { from: OTHER, to: rig.universe }, false), (Route { from: rig.universe, to: OTHER }, true)]
     {
-        let adapter = FabricAdapter::new(rig.plane.clone()).with_universes(Arc::new(route));
+        let adapter = FabricAdapter::over(Reach::new(rig.plane.clone()).with_universes(Arc::new(route)));
         assert_eq!(send_by(adapter, &rig, &params, "m").is_ok(), goes);
     }
     assert_eq!(waiting(&rig, 2), 0, "nothing entered the world of the same id here");

@@ -95,6 +95,8 @@ pub(super) struct Part {
     objects: String,
     /// Where effects ask.
     outside: String,
+    /// The URL of its engine.
+    database: String,
 }
 
 struct Running {
@@ -118,12 +120,14 @@ pub(super) fn together(
     worlds: usize,
     seconds: u64,
     outside: &str,
+    database: &str,
 ) -> Result<Done, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let objects = format!("file://{}", folder.path().display());
     let share = |whole: usize| whole.div_ceil(processes);
-    let (clients, worlds, outside) = (share(clients), share(worlds), outside.to_owned());
-    let part = Part { workload, clients, worlds, seconds, objects, outside };
+    let (clients, worlds) = (share(clients), share(worlds));
+    let (outside, database) = (outside.to_owned(), database.to_owned());
+    let part = Part { workload, clients, worlds, seconds, objects, outside, database };
     let mut running = Vec::new();
     for _ in 0..processes {
         let mut command = Command::new(std::env::current_exe()?);
@@ -168,9 +172,9 @@ impl Part {
         }
     }
 
-    pub(super) fn run(self, database: &str) -> Result<(), Box<dyn Error>> {
+    pub(super) fn run(self) -> Result<(), Box<dyn Error>> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let node = runtime.block_on(self.open(database))?;
+        let node = runtime.block_on(self.open())?;
         let _api = runtime.block_on(advertise(&node))?;
         let universe = node.universe("default").ok_or("the default universe is missing")?;
         let workload = self.workload;
@@ -203,9 +207,12 @@ impl Part {
         wait().or(Ok(()))
     }
 
-    async fn open(&self, database: &str) -> Result<Node<ConfiguredEngine>, Box<dyn Error>> {
-        let settings =
-            [("MUNDI_ENGINE__URL", database), ("MUNDI_ENGINE__SCHEMA", SCHEMA), ("MUNDI_OBJECTS__URL", &self.objects)];
+    async fn open(&self) -> Result<Node<ConfiguredEngine>, Box<dyn Error>> {
+        let settings = [
+            ("MUNDI_ENGINE__URL", &*self.database),
+            ("MUNDI_ENGINE__SCHEMA", SCHEMA),
+            ("MUNDI_OBJECTS__URL", &self.objects),
+        ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut config = Config::load(None, settings, &[])?;
         config.http.private_hosts_allowed.insert("127.0.0.1".to_owned()); // where effects ask

@@ -10,6 +10,7 @@ mod load;
 pub(crate) mod loopback;
 mod loops;
 mod node;
+mod pool;
 mod replay;
 mod target;
 mod targets;
@@ -31,6 +32,7 @@ pub(crate) use idle::idle;
 pub(crate) use kill::kill;
 pub(crate) use loops::loops;
 pub(crate) use node::{NodeSettings, node};
+pub(crate) use pool::{PoolSettings, pool};
 pub(crate) use replay::replay;
 use std::{
     error::Error,

@@ -52,14 +52,13 @@ pub async fn adds_do_not_conflict<S: Subject>(subject: &S) -> Proof {
 /// A key, its value before, what is added, and the sum.
 type Case<'a> = (&'a [u8], Option<&'a [u8]>, i64, i64);
 
-/// A missing value or one that is not eight bytes counts as zero, and the sum wraps.
+/// A missing value counts as zero, and the sum wraps. What becomes of a value that is not eight bytes long is unspecified: engines differ.
 pub async fn adds_wrap_and_start_from_zero<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 5] = [
         (b"absent", None, 5, 5),
-        (b"empty", Some(b""), 5, 5),
-        (b"short", Some(b"1234567"), 5, 5),
-        (b"long", Some(b"123456789"), -5, -5),
+        (b"below", None, -5, -5),
+        (b"zero", Some(&0i64.to_le_bytes()), 5, 5),
         (b"high", Some(&i64::MAX.to_le_bytes()), 2, i64::MIN + 1),
         (b"low", Some(&i64::MIN.to_le_bytes()), -1, i64::MAX),
     ];

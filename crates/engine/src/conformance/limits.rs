@@ -128,39 +128,79 @@ pub async fn transactions_are_bounded_in_bytes<S: Subject>(subject: &S) -> Proof
     Ok(())
 }
 
+/// Small operations that any transaction takes: a work queue's largest batch with several writes for each item.
+const SMALL_OPERATIONS_MIN: usize = 30_000;
+
 /// Small operations are bounded in number, and what was accepted can be committed.
 pub async fn transactions_are_bounded_in_operations<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     put_all(&engine, &[(b"deleted", b"1"), (b"left", b"1")]).await?;
     let mut tx = engine.begin().await?;
-    for _ in 0..TRANSACTION_OPERATIONS_MAX {
-        tx.delete(b"deleted")?;
-    }
-    is_refused(tx.delete(b"left"), Code::TransactionTooLarge, "one operation too many")?;
+    let mut deletes = 0;
+    let refusal = loop {
+        match tx.delete(b"deleted") {
+            Ok(()) => deletes += 1,
+            Err(error) => break error,
+        }
+        ensure!(deletes <= TRANSACTION_OPERATIONS_MAX, "a transaction took {deletes} operations");
+    };
+    is_refused::<()>(Err(refusal), Code::TransactionTooLarge, "one operation too many")?;
+    ensure!(deletes >= SMALL_OPERATIONS_MIN, "a transaction of {deletes} small operations was refused");
+    is_refused(tx.delete(b"left"), Code::TransactionTooLarge, "another operation too many")?;
     tx.commit().await?;
     let left = contents(&engine).await?;
     ensure!(left.len() == 1 && left[0].0 == "left", "the refused operation was done, or the accepted ones were not");
     Ok(())
 }
 
-/// A range delete that holds more than a transaction may is refused at commit, whole; in pieces it works.
-pub async fn the_keys_of_a_range_delete_count_towards_the_bound<S: Subject>(subject: &S) -> Proof {
+/// What a transaction declares as read counts as well as what it writes: a range of two long ends counts both, a key twice.
+pub async fn what_is_read_counts_towards_the_bound<S: Subject>(subject: &S) -> Proof {
+    let engine = subject.open().await;
+    let mut tx = engine.begin().await?;
+    tx.put(b"kept", "1")?;
+    let mut reads = 0;
+    let refusal = loop {
+        match tx.get(&long_key(reads)).await {
+            Ok(_) => reads += 1,
+            Err(error) => break error,
+        }
+        let bytes = 2 * reads * KEY_BYTES_MAX;
+        ensure!(
+            bytes <= TRANSACTION_BYTES_MAX,
+            "a transaction depends on {reads} keys, which are {bytes} bytes of conflict ranges"
+        );
+    };
+    is_refused::<()>(Err(refusal), Code::TransactionTooLarge, "a read into a full transaction")?;
+    let bytes = 2 * reads * KEY_BYTES_MAX;
+    ensure!(bytes >= TRANSACTION_BYTES_MAX / 10 * 9, "a transaction that depends on {bytes} bytes was refused");
+    tx.get_snapshot(&long_key(reads)).await?;
+    let refused = tx.range(RangeRead::new(long_key(0), long_key(1), 1)).await;
+    is_refused(refused, Code::TransactionTooLarge, "a range read into a full transaction")?;
+    tx.commit().await?;
+    ensure!(contents(&engine).await?.len() == 1, "what was accepted was not committed");
+    Ok(())
+}
+
+/// A range delete of more than a transaction may list is done whole or refused whole; in pieces it works.
+pub async fn a_range_delete_of_more_than_fits_is_done_or_refused_as_a_whole<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
     let keys: Vec<Vec<u8>> = (0..=TRANSACTION_BYTES_MAX / KEY_BYTES_MAX).map(long_key).collect();
-    for half in keys.chunks(keys.len() / 2 + 1) {
-        let items: Vec<(&[u8], &[u8])> = half.iter().map(|key| (&key[..], &b""[..])).collect();
-        put_all(&engine, &items).await?;
-    }
+    put_long(&engine, &keys).await?;
     let mut tx = engine.begin().await?;
     tx.delete_range(b"", b"\xff")?;
-    match tx.commit().await {
-        Err(CommitError::Engine(error)) => is_refused::<()>(Err(error), Code::TransactionTooLarge, "the commit")?,
-        other => {
-            return Err(Finding::Violation(format!("deleting more than fits must be refused, and was: {other:?}")));
-        }
-    }
+    let commit = tx.commit().await;
     let left = contents(&engine).await?.len();
-    ensure!(left == keys.len(), "a refused range delete removed {} keys", keys.len() - left);
+    match commit {
+        Ok(_) => {
+            ensure!(left == 0, "an acknowledged range delete left {left} keys");
+            put_long(&engine, &keys).await?;
+        }
+        Err(CommitError::Engine(error)) => {
+            is_refused::<()>(Err(error), Code::TransactionTooLarge, "the commit")?;
+            ensure!(left == keys.len(), "a refused range delete removed {} keys", keys.len() - left);
+        }
+        Err(other) => return Err(Finding::Violation(format!("a large range delete was answered with: {other}"))),
+    }
     let middle = &keys[keys.len() / 2];
     for (start, end) in [(&b""[..], &middle[..]), (middle, b"\xff")] {
         let mut tx = engine.begin().await?;
@@ -168,6 +208,15 @@ pub async fn the_keys_of_a_range_delete_count_towards_the_bound<S: Subject>(subj
         tx.commit().await?;
     }
     ensure!(contents(&engine).await?.is_empty(), "a range delete in pieces left something");
+    Ok(())
+}
+
+/// In transactions that take them: a key that is written counts three times.
+async fn put_long(engine: &impl Engine, keys: &[Vec<u8>]) -> Proof {
+    for some in keys.chunks(keys.len() / 4) {
+        let items: Vec<(&[u8], &[u8])> = some.iter().map(|key| (&key[..], &b""[..])).collect();
+        put_all(engine, &items).await?;
+    }
     Ok(())
 }
 

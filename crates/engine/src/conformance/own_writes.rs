@@ -71,9 +71,9 @@ pub async fn own_range_deletes_are_read<S: Subject>(subject: &S) -> Proof {
 /// An own add is read on top of the snapshot, of an own put and of an own delete.
 pub async fn own_adds_are_read<S: Subject>(subject: &S) -> Proof {
     let engine = subject.open().await;
-    put_all(&engine, &[(b"stored", &40i64.to_le_bytes()), (b"text", b"words")]).await?;
+    put_all(&engine, &[(b"stored", &40i64.to_le_bytes()), (b"zero", &0i64.to_le_bytes())]).await?;
     let mut tx = engine.begin().await?;
-    for (key, expected) in [(&b"stored"[..], 42i64), (b"absent", 2), (b"text", 2)] {
+    for (key, expected) in [(&b"stored"[..], 42i64), (b"absent", 2), (b"zero", 2)] {
         tx.add(key, 3)?;
         tx.add(key, -1)?;
         reads(&mut tx, key, Some(&expected.to_le_bytes())).await?;

@@ -20,7 +20,7 @@ fn changes<T: Transaction>() -> [Change<T>; 6] {
         (None, |tx| tx.put(b"k", "1")),
         (Some(b"0"), |tx| tx.put(b"k", "1")),
         (Some(b"0"), |tx| tx.put(b"k", "")),
-        (Some(b"0"), |tx| tx.add(b"k", 1)),
+        (Some(&[0; 8]), |tx| tx.add(b"k", 1)),
         (Some(b"0"), |tx| tx.delete(b"k")),
         (Some(b"0"), |tx| tx.delete_range(b"a", b"z")),
     ]

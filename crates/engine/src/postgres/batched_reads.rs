@@ -2,8 +2,8 @@
 //!
 //! A batch is one round trip over one connection, bounded by the size of the results; the results of one request are of one snapshot.
 
-use super::{pool::Pool, reader::Found, schema::KEY_BYTES_INDEXED};
-use crate::{EngineError, Read};
+use super::{pool::Pool, schema::KEY_BYTES_INDEXED};
+use crate::{EngineError, Read, planned_reads::Found};
 use mundi_model::limits;
 use std::sync::Arc;
 use tokio::{

@@ -21,7 +21,6 @@ mod diagnose;
 mod error;
 mod follower;
 mod footprint;
-mod planned_reads;
 mod pool;
 mod reader;
 mod schema;
@@ -37,6 +36,7 @@ mod writer;
 
 use crate::{
     Engine, EngineError, Read, ReadPlan, Source, embedded::monotonic_clock_ms, memory::ClockMs, overlay::check_key,
+    planned_reads::Found,
 };
 use batched_reads::BatchedReads;
 use bytes::Bytes;
@@ -44,7 +44,6 @@ use conflict_window::ConflictWindow;
 use connect::Connector;
 pub use diagnose::{Diagnosis, diagnose};
 use pool::Pool;
-use reader::Found;
 use sequencer::{Queue, Sequencer};
 use std::{fmt, sync::Arc};
 use tokio::{runtime::Handle, task::JoinHandle};

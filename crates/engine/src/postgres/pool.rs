@@ -7,9 +7,9 @@
 use super::{
     connect::Connector,
     error::refused,
-    reader::{Found, Reader, bytes_of},
+    reader::{Reader, bytes_of},
 };
-use crate::{EngineError, Read};
+use crate::{EngineError, Read, planned_reads::Found};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either, select};
 use mundi_model::limits;

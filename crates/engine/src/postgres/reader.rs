@@ -6,7 +6,10 @@ use super::{
     error::refused,
     schema::KEY_BYTES_INDEXED,
 };
-use crate::{EngineError, RangeRead, Read};
+use crate::{
+    EngineError, RangeRead, Read,
+    planned_reads::{Found, Items},
+};
 use bytes::Bytes;
 use futures_util::{
     FutureExt,
@@ -15,31 +18,6 @@ use futures_util::{
 use mundi_model::limits;
 use std::collections::BTreeMap;
 use tokio_postgres::{Client, Error, Row, Statement};
-
-pub(super) type Items = Vec<(Bytes, Bytes)>;
-
-/// What a read found in the snapshot, without the transaction's own writes.
-#[derive(Debug, Clone)]
-pub(super) enum Found {
-    Value(Option<Bytes>),
-    Items(Items),
-}
-
-impl Found {
-    pub(super) fn value(self) -> Option<Bytes> {
-        match self {
-            Self::Value(value) => value,
-            Self::Items(_) => None,
-        }
-    }
-
-    pub(super) fn items(self) -> Items {
-        match self {
-            Self::Items(items) => items,
-            Self::Value(_) => Items::new(),
-        }
-    }
-}
 
 /// So many items of the largest size fit a page; a read that asks for more is bounded in bytes, too.
 const ITEMS_UNBOUNDED_MAX: usize = limits::RANGE_BYTES_MAX / (limits::VALUE_BYTES_MAX + limits::KEY_BYTES_MAX);

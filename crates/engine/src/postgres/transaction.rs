@@ -4,14 +4,13 @@ use super::{
     Postgres, Shared,
     conflict_window::Open,
     error::{passes, refused},
-    planned_reads::PlannedReads,
     pool::Lease,
-    reader::{Found, Items},
     sequencer::Proposal,
 };
 use crate::{
     CommitError, Committed, EngineError, Page, RangeRead, Read, ReadPlan, Source, Transaction,
-    overlay::{Overlay, successor},
+    overlay::Overlay,
+    planned_reads::{Found, Items, PlannedReads, after},
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -232,11 +231,7 @@ impl PostgresTransaction {
             let Some(last) = last.filter(|_| is_cut && !self.overlay.fills_page(read, &items)) else {
                 return Ok(items);
             };
-            if rest.reverse {
-                rest.end = last;
-            } else {
-                rest.start = successor(&last);
-            }
+            rest = after(rest, last);
         }
     }
 }

@@ -146,8 +146,10 @@ faults! {
         transactions_are_bounded_in_operations;
     /// Takes transactions of any size.
     SizeUnbounded: transactions_are_bounded_in_bytes, transactions_are_bounded_in_operations;
-    /// Deletes ranges of any size.
-    RangeDeletesUnbounded: the_keys_of_a_range_delete_count_towards_the_bound;
+    /// Forgets to count what was read.
+    ReadsUncounted: what_is_read_counts_towards_the_bound;
+    /// Deletes a part of a long range, and refuses the rest.
+    RangeDeletesTorn: a_range_delete_of_more_than_fits_is_done_or_refused_as_a_whole;
     /// Transactions live for ever.
     Ageless: an_old_transaction_neither_reads_nor_commits;
     /// Old transactions cannot read, but commit.

@@ -66,7 +66,7 @@ impl Subject for WrongSubject {
     }
 
     fn seeds(&self) -> u64 {
-        200
+        400
     }
 }
 

@@ -111,7 +111,7 @@ impl WrongTransaction {
 
     async fn faulty_get(&mut self, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         match self.wrong.fault {
-            Fault::NoKeyConflicts => self.inner().get_snapshot(key).await,
+            Fault::NoKeyConflicts | Fault::ReadsUncounted => self.inner().get_snapshot(key).await,
             Fault::ReadsLatest if !self.has_written(key) => self.wrong.newest(key).await,
             Fault::OwnWritesUnseen => self.bare.get(key).await,
             Fault::PrefetchedSkipOwnWrites if self.planned.contains(&Read::get(key)) => self.bare.get(key).await,
@@ -297,7 +297,10 @@ impl WrongTransaction {
                 let answer = inner.commit().await?;
                 Ok(if self.writes.is_empty() { Committed::ReadOnly } else { answer })
             }
-            Fault::RangeDeleteAtSnapshot => self.rewritten(drawn(&self.wrong)).await,
+            Fault::RangeDeleteAtSnapshot => {
+                Wrong::linger();
+                self.rewritten(drawn(&self.wrong)).await
+            }
             Fault::RangeDeleteLast => {
                 let (last, first): (Vec<_>, Vec<_>) =
                     writes.into_iter().partition(|write| matches!(write, Write::DeleteRange(..)));
@@ -343,10 +346,13 @@ impl WrongTransaction {
                 let is_lie = self.wrong.shared.commits.fetch_add(1, Ordering::SeqCst) % 5 == 4;
                 if is_lie { Err(CommitError::Conflict) } else { answer }
             }
-            Fault::RangeDeletesUnbounded => match inner.commit().await {
-                answer if is_too_large(&answer) => self.delete_piecemeal().await,
-                answer => answer,
-            },
+            Fault::RangeDeletesTorn => {
+                let answer = inner.commit().await;
+                if is_too_large(&answer) {
+                    self.delete_some().await?;
+                }
+                answer
+            }
             Fault::OldCommits => match inner.commit().await {
                 Err(CommitError::Conflict) => self.as_they_are(&writes).await,
                 answer => answer,
@@ -355,19 +361,12 @@ impl WrongTransaction {
         }
     }
 
-    async fn delete_piecemeal(&mut self) -> Result<Committed, CommitError> {
-        let mut answer = Ok(Committed::ReadOnly);
-        loop {
-            let mut tx = self.wrong.store.begin().await?;
-            let page = tx.range(RangeRead::prefix(b"", 100).snapshot()).await?;
-            if page.items.is_empty() {
-                return answer;
-            }
-            for (key, _) in page.items {
-                tx.delete(&key)?;
-            }
-            answer = tx.commit().await;
+    async fn delete_some(&self) -> Result<Committed, CommitError> {
+        let mut tx = self.wrong.store.begin().await?;
+        for (key, _) in tx.range(RangeRead::prefix(b"", 100).snapshot()).await?.items {
+            tx.delete(&key)?;
         }
+        tx.commit().await
     }
 }
 

@@ -4,6 +4,7 @@ use super::config::PoolConfig;
 use mundi_model::{
     Hash, Value, WorldId, cbor, limits,
     pool::{ClientId, HolderId, LeaseId, OperationId, ResourceId},
+    watch::EvidenceKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,8 +87,18 @@ pub enum Command {
         holder_id: Option<HolderId>,
         lease_epoch: u64,
     },
+    /// What a watcher saw of the holder of an active lease. By itself it changes nothing.
+    Evidence {
+        lease_id: LeaseId,
+        kind: EvidenceKind,
+        #[serde(default)]
+        detail: String,
+    },
     Revoke {
         lease_id: LeaseId,
+        /// A watcher reclaims it so long after it saw the revoke; absent, someone else does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reclaim_after_ms: Option<u64>,
     },
     Reclaim {
         lease_id: LeaseId,
@@ -146,6 +157,11 @@ impl Request {
 }
 
 impl Command {
+    /// A revoke that leaves the reclaim to whoever has evidence.
+    pub fn revoke(lease_id: LeaseId) -> Self {
+        Self::Revoke { lease_id, reclaim_after_ms: None }
+    }
+
     /// The bounds of what a command carries; those of the pool are checked by the pool.
     pub fn check(&self) -> Result<(), RequestInvalid> {
         let bounds = |why: String| Err(RequestInvalid::Bounds(why));
@@ -163,6 +179,12 @@ impl Command {
             }
             Self::ReserveAny { label, .. } | Self::EnqueueReserve { label, .. } if !label.is_empty() => {
                 check_label(label)
+            }
+            Self::Evidence { detail, .. } if detail.len() > limits::POOL_EVIDENCE_BYTES_MAX => {
+                bounds(format!("evidence has at most {} bytes", limits::POOL_EVIDENCE_BYTES_MAX))
+            }
+            Self::Revoke { reclaim_after_ms: Some(ms), .. } if *ms > limits::WATCH_MS_MAX => {
+                bounds(format!("`reclaim_after_ms` is {ms}; at most {} are allowed", limits::WATCH_MS_MAX))
             }
             _ => Ok(()),
         }
@@ -184,6 +206,7 @@ impl Command {
         match self {
             Self::Configure { .. }
             | Self::CreateResource { .. }
+            | Self::Evidence { .. }
             | Self::Revoke { .. }
             | Self::Reclaim { .. }
             | Self::Close {}

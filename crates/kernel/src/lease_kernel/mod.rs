@@ -214,8 +214,9 @@ fn execute(core: &mut Core<'_>, command: &Command, reply_to: Option<InboxSeq>) -
         Command::Release { lease_id, holder_id, lease_epoch } => {
             core.release(token(*lease_id, holder_id, *lease_epoch)?)
         }
-        Command::Revoke { lease_id } => core.revoke(*lease_id),
-        Command::Reclaim { lease_id } => core.reclaim(*lease_id),
+        Command::Evidence { lease_id, kind, detail } => core.add_evidence(*lease_id, *kind, detail),
+        Command::Revoke { lease_id, reclaim_after_ms } => core.revoke_watched(*lease_id, *reclaim_after_ms),
+        Command::Reclaim { lease_id } => core.reclaim_watched(*lease_id),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     config::Home,
     core::{is_authority, read, shard_of},
-    records::{Counts, Labelled, Lease, LeaseMember, LeaseState, Resource, ResourceState, Ticket, cell},
+    records::{Counts, Labelled, Lease, LeaseMember, LeaseState, Resource, ResourceState, Ticket, Watched, cell},
     result::ResultCode,
 };
 use crate::program::{Failure, Stop, View};
@@ -109,7 +109,12 @@ fn lease(view: &mut dyn View, home: &Home, id: LeaseId) -> Result<Json, Stop> {
     let slot = home.config.slot(view.logical_now_ns());
     match read::<Lease>(view, &cell::lease(id))? {
         Some(lease) if answers(&lease, slot) => {
-            Ok(json!({ "result": ResultCode::Ok, "lease": with_members(view, &lease)? }))
+            let watched: Watched = read(view, &cell::watched(id))?.unwrap_or_default();
+            let mut json = with_members(view, &lease)?;
+            json["resources"] = names(view, &json["resource_ids"])?;
+            (json["evidence"], json["reclaim_after_ms"]) =
+                (as_json(&watched.evidence), as_json(&watched.reclaim_after_ms));
+            Ok(json!({ "result": ResultCode::Ok, "lease": json }))
         }
         Some(_) => Ok(json!({ "result": ResultCode::LeaseRetired })),
         None => {
@@ -134,6 +139,19 @@ fn with_members(view: &mut dyn View, lease: &Lease) -> Result<Json, Stop> {
     let mut json = as_json(lease);
     json["resource_ids"] = as_json(&members);
     Ok(json)
+}
+
+/// What people call these resources; the id of one that has no name.
+fn names(view: &mut dyn View, ids: &Json) -> Result<Json, Stop> {
+    let mut names = Vec::new();
+    for id in ids.as_array().into_iter().flatten().filter_map(Json::as_str) {
+        let labelled: Option<Labelled> = match id.parse() {
+            Ok(resource) => read(view, &cell::labelled(resource))?,
+            Err(_) => None,
+        };
+        names.push(labelled.and_then(|labelled| labelled.name).unwrap_or_else(|| id.to_owned()));
+    }
+    Ok(as_json(&names))
 }
 
 fn as_json(value: &impl Serialize) -> Json {

@@ -5,6 +5,7 @@ use minicbor::{Decode, Encode};
 use mundi_model::{
     Hash, Height, InboxSeq,
     pool::{ClientId, HolderId, LeaseId, OperationId, ResourceId},
+    watch::EvidenceKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -161,6 +162,78 @@ pub struct Counts {
     /// Nobody in the queue has a smaller ticket.
     #[n(12)]
     pub(super) waiting_from: Option<LeaseId>,
+    #[n(13)]
+    pub by_state: StateCounts,
+}
+
+/// How many there are in each state that is not the last: the rest of the resources is available, the rest of the leases has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode, Serialize)]
+pub struct StateCounts {
+    #[n(0)]
+    pub leases_reserved: u64,
+    #[n(1)]
+    pub leases_active: u64,
+    #[n(2)]
+    pub leases_revoking: u64,
+    #[n(3)]
+    pub resources_reserved: u64,
+    #[n(4)]
+    pub resources_active: u64,
+    #[n(5)]
+    pub resources_revoking: u64,
+}
+
+impl Counts {
+    /// A lease was made, or changed its state.
+    pub(super) fn lease_moved(&mut self, from: Option<LeaseState>, to: LeaseState) {
+        let mut add = |state, delta| match state {
+            LeaseState::Reserved => shift(&mut self.by_state.leases_reserved, delta),
+            LeaseState::Active => shift(&mut self.by_state.leases_active, delta),
+            LeaseState::Revoking => shift(&mut self.by_state.leases_revoking, delta),
+            LeaseState::Released | LeaseState::Expired | LeaseState::Revoked => {}
+        };
+        if let Some(from) = from {
+            add(from, -1);
+        }
+        add(to, 1);
+    }
+
+    pub(super) fn resource_moved(&mut self, from: ResourceState, to: ResourceState) {
+        let mut add = |state, delta| match state {
+            ResourceState::Reserved => shift(&mut self.by_state.resources_reserved, delta),
+            ResourceState::Active => shift(&mut self.by_state.resources_active, delta),
+            ResourceState::Revoking => shift(&mut self.by_state.resources_revoking, delta),
+            ResourceState::Available => {}
+        };
+        add(from, -1);
+        add(to, 1);
+    }
+}
+
+fn shift(count: &mut u64, delta: i64) {
+    *count = count.saturating_add_signed(delta);
+}
+
+/// What is known of a lease beyond the kernel: what watchers saw of its holder, and when it is reclaimed. It goes with its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode, Serialize)]
+pub struct Watched {
+    #[n(0)]
+    pub evidence: Vec<Evidence>,
+    /// So long after the revoke a watcher reclaims it.
+    #[n(1)]
+    pub reclaim_after_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Evidence {
+    #[n(0)]
+    pub lsn: Height,
+    #[n(1)]
+    pub slot: u64,
+    #[n(2)]
+    pub kind: EvidenceKind,
+    #[n(3)]
+    pub detail: String,
 }
 
 /// What the labels' layer knows of a resource.
@@ -258,6 +331,10 @@ pub(super) mod cell {
 
     pub(in super::super) fn member(lease: LeaseId, index: u32) -> String {
         format!("member/{lease}/{index:04x}")
+    }
+
+    pub(in super::super) fn watched(lease: LeaseId) -> String {
+        format!("watched/{lease}")
     }
 
     pub(in super::super) fn resource(id: ResourceId) -> String {

@@ -26,7 +26,7 @@ fn ids_of_all_ones_are_ids_like_others() {
     let (lease_id, top) = (LeaseId::from_bytes(MAX), ResourceId::from_bytes(MAX));
     let holder_id = Some(HolderId::from_bytes(MAX));
     assert_eq!(pool.result(Command::Activate { lease_id, holder_id, lease_epoch: u64::MAX }), "lease_not_found");
-    assert_eq!(pool.result(Command::Revoke { lease_id }), "lease_not_found");
+    assert_eq!(pool.result(Command::revoke(lease_id)), "lease_not_found");
     assert_eq!(pool.result(Command::Reclaim { lease_id: LeaseId::from_bytes([0; 16]) }), "lease_not_found");
     assert_eq!(pool.result(Command::Reserve { resource_id: top, holder_id, ttl_slots: 1 }), "resource_not_found");
     assert_eq!(pool.result(Command::CancelEnqueue { ticket: lease_id, holder_id }), "ticket_not_found");
@@ -56,7 +56,7 @@ fn a_world_is_its_own_holder_and_no_operator() {
     assert_eq!(read["lease"]["holder_id"], json!(HolderId::from(mine)), "set by the pool, not by the sender");
     let request = |command| Request { operation_id: None, client_id: Some(client(1)), command };
     for command in [
-        Command::Revoke { lease_id },
+        Command::revoke(lease_id),
         Command::Reclaim { lease_id },
         Command::CreateResource { resources: vec![new_resource(2, &[])] },
         Command::Configure { shard: 0, config: PoolConfig::default() },
@@ -136,7 +136,7 @@ fn a_pool_with_live_leases_is_not_closed() {
     let lease = pool.reserve(1, 7).lease_id.unwrap();
     assert_eq!(pool.result(Command::Close {}), "invalid_state");
     pool.activate(lease, 7, 1);
-    pool.run(Command::Revoke { lease_id: lease });
+    pool.run(Command::revoke(lease));
     assert_eq!(pool.result(Command::Close {}), "invalid_state", "who holds it may still act");
     pool.run(Command::Reclaim { lease_id: lease });
     assert_eq!(pool.result(Command::Close {}), "ok");

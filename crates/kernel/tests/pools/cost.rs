@@ -14,7 +14,7 @@ fn cycle(pool: &mut Pool) {
     let reserved = pool.run(any(2));
     let lease = reserved.lease_id.expect("two are available");
     assert_eq!(pool.activate(lease, 1, 1), "ok");
-    assert_eq!(pool.result(Command::Revoke { lease_id: lease }), "ok");
+    assert_eq!(pool.result(Command::revoke(lease)), "ok");
     assert_eq!(pool.result(Command::Reclaim { lease_id: lease }), "ok");
     let second = pool.run(any(1)).lease_id.expect("one is available");
     assert_eq!(pool.release(second, 1, 1), "ok");

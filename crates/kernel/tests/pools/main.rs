@@ -11,3 +11,4 @@ mod properties;
 mod queue;
 mod results;
 mod rig;
+mod watch;

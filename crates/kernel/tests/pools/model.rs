@@ -72,6 +72,7 @@ pub(crate) struct Model {
     endings: BTreeSet<(u64, Ending)>,
     queue: VecDeque<Waiting>,
     ended_tickets: BTreeMap<LeaseId, (HolderId, u64)>,
+    evidence: BTreeMap<LeaseId, usize>,
     watermark: u64,
     slot: u64,
     lsn: Height,
@@ -88,6 +89,7 @@ impl Model {
             endings: BTreeSet::new(),
             queue: VecDeque::new(),
             ended_tickets: BTreeMap::new(),
+            evidence: BTreeMap::new(),
             watermark: 0,
             slot: 0,
             lsn: Height::GENESIS,
@@ -227,7 +229,17 @@ impl Model {
                     _ => Err(refused(ResultCode::InvalidState)),
                 }
             }
-            Command::Revoke { lease_id } => match self.answering(*lease_id)?.state {
+            Command::Evidence { lease_id, .. } => match self.answering(*lease_id)?.state {
+                LeaseState::Active => {
+                    let kept = self.evidence.entry(*lease_id).or_insert(0);
+                    let is_kept = *kept < mundi_model::limits::POOL_EVIDENCE_MAX;
+                    *kept += usize::from(is_kept);
+                    Ok(refused(if is_kept { ResultCode::Ok } else { ResultCode::Noop }))
+                }
+                state if state.is_terminal() => Err(refused(ResultCode::LeaseRetired)),
+                _ => Err(refused(ResultCode::InvalidState)),
+            },
+            Command::Revoke { lease_id, .. } => match self.answering(*lease_id)?.state {
                 LeaseState::Active => Ok(self.to(*lease_id, LeaseState::Revoking)),
                 state if state.is_terminal() => Err(refused(ResultCode::LeaseRetired)),
                 _ => Err(refused(ResultCode::InvalidState)),

@@ -4,8 +4,13 @@ use crate::{
     model::{Answer, Model},
     rig::{Pool, client, holder, new_resource, operation, resource},
 };
-use mundi_kernel::lease_kernel::{command::Command, config::PoolConfig, result::Outcome};
-use mundi_model::pool::LeaseId;
+use mundi_kernel::lease_kernel::{
+    command::Command,
+    config::PoolConfig,
+    records::{LeaseState, ResourceState},
+    result::Outcome,
+};
+use mundi_model::{pool::LeaseId, watch::EvidenceKind};
 use serde_json::json;
 
 /// A small generator: the sequence of a seed is the same on every machine.
@@ -71,7 +76,7 @@ fn command(dice: &mut Dice, known: &Known) -> Command {
     let (lease, of, epoch) = dice.of(&known.leases).unwrap_or((LeaseId::from_bytes([0xff; 16]), 0, 1));
     let (lease_id, lease_epoch) = (lease, if dice.below(5) == 0 { dice.below(4) } else { epoch });
     let its_holder = if dice.below(6) == 0 { holder_id } else { Some(holder(of)) };
-    match dice.below(14) {
+    match dice.below(16) {
         0 => {
             let labels = [&["gpu"][..], &["eu", "gpu"], &[]];
             let new = |n: &u128| new_resource(*n, labels[(*n % 3) as usize]);
@@ -92,7 +97,9 @@ fn command(dice: &mut Dice, known: &Known) -> Command {
         }
         7 | 8 => Command::Activate { lease_id, holder_id: its_holder, lease_epoch },
         9 | 10 => Command::Release { lease_id, holder_id: its_holder, lease_epoch },
-        11 | 12 => Command::Revoke { lease_id },
+        11 => Command::revoke(lease_id),
+        12 => Command::Revoke { lease_id, reclaim_after_ms: Some(dice.below(5_000)) },
+        13 | 14 => Command::Evidence { lease_id, kind: EvidenceKind::Silent, detail: "no word".to_owned() },
         _ => Command::Reclaim { lease_id },
     }
 }
@@ -164,6 +171,17 @@ fn compare(pool: &Pool, model: &Model, known: &mut Known) {
     let counts = pool.query("pool", json!(null))["counts"].clone();
     assert_eq!(counts["leases"], model.leases.len());
     assert_eq!(counts["waiting"], model.waiting());
+    let leases = |state| model.leases.values().filter(|it| it.state == state).count();
+    let resources = |state| model.resources.values().filter(|it| it.state == state).count();
+    let expected = json!({
+        "leases_reserved": leases(LeaseState::Reserved),
+        "leases_active": leases(LeaseState::Active),
+        "leases_revoking": leases(LeaseState::Revoking),
+        "resources_reserved": resources(ResourceState::Reserved),
+        "resources_active": resources(ResourceState::Active),
+        "resources_revoking": resources(ResourceState::Revoking),
+    });
+    assert_eq!(counts["by_state"], expected);
 }
 
 fn run(config: PoolConfig, seed: u64, commands: u64) {

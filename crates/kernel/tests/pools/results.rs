@@ -61,16 +61,16 @@ fn checks_of_a_holder_come_in_their_order() {
 fn a_revoke_fences_at_once_and_only_a_reclaim_frees() {
     let mut pool = Pool::of(1);
     let lease = pool.reserve(1, 7).lease_id.unwrap();
-    assert_eq!(pool.result(Command::Revoke { lease_id: lease }), "invalid_state", "it is only reserved");
+    assert_eq!(pool.result(Command::revoke(lease)), "invalid_state", "it is only reserved");
     pool.activate(lease, 7, 1);
     assert_eq!(pool.result(Command::Reclaim { lease_id: lease }), "invalid_state");
-    assert_eq!(pool.result(Command::Revoke { lease_id: lease }), "ok");
+    assert_eq!(pool.result(Command::revoke(lease)), "ok");
     assert_eq!(state(&pool, lease), ("revoking".into(), 2));
     assert_eq!(resource_state(&pool, 1), "revoking");
     assert_eq!(pool.release(lease, 7, 1), "stale_epoch");
     assert_eq!(pool.release(lease, 7, 2), "invalid_state");
     assert_eq!(pool.reserve(1, 8).result.as_str(), "resource_busy", "never early");
-    assert_eq!(pool.result(Command::Revoke { lease_id: lease }), "invalid_state");
+    assert_eq!(pool.result(Command::revoke(lease)), "invalid_state");
     assert_eq!(pool.result(Command::Reclaim { lease_id: lease }), "ok");
     assert_eq!(state(&pool, lease), ("revoked".into(), 2), "a reclaim does not raise the epoch");
     assert_eq!(pool.result(Command::Reclaim { lease_id: lease }), "lease_retired");
@@ -85,7 +85,7 @@ fn the_authority_key_is_there_exactly_while_the_lease_is_active() {
     pool.activate(lease, 7, 1);
     let granted = pool.authorities.pop().unwrap();
     assert_eq!((granted.lease, granted.authority), (lease, Some(LeaseAuthority { epoch: 1, holder: holder(7) })));
-    pool.run(Command::Revoke { lease_id: lease });
+    pool.run(Command::revoke(lease));
     assert_eq!(pool.authorities.pop().unwrap().authority, None);
     pool.run(Command::Reclaim { lease_id: lease });
     let second = pool.reserve(2, 7).lease_id.unwrap();

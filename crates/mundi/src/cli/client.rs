@@ -1,10 +1,12 @@
-//! A small client of the API.
+//! The client of the API, as commands use it.
 
 use super::{
     exit::{Failed, Outcome},
     output::{Column, Out},
 };
 use clap::Args;
+pub(crate) use mundi_client::escape;
+use mundi_client::{Error, Http, Kind};
 use mundi_model::{
     Code,
     json::{self, JsonError},
@@ -89,59 +91,18 @@ impl Server {
         format!("/v1/u/{}/{path}", self.universe)
     }
 
+    pub(crate) fn client(&self) -> Http {
+        let http = Http::new(&self.url, self.token.as_deref(), &self.universe);
+        if self.is_local() { http.connect_for(START) } else { http }
+    }
+
     /// A request, not yet sent.
-    pub(crate) fn request(&self, method: Method, path: &str) -> Outcome<RequestBuilder> {
-        // Whoever came first has chosen one that does as well.
-        let _before = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().no_proxy().build()?;
-        let request = client.request(method, format!("{}{path}", self.url.trim_end_matches('/')));
-        Ok(match &self.token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
-        })
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client().request(method, path)
     }
 
     pub(crate) async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
-        let silent = |error: reqwest::Error| {
-            let why = if error.is_connect() { "nobody listens there".to_owned() } else { error.to_string() };
-            Failed::silent(format!("{} does not answer: {why}", self.url))
-        };
-        let response = self.answer_to(request).await.map_err(silent)?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status();
-        let problem: Value = serde_json::from_slice(&response.bytes().await?).unwrap_or_default();
-        let detail = problem["detail"].as_str().unwrap_or_default();
-        Err(match problem["code"].as_str().and_then(Code::from_name) {
-            Some(code) => Failed::new(code, detail),
-            None => Failed::new(Code::RequestInvalid, format!("the server answered {status} {detail}")),
-        })
-    }
-
-    async fn answer_to(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
-        // A body that is a stream can be sent once only: the server must be there before.
-        if request.try_clone().is_none()
-            && let Ok(look) = self.request(Method::GET, "/livez")
-        {
-            self.send_when_started(look).await?;
-        }
-        self.send_when_started(request).await
-    }
-
-    /// Waits for a server on this machine that is starting: nothing was sent to it yet.
-    async fn send_when_started(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
-        let (mut left, pause) = (if self.is_local() { START } else { Duration::ZERO }, Duration::from_millis(50));
-        loop {
-            let Some(again) = request.try_clone() else { return request.send().await };
-            match again.send().await {
-                Err(error) if error.is_connect() && !left.is_zero() => {
-                    tokio::time::sleep(pause).await;
-                    left = left.saturating_sub(pause);
-                }
-                answer => return answer,
-            }
-        }
+        self.client().send(request).await.map_err(failed)
     }
 
     fn is_local(&self) -> bool {
@@ -161,7 +122,7 @@ impl Server {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Outcome<Response> {
-        let mut request = self.request(method, path)?;
+        let mut request = self.request(method, path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -173,13 +134,13 @@ impl Server {
 
     /// The same, with a body of bytes.
     pub(crate) async fn upload(&self, method: Method, path: &str, body: impl Into<Body>) -> Outcome<Value> {
-        let request = self.request(method, path)?.header("content-type", "application/octet-stream").body(body);
+        let request = self.request(method, path).header("content-type", "application/octet-stream").body(body);
         Ok(serde_json::from_slice(&self.send(request).await?.bytes().await?)?)
     }
 
     /// A streamed answer.
     pub(crate) async fn stream(&self, path: &str, accept: &str) -> Outcome<Response> {
-        self.send(self.request(Method::GET, path)?.header("accept", accept)).await
+        self.send(self.request(Method::GET, path).header("accept", accept)).await
     }
 
     /// The same, with the answer as JSON; null for an empty one.
@@ -262,11 +223,24 @@ impl Paging {
     }
 }
 
-/// A text escaped for a path.
-pub(crate) fn escape(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(one).collect()
+/// A refusal of the server, or the absence of an answer, as a command ends with it.
+fn failed(error: Error) -> Failed {
+    match (Code::from_name(&error.code), error.kind) {
+        (Some(code), _) => Failed::new(code, placed(&error)),
+        (None, Kind::Unreachable) => Failed::silent(error.detail),
+        (None, _) => {
+            let detail = error.problem["detail"].as_str().unwrap_or_default();
+            Failed::new(Code::RequestInvalid, format!("the server answered {} {detail}", error.status))
+        }
+    }
+}
+
+/// What went wrong; of a step that failed, also where it stands in the journal.
+fn placed(error: &Error) -> String {
+    match error.problem["height"].as_u64().filter(|_| !error.detail.contains("at height ")) {
+        Some(height) => format!("{}, at height {height}", error.detail),
+        None => error.detail.clone(),
+    }
 }
 
 /// JSON if the text is JSON, else the text itself. Ambiguous JSON is refused.

@@ -101,8 +101,14 @@ impl DeadLetterCommand {
                 chosen.run(out, "drop").await
             }
             Self::List { listing, queue, world } => {
-                let columns =
-                    [("LETTER", "letter"), ("WORLD", "world"), ("CODE", "code"), ("REASON", "reason"), ("AT", "at_ns")];
+                let columns = [
+                    ("LETTER", "letter"),
+                    ("NAME", "world_name"),
+                    ("WORLD", "world"),
+                    ("CODE", "code"),
+                    ("REASON", "reason"),
+                    ("AT", "at_ns"),
+                ];
                 listing.show(out, "dead-letters", &[("queue", queue), ("world", world)], &columns).await
             }
             Self::Replay(chosen) => chosen.run(out, "replay").await,

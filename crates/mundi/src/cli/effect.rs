@@ -93,6 +93,7 @@ impl EffectCommand {
                     ("EFFECT", "effect"),
                     ("STAGE", "stage"),
                     ("KIND", "kind"),
+                    ("NAME", "world_name"),
                     ("WORLD", "world"),
                     ("ATTEMPTS", "attempts"),
                     ("LAST FAILURE", "failure"),

@@ -18,7 +18,13 @@ pub(super) enum LeaseCommand {
 impl LeaseCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self::List { listing, worker } = self;
-        let columns = [("WORLD", "world"), ("HOLDER", "holder"), ("EPOCH", "epoch"), ("UNTIL", "expires_at_ns")];
+        let columns = [
+            ("NAME", "world_name"),
+            ("WORLD", "world"),
+            ("HOLDER", "holder"),
+            ("EPOCH", "epoch"),
+            ("UNTIL", "expires_at_ns"),
+        ];
         listing.show(out, "leases", &[("worker", worker)], &columns).await
     }
 }

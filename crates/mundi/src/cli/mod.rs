@@ -8,10 +8,13 @@ mod dead_letter;
 mod demo;
 mod doctor;
 mod effect;
+mod evidence;
 mod exit;
 mod explain;
+mod function;
 mod lease;
 mod manifest;
+mod mcp;
 mod output;
 mod pool;
 mod program;
@@ -21,6 +24,7 @@ mod progress;
 mod quotas;
 mod resource;
 mod serve;
+mod sql;
 mod telemetry;
 mod timer;
 mod token;
@@ -28,6 +32,7 @@ mod universe;
 mod universes;
 mod upload;
 mod verify;
+mod whoami;
 mod worker;
 mod world;
 
@@ -84,6 +89,9 @@ enum Command {
     /// Effects: external actions that worlds requested.
     #[command(subcommand)]
     Effect(effect::EffectCommand),
+    /// Evidence: the events of children, as lines of canonical JSON.
+    #[command(subcommand)]
+    Evidence(evidence::EvidenceCommand),
     /// Explains an error code, and what to do.
     Explain(explain::Explain),
     /// Leases: which worker holds which world.
@@ -92,6 +100,11 @@ enum Command {
     /// Manifests: program, events, effects and limits of worlds.
     #[command(subcommand)]
     Manifest(manifest::ManifestCommand),
+    /// Functions: run, list, inspect and cancel instances of durable functions.
+    #[command(subcommand)]
+    Function(function::FunctionCommand),
+    /// Serves an assistant over MCP, on standard input and output.
+    Mcp(mcp::Mcp),
     /// Pools: resources that are leased, and never handed out early.
     #[command(subcommand)]
     Pool(pool::PoolCommand),
@@ -104,6 +117,8 @@ enum Command {
     /// Runs a server with chosen roles, for fleets.
     Server(ServerArgs),
     Sim(mundi_sim::cli::SimArgs),
+    /// Runs a read-only SQL query over the worlds of a universe, their journals, state and queues.
+    Sql(sql::Sql),
     /// Timers: inputs that worlds requested for a later time.
     #[command(subcommand)]
     Timer(timer::TimerCommand),
@@ -115,6 +130,8 @@ enum Command {
     Universe(universes::UniversesCommand),
     /// Verifies bundles, a data folder, or all worlds of a server.
     Verify(verify::Verify),
+    /// Shows what the token allows.
+    Whoami(whoami::Whoami),
     /// Workers: the processes that run worlds.
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -143,7 +160,7 @@ pub(crate) struct ServerArgs {
     /// The address of the API; port 0 chooses a free one.
     #[arg(long)]
     bind: Option<String>,
-    /// Some of world, adapter, timer, orchestrator, api.
+    /// Some of world, adapter, timer, orchestrator, watcher, api.
     #[arg(long, value_delimiter = ',')]
     roles: Option<Vec<String>>,
     /// A file that gets a line of JSON for each step of the worker shells, for a postmortem.
@@ -210,13 +227,18 @@ impl Command {
             Self::Explain(explain) => explain.run(out),
             Self::Lease(command) => command.run(out).await,
             Self::Manifest(command) => command.run(out).await,
+            Self::Evidence(command) => command.run(out).await,
+            Self::Mcp(mcp) => mcp.run().await,
             Self::Pool(command) => command.run(out).await,
             Self::Program(command) => command.run(out).await,
             Self::Resource(command) => command.run(out).await,
+            Self::Function(command) => command.run(out).await,
             Self::Timer(command) => command.run(out).await,
             Self::Token(command) => command.run(out).await,
             Self::Universe(command) => command.run(out).await,
             Self::Verify(verify) => verify.run(out).await,
+            Self::Whoami(whoami) => whoami.run(out).await,
+            Self::Sql(sql) => sql.run(out).await,
             Self::Worker(command) => command.run(out).await,
             Self::World(command) => command.run(out).await,
         }

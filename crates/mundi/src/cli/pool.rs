@@ -60,6 +60,11 @@ pub(super) enum PoolCommand {
         #[arg(long)]
         wait: bool,
     },
+    /// The holder of an active lease says that it is there; one that has lost its authority is refused.
+    Heartbeat {
+        #[command(flatten)]
+        of: HolderOf,
+    },
     /// A lease with its epoch, its members and its history.
     Lease {
         #[command(flatten)]
@@ -108,6 +113,9 @@ pub(super) enum PoolCommand {
         #[command(flatten)]
         to: Sending,
         lease: String,
+        /// A watcher reclaims the lease so many milliseconds after it saw the revoke.
+        #[arg(long, value_name = "MS")]
+        reclaim_after_ms: Option<u64>,
     },
     /// A place in the queue, and the lease that it was granted.
     Ticket {
@@ -116,6 +124,58 @@ pub(super) enum PoolCommand {
         pool: String,
         ticket: String,
     },
+    /// The policy by which watchers look at a pool; with options, another one in its place.
+    Watch {
+        #[command(flatten)]
+        server: Server,
+        pool: String,
+        #[command(flatten)]
+        rules: WatchRules,
+        /// Nobody looks at it any more.
+        #[arg(long, conflicts_with_all = ["holder_ended", "silent_after_ms", "probe", "reclaim_after_ms"])]
+        off: bool,
+    },
+}
+
+/// When leases are revoked, and how long after that they are reclaimed.
+#[derive(Args)]
+pub(super) struct WatchRules {
+    /// Revoke leases whose holder is a world that was deleted or archived.
+    #[arg(long)]
+    holder_ended: bool,
+    /// Revoke leases whose holder is no world and sent no heartbeat for so long.
+    #[arg(long, value_name = "MS")]
+    silent_after_ms: Option<u64>,
+    /// Revoke leases for which this URL fails; `{lease}`, `{epoch}`, `{holder}` and `{resource}` are filled in.
+    #[arg(long, value_name = "URL")]
+    probe: Option<String>,
+    /// So many failures of the probe in a row.
+    #[arg(long, value_name = "COUNT", requires = "probe")]
+    probe_failures: Option<u32>,
+    /// How long the probe may take.
+    #[arg(long, value_name = "MS", requires = "probe")]
+    probe_timeout_ms: Option<u64>,
+    /// Reclaim so long after a revoke; without it, someone else reclaims.
+    #[arg(long, value_name = "MS")]
+    reclaim_after_ms: Option<u64>,
+}
+
+impl WatchRules {
+    /// `None` if nothing is said.
+    fn form(self) -> Option<Value> {
+        let Self { holder_ended, silent_after_ms, probe, probe_failures, probe_timeout_ms, reclaim_after_ms } = self;
+        if !holder_ended && silent_after_ms.is_none() && probe.is_none() && reclaim_after_ms.is_none() {
+            return None;
+        }
+        let probe =
+            probe.map(|url| json!({ "url": url, "failures_max": probe_failures, "timeout_ms": probe_timeout_ms }));
+        Some(json!({
+            "holder_ended": holder_ended,
+            "silent_after_ms": silent_after_ms,
+            "probe": probe,
+            "reclaim_after_ms": reclaim_after_ms,
+        }))
+    }
 }
 
 /// A command to a pool.
@@ -249,6 +309,7 @@ impl PoolCommand {
                 ];
                 to.run(out, "enqueue", &fields).await
             }
+            Self::Heartbeat { of } => of.run(out, "heartbeat").await,
             Self::Lease { server, pool, lease, at_least } => {
                 let at_least = at_least.map_or_else(String::new, |lsn| format!("?at_least={lsn}"));
                 let path = of_pool(&pool, &format!("/leases/{}{at_least}", escape(&lease)));
@@ -270,7 +331,10 @@ impl PoolCommand {
                 server.list_all(out, &server.of("pools"), &columns).await
             }
             Self::Reclaim { to, lease } => to.run(out, "reclaim", &[("lease_id", json!(lease))]).await,
-            Self::Revoke { to, lease } => to.run(out, "revoke", &[("lease_id", json!(lease))]).await,
+            Self::Revoke { to, lease, reclaim_after_ms } => {
+                let fields = [("lease_id", json!(lease)), ("reclaim_after_ms", json!(reclaim_after_ms))];
+                to.run(out, "revoke", &fields).await
+            }
             Self::Reserve { to, wish: Wish { label, count, holder, ttl_slots }, resources } => {
                 let named = (!resources.is_empty()).then_some(resources);
                 let fields = [
@@ -285,6 +349,14 @@ impl PoolCommand {
             Self::Ticket { server, pool, ticket } => {
                 let path = of_pool(&pool, &format!("/tickets/{}", escape(&ticket)));
                 out.object(&server.get(&server.of(&path)).await?)
+            }
+            Self::Watch { server, pool, rules, off } => {
+                let path = server.of(&of_pool(&pool, "/watch"));
+                match rules.form() {
+                    _ if off => server.json(Method::DELETE, &path, None).await.map(drop),
+                    Some(form) => out.object(&server.json(Method::PUT, &path, Some(&form)).await?),
+                    None => out.object(&server.get(&path).await?),
+                }
             }
         }
     }

@@ -30,8 +30,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The most files that are watched. A folder with more is not a project, or contains something that should not be watched.
 const FILES_MAX: usize = 10_000;
 
-/// Folders of generated files. Folders that begin with a dot are not watched, either.
-const MADE: [&str; 6] = ["target", "node_modules", "__pycache__", "program.wasm", "Cargo.lock", "package-lock.json"];
+/// Generated files and folders, and the data of a `mundi dev` that was started in the project's folder. What begins with a dot is not
+/// watched, either.
+const MADE: [&str; 7] =
+    ["target", "node_modules", "__pycache__", "program.wasm", "Cargo.lock", "package-lock.json", "mundi-data"];
 
 /// How long a world may take to process an upgrade.
 const TAKEN_UP: Duration = Duration::from_secs(30);
@@ -361,8 +363,8 @@ mod tests {
         let at = |path: &str| project.folder.join(path);
         let before = look(&project).unwrap();
         assert!([at("program.py"), at("mundi.json")].iter().all(|path| before.contains_key(path)), "{before:?}");
-        for path in ["vocabulary.py", "program.wasm", "__pycache__/x.pyc", "target/debug/x", ".git/HEAD", "Cargo.lock"]
-        {
+        let made = ["vocabulary.py", "program.wasm", "__pycache__/x.pyc", "target/debug/x", ".git/HEAD", "Cargo.lock"];
+        for path in made.into_iter().chain(["mundi-data/engine/log/1.log"]) {
             fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             fs::write(at(path), "made").unwrap();
             assert_eq!(look(&project).unwrap(), before, "{path}");

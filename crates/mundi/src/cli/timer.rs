@@ -18,7 +18,13 @@ pub(super) enum TimerCommand {
 impl TimerCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         let Self::List { listing, world } = self;
-        let columns = [("TIMER", "timer"), ("WORLD", "world"), ("DUE", "deliver_at_ns"), ("PAYLOAD", "payload")];
+        let columns = [
+            ("TIMER", "timer"),
+            ("NAME", "world_name"),
+            ("WORLD", "world"),
+            ("DUE", "deliver_at_ns"),
+            ("PAYLOAD", "payload"),
+        ];
         let (mut timers, next) = listing.pages("timers", &[("world", world)]).await?;
         if !out.is_json() {
             timers.iter_mut().for_each(|timer| timer["payload"] = brief(&timer["payload"]).into());

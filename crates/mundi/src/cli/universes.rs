@@ -1,4 +1,4 @@
-//! `mundi universe list`, `create`, `usage` and `sweep`; `export` and `import` stand in `universe.rs`.
+//! `mundi universe list`, `create`, `summary`, `usage` and `sweep`; `export` and `import` stand in `universe.rs`.
 
 use super::{
     client::Server, exit::Outcome, output::Out, progress::Progress, quotas::QuotasCommand, universe::MoveCommand,
@@ -25,6 +25,11 @@ pub(super) enum UniversesCommand {
     },
     /// Lists the universes that the caller may see.
     List {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Counts worlds by state, effects, timers and dead letters.
+    Summary {
         #[command(flatten)]
         server: Server,
     },
@@ -56,6 +61,7 @@ impl UniversesCommand {
             Self::Create { server, name } => {
                 out.made(&server.post("/v1/universes", &json!({ "name": name })).await?, "universe")
             }
+            Self::Summary { server } => out.object(&server.get(&server.of("summary")).await?),
             Self::Usage { server } => out.object(&server.get(&server.of("usage")).await?),
             Self::Quotas(command) => command.run(out).await,
             Self::Sweep { server, dry_run, no_wait } => {

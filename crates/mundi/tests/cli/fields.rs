@@ -75,6 +75,16 @@ async fn a_journal_is_followed_over_a_restart_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_negative_number_is_a_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    at(&server.url, &["world", "create", "alice", "--program", "counter"]).ok();
+    assert_eq!(at(&server.url, &["world", "call", "alice", "add", "-3"]).ok(), "-3\n");
+    at(&server.url, &["world", "send", "alice", "add", "-4", "--idempotency-key", "k"]).ok();
+    assert_eq!(at(&server.url, &["world", "call", "alice", "add", "0"]).ok(), "-7\n");
+}
+
+#[tokio::test]
 async fn an_event_with_a_key_is_taken_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());

@@ -55,7 +55,10 @@ async fn an_upload_gives_a_version_which_is_listed_described_run_shown_and_delet
         (of("todo")["version"].clone(), versions("todo")),
         (json!(7), vec![json!("todo@7"), json!("todo@2"), json!("todo@1")])
     );
-    assert_eq!((of("kv")["built_in"].clone(), versions("kv")), (json!(true), vec![json!("kv@2"), json!("kv@1")]));
+    assert_eq!(
+        (of("kv")["built_in"].clone(), versions("kv")),
+        (json!(true), vec![json!("kv@3"), json!("kv@2"), json!("kv@1")])
+    );
     assert!(ask(&["program", "list", "todo"]).ok().contains("todo@2 "));
     ask(&["program", "list", "nobody"]).failed(4, "PROGRAM_UNKNOWN");
     let described = json(ask(&["program", "describe", "todo@2"]));
@@ -212,7 +215,8 @@ fn a_saved_file_becomes_a_running_change_and_what_breaks_is_said() {
     // A test that fails keeps the change away from the world.
     edit("unwrap_or(0) + by;", "unwrap_or(0) + by + 100;");
     let failed = dev.next("failed");
-    assert!(failed["detail"].as_str().unwrap().contains("cargo test failed"), "{failed}");
+    let detail = failed["detail"].as_str().unwrap();
+    assert!(detail.contains("cargo test failed") && detail.contains("panicked at"), "what failed is said: {failed}");
     assert_eq!(call("1"), "3\n");
     // With a test that wants it, it comes.
     let tests = project.join("tests/counter.rs");

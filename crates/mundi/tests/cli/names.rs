@@ -26,6 +26,11 @@ fn a_name_is_stored_and_shown_wherever_a_world_is() {
         json(&["world", "list"])["items"].as_array().unwrap().iter().map(|world| world["name"].to_string()).collect();
     names.sort();
     assert_eq!(names, ["\"alice\"", "\"bob\"", "null"]);
+    // A program may be told a name, too.
+    at(&server.url, &["world", "create", "notes", "--program", "kv"]).ok();
+    at(&server.url, &["world", "create", "copy", "--program", "kv"]).ok();
+    at(&server.url, &["world", "call", "notes", "tell", r#"{"world": "copy", "key": "a", "value": 1}"#]).ok();
+    while at(&server.url, &["world", "query", "copy", "get", "a"]).ok() != "1\n" {}
     let listed = at(&server.url, &["world", "list"]).ok();
     assert!(listed.starts_with("NAME") && listed.contains("alice"), "{listed}");
 }

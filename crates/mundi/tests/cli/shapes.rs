@@ -29,6 +29,7 @@ fn the_help_is_as_in_the_files() {
     }
     is_as_in("help-verify.txt", &run(&["help", "verify"]).ok());
     is_as_in("help-doctor.txt", &run(&["help", "doctor"]).ok());
+    is_as_in("help-sql.txt", &run(&["help", "sql"]).ok());
 }
 
 #[test]
@@ -85,6 +86,9 @@ async fn tables_and_documents_are_as_in_the_files() {
     assert_eq!(ask(&["world", "call", "bob", "add", "7"]).ok(), "12\n");
     both("world-journal", &["world", "journal", "alice"]);
     both("world-cells", &["world", "cells", "alice"]);
+    both("world-step", &["world", "step", "alice", "1", "--cells", "10"]);
+    both("universe-summary", &["universe", "summary"]);
+    both("whoami", &["whoami"]);
     let differs = |arguments: &[&str]| {
         let done = ask(arguments);
         assert_eq!(done.code, 9, "{}", done.err);

@@ -59,16 +59,25 @@ const TROUBLES: [Trouble; 10] = [
 async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
     let (seconds, worlds) = (setting("MUNDI_FAILOVER_SECONDS", 0), setting("MUNDI_FAILOVER_WORLDS", 16));
     let fleet = Fleet::start(LEASE);
-    let line = Proxy::to(fleet.database.port()).await;
+    let line = match fleet.database.server() {
+        Some(server) => Some(Proxy::to(server.port()).await),
+        None => None,
+    };
     let minute_ms = 60_000;
+    // On a cluster the fastest clock holds, so none is faster than the one that times are compared with.
+    let ahead_ms = if line.is_some() { minute_ms } else { 0 };
     // One world worker is a minute ahead, one a minute behind, one behind a line that can be cut; the timer is ahead.
+    let behind_a_line = match &line {
+        Some(line) => fleet.member("world").through(&line.url()),
+        None => fleet.member("world"),
+    };
     let mut workers = [
-        fleet.member("world,orchestrator").skewed(minute_ms),
+        fleet.member("world,orchestrator").skewed(ahead_ms),
         fleet.member("world,orchestrator").skewed(-minute_ms),
-        fleet.member("world").through(&line.url()),
+        behind_a_line,
     ];
     let mut adapters = [fleet.member("adapter"), fleet.member("adapter")];
-    let mut timer = fleet.member("timer").skewed(minute_ms);
+    let mut timer = fleet.member("timer").skewed(ahead_ms);
     let mut apis = [fleet.member("api"), fleet.member("api")];
     let members = workers.iter_mut().chain(&mut adapters).chain([&mut timer]).chain(&mut apis);
     members.for_each(|member| fleet.launch(member));
@@ -93,14 +102,18 @@ async fn a_fleet_loses_nothing_and_doubles_nothing_whatever_dies() {
                 workers[1 - one].signal("-CONT"); // a zombie: whatever it still wants to write is fenced
             }
             Trouble::RestartTheDatabase => {
-                fleet.database.down(if one == 0 { "fast" } else { "immediate" });
-                fleet.database.up();
+                if let Some(server) = fleet.database.server() {
+                    server.down(if one == 0 { "fast" } else { "immediate" });
+                    server.up();
+                }
             }
             Trouble::CutOneOff => {
-                line.decide(|_| Act::Hold);
-                tokio::time::sleep(PAST_THE_LEASE).await;
-                line.decide(|_| Act::Pass);
-                line.cut();
+                if let Some(line) = &line {
+                    line.decide(|_| Act::Hold);
+                    tokio::time::sleep(PAST_THE_LEASE).await;
+                    line.decide(|_| Act::Pass);
+                    line.cut();
+                }
             }
             Trouble::KillAnAdapter => restart(&fleet, &mut adapters[one]),
             Trouble::KillTheTimer => restart(&fleet, &mut timer),

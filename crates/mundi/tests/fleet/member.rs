@@ -5,12 +5,47 @@ use std::{
     cell::Cell,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 use tempfile::TempDir;
 
+/// A PostgreSQL server that the test starts, or a deployment of its own in the FoundationDB cluster whose file `MUNDI_TEST_FDB` names.
+pub(crate) enum Database {
+    Postgres(Server),
+    Cluster(String),
+}
+
+impl Database {
+    fn start() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        match std::env::var("MUNDI_TEST_FDB") {
+            Ok(file) => {
+                let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+                Self::Cluster(format!("foundationdb://{file}?prefix=fleet-{process}-{number}"))
+            }
+            Err(_) => Self::Postgres(Server::start(&["-c max_connections=300"])),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Postgres(server) => server.url(),
+            Self::Cluster(url) => url.clone(),
+        }
+    }
+
+    /// The server, if the test may stop it. A cluster belongs to somebody else; `foundationdb_faults` starts one of its own.
+    pub(crate) const fn server(&self) -> Option<&Server> {
+        match self {
+            Self::Postgres(server) => Some(server),
+            Self::Cluster(_) => None,
+        }
+    }
+}
+
 pub(crate) struct Fleet {
-    pub(crate) database: Server,
+    pub(crate) database: Database,
     objects: TempDir,
     lease: Duration,
     workers: Cell<u64>,
@@ -31,8 +66,7 @@ pub(crate) struct Member {
 
 impl Fleet {
     pub(crate) fn start(lease: Duration) -> Self {
-        let database = Server::start(&["-c max_connections=300"]);
-        Self { database, objects: tempfile::tempdir().unwrap(), lease, workers: Cell::new(100) }
+        Self { database: Database::start(), objects: tempfile::tempdir().unwrap(), lease, workers: Cell::new(100) }
     }
 
     pub(crate) fn objects_url(&self) -> String {

@@ -120,7 +120,7 @@ fn text(value: &Value) -> String {
 async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
     let fleet = Fleet::start(Duration::from_secs(3));
     let mut worlds = ["world", "world"].map(|roles| fleet.member(roles));
-    let mut others = ["orchestrator", "adapter", "timer", "api"].map(|roles| fleet.member(roles));
+    let mut others = ["orchestrator", "adapter", "timer", "watcher", "api"].map(|roles| fleet.member(roles));
     worlds.iter_mut().chain(&mut others).for_each(|member| fleet.launch(member));
     let [.., api] = &others;
     let operator = Operator::new(api);
@@ -132,6 +132,7 @@ async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
     pools(&operator).await;
     pool_queue(&operator).await;
     pool_taken_back(&operator).await;
+    pool_watched(&operator).await;
     workers(&operator).await;
     worlds.iter_mut().for_each(Member::kill);
     nobody_runs_worlds(&operator).await;
@@ -164,6 +165,17 @@ async fn lives(operator: &Operator<'_>) {
         operator.of_world(verb, &["a"], &Value::Null).await.refused("WORLD_NOT_ON_HOLD");
     }
     assert_eq!(operator.get(&format!("{W}/logs"), &["a"]).await.ok(200)["items"], json!([]));
+    let labels = operator.of_world("labels", &["a"], &json!({ "set": { "team": "x" } })).await.ok(200);
+    assert_eq!(labels["labels"]["team"], "x");
+    let why = operator.get(&format!("{W}/why"), &["a"]).await.ok(200);
+    assert!(why["causes"][0]["cause"].is_string(), "{why}");
+    assert_eq!(operator.get(&format!("{U}/world-count"), &["?label=team=x"]).await.ok(200)["count"], 1);
+    let dry = json!({ "verb": "pause", "filters": { "label": "team=x" }, "dry_run": true });
+    let would = operator.post(&format!("{U}/bulk"), &[], &dry).await.ok(200);
+    assert_eq!((&would["items"][0]["name"], &would["items"][0]["result"]), (&json!("a"), &json!("would")));
+    let query = json!({ "query": "select name from worlds where state = 'live' order by 1" });
+    let rows = operator.post(&format!("{U}/sql"), &[], &query).await.ok(200);
+    assert_eq!(rows["rows"], json!([["a"], ["b"]]));
     // Deleted while it runs, and while nobody has ever run it.
     assert!(operator.describe("a").await["lease"]["holder"].is_string(), "it runs");
     for world in ["a", "b"] {
@@ -413,6 +425,26 @@ async fn pool_taken_back(operator: &Operator<'_>) {
         assert_eq!(resource["resource"]["current_state"], of_resource);
         operator.pool_command("release", &["gpus"], &token).await.refused("STALE_EPOCH");
     }
+}
+
+/// The watcher is a process of its own, and the pool's world runs in another one.
+async fn pool_watched(operator: &Operator<'_>) {
+    let watch = format!("{P}/watch");
+    let policy = json!({ "holder_ended": true, "reclaim_after_ms": 10 });
+    operator.ask("PUT", &watch, &["gpus"], policy.to_string()).await.ok(200);
+    assert_eq!(operator.of_pool("/watch", &["gpus"]).await["watch"], policy);
+    let form = json!({ "label": "rare", "holder": "eve", "ttl_slots": 3_600 });
+    let lease = text(&operator.pool_command("reserve", &["gpus"], &form).await.ok(200)["lease_id"]);
+    let token = json!({ "lease_id": lease, "lease_epoch": 1, "holder": "eve" });
+    operator.pool_command("activate", &["gpus"], &token).await.ok(200);
+    operator.pool_command("heartbeat", &["gpus"], &token).await.ok(204);
+    let revoke = json!({ "lease_id": lease, "reclaim_after_ms": 10 });
+    operator.pool_command("revoke", &["gpus"], &revoke).await.ok(200);
+    operator.pool_command("heartbeat", &["gpus"], &token).await.refused("STALE_EPOCH");
+    while operator.of_pool("/leases/{lease}", &["gpus", &lease]).await["lease"]["state"] != "revoked" {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    operator.ask("DELETE", &watch, &["gpus"], "").await.ok(204);
 }
 
 async fn workers(operator: &Operator<'_>) {

@@ -15,7 +15,7 @@ use mundi_model::{
 use mundi_store::{
     blobs::{BlobError, Cas, Verify},
     journal::{History, JournalError},
-    keyspace::blob_edge,
+    keyspace::{blob_edge, world_meta::WorldMeta},
     protocol::{DescribeWorld, WorldError},
     reachability::{hashes_in, refs_of_record},
     segments::SegmentStore,
@@ -71,7 +71,9 @@ struct Plan {
 async fn plan<E: Engine>(plane: &NodePlane<E>, universe: UniverseId, world: WorldId) -> Result<Plan, RuntimeError> {
     let missing = || WorldError::NotFound { universe, world };
     // The baseline first: it moves up, and the head that is read after it is never below.
-    let baseline = plane.run(&DescribeWorld { universe, world }).await?.output.baseline.ok_or_else(missing)?;
+    let described = plane.run(&DescribeWorld { universe, world }).await?.output;
+    let baseline = described.baseline.ok_or_else(missing)?;
+    let WorldMeta { name, labels, .. } = described.meta;
     let mut history = open(plane, universe, world).await?;
     let head = history.head();
     let notes = snapshots_of(plane, universe, world, head, limits::BUNDLE_SNAPSHOTS_MAX).await?;
@@ -101,7 +103,7 @@ async fn plan<E: Engine>(plane: &NodePlane<E>, universe: UniverseId, world: Worl
         refs.insert(note.snapshot);
     }
     refs.extend(&manifests);
-    let header = Header { format: FORMAT, universe, world, head, chain, lineage, baseline };
+    let header = Header { format: FORMAT, universe, world, head, chain, lineage, baseline, name, labels };
     Ok(Plan { header, notes, refs, manifests })
 }
 

@@ -1,7 +1,7 @@
 //! The content of a bundle's frames. No length in them is trusted.
 
 use minicbor::{Decode, Encode};
-use mundi_model::{Hash, Height, UniverseId, WorldId, record::SnapshotNote};
+use mundi_model::{Hash, Height, Labels, UniverseId, WorldId, record::SnapshotNote};
 
 /// The form that this version writes.
 pub(super) const FORMAT: u8 = 1;
@@ -50,6 +50,12 @@ pub struct Header {
     /// The snapshot that restore started from.
     #[n(6)]
     pub baseline: SnapshotNote,
+    /// What it was called there.
+    #[n(7)]
+    pub name: Option<String>,
+    /// What people found it by there.
+    #[n(8)]
+    pub labels: Option<Labels>,
 }
 
 /// From a height on, the records are this world's.
@@ -129,9 +135,8 @@ mod tests {
             let lineage = lineage.iter().map(|(world, from)| Ancestor { world: id(*world), from: Height::new(*from) });
             let (universe, head) = (UniverseId::from_bytes([9; 16]), Height::new(90));
             let (world, chain, baseline) = (id(1), Hash::of(b""), baseline.clone());
-            Header { format: FORMAT, universe, world, head, chain, lineage: lineage.collect(), baseline }
-                .own_from()
-                .get()
+            let (lineage, name, labels) = (lineage.collect(), None, None);
+            Header { format: FORMAT, universe, world, head, chain, lineage, baseline, name, labels }.own_from().get()
         };
         assert_eq!(own_from(&[(1, 0)]), 0);
         assert_eq!(own_from(&[(2, 0), (1, 7)]), 7);

@@ -4,9 +4,15 @@
 //! appear. What was exported stays byte for byte what it was; one record is added, a fork genesis that says where the
 //! world came to, under which id, and what became of its open effects. Its inbox begins empty.
 
-use super::{Bundle, Proof, export::NodePlane, format::Packed, open::Item};
+use super::{
+    Bundle, Proof,
+    export::NodePlane,
+    format::{Header, Packed},
+    open::Item,
+};
 use crate::{
-    KernelSnapshots, Plane, RuntimeError, effects::dispatch, lifecycle::register_trusted, snapshots::store_cells,
+    KernelSnapshots, Plane, RuntimeError, control::short_id, effects::dispatch, lifecycle::register_trusted,
+    snapshots::store_cells,
 };
 use bytes::Bytes;
 use futures_util::{future::try_join_all, stream};
@@ -17,14 +23,14 @@ use mundi_kernel::{
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldAddress, WorldId,
+    Code, Coded, Hash, Height, UniverseId, WorldAddress, WorldId, WorldName,
     record::{Body, EffectPolicy, Record},
 };
 use mundi_store::{
     StoreError,
     blobs::PutStream,
     keyspace::segment::SegmentRecord,
-    protocol::{DescribeWorld, ImportWorld, WorldCreated, WorldError, import_world},
+    protocol::{DescribeWorld, FreeName, ImportWorld, WorldCreated, WorldError, import_world},
     segments::{SegmentBuilder, object_path},
 };
 use std::{
@@ -51,6 +57,8 @@ pub struct ImportRequest {
 #[derive(Debug, Clone)]
 pub struct Imported {
     pub world: WorldId,
+    /// What it is called here.
+    pub name: WorldName,
     /// Every record below is as it was exported; the one at this height says how it came.
     pub arrived_at: Height,
     pub proof: Proof,
@@ -64,6 +72,7 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     request: ImportRequest,
 ) -> Result<Imported, RuntimeError> {
     let ImportRequest { universe, policy, now_ns, .. } = request;
+    let named = request.world.as_ref().and_then(WorldAddress::name).cloned();
     let address = request.world.unwrap_or_else(|| bundle.header().world.into());
     let world = address.world(universe);
     refuse_taken(plane, universe, world).await?;
@@ -75,6 +84,10 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     store_cells(plane, universe, state.objects.iter().filter(|(hash, _)| *hash != own).cloned().collect()).await?;
     let inherited = dispatch::inherit(plane, universe, &fork, now_ns).await?;
     let head = bundle.header().head;
+    let name = match named {
+        Some(name) => name,
+        None => default_name(plane, universe, bundle.header()).await?,
+    };
     let import = ImportWorld {
         universe,
         world,
@@ -86,7 +99,8 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
         own_from: if world == bundle.header().world { bundle.header().own_from() } else { head },
         inherited,
         policy: held_policy(&fork),
-        name: address.name().cloned(),
+        name: Some(name.clone()),
+        labels: bundle.header().labels.clone(),
         now_ns,
     };
     // Who imports a bundle may administer the universe: that is what brings its programs in.
@@ -94,8 +108,8 @@ pub async fn import<E: Engine, R: Read + Seek + Send>(
     register_trusted(plane, universe, &manifests).await?;
     let created = import_world(&plane.engine, &**plane.clock(), &plane.blobs, &KernelSnapshots, &import).await?;
     debug_assert!(matches!(created, WorldCreated::Now | WorldCreated::Before));
-    tracing::info!(%world, %head, "a world was imported");
-    Ok(Imported { world, arrived_at: head, proof })
+    tracing::info!(%world, %name, %head, "a world was imported");
+    Ok(Imported { world, name, arrived_at: head, proof })
 }
 
 /// The policy that a world has from its arrival on.
@@ -105,6 +119,18 @@ fn held_policy(fork: &Fork) -> EffectPolicy {
         Some(Confined::Sandbox { .. }) => EffectPolicy::Sandbox,
         None => fork.genesis.policy,
     }
+}
+
+/// The name that it had, or one like it that is free here.
+async fn default_name<E: Engine>(
+    plane: &NodePlane<E>,
+    universe: UniverseId,
+    header: &Header,
+) -> Result<WorldName, RuntimeError> {
+    let of = header.name.clone().filter(|name| name.parse::<WorldName>().is_ok());
+    let free =
+        FreeName { universe, alone: of.is_some(), of: of.unwrap_or_else(|| short_id(header.world)), how: "import" };
+    Ok(plane.run(&free).await?.output)
 }
 
 /// Before anything is stored, though the transaction at the end asks again.

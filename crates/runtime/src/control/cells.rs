@@ -109,8 +109,6 @@ impl<P: Plane> Ops<P> {
 
     /// The world as it was.
     pub(super) async fn past(&self, at: At) -> Result<past::Past, RuntimeError> {
-        let place = (self.universe, at.world);
-        let note = past::snapshot_below(&self.plane, place, at.height.unwrap_or(Height::new(u64::MAX))).await?;
-        past::replay_to(&self.plane, place, &note, at.height).await
+        self.checkpoints.past(&self.plane, (self.universe, at.world), at.height).await
     }
 }

@@ -36,7 +36,7 @@ impl<P: Plane> Ops<P> {
 
     pub async fn release_lease(&self, world: WorldId, epoch: Epoch) -> Result<(), RuntimeError> {
         let fence = Fence { universe: self.universe, world, epoch };
-        self.plane.run(&ReleaseLease { fence }).await?;
+        self.plane.run(&ReleaseLease { fence, active_at_ns: None }).await?;
         Ok(())
     }
 

@@ -5,12 +5,15 @@
 //! Either way a call answers when it is done, from whatever process.
 
 mod cells;
+mod children;
 mod dead_letters;
 mod effects;
 mod failing_queries;
 mod follow;
 mod ingress;
 mod leases;
+mod naming;
+mod pool_watch;
 mod pools;
 mod queues;
 mod rehearse;
@@ -19,18 +22,22 @@ mod step;
 mod tasks;
 mod timers;
 mod verify;
+mod why;
 mod workers;
 mod worlds;
 
 pub use cells::{At, CellDifference};
+pub use children::ClientRequest;
 pub use effects::{EffectEnd, EffectName, FoundEffect, HandAnswer, JournaledEffect};
 pub use follow::{SeenHead, SeenQuotas, engine_answers, quotas_changed, read_token, seen_quotas, token_revoked};
 pub use ingress::{BegunCall, CallAnswer, CallRequest, NoForward};
+pub(crate) use naming::short_id;
 pub use pools::{Pool, shard_of};
 pub use rehearse::{RehearseRequest, Rehearsed};
 pub use step::{PastStep, StepQuestion};
 pub use verify::WorldProof;
 pub(crate) use verify::snapshots_of;
+pub use why::{Cause, Why};
 pub use workers::Waits;
 pub use worlds::Repaired;
 
@@ -40,6 +47,7 @@ use crate::{
     Plane,
     calls::Calls,
     delivery::{Delivery, LocalWorlds},
+    lifecycle::checkpoints::Checkpoints,
     worker::WorldWorker,
 };
 use failing_queries::FailingQueries;
@@ -54,6 +62,7 @@ pub struct Ops<P: Plane> {
     worker: Option<WorldWorker<P>>,
     dedupe_window_ns: u64,
     failing_queries: FailingQueries,
+    checkpoints: Checkpoints,
 }
 
 impl<P: Plane> Ops<P> {
@@ -66,6 +75,7 @@ impl<P: Plane> Ops<P> {
             worker: None,
             dedupe_window_ns: limits::DEDUPE_WINDOW_NS,
             failing_queries: FailingQueries::default(),
+            checkpoints: Checkpoints::default(),
         }
     }
 

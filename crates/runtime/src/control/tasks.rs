@@ -11,7 +11,7 @@ use mundi_store::{
 
 /// In whose name external workers claim. It is the number of no process: one that starts again ends the claims of its own number,
 /// and external workers go on meanwhile.
-const EXTERNAL: WorkerId = match WorkerId::new(i64::MAX.unsigned_abs() - 1) {
+pub(super) const EXTERNAL: WorkerId = match WorkerId::new(i64::MAX.unsigned_abs() - 1) {
     Some(worker) => worker,
     None => panic!("it is not zero"),
 };

@@ -125,7 +125,7 @@ impl<P: Plane> Ops<P> {
     ) -> Result<WorldCreated, RuntimeError> {
         let (address, universe) = (world.into(), self.universe);
         let new = NewWorld { universe, world: address.world(universe), manifest, inbox: None, now_ns };
-        lifecycle::create_named(&self.plane, new, address.name().cloned()).await
+        lifecycle::create_named(&self.plane, new, address.name().cloned().into()).await
     }
 
     /// Stores the name of a world that is there already. Done twice, it is done once.
@@ -158,17 +158,18 @@ impl<P: Plane> Ops<P> {
         height: Option<Height>,
         now_ns: u64,
     ) -> Result<Forked, RuntimeError> {
-        let at = match height {
-            None => ForkAt::Newest,
-            Some(height) => {
-                let note = past::snapshot_below(&self.plane, (self.universe, seed), height).await?;
-                if note.height != height {
-                    return Err(SnapshotError::NotFound { world: seed, height }.into());
-                }
-                ForkAt::Height(height)
-            }
-        };
+        let at = self.seed_at(seed, height).await?;
         self.world_fork(seed, world, at, ForkPolicy::default(), now_ns).await
+    }
+
+    /// Where a world begins that begins with a snapshot of another one: the newest if no height is given.
+    pub async fn seed_at(&self, seed: WorldId, height: Option<Height>) -> Result<ForkAt, RuntimeError> {
+        let Some(height) = height else { return Ok(ForkAt::Newest) };
+        let note = past::snapshot_below(&self.plane, (self.universe, seed), height).await?;
+        if note.height != height {
+            return Err(SnapshotError::NotFound { world: seed, height }.into());
+        }
+        Ok(ForkAt::Height(height))
     }
 
     pub async fn world_fork(
@@ -195,7 +196,7 @@ impl<P: Plane> Ops<P> {
         let (policy, address, universe) = (policy.into(), child.into(), self.universe);
         let child = address.world(universe);
         let request = ForkWorld { universe, parent, child, at, policy, manifest, now_ns };
-        lifecycle::fork_named(&self.plane, request, address.name().cloned()).await
+        lifecycle::fork_named(&self.plane, request, address.name().cloned().into()).await
     }
 
     /// Stores the scripted answers of a sandbox that is to be made.
@@ -206,6 +207,11 @@ impl<P: Plane> Ops<P> {
     /// From the next control on, the world takes nothing but commands.
     pub async fn world_pause(&self, world: WorldId) -> Result<InboxSeq, RuntimeError> {
         self.control(world, "pause", Vec::new()).await
+    }
+
+    /// The same; who asked for it is journaled.
+    pub async fn world_pause_by(&self, world: WorldId, operator: &Operator) -> Result<InboxSeq, RuntimeError> {
+        self.control(world, "pause", cbor::encode(operator)).await
     }
 
     /// The world continues: after a pause, and after a hold, which may come back if its cause is not gone.
@@ -265,7 +271,15 @@ impl<P: Plane> Ops<P> {
     async fn release_hold(&self, world: WorldId) -> Result<Option<Hold>, RuntimeError> {
         let released =
             self.plane.run(&ReleaseHold { universe: self.universe, world, now_ns: self.plane.now_ns() }).await?;
+        self.wake(world);
         Ok(released.output)
+    }
+
+    /// Tells the worker of this process that a world can be had again, which it could not a moment ago.
+    fn wake(&self, world: WorldId) {
+        if let Some(worker) = &self.worker {
+            worker.wake(world);
+        }
     }
 
     async fn control(&self, world: WorldId, command: &str, payload: Vec<u8>) -> Result<InboxSeq, RuntimeError> {
@@ -276,7 +290,9 @@ impl<P: Plane> Ops<P> {
     }
 
     pub async fn world_archive(&self, world: WorldId) -> Result<(), RuntimeError> {
-        self.set_archived(world, true).await
+        self.set_archived(world, true).await?;
+        // An executor does the same if this process ends here.
+        self.children_cancel(world, &format!("archived:{world}")).await.map(drop)
     }
 
     pub async fn world_unarchive(&self, world: WorldId) -> Result<(), RuntimeError> {
@@ -286,6 +302,9 @@ impl<P: Plane> Ops<P> {
     async fn set_archived(&self, world: WorldId, archived: bool) -> Result<(), RuntimeError> {
         let now_ns = self.plane.now_ns();
         self.plane.run(&ArchiveWorld { universe: self.universe, world, archived, now_ns }).await?;
+        if !archived {
+            self.wake(world);
+        }
         Ok(())
     }
 

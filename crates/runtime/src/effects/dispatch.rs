@@ -25,19 +25,21 @@ use mundi_kernel::{
     turn::{Publish, PublishTimer, TurnOutput},
 };
 use mundi_model::{
-    Code, Height, InboxSeq, IntentHash, Stamp, UniverseId,
+    Code, Coded, Height, InboxSeq, IntentHash, Stamp, UniverseId,
+    child::{CHILD_SPAWN, ChildSpec, Lane, SpecInvalid},
     mutants::{Mutant, planted},
     record::{Body, EffectPolicy, Payload, Receipt, Sealed},
 };
 use mundi_store::{
-    Fence,
+    Fence, StoreError,
     blob::Blobs,
     keyspace::{
+        child_budget::ChildBudget,
         effect_pending::{EffectItem, EffectLease},
         queue::Claim,
         timer_due::TimerItem,
     },
-    protocol::{Failure, Inherited, Repeat},
+    protocol::{Failure, Inherited, ReadBudget, Repeat},
 };
 use std::collections::BTreeMap;
 
@@ -115,6 +117,9 @@ impl Decided {
         let carried_out = std::iter::repeat_with(|| Verdict::CarryOut).take(output.publish.len()).collect();
         for (publish, verdict) in output.publish.iter().zip(self.verdicts.unwrap_or(carried_out)) {
             match verdict {
+                Verdict::CarryOut if is_bad_child(publish, output).is_some() => {
+                    receipts.extend(is_bad_child(publish, output).map(|bad| child_refused(&publish.intent, &bad)));
+                }
                 Verdict::CarryOut => match lease_of(fence.universe, params_of(publish, output)) {
                     Ok(lease) => effects.extend(announced.effect(fence, publish, lease, now_ns)),
                     Err(reason) => receipts.push(lease_refused(&publish.intent, reason)),
@@ -134,6 +139,20 @@ fn params_of<'o>(publish: &'o Publish, output: &'o TurnOutput) -> &'o [u8] {
             output.objects.iter().find(|(of, _)| of == hash).map_or(&[][..], |(_, bytes)| &bytes[..])
         }
     }
+}
+
+/// Why an intent that asks for a child cannot be one.
+fn is_bad_child(publish: &Publish, output: &TurnOutput) -> Option<SpecInvalid> {
+    if publish.intent.kind != CHILD_SPAWN {
+        return None;
+    }
+    ChildSpec::read(params_of(publish, output)).err()
+}
+
+/// Tells the program that a child cannot be what it asked for.
+fn child_refused(intent: &OpenIntent, bad: &SpecInvalid) -> Receipt {
+    let failure = Failure { code: bad.code(), reason: bad.to_string(), repeat: Repeat::Never };
+    recording::refusal(intent, "children", &failure)
 }
 
 /// Tells the program that the lease of its effect cannot be read.
@@ -211,7 +230,8 @@ pub(crate) async fn inherit<P: Plane>(
     now_ns: u64,
 ) -> Result<Inherited, RuntimeError> {
     let parent = (universe, fork.genesis.parent);
-    let mut inherited = Inherited { timers: timers(fork, now_ns), ..Inherited::default() };
+    let budgets = budgets(plane, universe, fork).await?;
+    let mut inherited = Inherited { timers: timers(fork, now_ns), budgets, ..Inherited::default() };
     let policy = match fork.genesis.policy {
         EffectPolicy::Suppress if planted(Mutant::ForkRepeats) => EffectPolicy::Live,
         policy => policy,
@@ -247,6 +267,24 @@ pub(crate) async fn inherit<P: Plane>(
     Ok(inherited)
 }
 
+/// What the branch's children have spent up to the fork, under the limits that its parent has now.
+async fn budgets<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    fork: &Fork,
+) -> Result<Vec<(Lane, ChildBudget)>, RuntimeError> {
+    let spent = fork.snapshot.children_spent();
+    let parent = match plane.run(&ReadBudget { universe, parent: fork.genesis.parent }).await {
+        Ok(read) => read.output,
+        Err(StoreError::World(_)) => Vec::new(), // it stayed in another universe
+        Err(error) => return Err(error.into()),
+    };
+    let limit = |lane| parent.iter().find(|(of, _)| *of == lane).and_then(|(_, budget)| budget.limit);
+    let budget = |lane| ChildBudget { total: spent.get(lane).unwrap_or(0), limit: limit(lane) };
+    let budgets = Lane::ALL.into_iter().map(|lane| (lane, budget(lane)));
+    Ok(budgets.filter(|(_, budget)| *budget != ChildBudget::default()).collect())
+}
+
 /// Answers each of a sandbox's open intents: with the receipt that was found, from its script, or with an error.
 async fn sandboxed<P: Plane>(
     plane: &P,
@@ -272,7 +310,11 @@ async fn sandboxed<P: Plane>(
 
 /// Tells the program of a branch that it waits in vain.
 fn cancelled(intent: &OpenIntent) -> Receipt {
-    let reason = "it was open when the world was forked, and the fork dropped it".to_owned();
+    let reason = match intent.kind.as_str() {
+        CHILD_SPAWN => "the child belongs to the world that was forked, and the fork does not run it",
+        _ => "it was open when the world was forked, and the fork dropped it",
+    };
+    let reason = reason.to_owned();
     let failure = Failure { code: Code::EffectCancelled, reason, repeat: Repeat::Never };
     recording::refusal(intent, "fork", &failure)
 }

@@ -8,7 +8,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_kernel::{World, manifest::ManifestError};
 use mundi_model::{
-    Hash, Height, UniverseId, WorldId, WorldName,
+    Hash, Height, LabelChange, UniverseId, WorldId, WorldName,
     record::{Body, Genesis, Record},
 };
 use mundi_store::{
@@ -31,14 +31,29 @@ pub struct NewWorld {
 
 /// Creates a world, once.
 pub async fn create<P: Plane>(plane: &P, new: NewWorld) -> Result<WorldCreated, RuntimeError> {
-    create_named(plane, new, None).await
+    create_named(plane, new, Naming::default()).await
 }
 
-/// The same, with the name that its id follows from.
+/// What a new world is called, and what people find it by.
+#[derive(Debug, Clone, Default)]
+pub struct Naming {
+    /// No other world of the universe may have it.
+    pub name: Option<WorldName>,
+    /// Of a fork: beside those of its parent.
+    pub labels: Option<LabelChange>,
+}
+
+impl From<Option<WorldName>> for Naming {
+    fn from(name: Option<WorldName>) -> Self {
+        Self { name, labels: None }
+    }
+}
+
+/// The same, with its name and its labels.
 pub async fn create_named<P: Plane>(
     plane: &P,
     new: NewWorld,
-    name: Option<WorldName>,
+    Naming { name, labels }: Naming,
 ) -> Result<WorldCreated, RuntimeError> {
     let NewWorld { universe, world, manifest, inbox, now_ns } = new;
     require_registered(plane, universe, manifest).await?;
@@ -59,6 +74,7 @@ pub async fn create_named<P: Plane>(
         inherited: Inherited::default(),
         command: None,
         name,
+        labels,
         now_ns,
     };
     Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)

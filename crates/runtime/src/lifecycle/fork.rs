@@ -3,7 +3,7 @@
 //! Without a snapshot at the height, the nearest one below it is restored and the records between are replayed. The
 //! parent is only read: no fence is needed, and its journal does not change.
 
-use super::{past, require_registered};
+use super::{Naming, past, require_registered};
 use crate::{
     KernelSnapshots, Plane, RuntimeError,
     effects::dispatch,
@@ -18,7 +18,7 @@ use mundi_kernel::{
     snapshot::KernelSnapshot,
 };
 use mundi_model::{
-    Code, Coded, Hash, Height, UniverseId, WorldId, WorldName, cbor,
+    Code, Coded, Hash, Height, UniverseId, WorldId, cbor,
     record::{Body, EffectPolicy, ForkGenesis, InboxItem, Input, Origin, Payload, Record, SnapshotNote},
 };
 use mundi_store::{
@@ -103,14 +103,14 @@ pub struct Forked {
 /// Forks a world, once: asked again for the same child with the same parent, policy and height, it answers the branch that is there,
 /// however far the parent has gone since. Anything else under that id is refused with `WORLD_EXISTS`.
 pub async fn fork<P: Plane>(plane: &P, request: ForkWorld) -> Result<Forked, RuntimeError> {
-    fork_named(plane, request, None).await
+    fork_named(plane, request, Naming::default()).await
 }
 
-/// The same, with the name that the child's id follows from.
+/// The same, with the name and the labels of the child.
 pub async fn fork_named<P: Plane>(
     plane: &P,
     request: ForkWorld,
-    name: Option<WorldName>,
+    Naming { name, labels }: Naming,
 ) -> Result<Forked, RuntimeError> {
     let ForkWorld { universe, parent, child, policy, manifest, now_ns, .. } = request;
     if let Some(before) = made_before(plane, &request).await? {
@@ -141,6 +141,7 @@ pub async fn fork_named<P: Plane>(
         inherited,
         command: manifest.map(|manifest| upgrade(manifest, now_ns)),
         name,
+        labels,
         now_ns,
     };
     let created = create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?;

@@ -1,12 +1,13 @@
 //! The life cycle of a world: created, seeded, forked, paused, resumed, archived, deleted.
 
+pub(crate) mod checkpoints;
 mod create;
 mod delete;
 mod fork;
 pub(crate) mod past;
 mod registration;
 
-pub use create::{NewWorld, create, create_named};
+pub use create::{Naming, NewWorld, create, create_named};
 pub use delete::delete;
 pub(crate) use fork::inherit_rest;
 pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork, fork_named};

@@ -438,7 +438,7 @@ fn retry_at_ns<P: Plane>(shared: &Shared<P>, world: WorldId, error: &RuntimeErro
     }
     match error.code() {
         Code::WorldDeleted | Code::WorldNotFound => None,
-        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived | Code::WorldOnHold => {
+        Code::LeaseAssignedElsewhere | Code::WorldUnassigned | Code::WorldArchived => {
             Some(now_ns.saturating_add(config.lease_ttl_ns))
         }
         Code::WorkerFull => Some(now_ns.saturating_add(config.renew_every_ns)),
@@ -529,7 +529,7 @@ async fn pass_on<P: Plane>(shared: &Shared<P>, world: WorldId) {
 }
 
 async fn give_back<P: Plane>(shared: &Shared<P>, fence: Fence) {
-    match shared.plane.run(&ReleaseLease { fence }).await {
+    match shared.plane.run(&ReleaseLease { fence, active_at_ns: Some(shared.plane.now_ns()) }).await {
         Ok(_) => shared.metrics.add(Metric::LeasesReleased, 1),
         // It expires by itself.
         Err(error) => tracing::debug!(%error, world = %fence.world, "a lease could not be released"),

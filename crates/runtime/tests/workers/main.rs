@@ -48,8 +48,14 @@ impl Clock for RealClock {
     }
 }
 
-const TERMS: EffectTerms =
-    EffectTerms { timeout_ms: 10_000, attempts_max: 3, backoff_ms: 20, backoff_ms_max: 100, rate: None };
+const TERMS: EffectTerms = EffectTerms {
+    timeout_ms: 10_000,
+    attempts_max: 3,
+    backoff_ms: 20,
+    backoff_ms_max: 100,
+    rate: None,
+    children_active_max: None,
+};
 
 /// Fails so many times, then says how often it was called; or hangs.
 struct Flaky {

@@ -78,7 +78,8 @@ pub(super) async fn export<E: Engine>(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ImportParams {
-    /// The id or the name that it shall have here; its own id if nothing is said.
+    /// The id or the name that it shall have here. If nothing is said, it keeps its id, and its name if that is free; else it gets another one:
+    /// `alice-import-1`.
     world: Option<String>,
     /// What becomes of its open effects: `suppress` (the default: each is answered with a cancellation) or `live`. A sandbox stays
     /// one, and a recorded fork stays recorded, whatever is said.
@@ -88,6 +89,8 @@ pub(super) struct ImportParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ImportedWorld {
     world: String,
+    /// What it is called here.
+    name: String,
     /// Every record below is as it was exported; the one at this height says how it came.
     arrived_at: u64,
     proof: ProofReport,
@@ -140,6 +143,7 @@ async fn prove_and_import<E: Engine>(
     std::mem::take(growth).keep_bytes(universe, bytes).await;
     Ok(ImportedWorld {
         world: imported.world.to_string(),
+        name: imported.name.to_string(),
         arrived_at: imported.arrived_at.get(),
         proof: ProofReport::of_bundle(bundle.header().world, &imported.proof),
     })

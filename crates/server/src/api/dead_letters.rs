@@ -2,9 +2,10 @@
 
 use super::{
     ListPage, Problem,
-    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, world_of},
+    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, wanted_world},
     json, limit,
     moment::Moment,
+    naming::{NamesWorld, with_name, with_names},
 };
 use crate::node::Delayed;
 use axum::{Json, http::StatusCode};
@@ -19,9 +20,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 /// The queues that have dead letters, in the order in which they are listed.
-const QUEUES: [Queue; 4] = [Queue::Effects, Queue::Timers, Queue::Mailboxes, Queue::Inboxes];
+pub(super) const QUEUES: [Queue; 4] = [Queue::Effects, Queue::Timers, Queue::Mailboxes, Queue::Inboxes];
 
-fn queue(name: &str) -> Result<Queue, Problem> {
+pub(super) fn queue(name: &str) -> Result<Queue, Problem> {
     let unknown = || Problem::invalid(format!("`{name}` is no queue: expected effects, timers, mailboxes or inboxes"));
     QUEUES.into_iter().find(|queue| queue.name() == name).ok_or_else(unknown)
 }
@@ -31,6 +32,7 @@ pub(super) struct Letter {
     /// Its queue and its place there: what it is addressed by.
     letter: String,
     world: Option<String>,
+    world_name: Option<String>,
     code: String,
     reason: String,
     attempts: u32,
@@ -40,12 +42,23 @@ pub(super) struct Letter {
     item: serde_json::Value,
 }
 
+impl NamesWorld for Letter {
+    fn world(&self) -> Option<&str> {
+        self.world.as_deref()
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.world_name = Some(name);
+    }
+}
+
 impl Letter {
-    fn new(queue: Queue, seq: QueueSeq, letter: DeadLetter) -> Self {
+    pub(super) fn new(queue: Queue, seq: QueueSeq, letter: DeadLetter) -> Self {
         let (to, item) = carried(queue, &letter.item);
         Self {
             letter: address(queue, seq),
             world: letter.world.or(to).map(|world| world.to_string()),
+            world_name: None,
             code: letter.code,
             reason: letter.reason,
             attempts: letter.attempts,
@@ -70,7 +83,7 @@ pub(super) fn address(queue: Queue, seq: QueueSeq) -> String {
     format!("{}.{seq}", queue.name())
 }
 
-fn place(letter: &str) -> Result<(Queue, QueueSeq), Problem> {
+pub(super) fn place(letter: &str) -> Result<(Queue, QueueSeq), Problem> {
     let invalid = || Problem::invalid(format!("`{letter}` names no dead letter: expected QUEUE.PLACE"));
     let (of, seq) = letter.split_once('.').ok_or_else(invalid)?;
     Ok((queue(of)?, seq.parse()?))
@@ -99,7 +112,7 @@ pub(super) async fn list<E: Engine>(
     Params(params): Params<LettersParams>,
 ) -> Result<Json<ListPage<Letter>>, Problem> {
     let wanted = params.queue.as_deref().map(queue).transpose()?;
-    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let world = wanted_world(&universe, params.world.as_deref()).await?;
     let after = params.after.as_deref().map(place).transpose()?;
     let items_max = limit(params.limit)?;
     let queues = QUEUES.into_iter().filter(|queue| wanted.is_none_or(|wanted| wanted == *queue));
@@ -109,10 +122,11 @@ pub(super) async fn list<E: Engine>(
         let page = universe.ops().list_dead_letters(queue, world, after, items_max - items.len()).await?;
         items.extend(page.items.into_iter().map(|StoredLetter { seq, letter }| Letter::new(queue, seq, letter)));
         if let Some(next) = page.next {
+            let items = with_names(&universe, items).await?;
             return Ok(Json(ListPage { items, next: Some(address(queue, next)) }));
         }
     }
-    Ok(Json(ListPage { items, next: None }))
+    Ok(Json(ListPage { items: with_names(&universe, items).await?, next: None }))
 }
 
 /// One dead letter.
@@ -124,7 +138,8 @@ pub(super) async fn describe<E: Engine>(
     name: Name,
 ) -> Result<Json<Letter>, Problem> {
     let (queue, seq) = place(&name.0)?;
-    Ok(Json(Letter::new(queue, seq, universe.ops().read_dead_letter(queue, seq).await?)))
+    let letter = Letter::new(queue, seq, universe.ops().read_dead_letter(queue, seq).await?);
+    Ok(Json(with_name(&universe, letter).await?))
 }
 
 /// Forgets a dead letter.
@@ -190,7 +205,7 @@ pub(super) async fn bulk<E: Engine>(
         (None, None) => return Err(Problem::invalid("which ones? give `letters`, or a `queue`")),
         (None, Some(name)) => {
             let queue = queue(&name)?;
-            let world = bulk.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+            let world = wanted_world(&universe, bulk.world.as_deref()).await?;
             let page = universe.ops().list_dead_letters(queue, world, None, limits::LIST_ITEMS_MAX).await?;
             let wanted = |letter: &StoredLetter| bulk.code.as_ref().is_none_or(|code| *code == letter.letter.code);
             let found: Vec<_> = page.items.into_iter().filter(wanted).map(|letter| (queue, letter.seq)).collect();

@@ -123,3 +123,15 @@ fn may_be_left_out(body: &RequestBody, components: &Components) -> bool {
         _ => false,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    /// The types of the client libraries are generated from this file.
+    #[test]
+    fn the_document_in_clients_is_the_one_that_is_served() {
+        let document = crate::api::openapi().to_pretty_json().unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/openapi.json");
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(found == document, "clients/openapi.json is no longer so; `cargo xtask clients` writes it anew");
+    }
+}

@@ -4,9 +4,10 @@ use super::{
     ListPage, Problem,
     access::By,
     dead_letters::address,
-    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, world_of},
+    extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, wanted_world},
     json, limit,
     moment::Moment,
+    naming::{names_world, with_name, with_names},
 };
 use axum::Json;
 use mundi_engine::Engine;
@@ -31,6 +32,7 @@ pub(super) struct Effect {
     /// Its place in the queue, which changes with each attempt; null if it is in none.
     place: Option<String>,
     world: String,
+    world_name: Option<String>,
     height: u64,
     kind: String,
     params: serde_json::Value,
@@ -58,6 +60,8 @@ pub(super) struct Effect {
     dead_letter: Option<String>,
     receipt: Option<ReceiptOf>,
 }
+
+names_world!(Effect);
 
 /// An attempt that failed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -164,6 +168,7 @@ impl Effect {
             intent: item.intent.to_string(),
             place: None,
             world: item.world.to_string(),
+            world_name: None,
             height: item.height.get(),
             kind: item.kind,
             params: json::payload(&item.params),
@@ -235,10 +240,11 @@ pub(super) async fn list<E: Engine>(
     UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<EffectsParams>,
 ) -> Result<Json<ListPage<Effect>>, Problem> {
-    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let world = wanted_world(&universe, params.world.as_deref()).await?;
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_effects(world, params.kind.as_deref(), after, limit(params.limit)?).await?;
-    Ok(ListPage::of(page, Effect::from))
+    let Json(page) = ListPage::of(page, Effect::from);
+    Ok(Json(ListPage { items: with_names(&universe, page.items).await?, ..page }))
 }
 
 /// One effect, in whichever state it is. With `world`, one that is over is found in the journal.
@@ -251,8 +257,9 @@ pub(super) async fn describe<E: Engine>(
     name: Name,
     Params(params): Params<OfWorldParams>,
 ) -> Result<Json<Effect>, Problem> {
-    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    Ok(Json(universe.ops().find_effect(name.parse()?, world).await?.into()))
+    let world = wanted_world(&universe, params.world.as_deref()).await?;
+    let found: Effect = universe.ops().find_effect(name.parse()?, world).await?.into();
+    Ok(Json(with_name(&universe, found).await?))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -279,7 +286,7 @@ pub(super) async fn retry<E: Engine>(
     name: Name,
     Params(params): Params<OfWorldParams>,
 ) -> Result<Json<Changed>, Problem> {
-    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let world = wanted_world(&universe, params.world.as_deref()).await?;
     Ok(Json(Changed { changed: universe.ops().retry_effect_named(name.parse()?, world).await? }))
 }
 
@@ -307,7 +314,7 @@ pub(super) async fn cancel<E: Engine>(
     if reason.len() > limits::REASON_BYTES_MAX {
         return Err(Problem::invalid("the reason is too long"));
     }
-    let world = cancel.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let world = wanted_world(&universe, cancel.world.as_deref()).await?;
     Ok(Json(Changed { changed: universe.ops().cancel_effect_named(name.parse()?, world, reason, operator).await? }))
 }
 
@@ -361,7 +368,7 @@ pub(super) async fn answer<E: Engine>(
     name: Name,
     JsonBody(form): JsonBody<AnswerForm>,
 ) -> Result<Json<Answered>, Problem> {
-    let world = form.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let world = wanted_world(&universe, form.world.as_deref()).await?;
     let payload = cbor::encode(&json::given(form.payload)?);
     if payload.len() > limits::PAYLOAD_BYTES_MAX {
         return Err(Problem::new(Code::EffectAnswerTooLarge, format!("the payload has {} bytes", payload.len())));

@@ -56,6 +56,11 @@ pub(super) async fn exposition<E: Engine>(api: &Api<E>) -> String {
     scrape.add_failures(&api.node.metrics().failures());
     scrape.add_shells(&api.node.shell_counters());
     scrape.add_queues(&depths(api).await);
+    look_at_pools(api).await;
+    api.pool_gauges.add_to(&mut scrape);
+    let results = api.node.metrics().pool_results();
+    let results = results.into_iter().map(|(result, count)| (vec![("result", result.to_owned())], count));
+    scrape.add_numbers(Family::POOL_COMMANDS, results);
     let uses = api.node.universes().iter().map(|of| (of.name().to_owned(), of.quotas().uses())).collect::<Vec<_>>();
     scrape.add_quotas(&uses, &api.node.refusals().all());
     api.requests.add_to(&mut scrape);
@@ -201,6 +206,17 @@ async fn depths<E: Engine>(api: &Api<E>) -> Vec<(String, Depths)> {
         Ok(found) => found.into_iter().flatten().collect(),
         Err(_) => Vec::new(),
     }
+}
+
+/// Of every universe that this process serves, as far as they answer in time.
+async fn look_at_pools<E: Engine>(api: &Api<E>) {
+    let look = async |universe: Arc<Universe<E>>| {
+        if let Err(error) = api.pool_gauges.refresh(&universe).await {
+            tracing::debug!(%error, universe = universe.name(), "the pools of a universe could not be looked at");
+        }
+    };
+    let all = join_all(api.node.universes().into_iter().map(look));
+    drop(tokio::time::timeout(DEPTHS_TIMEOUT, all).await);
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for WorldScope<E, VERB
     async fn from_request_parts(parts: &mut Parts, api: &Api<E>) -> Result<Self, Problem> {
         let params = params(parts, api).await?;
         let (universe, tenant) = enter(api, &parts.headers, client(parts), param(&params, "universe"), VERB).await?;
-        let world = world_of(&universe, param(&params, "world"))?;
+        let world = world_of(&universe, param(&params, "world")).await?;
         Ok(Self { universe, world, tenant, api: api.clone() })
     }
 }
@@ -141,9 +141,20 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for AllUniverses<E, VE
     }
 }
 
-/// A world by its id, or by a name of someone's choosing, which is another way to write an id.
-pub(crate) fn world_of<E: Engine>(universe: &Universe<E>, name: &str) -> Result<WorldId, Problem> {
-    address_of(name).map(|address| address.world(universe.id()))
+/// A world by its id or its name.
+pub(crate) async fn world_of<E: Engine>(universe: &Universe<E>, name: &str) -> Result<WorldId, Problem> {
+    Ok(universe.world_at(&address_of(name)?).await?)
+}
+
+/// The world that a filter names, if it does.
+pub(crate) async fn wanted_world<E: Engine>(
+    universe: &Universe<E>,
+    name: Option<&str>,
+) -> Result<Option<WorldId>, Problem> {
+    match name {
+        Some(name) => world_of(universe, name).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 pub(crate) fn address_of(name: &str) -> Result<WorldAddress, Problem> {

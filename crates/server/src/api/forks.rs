@@ -5,9 +5,11 @@ use super::{
     effects::AnswerStatus,
     extract::{JsonBody, READ, SEND, WorldScope},
     json::{self},
+    labels,
+    naming::{names_world, with_names},
     worlds::{Parent, grow, keep_name, manifest_of, settle, wanted},
 };
-use crate::quotas::Amounts;
+use crate::{node::Universe, quotas::Amounts};
 use axum::{
     Json,
     http::StatusCode,
@@ -15,26 +17,28 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Coded, Height,
+    Coded, Hash, Height, LabelChange, WorldAddress, WorldId,
     answers::{Answers, AnswersError, ScriptedAnswer},
     cbor,
     record::{EffectPolicy, ReceiptStatus},
 };
 use mundi_runtime::{
-    Plane,
-    lifecycle::{ForkAt, ForkPolicy},
+    Plane, RuntimeError,
+    lifecycle::{ForkAt, ForkPolicy, Forked, Naming},
 };
 use mundi_store::protocol::{Branch, WorldCreated};
 use serde::{Deserialize, Serialize};
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 use utoipa::ToSchema;
 
 /// Where a fork begins.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewFork {
-    /// The id or the name of the new world; drawn at random if it is not given.
+    /// The id or the name of the new world. Without a name it gets one: `alice-fork-2`.
     world: Option<String>,
+    /// Labels that it has beside those of its parent, or instead of them.
+    labels: Option<BTreeMap<String, String>>,
     /// It shares all records below this height; at the newest if it is not given.
     at: Option<u64>,
     /// What becomes of its effects: `suppress`, `sandbox`, `recorded`, `recorded-then-live` or `live`, as the table of this
@@ -92,6 +96,8 @@ fn scripted(answers: Vec<AnswerOf>) -> Result<Answers, Problem> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Fork {
     world: String,
+    /// What it is called.
+    name: Option<String>,
     parent: String,
     forked_at: u64,
     /// What becomes of its effects.
@@ -126,7 +132,11 @@ pub(super) async fn fork<E: Engine>(
         })?),
     };
     let script = new.answers.map(scripted).transpose()?;
-    let address = wanted(&universe, new.world.as_deref())?;
+    let labels = labels::given(new.labels)?;
+    let address = match new.world.as_deref() {
+        Some(name) => wanted(&universe, Some(name)).await?,
+        None => WorldAddress::Name(universe.ops().name_for_fork(parent).await?),
+    };
     let child = address.world(universe.id());
     let at = new.at.map_or(ForkAt::Head, |height| ForkAt::Height(Height::new(height)));
     let manifest = match (new.program.as_deref(), new.manifest.as_deref()) {
@@ -141,7 +151,7 @@ pub(super) async fn fork<E: Engine>(
             None => None,
         };
         let (policy, now_ns) = (ForkPolicy { effects, answers }, universe.plane().now_ns());
-        universe.ops().world_fork_on(manifest, parent, address.clone(), at, policy, now_ns).await
+        fork_named(&universe, manifest, (parent, address.clone()), labels, at, policy, now_ns).await
     };
     let forked = forking.await;
     let is_new = forked.as_ref().is_ok_and(|forked| forked.created != WorldCreated::Before);
@@ -152,8 +162,27 @@ pub(super) async fn fork<E: Engine>(
         keep_name(&universe, &address).await?;
     }
     let effects = forked.policy.as_str().to_owned();
-    let fork = Fork { world: child.to_string(), parent: parent.to_string(), forked_at, effects, before };
+    let name = universe.ops().names_of_worlds([child].into()).await?.remove(&child);
+    let fork = Fork { world: child.to_string(), name, parent: parent.to_string(), forked_at, effects, before };
     Ok((if before { StatusCode::OK } else { StatusCode::CREATED }, Json(fork)).into_response())
+}
+
+/// A fork under an id gets a name, too.
+async fn fork_named<E: Engine>(
+    universe: &Universe<E>,
+    manifest: Option<Hash>,
+    (parent, address): (WorldId, WorldAddress),
+    labels: Option<LabelChange>,
+    at: ForkAt,
+    policy: ForkPolicy,
+    now_ns: u64,
+) -> Result<Forked, RuntimeError> {
+    let name = match &address {
+        WorldAddress::Name(name) => name.clone(),
+        WorldAddress::Id(_) => universe.ops().name_for_fork(parent).await?,
+    };
+    let (child, naming) = (address.world(universe.id()), Naming { name: Some(name), labels });
+    universe.ops().world_fork_labelled(manifest, parent, child, naming, at, policy, now_ns).await
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -167,12 +196,15 @@ pub(super) struct Family {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Child {
     world: String,
+    world_name: Option<String>,
     forked_at: u64,
 }
 
+names_world!(Child);
+
 impl From<&Branch> for Child {
     fn from(branch: &Branch) -> Self {
-        Self { world: branch.world.to_string(), forked_at: branch.forked_at.get() }
+        Self { world: branch.world.to_string(), world_name: None, forked_at: branch.forked_at.get() }
     }
 }
 
@@ -185,8 +217,8 @@ pub(super) async fn lineage<E: Engine>(
 ) -> Result<Json<Family>, Problem> {
     let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
     Ok(Json(Family {
-        ancestors: found.ancestors.iter().map(Parent::from).collect(),
-        children: found.children.iter().map(Child::from).collect(),
+        ancestors: with_names(&universe, found.ancestors.iter().map(Parent::from).collect()).await?,
+        children: with_names(&universe, found.children.iter().map(Child::from).collect()).await?,
         more_children: found.more_children,
     }))
 }

@@ -162,7 +162,7 @@ async fn answer<E: Engine>(
         return Err(nothing_here(method, uri).await);
     };
     let (universe, tenant) = extract::enter(&api, &headers, Some(client), universe, SEND).await?;
-    let (name, world) = (world, extract::world_of(&universe, world)?);
+    let (name, world) = (world, extract::world_of(&universe, world).await?);
     let _held = match extract::admit(&api, &universe, tenant, verb == Verb::Call) {
         Ok(held) => held,
         Err(problem) => {

@@ -7,7 +7,7 @@ use mundi_kernel::{
     intents::{TIMER_SET, TimerSet},
 };
 use mundi_model::{
-    Height, Value, cbor, hex, parse_hex_bytes,
+    Height, LabelChange, Value, cbor, hex, parse_hex_bytes,
     record::{Body, InboxItem, Input, Operator, Payload, Receipt, ReceiptStatus, ReplyOutcome, SnapshotNote},
 };
 use mundi_store::journal::StoredRecord;
@@ -210,6 +210,17 @@ fn operator(Operator { token, name }: &Operator) -> Json {
     json!({ "token": token.map(|token| hex(&token.to_be_bytes())), "name": name })
 }
 
+/// What a command carries, if it is this one.
+fn decoded<T>(wanted: &str, command: &str, payload: &Payload) -> Option<T>
+where
+    T: for<'b> minicbor::Decode<'b, ()> + minicbor::Encode<()>,
+{
+    match payload {
+        Payload::Inline(bytes) if command == wanted => cbor::decode(bytes).ok(),
+        _ => None,
+    }
+}
+
 /// What the commands `retry` and `skip` carry.
 fn repair(command: &str, payload: &Payload) -> Option<Repair> {
     match payload {
@@ -231,6 +242,13 @@ pub(crate) fn item(item: &InboxItem) -> Json {
             if let Some(Repair { seq, operator }) = repair(command, given) {
                 json["input"] = json!(seq);
                 json["operator"] = self::operator(&operator);
+            }
+            if let Some(by) = decoded("pause", command, given) {
+                json["operator"] = self::operator(&by);
+            }
+            if let Some(LabelChange { set, remove, operator }) = decoded(LabelChange::COMMAND, command, given) {
+                json["labels"] = json!({ "set": set.to_map(), "remove": remove });
+                json["operator"] = operator.as_ref().map_or(Json::Null, self::operator);
             }
             json
         }

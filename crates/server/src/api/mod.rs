@@ -2,7 +2,9 @@
 
 mod access;
 mod blobs;
+mod bulk;
 mod bundles;
+mod children;
 mod console;
 mod dead_letters;
 mod document;
@@ -11,12 +13,16 @@ mod events;
 mod exposition;
 mod extract;
 mod forks;
+mod functions;
 mod health;
 mod hot_routes;
 mod journal;
 mod json;
+mod labels;
 mod logs;
 mod moment;
+mod naming;
+mod pool_gauges;
 mod pools;
 mod problem;
 mod program_names;
@@ -27,6 +33,7 @@ mod revocation;
 mod routes;
 mod snapshots;
 mod space;
+mod sql;
 mod state;
 mod steps;
 mod summary;
@@ -36,15 +43,20 @@ mod tokens;
 mod universes;
 mod verify;
 mod whoami;
+mod why;
 mod workers;
 mod world_commands;
+mod world_filters;
 mod worlds;
 
+pub(crate) use access::Access;
 pub use access::{NewToken, names_of, verbs_of};
+pub(crate) use extract::{ADMIN, RawBody, SEND};
 pub use hot_routes::{HotRoutes, Routes};
 pub use problem::Problem;
 pub use requests::Sampler;
 pub use routes::{health_router, openapi, router};
+pub use sql::TABLES as SQL_TABLES;
 
 use crate::{
     bodies::{Bodies, BodyBudgets},
@@ -63,6 +75,7 @@ pub struct ApiState<E: Engine> {
     /// There if traces are recorded.
     sampler: Option<Sampler>,
     requests: Arc<requests::Requests>,
+    pool_gauges: Arc<pool_gauges::PoolGauges>,
     bodies: Arc<Bodies>,
     answers: Arc<Bodies>,
 }
@@ -111,15 +124,17 @@ impl<E: Engine> Api<E> {
     /// An API whose requests are part of traces, if there is one who decides which of them are recorded.
     pub fn sampled(node: Node<E>, limits: ApiLimits, access: AccessPolicy, sampler: Option<Sampler>) -> Self {
         let (bodies, answers) = (Bodies::new(limits.bodies), Bodies::of_answers(limits.answers));
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests: Arc::default(), bodies, answers }))
+        let (requests, pool_gauges) = (Arc::default(), Arc::default());
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, bodies, answers }))
     }
 
     /// The same at another address, where others may come from.
     pub fn at(&self, access: AccessPolicy) -> Self {
-        let ApiState { node, limits, sampler, requests, bodies, answers, .. } = &*self.0;
+        let ApiState { node, limits, sampler, requests, pool_gauges, bodies, answers, .. } = &*self.0;
         let (node, limits, sampler) = (node.clone(), limits.clone(), sampler.clone());
-        let (requests, bodies, answers) = (requests.clone(), bodies.clone(), answers.clone());
-        Self(Arc::new(ApiState { node, limits, access, sampler, requests, bodies, answers }))
+        let (requests, pool_gauges) = (requests.clone(), pool_gauges.clone());
+        let (bodies, answers) = (bodies.clone(), answers.clone());
+        Self(Arc::new(ApiState { node, limits, access, sampler, requests, pool_gauges, bodies, answers }))
     }
 
     /// How many requests were answered, by method, route and status.

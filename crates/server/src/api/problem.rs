@@ -50,6 +50,8 @@ pub(crate) struct Body<'a> {
     code: &'a str,
     /// What a caller can do: `conflict`, `not_found`, `invalid`, `fenced`, `full`, `unavailable` or `corrupt`.
     kind: &'a str,
+    /// What to do about it, in one sentence.
+    hint: &'a str,
     /// Under what the reply to the call can be asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<String>,
@@ -134,6 +136,7 @@ impl Problem {
             detail,
             code: code.as_str(),
             kind: code.kind().as_str(),
+            hint: code.hint(),
             call: call.map(|call| call.to_string()),
             height: height.map(Height::get),
             quota: quota.map(|exceeded| exceeded.quota.as_str()),

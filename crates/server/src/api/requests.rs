@@ -200,7 +200,7 @@ where
                 None => answering.await?,
             };
             if let Some(problem) = response.extensions_mut().remove::<Problem>()
-                && let Some(problem) = naming(&under_way.api, uri.path(), &problem)
+                && let Some(problem) = Box::pin(naming(&under_way.api, uri.path(), &problem)).await
             {
                 response = problem.response();
             }
@@ -217,13 +217,15 @@ where
     }
 }
 
-/// A problem about the world that an address names, with that name, if it speaks of the id.
-fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Problem) -> Option<Problem> {
+/// A problem about the world of an address, with the world's name beside its id, if it speaks of the id.
+async fn naming<E: Engine>(api: &Api<E>, path: &str, problem: &Problem) -> Option<Problem> {
     let mut parts = path.strip_prefix("/v1/u/").unwrap_or_default().split('/');
     let (universe, noun, name) = (parts.next(), parts.next(), parts.next());
     let named = universe.and_then(|universe| api.node.universe(universe)).zip(name).filter(|_| noun == Some("worlds"));
     let (universe, name) = named?;
-    let told = problem.clone().naming(name, world_of(&universe, name).ok()?);
+    let world = world_of(&universe, name).await.ok()?;
+    let stored = universe.ops().names_of_worlds([world].into()).await.unwrap_or_default().remove(&world);
+    let told = problem.clone().naming(stored.as_deref().unwrap_or(name), world);
     (told.detail != problem.detail).then_some(told)
 }
 

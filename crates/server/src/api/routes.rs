@@ -1,10 +1,12 @@
 //! The routes and the OpenAPI document.
 
 use super::{
-    Api, HotRoutes, Problem, Routes, blobs, bundles, console, dead_letters, effects, events, forks, health, journal,
-    logs, pools, program_names, programs, quotas, requests::Watch, snapshots, space, state, steps, summary, tasks,
-    timers, tokens, universes, verify, whoami, workers, world_commands, worlds,
+    Api, HotRoutes, Problem, Routes, blobs, bulk, bundles, children, console, dead_letters, effects, events, forks,
+    functions, health, journal, labels, logs, pools, program_names, programs, quotas, requests::Watch, snapshots,
+    space, sql, state, steps, summary, tasks, timers, tokens, universes, verify, whoami, why, workers, world_commands,
+    worlds,
 };
+use crate::mcp;
 use axum::{
     Router,
     http::{Method, Uri, header},
@@ -53,6 +55,11 @@ use utoipa::OpenApi;
         worlds::list,
         worlds::create,
         worlds::describe,
+        bulk::count,
+        bulk::bulk,
+        labels::label,
+        why::why,
+        sql::sql,
         world_commands::delete,
         forks::fork,
         world_commands::pause,
@@ -75,6 +82,11 @@ use utoipa::OpenApi;
         state::cells,
         state::cell,
         state::diff,
+        functions::list,
+        functions::describe,
+        functions::run,
+        functions::cancel,
+        functions::pause,
         steps::step,
         journal::journal,
         logs::logs,
@@ -92,6 +104,19 @@ use utoipa::OpenApi;
         tasks::complete,
         tasks::fail,
         timers::list,
+        children::list,
+        children::describe,
+        children::spawn,
+        children::cancel,
+        children::events,
+        children::budget,
+        children::set_budget,
+        children::claim,
+        children::start,
+        children::heartbeat,
+        children::report,
+        children::complete,
+        children::fail,
         pools::list,
         pools::create,
         pools::describe,
@@ -109,6 +134,10 @@ use utoipa::OpenApi;
         pools::release,
         pools::revoke,
         pools::reclaim,
+        pools::heartbeat,
+        pools::watch,
+        pools::set_watch,
+        pools::unwatch,
         dead_letters::list,
         dead_letters::describe,
         dead_letters::drop_one,
@@ -153,7 +182,8 @@ pub fn router<E: Engine>(api: Api<E>) -> HotRoutes<E> {
         .route("/v1/tokens", get(tokens::list::<E>).post(tokens::create::<E>))
         .route("/v1/tokens/{token}", delete(tokens::revoke::<E>))
         .route("/v1/tokens/{token}/quotas", put(quotas::set_of_token::<E>));
-    HotRoutes::new(api.clone(), watched(console::serve(of_pool(of_world(in_universe(router)))), api))
+    let router = mcp::route(of_pool(of_world(in_universe(router))), api.clone());
+    HotRoutes::new(api.clone(), watched(console::serve(router), api))
 }
 
 /// Life, readiness and metrics alone: what a process shows that does not answer for worlds.
@@ -186,6 +216,9 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/manifests"), post(programs::put_manifest::<E>))
         .route(&at("/manifests/{manifest}"), get(programs::manifest::<E>).delete(programs::delete_manifest::<E>))
         .route(&at("/worlds"), get(worlds::list::<E>).post(worlds::create::<E>))
+        .route(&at("/world-count"), get(bulk::count::<E>))
+        .route(&at("/bulk"), post(bulk::bulk::<E>))
+        .route(&at("/sql"), post(sql::sql::<E>))
         .route(&at("/pools"), get(pools::list::<E>).post(pools::create::<E>))
         .route(&at("/effects"), get(effects::list::<E>))
         .route(&at("/effects/{effect}"), get(effects::describe::<E>))
@@ -196,6 +229,12 @@ fn in_universe<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/tasks/heartbeat"), post(tasks::heartbeat::<E>))
         .route(&at("/tasks/complete"), post(tasks::complete::<E>))
         .route(&at("/tasks/fail"), post(tasks::fail::<E>))
+        .route(&at("/tasks/children/claim"), post(children::claim::<E>))
+        .route(&at("/tasks/children/start"), post(children::start::<E>))
+        .route(&at("/tasks/children/heartbeat"), post(children::heartbeat::<E>))
+        .route(&at("/tasks/children/report"), post(children::report::<E>))
+        .route(&at("/tasks/children/complete"), post(children::complete::<E>))
+        .route(&at("/tasks/children/fail"), post(children::fail::<E>))
         .route(&at("/timers"), get(timers::list::<E>))
         .route(&at("/dead-letters"), get(dead_letters::list::<E>).post(dead_letters::bulk::<E>))
         .route(&at("/dead-letters/{letter}"), get(dead_letters::describe::<E>).delete(dead_letters::drop_one::<E>))
@@ -217,6 +256,8 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/resume"), post(world_commands::resume::<E>))
         .route(&at("/retry"), post(world_commands::retry::<E>))
         .route(&at("/skip"), post(world_commands::skip::<E>))
+        .route(&at("/labels"), post(labels::label::<E>))
+        .route(&at("/why"), get(why::why::<E>))
         .route(&at("/logs"), get(logs::logs::<E>))
         .route(&at("/upgrade"), post(world_commands::upgrade::<E>))
         .route(&at("/archive"), post(world_commands::archive::<E>))
@@ -233,11 +274,24 @@ fn of_world<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/cells"), get(state::cells::<E>))
         .route(&at("/cells/{*key}"), get(state::cell::<E>))
         .route(&at("/diff"), get(state::diff::<E>))
+        .route(&at("/functions"), get(functions::list::<E>))
+        .route(
+            &at("/functions/{*instance}"),
+            get(functions::describe::<E>)
+                .post(functions::run::<E>)
+                .delete(functions::cancel::<E>)
+                .put(functions::pause::<E>),
+        )
         .route(&at("/steps/{height}"), get(steps::step::<E>))
         .route(&at("/journal"), get(journal::journal::<E>))
         .route(&at("/snapshots"), get(snapshots::list::<E>).post(snapshots::take::<E>))
         .route(&at("/baseline"), post(snapshots::promote::<E>))
         .route(&at("/segments"), post(snapshots::export::<E>))
+        .route(&at("/children"), get(children::list::<E>).post(children::spawn::<E>))
+        .route(&at("/children/{child}"), get(children::describe::<E>))
+        .route(&at("/children/{child}/cancel"), post(children::cancel::<E>))
+        .route(&at("/children/{child}/events"), get(children::events::<E>))
+        .route(&at("/budget"), get(children::budget::<E>).put(children::set_budget::<E>))
         .route(&at("/assignment"), put(workers::assign::<E>).delete(workers::unassign::<E>))
 }
 
@@ -257,6 +311,8 @@ fn of_pool<E: Engine>(router: Router<Api<E>>) -> Router<Api<E>> {
         .route(&at("/release"), post(pools::release::<E>))
         .route(&at("/revoke"), post(pools::revoke::<E>))
         .route(&at("/reclaim"), post(pools::reclaim::<E>))
+        .route(&at("/heartbeat"), post(pools::heartbeat::<E>))
+        .route(&at("/watch"), get(pools::watch::<E>).put(pools::set_watch::<E>).delete(pools::unwatch::<E>))
 }
 
 pub(super) async fn nothing_here(method: Method, uri: Uri) -> Problem {

@@ -3,7 +3,7 @@
 use super::{
     Problem,
     events::WaitParams,
-    extract::{EventBody, Name, Params, READ, WorldScope, world_of},
+    extract::{EventBody, Name, Params, READ, WorldScope, wanted_world},
     json, limit,
 };
 use crate::{node::Universe, quotas::Quota};
@@ -214,7 +214,7 @@ pub(super) async fn diff<E: Engine>(
     WorldScope { universe, world, .. }: WorldScope<E, READ>,
     Params(params): Params<DiffParams>,
 ) -> Result<Json<Vec<Difference>>, Problem> {
-    let other = params.with.as_deref().map_or(Ok(world), |name| world_of(&universe, name))?;
+    let other = wanted_world(&universe, params.with.as_deref()).await?.unwrap_or(world);
     let left = At { world, height: params.at.map(Height::new) };
     let right = At { world: other, height: params.with_at.map(Height::new) };
     let found = universe.ops().world_diff(left, right, limit(params.limit)?).await?;

@@ -2,9 +2,10 @@
 
 use super::{
     ListPage, Problem,
-    extract::{Params, READ, UniverseScope, world_of},
+    extract::{Params, READ, UniverseScope, wanted_world},
     json, limit,
     moment::Moment,
+    naming::{names_world, with_names},
 };
 use axum::Json;
 use mundi_engine::Engine;
@@ -19,17 +20,21 @@ use utoipa::{IntoParams, ToSchema};
 pub(super) struct Timer {
     timer: String,
     world: String,
+    world_name: Option<String>,
     height: u64,
     deliver_at_ns: u64,
     deliver_at: Moment,
     payload: serde_json::Value,
 }
 
+names_world!(Timer);
+
 impl From<QueuedTimer> for Timer {
     fn from(found: QueuedTimer) -> Self {
         Self {
             timer: found.item.intent.to_string(),
             world: found.item.world.to_string(),
+            world_name: None,
             height: found.item.height.get(),
             deliver_at_ns: found.item.deliver_at_ns,
             deliver_at: Moment::of(found.item.deliver_at_ns),
@@ -58,14 +63,15 @@ pub(super) async fn list<E: Engine>(
     UniverseScope { universe, .. }: UniverseScope<E, READ>,
     Params(params): Params<TimersParams>,
 ) -> Result<Json<ListPage<Timer>>, Problem> {
-    let world = params.world.as_deref().map(|name| world_of(&universe, name)).transpose()?;
+    let world = wanted_world(&universe, params.world.as_deref()).await?;
     let after = params.after.as_deref().map(place).transpose()?;
     let Page { items, next } = universe.ops().list_timers(world, after, limit(params.limit)?).await?;
     let next = next.map(|place| format!("{}.{}", place.place_ns, place.intent));
-    Ok(ListPage::of(Page { items, next }, Timer::from))
+    let items = with_names(&universe, items.into_iter().map(Timer::from).collect()).await?;
+    Ok(Json(ListPage { items, next }))
 }
 
-fn place(text: &str) -> Result<TimerPlace, Problem> {
+pub(super) fn place(text: &str) -> Result<TimerPlace, Problem> {
     let parsed = text.split_once('.').and_then(|(place_ns, intent)| {
         Some(TimerPlace { place_ns: place_ns.parse().ok()?, intent: intent.parse().ok()? })
     });

@@ -4,7 +4,9 @@ use super::{
     ListPage, PageParams, Problem,
     extract::{ADMIN, JsonBody, Name, Params, READ, UniverseScope, WorldScope},
     moment::Moment,
+    naming::{names_world, with_names},
 };
+use crate::node::Universe;
 use axum::{Json, http::StatusCode};
 use mundi_engine::Engine;
 use mundi_model::{WorkerId, WorldId};
@@ -34,6 +36,10 @@ pub(super) struct Worker {
 pub(super) async fn list<E: Engine>(
     UniverseScope { universe, .. }: UniverseScope<E, READ>,
 ) -> Result<Json<Vec<Worker>>, Problem> {
+    Ok(Json(all(&universe).await?))
+}
+
+pub(super) async fn all<E: Engine>(universe: &Universe<E>) -> Result<Vec<Worker>, Problem> {
     let workers = universe.ops().workers().await?.into_iter().map(|(worker, record)| Worker {
         worker: worker.to_string(),
         started_at_ns: record.started_at_ns,
@@ -45,7 +51,7 @@ pub(super) async fn list<E: Engine>(
         draining: record.draining,
         address: record.address,
     });
-    Ok(Json(workers.collect()))
+    Ok(workers.collect())
 }
 
 /// The worlds that a worker should run.
@@ -81,10 +87,26 @@ pub(super) async fn drain<E: Engine>(
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Lease {
     world: String,
+    world_name: Option<String>,
     holder: String,
     epoch: u64,
     expires_at_ns: u64,
     expires_at: Moment,
+}
+
+names_world!(Lease);
+
+impl From<(WorldId, HeldLease)> for Lease {
+    fn from((world, HeldLease { holder, epoch, expires_at_ns }): (WorldId, HeldLease)) -> Self {
+        Self {
+            world: world.to_string(),
+            world_name: None,
+            holder: holder.to_string(),
+            epoch: epoch.get(),
+            expires_at_ns,
+            expires_at: Moment::of(expires_at_ns),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -110,13 +132,8 @@ pub(super) async fn leases<E: Engine>(
     let worker = params.worker.as_deref().map(str::parse).transpose()?;
     let after = params.after.as_deref().map(str::parse).transpose()?;
     let page = universe.ops().list_leases(worker, after, super::limit(params.limit)?).await?;
-    Ok(ListPage::of(page, |(world, HeldLease { holder, epoch, expires_at_ns })| Lease {
-        world: world.to_string(),
-        holder: holder.to_string(),
-        epoch: epoch.get(),
-        expires_at_ns,
-        expires_at: Moment::of(expires_at_ns),
-    }))
+    let Json(page) = ListPage::of(page, Lease::from);
+    Ok(Json(ListPage { items: with_names(&universe, page.items).await?, ..page }))
 }
 
 /// Where a world should run.

@@ -23,14 +23,15 @@ pub(super) struct Commanded {
     seq: String,
 }
 
-/// From now on the world takes nothing but commands; its inbox keeps what arrives.
+/// From now on the world takes nothing but commands; its inbox keeps what arrives. Who asked for it is journaled.
 #[utoipa::path(
     post, path = "/v1/u/{universe}/worlds/{world}/pause", tag = "worlds", responses((status = 202, body = Commanded)),
 )]
 pub(super) async fn pause<E: Engine>(
     WorldScope { universe, world, .. }: WorldScope<E, ADMIN>,
+    By(operator): By,
 ) -> Result<Response, Problem> {
-    Ok(commanded(universe.ops().world_pause(world).await?))
+    Ok(commanded(universe.ops().world_pause_by(world, &operator).await?))
 }
 
 /// The world continues: after a pause, and after a hold.

@@ -1,11 +1,13 @@
 //! Worlds: create, list, describe.
 
 use super::{
-    Api, ListPage, Problem,
+    Api, ListPage, PageParams, Problem,
     extract::{JsonBody, Params, READ, SEND, UniverseScope, WorldScope, address_of, world_of},
     json::Snapshot,
-    limit,
+    labels,
     moment::Moment,
+    naming::{NamesWorld, names_world, with_name, with_names},
+    world_filters::WorldFilters,
 };
 use crate::{
     node::{Growth, Tenant, Universe},
@@ -17,15 +19,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mundi_engine::Engine;
-use mundi_model::{Code, Coded, Hash, Height, WorkerId, WorldAddress, WorldId};
-use mundi_runtime::Plane;
+use mundi_model::{Code, Coded, Hash, Height, LabelChange, Labels, WorldAddress, WorldId};
+use mundi_runtime::{
+    Plane,
+    lifecycle::{ForkPolicy, Naming},
+};
 use mundi_store::{
-    protocol::{HeldBy, HeldLease, WorldCreated, WorldFilter, WorldSummary},
-    values::{Hold, Lineage, WorldFailure, WorldMeta, WorldState},
+    protocol::{HeldLease, WorldCreated, WorldSummary},
+    values::{Hold, Lineage, ListedState, WorldFailure, WorldMeta},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct World {
@@ -52,7 +57,30 @@ pub(super) struct World {
     failed: Option<FailedOf>,
     /// What becomes of the effects of a fork, or of a world that was imported.
     effects: Option<String>,
+    /// What people find it by.
+    labels: BTreeMap<String, String>,
+    /// The next height.
+    head: Option<u64>,
+    /// When a worker last opened or released it; 0 or null if none did.
+    active_at_ns: Option<u64>,
+    active_at: Option<Moment>,
+    /// What it waits for, in a few words: `…/why` says all about it.
+    waits: Option<String>,
 }
+
+/// The name of the parent stands beside its id.
+impl NamesWorld for World {
+    fn world(&self) -> Option<&str> {
+        self.parent.as_ref().map(|parent| &*parent.world)
+    }
+
+    fn set_name(&mut self, name: String) {
+        if let Some(parent) = &mut self.parent {
+            parent.world_name = Some(name);
+        }
+    }
+}
+names_world!(Parent);
 
 /// A step that failed.
 #[derive(Debug, Serialize, ToSchema)]
@@ -108,6 +136,7 @@ impl From<&Hold> for HoldOf {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Parent {
     world: String,
+    world_name: Option<String>,
     forked_at: u64,
 }
 
@@ -128,7 +157,7 @@ impl From<HeldLease> for LeaseOf {
 
 impl From<&Lineage> for Parent {
     fn from(lineage: &Lineage) -> Self {
-        Self { world: lineage.parent.to_string(), forked_at: lineage.forked_at.get() }
+        Self { world: lineage.parent.to_string(), world_name: None, forked_at: lineage.forked_at.get() }
     }
 }
 
@@ -137,7 +166,7 @@ impl World {
         Self {
             world: world.to_string(),
             name: meta.name.clone(),
-            state: state(meta.state).to_owned(),
+            state: meta.listed_state().as_str().to_owned(),
             created_at_ns: meta.created_at_ns,
             created_at: Moment::of(meta.created_at_ns),
             first_height: meta.first_height.get(),
@@ -149,6 +178,11 @@ impl World {
             failures: failure.map_or(0, |failure| failure.count),
             failed: failure.map(FailedOf::from),
             effects: meta.policy.map(|policy| policy.as_str().to_owned()),
+            labels: meta.labels.as_ref().map(Labels::to_map).unwrap_or_default(),
+            head: None,
+            active_at_ns: None,
+            active_at: None,
+            waits: None,
         }
     }
 }
@@ -161,45 +195,20 @@ impl World {
     }
 }
 
-const STATES: [(&str, WorldState); 4] = [
-    ("live", WorldState::Live),
-    ("deleting", WorldState::Deleting),
-    ("deleted", WorldState::Deleted),
-    ("archived", WorldState::Archived),
-];
-
-fn state(state: WorldState) -> &'static str {
-    STATES.iter().find(|(_, found)| *found == state).map_or("", |(name, _)| name)
-}
-
-/// The states that a list can be asked for: as they are stored, and of live worlds only those that do this.
-fn wanted_state(name: &str) -> Result<(WorldState, Option<&'static str>), Problem> {
-    let doing =
-        ["paused", "on_hold"].into_iter().find(|doing| *doing == name).map(|doing| (WorldState::Live, Some(doing)));
-    let stored = || STATES.iter().find(|(stored, _)| *stored == name).map(|(_, state)| (*state, None));
-    doing.or_else(stored).ok_or_else(|| {
-        let detail = format!("`{name}` is no state of a world: live, paused, on_hold, archived, deleting or deleted");
-        Problem::invalid(detail)
-    })
-}
-
 /// What a world does: a live one may be paused. Of a world of an older version only the journal says so: where that cannot be read, because it is
 /// damaged or the world is deleted meanwhile, all else is told, so that one world does not hide the others from a list.
 async fn state_of<E: Engine>(universe: &Universe<E>, world: WorldId, meta: &WorldMeta) -> String {
-    let is_live = meta.state == WorldState::Live;
-    match (&meta.hold, is_live) {
-        (Some(_), true) => "on_hold".to_owned(),
-        (None, true) if universe.ops().is_paused(world, meta).await.unwrap_or(false) => "paused".to_owned(),
-        _ => state(meta.state).to_owned(),
-    }
+    let listed = meta.listed_state();
+    let is_paused = listed == ListedState::Live
+        && meta.paused.is_none()
+        && universe.ops().is_paused(world, meta).await.unwrap_or(false);
+    if is_paused { ListedState::Paused } else { listed }.as_str().to_owned()
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct WorldDetails {
     #[serde(flatten)]
     world: World,
-    /// The next height.
-    head: Option<u64>,
     /// The hash of the last record.
     chain: Option<String>,
     baseline: Option<Snapshot>,
@@ -209,8 +218,6 @@ pub(super) struct WorldDetails {
     inbox_bytes: u64,
     assigned_to: Option<String>,
     pinned: bool,
-    /// What it waits for, if it has work and nobody runs it.
-    waits: Option<String>,
 }
 
 /// A new world.
@@ -223,6 +230,8 @@ pub(super) struct NewWorld {
     program: Option<String>,
     /// Or the hash of a manifest.
     manifest: Option<String>,
+    /// What people find it by.
+    labels: Option<BTreeMap<String, String>>,
     /// Or a snapshot of another world, which it begins with; it has that one's manifest, and repeats none of its effects.
     seed: Option<Seed>,
 }
@@ -240,6 +249,8 @@ pub(super) struct Seed {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Created {
     world: String,
+    /// What it is called, if it has a name.
+    name: Option<String>,
     manifest: String,
     /// It was there before.
     before: bool,
@@ -254,14 +265,16 @@ pub(super) async fn create<E: Engine>(
     UniverseScope { api, universe, tenant }: UniverseScope<E, SEND>,
     JsonBody(new): JsonBody<NewWorld>,
 ) -> Result<Response, Problem> {
-    let address = wanted(&universe, new.world.as_deref())?;
-    let world = address.world(universe.id());
+    let address = wanted(&universe, new.world.as_deref()).await?;
+    let world = universe.world_at(&address).await?;
+    let labels = labels::given(new.labels.clone())?;
     if let Some(seed) = &new.seed {
         if new.program.is_some() || new.manifest.is_some() {
             return Err(Problem::invalid("a world that begins with a `seed` has the seed's manifest: give no other"));
         }
         let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
-        let created = create_from_seed(&universe, &address, seed).await.map_err(|problem| named(problem, &new, world));
+        let created =
+            create_from_seed(&universe, &address, seed, labels).await.map_err(|problem| named(problem, &new, world));
         let is_new = created.as_ref().is_ok_and(|(_, before)| !before);
         settle(growth, &universe, is_new).await;
         let (response, before) = created?;
@@ -272,14 +285,16 @@ pub(super) async fn create<E: Engine>(
     }
     let manifest = manifest_of(&universe, new.program.as_deref(), new.manifest.as_deref()).await?;
     let growth = grow(&api, &universe, tenant, world, Amounts::WORLD).await?;
-    let created = create_with(&universe, &address, manifest).await.map_err(|problem| named(problem, &new, world));
+    let created =
+        create_with(&universe, &address, manifest, labels).await.map_err(|problem| named(problem, &new, world));
     settle(growth, &universe, created.as_ref().is_ok_and(|before| !before)).await;
     let before = created?;
     if before {
         keep_name(&universe, &address).await?;
     }
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
-    let created = Created { world: world.to_string(), manifest: manifest.to_string(), before };
+    let name = universe.ops().names_of_worlds([world].into()).await?.remove(&world);
+    let created = Created { world: world.to_string(), name, manifest: manifest.to_string(), before };
     Ok((status, Json(created)).into_response())
 }
 
@@ -292,9 +307,12 @@ fn named(problem: Problem, new: &NewWorld, world: WorldId) -> Problem {
 }
 
 /// What a new world shall be called; an id that was drawn at random if nothing was said.
-pub(super) fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<WorldAddress, Problem> {
-    let drawn = || WorldId::from_bytes(universe.plane().random()).into();
-    name.map_or_else(|| Ok(drawn()), address_of)
+pub(super) async fn wanted<E: Engine>(universe: &Universe<E>, name: Option<&str>) -> Result<WorldAddress, Problem> {
+    let Some(name) = name else { return Ok(WorldId::from_bytes(universe.plane().random()).into()) };
+    let address = address_of(name)?;
+    let world = universe.world_at(&address).await?;
+    // A name that an import has, or a fork that was made under an id, stands for that world.
+    Ok(if world == address.world(universe.id()) { address } else { world.into() })
 }
 
 /// Stores the name of a world that was there before, perhaps without one.
@@ -334,9 +352,10 @@ async fn create_with<E: Engine>(
     universe: &Universe<E>,
     address: &WorldAddress,
     manifest: Hash,
+    labels: Option<LabelChange>,
 ) -> Result<bool, Problem> {
-    let world = address.world(universe.id());
-    match universe.ops().world_create(address.clone(), manifest, universe.plane().now_ns()).await {
+    let (world, now_ns) = (address.world(universe.id()), universe.plane().now_ns());
+    match universe.ops().world_create_labelled(address.clone(), labels, manifest, now_ns).await {
         Ok(_) => Ok(false),
         Err(error) if error.code() == Code::WorldExists => {
             let found = universe.ops().describe_world(world).await?;
@@ -353,14 +372,19 @@ async fn create_from_seed<E: Engine>(
     universe: &Universe<E>,
     address: &WorldAddress,
     seed: &Seed,
+    labels: Option<LabelChange>,
 ) -> Result<(Response, bool), Problem> {
     let world = address.world(universe.id());
     let (of, height, now_ns) =
-        (world_of(universe, &seed.world)?, seed.height.map(Height::new), universe.plane().now_ns());
-    let forked = universe.ops().world_create_from_seed(address.clone(), of, height, now_ns).await?;
+        (world_of(universe, &seed.world).await?, seed.height.map(Height::new), universe.plane().now_ns());
+    let at = universe.ops().seed_at(of, height).await?;
+    let naming = Naming { name: address.name().cloned(), labels };
+    let policy = ForkPolicy::default();
+    let forked = universe.ops().world_fork_labelled(None, of, world, naming, at, policy, now_ns).await?;
     let before = forked.created == WorldCreated::Before;
     let manifest = universe.ops().describe_world(world).await?.manifest.map(|manifest| manifest.to_string());
-    let created = Created { world: world.to_string(), manifest: manifest.unwrap_or_default(), before };
+    let name = address.name().map(ToString::to_string);
+    let created = Created { world: world.to_string(), name, manifest: manifest.unwrap_or_default(), before };
     let status = if before { StatusCode::OK } else { StatusCode::CREATED };
     Ok(((status, Json(created)).into_response(), before))
 }
@@ -378,73 +402,37 @@ pub(super) async fn manifest_of<E: Engine>(
     }
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WorldsParams {
-    /// `live` (also those that are paused or on hold), `paused`, `on_hold`, `archived`, `deleting` or `deleted`; all but deleted ones if nothing
-    /// is said.
-    state: Option<String>,
-    /// Only forks of this world.
-    parent: Option<String>,
-    /// Only worlds whose lease is held by this worker; `anybody` or `nobody`.
-    held_by: Option<String>,
-    /// Only worlds that are on hold because their turns or a step failed (`true`), or only those that are not.
-    on_hold: Option<bool>,
-    /// Only worlds of which a step failed since they were last upgraded, resumed, retried or skipped, or only the others.
-    failed: Option<bool>,
-    /// Only worlds that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
-    program: Option<String>,
-    /// Where the page before ended: its `next`.
-    after: Option<String>,
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-}
-
-/// Lists worlds, in the order of their ids. With a filter, a page may be short or empty and not be the last: only `next` says so.
+/// Lists the worlds that filters name. With a filter, a page may be short or empty and not be the last: only `next` says so. Filters on `parent`, `label`,
+/// `program`, `name`, `state`, `sort=name` and `sort=created` are answered by an index and cost what they return; the others are checked for each world.
 #[utoipa::path(
-    get, path = "/v1/u/{universe}/worlds", tag = "worlds", params(WorldsParams),
+    get, path = "/v1/u/{universe}/worlds", tag = "worlds", params(WorldFilters, PageParams),
     responses((status = 200, body = ListPage<World>)),
 )]
 pub(super) async fn list<E: Engine>(
     UniverseScope { universe, .. }: UniverseScope<E, READ>,
-    Params(params): Params<WorldsParams>,
+    Params(params): Params<BTreeMap<String, String>>,
 ) -> Result<Json<ListPage<World>>, Problem> {
-    let wanted = params.state.as_deref().map(wanted_state).transpose()?;
-    let held = match params.held_by.as_deref() {
-        None => None,
-        Some("nobody") => Some(HeldBy::Nobody),
-        Some("anybody") => Some(HeldBy::Anybody),
-        Some(worker) => Some(HeldBy::Worker(worker.parse::<WorkerId>()?)),
-    };
-    let parent = params.parent.as_deref().map(|name| world_of(&universe, name)).transpose()?;
-    let filter = WorldFilter {
-        state: wanted.map(|(state, _)| state),
-        parent,
-        held,
-        on_hold: params.on_hold,
-        failed: params.failed,
-    };
-    let after = params.after.as_deref().map(str::parse).transpose()?;
-    let program = match params.program.as_deref() {
-        Some(program) => Some(universe.manifests_called(program).await?),
-        None => None,
-    };
-    let mut page = universe.ops().list_worlds(filter, after, limit(params.limit)?).await?;
-    if let Some(wanted) = program {
-        page.items.retain(|found| found.manifest.is_some_and(|manifest| wanted.contains(&manifest)));
-    }
-    let names = universe.names_of(page.items.iter().filter_map(|found| found.manifest).collect()).await?;
-    let mut items = Vec::with_capacity(page.items.len());
-    for WorldSummary { world, meta, lease, failure, manifest } in page.items {
-        let state = state_of(&universe, world, &meta).await;
-        if wanted.is_some_and(|(_, only)| only.is_some_and(|only| only != state)) {
-            continue;
-        }
-        let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
-        items.push(World { state, ..world });
-    }
+    let (filters, page) = WorldFilters::of_query(params)?;
+    let (query, limit) = (filters.query(&universe).await?, page.limit()?);
+    let after = page.after.as_deref().map(str::parse).transpose()?;
+    let page = universe.ops().find_worlds(query, after, limit).await?;
+    let items = shown(&universe, page.items).await?;
     Ok(Json(ListPage { items, next: page.next.map(|next| next.to_string()) }))
+}
+
+/// Worlds as lists show them.
+pub(super) async fn shown<E: Engine>(universe: &Universe<E>, found: Vec<WorldSummary>) -> Result<Vec<World>, Problem> {
+    let names = universe.names_of(found.iter().filter_map(|found| found.manifest).collect()).await?;
+    let mut items = Vec::with_capacity(found.len());
+    for found in found {
+        let state = state_of(universe, found.world, &found.meta).await;
+        let waits = universe.ops().waits_briefly(&found).await?;
+        let WorldSummary { world, meta, lease, failure, manifest, head, active_at_ns } = found;
+        let world = World::new(world, &meta, lease, failure.as_ref()).running(manifest, &names);
+        let active_at = active_at_ns.map(Moment::of);
+        items.push(World { state, head: head.map(Height::get), active_at_ns, active_at, waits, ..world });
+    }
+    with_names(universe, items).await
 }
 
 /// All that is known about a world.
@@ -457,12 +445,16 @@ pub(super) async fn describe<E: Engine>(
     let found = universe.ops().describe_world(world).await?;
     let waits = universe.ops().waits_for(&found).await?.map(|waits| waits.to_string());
     let names = universe.names_of(found.manifest.into_iter().collect()).await?;
-    let details = WorldDetails {
-        world: World {
-            state: state_of(&universe, world, &found.meta).await,
-            ..World::new(world, &found.meta, found.lease, found.failure.as_ref()).running(found.manifest, &names)
-        },
+    let shown = World {
+        state: state_of(&universe, world, &found.meta).await,
         head: found.head.as_ref().map(|head| head.height.get()),
+        active_at_ns: found.active_at_ns,
+        active_at: found.active_at_ns.map(Moment::of),
+        waits,
+        ..World::new(world, &found.meta, found.lease, found.failure.as_ref()).running(found.manifest, &names)
+    };
+    let details = WorldDetails {
+        world: with_name(&universe, shown).await?,
         chain: found.head.map(|head| head.chain.to_string()),
         baseline: found.baseline.as_ref().map(Snapshot::from),
         exported_to: found.exported_to.map(Height::get),
@@ -470,7 +462,6 @@ pub(super) async fn describe<E: Engine>(
         inbox_bytes: found.inbox.bytes,
         assigned_to: found.assignment.as_ref().and_then(|to| to.desired).map(|worker| worker.to_string()),
         pinned: found.assignment.is_some_and(|to| to.pinned),
-        waits,
     };
     Ok(Json(details))
 }

@@ -16,6 +16,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod universes;
+mod watcher;
 mod worlds;
 
 pub use adapters::{CommandSection, HttpSection, LlmSection, ProcessSection};
@@ -29,6 +30,7 @@ pub use reference::{Setting, settings};
 pub use shell::{OnNonRetryable, ShellSection};
 pub use storage::{DataConfig, EngineConfig, ObjectsConfig, SweepSection};
 pub use universes::{QuotasSection, UniverseSection};
+pub use watcher::WatcherSection;
 pub use worlds::{CycleSection, SegmentsSection, WorldsSection};
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,7 @@ pub struct Config {
     pub node: NodeSection,
     pub worlds: WorldsSection,
     pub sweep: SweepSection,
+    pub watcher: WatcherSection,
     pub effects: EffectsSection,
     pub shell: ShellSection,
     pub api: ApiConfig,
@@ -80,6 +83,7 @@ impl Config {
         self.programs.check()?;
         self.objects.check(&self.engine)?;
         self.sweep.check()?;
+        self.watcher.check()?;
         for (name, section) in &self.universes {
             section.rules().map_err(|cause| ConfigError::new(format!("universes.{name}"), cause))?;
         }

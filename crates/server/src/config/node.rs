@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeSection {
-    /// The roles of this process: some of `world`, `adapter`, `timer`, `orchestrator`, `api`.
+    /// The roles of this process: some of `world`, `adapter`, `timer`, `orchestrator`, `watcher`, `api`.
     #[schema(value_type = Vec<String>)]
     pub roles: BTreeSet<Role>,
     /// The number of this process in its fleet, above zero. Random if absent.
@@ -105,6 +105,7 @@ impl Config {
             objects: self.objects.requests(),
             sweep: self.sweep.sweep(),
             sweep_interval: self.sweep.interval(),
+            watch_interval: self.watcher.interval(),
             adapters: self.effects.adapters(),
             attempts: self.effects.attempts(),
             http: self.http.adapter(),

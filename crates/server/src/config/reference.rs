@@ -170,14 +170,14 @@ mod tests {
     }
 
     /// What each section is about.
-    const SECTIONS: [(&str, &str); 15] = [
+    const SECTIONS: [(&str, &str); 16] = [
         ("api", "The HTTP API: where it is served, to whom, and what one client may take."),
         ("data", "Where everything is kept that no database and no object store keeps."),
         (
             "effects",
             "How many effects are carried out at a time. NAME is a kind, such as `[effects.kinds.\"http.request\"]`.",
         ),
-        ("engine", "The transactional engine: a folder, or PostgreSQL for fleets."),
+        ("engine", "The transactional engine: a folder, or PostgreSQL or FoundationDB for fleets."),
         ("http", "The adapter of `http.request`."),
         ("llm", "The adapter of `llm.chat`, which is there once it has a base URL."),
         ("node", "What this process does, and how much of it."),
@@ -191,6 +191,7 @@ mod tests {
         ("shell", "How worker shells work on their mailboxes."),
         ("sweep", "How objects without a reference are removed."),
         ("universes", "What holds for one universe: `[universes.NAME]`."),
+        ("watcher", "How the role `watcher` looks at the holders of pools' leases."),
         ("worlds", "How worlds take their turns, are snapshotted and archived."),
     ];
 

@@ -27,8 +27,8 @@ impl Default for DataConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineConfig {
-    /// `postgres://…`, or `file://` with the absolute path of a folder. If absent, the folder `engine` in the data folder.
-    /// `config show` masks its password.
+    /// `postgres://…`; `foundationdb://` with the absolute path of a cluster file or its contents, and `?prefix=NAME`; or `file://` with the absolute
+    /// path of a folder. If absent, the folder `engine` in the data folder. `config show` masks its password.
     pub url: Option<String>,
     /// The schema in the database; fleets with different schemas can share a database.
     pub schema: String,

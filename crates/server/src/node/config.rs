@@ -31,12 +31,14 @@ pub enum Role {
     Timer,
     /// Places worlds on workers.
     Orchestrator,
+    /// Looks at the holders of pools' leases, revokes and reclaims.
+    Watcher,
     /// Answers HTTP.
     Api,
 }
 
 impl Role {
-    pub const ALL: [Self; 5] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Api];
+    pub const ALL: [Self; 6] = [Self::World, Self::Adapter, Self::Timer, Self::Orchestrator, Self::Watcher, Self::Api];
 }
 
 /// What holds in one universe. Every process of a fleet must be configured the same.
@@ -93,6 +95,8 @@ pub struct NodeConfig {
     pub sweep: SweepConfig,
     /// From the end of a sweep to the next one; `None` for sweeps only when someone asks.
     pub sweep_interval: Option<Duration>,
+    /// From the end of a watcher's round to the beginning of the next one.
+    pub watch_interval: Duration,
     pub adapters: AdapterWorkerConfig,
     /// Over all universes.
     pub attempts: AttemptBounds,
@@ -141,6 +145,7 @@ impl Default for NodeConfig {
             objects: RequestPolicy::default(),
             sweep: SweepConfig::default(),
             sweep_interval: Some(Duration::from_secs(60 * 60)),
+            watch_interval: Duration::from_secs(1),
             adapters: AdapterWorkerConfig::default(),
             attempts: AttemptBounds::default(),
             http: HttpConfig::default(),

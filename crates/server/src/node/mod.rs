@@ -30,6 +30,7 @@ mod reports;
 mod roles;
 mod universe;
 mod universe_policy;
+mod world_names;
 
 pub(crate) use admission::Overload;
 pub use admission::{AdmissionPolicy, memory_limit_bytes};
@@ -40,6 +41,8 @@ pub use error::NodeError;
 pub(crate) use forward::{Answered, FORWARDED_TO};
 pub use mundi_adapters::{http::HttpConfig, llm::LlmConfig, process::ProcessConfig};
 pub use mundi_runtime::delivery::Delayed;
+#[cfg(feature = "foundationdb")]
+pub(crate) use open::cluster_options;
 pub(crate) use open::object_settings;
 pub use open::{ConfiguredEngine, engine, engine_above, objects as configured_objects};
 pub use program_names::{FoundProgram, ListedProgram};

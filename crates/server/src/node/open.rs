@@ -7,7 +7,7 @@ use crate::{
 };
 #[cfg(feature = "postgres")]
 use mundi_engine::{AnyEngine, Postgres, postgres};
-use mundi_engine::{Embedded, embedded};
+use mundi_engine::{Embedded, embedded, foundationdb};
 use mundi_model::WorkerId;
 use mundi_runtime::Plane;
 use mundi_runtime::effects::AdapterWorkerConfig;
@@ -23,6 +23,16 @@ const SETTLE_AFTER_ALONE: Duration = Duration::from_secs(2);
 
 /// Machines' clocks drift by milliseconds in such a time.
 const SET_RIGHT_EVERY: Duration = Duration::from_secs(30);
+
+/// How often the clock is set right by this engine. On FoundationDB processes publish their time, so what is read is as old as this.
+const fn set_right_every(engine: &ConfiguredEngine) -> Duration {
+    #[cfg(feature = "foundationdb")]
+    if matches!(engine, AnyEngine::FoundationDb(_)) {
+        return foundationdb::PUBLISH_EVERY;
+    }
+    let _others = engine;
+    SET_RIGHT_EVERY
+}
 
 /// The engine of a node that a configuration describes.
 #[cfg(feature = "postgres")]
@@ -55,7 +65,7 @@ impl Node<ConfiguredEngine> {
         let engine = node.plane().engine.clone();
         node.plane().spawner().spawn(Box::pin(async move {
             loop {
-                tokio::time::sleep(SET_RIGHT_EVERY).await;
+                tokio::time::sleep(set_right_every(&engine)).await;
                 if let Err(error) = set_right(&clock, &engine).await {
                     tracing::debug!(%error, "the database's time could not be read");
                 }
@@ -68,10 +78,13 @@ impl Node<ConfiguredEngine> {
 /// Processes that share a database share its clock.
 #[cfg(feature = "postgres")]
 async fn set_right(clock: &FleetClock, engine: &ConfiguredEngine) -> Result<(), NodeError> {
-    if let AnyEngine::Postgres(engine) = engine {
-        let (ahead_ns, uncertain_ns) = engine.clock_ahead_ns(|| clock.own_now_ns()).await?;
-        clock.set_right(ahead_ns, uncertain_ns);
-    }
+    let (ahead_ns, uncertain_ns) = match engine {
+        AnyEngine::Embedded(_) => return Ok(()),
+        AnyEngine::Postgres(engine) => engine.clock_ahead_ns(|| clock.own_now_ns()).await?,
+        #[cfg(feature = "foundationdb")]
+        AnyEngine::FoundationDb(engine) => engine.clock_ahead_ns(|| clock.own_now_ns()).await?,
+    };
+    clock.set_right(ahead_ns, uncertain_ns);
     Ok(())
 }
 
@@ -86,13 +99,14 @@ pub async fn engine(config: &Config) -> Result<ConfiguredEngine, NodeError> {
 }
 
 /// The same, for what is taken over from another engine: its commits stand above this version, if it can be brought there.
-/// A database can; a folder only when it is made.
+/// PostgreSQL can; a folder only when it is made; a FoundationDB cluster only by its operator, so it is refused.
 pub async fn engine_above(config: &Config, version: u64) -> Result<ConfiguredEngine, NodeError> {
     match config.engine.url.as_deref() {
         None => embedded(folder(&config.data.folder)?.join("engine"), version).await,
         Some(url) if url.starts_with("file://") => {
             embedded(PathBuf::from(url.trim_start_matches("file://")), version).await
         }
+        Some(url) if url.starts_with(foundationdb::SCHEME) => cluster(config, url, version).await,
         Some(url) => database(config, url, version).await,
     }
 }
@@ -117,6 +131,24 @@ async fn database(config: &Config, url: &str, version: u64) -> Result<Configured
 #[cfg(not(feature = "postgres"))]
 async fn database(_config: &Config, _url: &str, _version: u64) -> Result<ConfiguredEngine, NodeError> {
     Err(ConfigError::new("engine.url", "a database needs a build with the feature `postgres`").into())
+}
+
+#[cfg(feature = "foundationdb")]
+async fn cluster(config: &Config, url: &str, version: u64) -> Result<ConfiguredEngine, NodeError> {
+    let options = foundationdb::Options { imported_version: version, ..cluster_options(config) };
+    Ok(foundationdb::FoundationDb::open_with(url, options).await?.into())
+}
+
+/// A cluster file that is given by its contents lies in the data folder.
+#[cfg(feature = "foundationdb")]
+pub(crate) fn cluster_options(config: &Config) -> foundationdb::Options {
+    foundationdb::Options { folder: config.data.folder.clone(), ..foundationdb::Options::default() }
+}
+
+#[cfg(not(feature = "foundationdb"))]
+async fn cluster(_config: &Config, url: &str, _version: u64) -> Result<ConfiguredEngine, NodeError> {
+    foundationdb::parse(url)?;
+    Err(ConfigError::new("engine.url", "a FoundationDB cluster needs a build with the feature `foundationdb`").into())
 }
 
 /// The object store that the configuration names. One that others share is tried out.

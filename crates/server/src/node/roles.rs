@@ -3,14 +3,17 @@
 use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role};
 use crate::quotas::UniverseQuotas;
 use mundi_adapters::{
-    blob::BlobAdapter, fabric::FabricAdapter, fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter,
-    process::ProcessAdapter, room::Room, spawn::SpawnAdapter, world_call::WorldCallAdapter,
+    blob::BlobAdapter, child_cancel::ChildCancelAdapter, child_process::ProcessChildren, fabric::FabricAdapter,
+    fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter, process::ProcessAdapter, reach::Reach, room::Room,
+    spawn::SpawnAdapter, world_call::WorldCallAdapter,
 };
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     LocalWorlds, Plane,
     calls::Calls,
+    children::{ChildExecutor, ChildExecutorConfig},
+    control::Ops,
     delivery::DeliverDelayed,
     effects::{AdapterWorker, AdapterWorkerConfig},
     orchestrator::{Orchestrator, OrchestratorConfig},
@@ -18,6 +21,7 @@ use mundi_runtime::{
     sweeper::{Sweeper, SweeperConfig},
     tidying::Tidying,
     timers::{TimerWorker, TimerWorkerConfig},
+    watcher::{Watcher, WatcherConfig},
     worker::{WorkerConfig, WorldWorker},
 };
 use std::{sync::Arc, time::Duration};
@@ -80,7 +84,8 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let universe = quotas.id();
         let mut roles = Self { worlds: None, finishing: Vec::new(), shells: Vec::new() };
         if node.config().roles.contains(&Role::World) {
-            roles.run_worlds(node, plane, quotas.clone(), calls).await?; // first: others tell it of what they bring
+            // First: others tell it of what they bring.
+            roles.run_worlds(node, plane.clone(), quotas.clone(), calls.clone()).await?;
         }
         for role in &node.config().roles {
             match role {
@@ -94,6 +99,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
                     let sweeping = run(node, universe, sweeper(node, universe), Arc::default()).await?;
                     roles.shells.extend([placing, sweeping]);
                 }
+                Role::Watcher => roles.run_watcher(node, plane.clone(), universe, calls.clone()).await?,
                 Role::Api => {}
             }
         }
@@ -148,19 +154,18 @@ impl<E: Engine> Roles<NodePlane<E>> {
         worker = worker.with_metrics(node.0.metrics.clone()).with_report(node.0.reports.adapters.clone());
         worker = worker.with_attempts(node.0.attempts.clone()).with_pace(quotas.clone());
         worker = worker.serve(Arc::new(BlobAdapter::new(blobs).with_room(room.clone())));
-        let fabric = FabricAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
-        let mut fabric = fabric.with_dedupe_window_ns(config.dedupe_window_ns());
-        let calls = WorldCallAdapter::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
-        let mut calls = calls.with_dedupe_window_ns(config.dedupe_window_ns());
+        let reach = Reach::new(plane.clone()).with_universes(Arc::new(node.universe_policy()));
+        let mut reach = reach.with_dedupe_window_ns(config.dedupe_window_ns());
         if let Some(Worlds { worker: worlds, .. }) = &self.worlds {
             let local: Arc<dyn LocalWorlds> = Arc::new(worlds.clone());
-            (worker, fabric) = (worker.with_local_worlds(local.clone()), fabric.with_local_worlds(local.clone()));
-            calls = calls.with_local_worlds(local);
+            (worker, reach) = (worker.with_local_worlds(local.clone()), reach.with_local_worlds(local));
         }
+        let (fabric, calls) = (FabricAdapter::over(reach.clone()), WorldCallAdapter::over(reach));
         worker = worker.serve(Arc::new(fabric)).serve(Arc::new(calls));
         let spawn = SpawnAdapter::new(plane.clone()).with_dedupe_window_ns(config.dedupe_window_ns());
         worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
+        worker = worker.serve(Arc::new(ChildCancelAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }
@@ -169,6 +174,40 @@ impl<E: Engine> Roles<NodePlane<E>> {
         }
         worker = worker.serve(Arc::new(http));
         self.finishing.push(run(node, universe, worker, node.0.reports.adapters.clone()).await?);
+        self.run_children(node, universe).await
+    }
+
+    /// Children run where adapters do. Those of an earlier life of this process end before it accepts new ones.
+    async fn run_children(&mut self, node: &Node<E>, universe: UniverseId) -> Result<(), NodeError> {
+        let (plane, config) = (node.plane().clone(), node.config());
+        let is_alone = config.adapters.is_alone;
+        let lease_ns = nanos(config.adapters.claim_ttl);
+        let children = ChildExecutorConfig { lease_ns, is_alone, ..ChildExecutorConfig::default() };
+        let mut executor = ChildExecutor::new(plane, universe, node.worker(), children);
+        if let Some(process) = config.process.clone() {
+            executor = executor.serve(Arc::new(ProcessChildren::new(process)));
+        }
+        executor.recover_earlier().await?;
+        self.finishing.push(run(node, universe, executor, Arc::default()).await?);
+        Ok(())
+    }
+
+    async fn run_watcher(
+        &mut self,
+        node: &Node<E>,
+        plane: NodePlane<E>,
+        universe: UniverseId,
+        calls: Calls,
+    ) -> Result<(), NodeError> {
+        let mut ops = Ops::new(plane.clone(), universe, calls);
+        if let Some(Worlds { worker: worlds, .. }) = &self.worlds {
+            ops = ops.beside(worlds.clone());
+        }
+        let config = WatcherConfig { interval: node.config().watch_interval, ..WatcherConfig::new(universe) };
+        let probe = HttpAdapter::new(node.config().http.clone());
+        let probe = probe.map_err(|error| NodeError::HttpClient(error.to_string()))?;
+        let watcher = Watcher::new(plane, ops, config, node.0.metrics.clone()).with_probe(Arc::new(probe));
+        self.finishing.push(run(node, universe, watcher, Arc::default()).await?);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::{
     forward::{ForwardedCall, Forwarder},
     program_names::BuiltIn,
     roles::Roles,
+    world_names::WorldNames,
 };
 use crate::quotas::UniverseQuotas;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -22,7 +23,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     blob::Blobs,
-    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion},
+    protocol::{Enqueued, GuardSchema, KeepObject, NamedVersion, index_worlds},
     values::{KeptKind, SchemaVersion},
 };
 use std::{
@@ -50,6 +51,7 @@ pub struct Universe<E: Engine> {
     roles: Roles<NodePlane<E>>,
     forwarder: Option<Arc<Forwarder<E>>>,
     quotas: Arc<UniverseQuotas>,
+    pub(super) world_names: WorldNames,
 }
 
 /// What the node has, with programs that share its processors as this universe does.
@@ -69,6 +71,10 @@ impl<E: Engine> Universe<E> {
         let quotas = node.quotas_of(name, id);
         let plane = plane_of(node, name, id, quotas.fuel_meter());
         let guard = GuardSchema { universe: id, expected: SchemaVersion::CURRENT, bootstrap: true };
+        if plane.run(&GuardSchema { bootstrap: false, ..guard }).await.is_err() {
+            // Of an earlier version, or new: before it is marked as one of this version, all that is found by the index is there.
+            index_worlds(&plane.engine, &**plane.clock(), id).await?;
+        }
         plane.run(&guard).await?;
         let (mut built_in, mut named) = (Vec::new(), Vec::new());
         for program in node.built_in() {
@@ -93,7 +99,18 @@ impl<E: Engine> Universe<E> {
             None => ops,
         };
         let forwarder = node.0.forwarder.clone();
-        Ok(Self { name: name.to_owned(), id, plane, ops, manifests, built_in: named, roles, forwarder, quotas })
+        Ok(Self {
+            name: name.to_owned(),
+            id,
+            plane,
+            ops,
+            manifests,
+            built_in: named,
+            roles,
+            forwarder,
+            quotas,
+            world_names: WorldNames::default(),
+        })
     }
 
     pub fn name(&self) -> &str {

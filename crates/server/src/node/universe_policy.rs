@@ -1,7 +1,7 @@
 //! Which universes accept messages from which others, by the configuration; none by default.
 
 use super::{Node, Shared, Universe, UniverseRules};
-use mundi_adapters::fabric::UniversePolicy;
+use mundi_adapters::reach::UniversePolicy;
 use mundi_engine::Engine;
 use mundi_model::UniverseId;
 use std::sync::{Arc, Weak};

@@ -4,14 +4,15 @@
 //! (an effect whose answer is put under the key), `tell` {world, key, value} (a `put` in another world).
 //! Queries: `get` key, `list` prefix. `put` and `delete` reply with what was there before.
 //!
-//! Version 2 refuses an `in_ms` that is no integer, or more than ten years. Version 1 took such a number for 0.
+//! Version 3 takes the name of a world in `tell`, too; before, only an id. Version 2 refuses an `in_ms` that is no integer, or more than
+//! ten years; version 1 took such a number for 0.
 
 use super::{declare_all, value};
 use mundi_kernel::{
     manifest::{EffectRule, Manifest},
-    program::{Cause, Event, Failure, Host, Outgoing, Program, View},
+    program::{Cause, Event, Failure, Host, Outgoing, Program, SendOptions, View},
 };
-use mundi_model::{Value, WorldId, cbor, limits};
+use mundi_model::{Value, WorldAddress, WorldId, cbor, limits};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kv {
     First,
+    Second,
     Current,
 }
 
@@ -141,11 +143,11 @@ impl Kv {
                 None
             }
             _ => {
-                let to: WorldId = fields.text("world").parse().map_err(|_| Failure::new("that is no id of a world"))?;
+                let to = self.address(fields.text("world"))?;
                 let put =
                     [("key".to_owned(), fields.get("key").clone()), ("value".to_owned(), fields.get("value").clone())];
                 let put = cbor::encode(&Value::Map(put.into()));
-                host.send(to, &Outgoing::Event { schema: "put", value: &put }, "")?;
+                host.send_to(&to, &Outgoing::Event { schema: "put", value: &put }, &SendOptions::default(), "")?;
                 None
             }
         };
@@ -155,6 +157,17 @@ impl Kv {
         Ok(())
     }
 
+    /// The world that an event names.
+    fn address(self, text: &str) -> Result<WorldAddress, Failure> {
+        match self {
+            Self::First | Self::Second => {
+                let id = text.parse::<WorldId>().map_err(|_| Failure::new("that is no id of a world"))?;
+                Ok(id.into())
+            }
+            Self::Current => text.parse().map_err(|error| Failure::new(format!("`world`: {error}"))),
+        }
+    }
+
     fn in_ms(self, given: &Value) -> Result<u64, Failure> {
         let in_ms = match given {
             Value::Integer(number) => u64::try_from(*number).ok(),
@@ -162,7 +175,7 @@ impl Kv {
         };
         match self {
             Self::First => Ok(in_ms.unwrap_or(0)),
-            Self::Current => in_ms.ok_or_else(|| Failure::new("`in_ms` is no integer")),
+            Self::Second | Self::Current => in_ms.ok_or_else(|| Failure::new("`in_ms` is no integer")),
         }
     }
 }

@@ -3,10 +3,12 @@
 
 mod baselines;
 mod calls;
+pub(crate) mod children;
 mod claims;
 mod fences;
 mod forks;
 mod holds;
+mod index;
 mod ingress;
 mod journals;
 mod leases;
@@ -17,6 +19,7 @@ mod sandboxes;
 mod segments;
 mod timers;
 mod universes;
+pub(crate) mod watches;
 
 use crate::{
     cluster::{Ground, Handed, SimPlane},
@@ -61,6 +64,7 @@ const CHECKERS: &[Checker] = &[
     ("forks", forks::check),
     ("sandboxes", sandboxes::check),
     ("holds", holds::check),
+    ("index", index::check),
     ("replay", replay::check),
 ];
 

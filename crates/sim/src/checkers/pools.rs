@@ -124,7 +124,7 @@ impl Pool {
                 self.end(*lease_id, LeaseState::Released);
                 Ok(())
             }
-            Command::Revoke { lease_id } => {
+            Command::Revoke { lease_id, .. } => {
                 self.in_state(*lease_id, &[LeaseState::Active])?.state = LeaseState::Revoking;
                 self.raise(*lease_id, outcome)
             }

@@ -194,6 +194,11 @@ impl Batch {
         &self.failures
     }
 
+    /// The manifest that holds after it, if it changes the manifest.
+    pub(crate) fn last_manifest(&self) -> Option<Hash> {
+        self.manifests.last().map(|(_, manifest)| *manifest)
+    }
+
     /// Writes the records and what is indexed of them; the head is the caller's.
     pub(crate) fn write<T: Transaction>(
         &self,

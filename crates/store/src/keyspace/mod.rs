@@ -12,6 +12,7 @@ mod codec;
 #[cfg(test)]
 pub(crate) mod laws;
 
+mod children;
 mod content;
 mod effects;
 mod inbox;
@@ -29,6 +30,7 @@ mod timers;
 mod universes;
 mod worlds;
 
+pub use children::{child_budget, child_event, child_order, child_request, child_state, child_token, child_work};
 pub use codec::{Key, Span};
 pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, newest, put};
 pub use content::{blob_edge, cas_doomed, cas_meta, gc_pin, kept_object, sweep_mark, sweep_state};
@@ -44,14 +46,17 @@ pub use leases::{lease, lease_request, lease_term};
 pub use mail::{mail_attempt, mail_dedupe, mail_mark, mailbox};
 pub use parts::Parts;
 pub use placement::{assigned_world, assignment, ready, ready_notify, worker};
-pub use pools::{lease_authority, pool};
+pub use pools::{lease_authority, lease_beat, lease_reclaim, pool, pool_watch};
 pub use programs::{program_name, program_of_manifest, program_version, registered};
 pub use queue_shard::QueueShard;
 pub use queues::{dead_letter, low_water, queue, queue_notify};
 pub use shard::{SHARDS, Shard};
 pub use timers::{timer_dedupe, timer_due};
 pub use universes::{quotas, schema_version, token, token_usage, universe_import, universe_meta, universe_name};
-pub use worlds::{lineage_child, manifest_at, open_call, reply, world_failure, world_log, world_meta};
+pub use worlds::{
+    last_active, lineage_child, manifest_at, named_world, open_call, reply, world_failure, world_index, world_log,
+    world_meta,
+};
 
 use mundi_model::UniverseId;
 
@@ -99,6 +104,9 @@ families! {
     KeptObject = 0x0a, "kept";
     Quotas = 0x0b, "quotas";
     Pool = 0x0c, "pools";
+    NamedWorld = 0x0d, "worlds/names";
+    WorldIndex = 0x0e, "worlds/index";
+    PoolWatch = 0x0f, "pools/watch";
     EffectPending = 0x10, "effects/pending";
     EffectInflight = 0x11, "effects/inflight";
     EffectAttempt = 0x12, "effects/attempts";
@@ -132,6 +140,8 @@ families! {
     Token = 0x31, "directory/tokens";
     UniverseImport = 0x32, "directory/imports";
     TokenUsage = 0x33, "directory/token_usage";
+    // Of a universe again.
+    ChildWork = 0x40, "children/work";
     /// What follows is a world, then one of the families below.
     World = 0x7f, "w";
 
@@ -158,7 +168,19 @@ families! {
     WorldLog = 0x93, "w/log";
     LeaseAuthority = 0x94, "w/pool/authority";
     OpenCall = 0x95, "w/calls";
+    LastActive = 0x96, "w/active";
     GcPin = 0x98, "w/gc/pin";
+    LeaseReclaim = 0x9c, "w/pool/reclaim";
+    LeaseBeat = 0x9d, "w/pool/beat";
+    ChildState = 0xb0, "w/children/state";
+    ChildToken = 0xb1, "w/children/tokens";
+    ChildQueue = 0xb2, "w/children/queue";
+    ChildDispatch = 0xb3, "w/children/dispatch";
+    ChildRun = 0xb4, "w/children/runs";
+    ChildEvent = 0xb5, "w/children/events";
+    ChildEnded = 0xb6, "w/children/ended";
+    ChildBudget = 0xb7, "w/children/budgets";
+    ChildRequest = 0xb8, "w/children/requests";
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use crate::keyspace::{
     queue::{Queue, QueueSeq},
     schema_version::SchemaVersion,
 };
-use mundi_model::{Code, Coded, Epoch, Height, InboxSeq, IntentHash, UniverseId, WorkerId, WorldId, limits};
+use mundi_model::{
+    Code, Coded, Epoch, Height, InboxSeq, IntentHash, LabelError, UniverseId, WorkerId, WorldId, limits,
+};
 use std::time::Duration;
 
 /// Why a world or universe cannot be worked on.
@@ -25,6 +27,14 @@ pub enum WorldError {
     OnHold { world: WorldId, code: String, height: Height },
     #[error("{world} has {children} forks or more, which share its history; delete them first")]
     HasForks { world: WorldId, children: usize },
+    #[error("the name `{name}` is taken by {by}; choose another one")]
+    NameTaken { name: String, by: WorldId },
+    #[error("no name for `{0}` is free among those that are tried; choose one")]
+    NamesSpent(String),
+    #[error("the list does not continue there: give the `next` of the page before, with the same filters")]
+    CursorInvalid,
+    #[error(transparent)]
+    Labels(#[from] LabelError),
     #[error("{world} cannot begin so: {reason}")]
     BeginningInvalid { world: WorldId, reason: &'static str },
 }
@@ -39,6 +49,9 @@ impl Coded for WorldError {
             Self::Archived(_) => Code::WorldArchived,
             Self::OnHold { .. } => Code::WorldOnHold,
             Self::HasForks { .. } => Code::WorldHasForks,
+            Self::NameTaken { .. } | Self::NamesSpent(_) => Code::WorldNameTaken,
+            Self::CursorInvalid => Code::CursorInvalid,
+            Self::Labels(error) => error.code(),
             Self::BeginningInvalid { .. } => Code::WorldBeginningInvalid,
         }
     }

@@ -1,6 +1,7 @@
 //! The transaction protocols, one file each. The header of each says what it guarantees and what happens
 //! when a commit's result is unknown.
 
+mod children;
 mod content;
 mod effects;
 mod error;
@@ -18,6 +19,7 @@ mod worlds;
 
 pub use error::{DeadLetterError, EffectError, InboxError, LeaseError, MailError, SchemaError, WorldError};
 
+pub use children::*;
 pub use content::*;
 pub use effects::*;
 pub use inbox::*;

@@ -84,6 +84,7 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
             inherited: Inherited::default(),
             command: None,
             name: None,
+            labels: None,
             now_ns: 5,
         };
         create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await

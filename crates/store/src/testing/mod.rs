@@ -22,7 +22,7 @@ pub use faulty_objects::{Fault, FaultyObjects, Rates};
 pub use fixture::{Fixture, event, named_event, note_body, world_id};
 pub use probe::{Counts, Probe, ProbeTransaction, Trouble, others_first};
 pub use protocols::{AppendBatch, DrainInbox, Drained, PinBlob, UnpinBlob};
-pub use queues::{ask, ask_in_process, ask_leased, held_effect, receipts, set_timers, unheld};
+pub use queues::{ask, ask_in_process, ask_leased, held_effect, receipts, set_timers, spawn_children, unheld};
 pub use rng::Rng;
 pub use snapshots::PlainSnapshots;
 pub use workload::Workload;

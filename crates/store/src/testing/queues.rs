@@ -18,6 +18,7 @@ use crate::{
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
     Height, IntentHash, Stamp, UniverseId, WorkerId, WorldId,
+    child::{CHILD_SPAWN, ChildId},
     record::{Body, Input, Intent, Payload, Receipt},
 };
 
@@ -31,6 +32,23 @@ pub async fn ask<E: Engine, B: Blobs>(
     let mut turn = Turn::read(store, fence).await?;
     turn.ask(fence, kinds, terms, store.clock.now_ns());
     Ok(turn.commit(store, fence).await?.0)
+}
+
+/// A turn that spawns a child per parameters given; returns their ids.
+pub async fn spawn_children<E: Engine, B: Blobs>(
+    store: &Fixture<E, B>,
+    fence: Fence,
+    params: &[Vec<u8>],
+    active_max: u64,
+) -> Result<Vec<ChildId>, StoreError> {
+    let mut turn = Turn::read(store, fence).await?;
+    let terms = EffectTerms { children_active_max: Some(active_max), ..EffectTerms::default() };
+    turn.ask(fence, &vec![CHILD_SPAWN; params.len()], terms, store.clock.now_ns());
+    for (item, params) in turn.effects.iter_mut().zip(params) {
+        item.params = Payload::Inline(params.clone());
+    }
+    let (intents, _) = turn.commit(store, fence).await?;
+    Ok(intents.iter().map(ChildId::of_intent).collect())
 }
 
 /// As [`ask`], for effects that name a lease.

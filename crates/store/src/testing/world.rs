@@ -43,9 +43,10 @@ impl HandmadeWorld {
             name: None,
             paused: Some(false),
             inherits_from: None,
+            labels: None,
             inbox: InboxBounds { items_max: 1, bytes_max: 1 },
         };
-        world_meta::write(&mut tx, universe, world, &meta)?;
+        world_meta::write(&mut tx, universe, world, None, &meta)?;
         lease::write(
             &mut tx,
             universe,
@@ -103,7 +104,8 @@ impl HandmadeWorld {
         let all = world_meta::world_prefix(universe, world).span();
         tx.delete_range(all.start.as_bytes(), all.end.as_bytes())?;
         if let Some(meta) = meta {
-            world_meta::write(&mut tx, universe, world, &WorldMeta { state: WorldState::Deleted, ..meta })?;
+            let after = WorldMeta { state: WorldState::Deleted, ..meta.clone() };
+            world_meta::write(&mut tx, universe, world, Some(&meta), &after)?;
         }
         tx.commit().await?;
         Ok(())

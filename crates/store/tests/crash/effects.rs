@@ -22,8 +22,14 @@ use mundi_store::{
     testing::{ask, ask_in_process, set_timers},
 };
 
-pub(crate) const TERMS: EffectTerms =
-    EffectTerms { timeout_ms: 1, attempts_max: 2, backoff_ms: 1, backoff_ms_max: 1, rate: None };
+pub(crate) const TERMS: EffectTerms = EffectTerms {
+    timeout_ms: 1,
+    attempts_max: 2,
+    backoff_ms: 1,
+    backoff_ms_max: 1,
+    rate: None,
+    children_active_max: None,
+};
 
 pub(crate) fn claim_of(store: &Store, token: u8) -> ClaimEffects {
     ClaimEffects {

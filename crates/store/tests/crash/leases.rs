@@ -94,7 +94,9 @@ fn renew_leases() {
 
 #[test]
 fn release_lease() {
-    let act = async |store: &Store, fence: &Fence| store.run(&ReleaseLease { fence: *fence }).await.map(drop);
+    let act = async |store: &Store, fence: &Fence| {
+        store.run(&ReleaseLease { fence: *fence, active_at_ns: None }).await.map(drop)
+    };
     survives(on_the_heap, live, act, everything);
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![allow(clippy::needless_pass_by_value, reason = "closures are handed over where they are written")]
 
+mod children;
 mod effects;
 mod inbox;
 mod journal;

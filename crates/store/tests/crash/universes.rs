@@ -1,9 +1,15 @@
 //! What belongs to a universe: its name, tokens, programs, objects and pools.
 
-use crate::{Store, everything, family_of, live, on_the_heap, survives, with_content_store};
+use crate::{
+    Store, everything, family_of, journal::turn, live, live_with_items, on_the_heap, survives, with_content_store,
+};
 use bytes::Bytes;
 use mundi_engine::{Engine, Memory, Transaction};
-use mundi_model::{Hash, UniverseId, WorkerId, WorldName};
+use mundi_model::{
+    Hash, Height, UniverseId, WorkerId, WorldName,
+    pool::{AuthorityChange, HolderId, LeaseAuthority, LeaseId},
+    watch::WatchPolicy,
+};
 use mundi_store::{
     Fence,
     blob::Blobs,
@@ -20,8 +26,9 @@ use mundi_store::{
     },
     objects::{self, Objects},
     protocol::{
-        ChargeToken, CreatePool, CreateUniverse, DeletePool, GuardSchema, Heartbeat, KeepObject, NameProgram,
-        NameUniverse, Register, ReleaseObject, RequestSweep, SetTokenQuotas, UnnameProgram, WriteQuotas, WriteToken,
+        BeatLease, ChargeToken, CommitTurn, CreatePool, CreateUniverse, DeletePool, GuardSchema, Heartbeat, KeepObject,
+        NameProgram, NameUniverse, Register, ReleaseObject, RequestSweep, SetTokenQuotas, SetWatch, UnnameProgram,
+        WriteQuotas, WriteToken,
     },
     testing::{Fixture, PinBlob, Probe, UnpinBlob, named_event, world_id},
     transfer::{self, TransferError},
@@ -211,4 +218,30 @@ fn import_a_universe() {
         }
     };
     survives(on_the_heap, setup, act, everything);
+}
+
+/// A beat whose commit got no answer may count twice, which says the same: the header of the protocol says so.
+#[test]
+fn watch_a_pool_and_hear_a_holder() {
+    let lease = LeaseId::new(0, Height::new(7));
+    let authority = LeaseAuthority { epoch: 1, holder: HolderId::of_name("ada") };
+    for stays in [true, false] {
+        let name = || "gpus".parse::<WorldName>().unwrap();
+        let setup = async |store: &Store| {
+            let record = PoolRecord { created_at_ns: 5, shards: 1, manifest: Hash::of(b"m"), config: "{}".into() };
+            store.run(&CreatePool { universe: store.universe, name: name(), record }).await.unwrap();
+            let fence = live_with_items(store).await;
+            let granted = vec![AuthorityChange::granted(lease, authority)];
+            let turn = turn(store, fence).await.unwrap().unwrap();
+            store.run(&CommitTurn { authorities: granted, ..turn }).await.unwrap();
+            fence
+        };
+        let act = async |store: &Store, fence: &Fence| {
+            let (universe, policy) = (store.universe, stays.then(WatchPolicy::default));
+            store.run(&SetWatch { universe, name: name(), policy }).await?;
+            store.run(&BeatLease { universe, pool: fence.world, lease, authority }).await.map(drop)
+        };
+        let counters = [Family::LeaseBeat as u8, Family::QueueNotify as u8];
+        survives(on_the_heap, setup, act, |key| !family_of(key).is_some_and(|family| counters.contains(&family)));
+    }
 }

@@ -1,18 +1,18 @@
 //! Worlds: created, held, archived, closed, deleted, imported.
 
-use crate::{Store, everything, journal::turn, live_with_items, on_the_heap, survives, with_content_store};
-use mundi_engine::Memory;
+use crate::{Store, everything, journal::turn, live, live_with_items, on_the_heap, survives, with_content_store};
+use mundi_engine::{Engine, Memory, Transaction};
 use mundi_model::{
-    Code, Coded, Hash, Height, IntentHash, WorldId, WorldName,
+    Code, Coded, Hash, Height, IntentHash, LabelChange, Labels, WorldId, WorldName,
     record::{Body, EffectPolicy, ForkGenesis, Payload, Receipt, ReceiptStatus, Record},
 };
 use mundi_store::{
     Fence, StoreError,
     blobs::Cas,
-    keyspace::segment::SegmentRecord,
+    keyspace::{Family, segment::SegmentRecord},
     protocol::{
-        ArchiveWorld, CloseWorld, DescribeWorld, HoldWorld, ImportWorld, Inherited, NameWorld, ReleaseHold,
-        WorldCreated, delete_world, import_world,
+        ArchiveWorld, CloseWorld, DescribeWorld, HoldWorld, ImportWorld, IndexWorlds, Inherited, LabelWorld, NameWorld,
+        ReleaseHold, WorldCreated, delete_world, import_world,
     },
     testing::{HandmadeWorld, PlainSnapshots, Probe, world_id},
 };
@@ -108,6 +108,46 @@ fn name_a_world() {
     survives(on_the_heap, setup, act, everything);
 }
 
+/// The labels, the index and the command in the inbox change together.
+#[test]
+fn label_a_world() {
+    let setup = async |store: &Store| live(store).await.world;
+    let act = async |store: &Store, world: &WorldId| {
+        let labels = |pairs: &[(&str, &str)]| {
+            Labels::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))).unwrap()
+        };
+        for (set, remove) in
+            [(&[("customer", "17"), ("tier", "a")][..], vec![]), (&[("tier", "b")][..], vec!["customer".to_owned()])]
+        {
+            let change = LabelChange { set: labels(set), remove, operator: None };
+            store.run(&LabelWorld { universe: store.universe, world: *world, change, now_ns: 5 }).await?;
+        }
+        Ok(())
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
+/// Worlds that were written before there was an index.
+#[test]
+fn index_worlds_of_an_earlier_version() {
+    let setup = async |store: &Store| {
+        for number in 0..3 {
+            store.create(world_id(number), None).await.unwrap();
+        }
+        let mut tx = store.engine.begin().await.unwrap();
+        let index = Family::WorldIndex as u8;
+        let (mut start, mut end) = (store.universe.as_bytes().to_vec(), store.universe.as_bytes().to_vec());
+        start.push(index);
+        end.push(index + 1);
+        tx.delete_range(&start, &end).unwrap();
+        tx.commit().await.unwrap();
+    };
+    let act = async |store: &Store, (): &()| {
+        store.run(&IndexWorlds { universe: store.universe, after: None }).await.map(drop)
+    };
+    survives(on_the_heap, setup, act, everything);
+}
+
 type InContentStore = Store<Cas<Probe<Memory>>>;
 
 /// A world of ten records that comes from elsewhere, and is told that what it waited for is not carried out here.
@@ -150,6 +190,7 @@ fn arrival(store: &InContentStore, world: WorldId) -> ImportWorld {
         inherited: Inherited { receipts: (0..20).map(receipt).collect(), ..Inherited::default() },
         policy: EffectPolicy::Suppress,
         name: None,
+        labels: None,
         now_ns: 5,
     }
 }

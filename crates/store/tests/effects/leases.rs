@@ -42,7 +42,7 @@ async fn decide(store: &Store, pool: Fence, authority: Option<LeaseAuthority>) {
         expects_end: None,
         in_process: InProcess::default(),
         logs: Vec::new(),
-        authorities: vec![AuthorityChange { lease: lease_id(), authority }],
+        authorities: vec![AuthorityChange { lease: lease_id(), authority, reclaim_after_ms: None }],
         paused: None,
         ready: false,
         now_ns: store.clock.now_ns(),

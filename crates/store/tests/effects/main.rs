@@ -31,8 +31,14 @@ type Store = Fixture<Probe<Memory>>;
 
 const TTL_NS: u64 = 30_000_000_000;
 
-const TERMS: EffectTerms =
-    EffectTerms { timeout_ms: 1_000, attempts_max: 3, backoff_ms: 1_000, backoff_ms_max: 60_000, rate: None };
+const TERMS: EffectTerms = EffectTerms {
+    timeout_ms: 1_000,
+    attempts_max: 3,
+    backoff_ms: 1_000,
+    backoff_ms_max: 60_000,
+    rate: None,
+    children_active_max: None,
+};
 
 async fn store() -> Store {
     Fixture::new(Probe::new(Memory::new()), 1).await.unwrap()

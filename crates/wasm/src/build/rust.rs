@@ -2,7 +2,7 @@
 
 use super::{
     BuildError, Builder, Project, componentize,
-    tools::{command, find, missing, run},
+    tools::{command, find, missing, run, version},
 };
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ type Package = (&'static str, fn() -> bool);
 const TARGET: &str = "wasm32-unknown-unknown";
 /// What Debian packages in place of a standard library for the target: a compiler that can build it, and its sources.
 const DEBIAN: [Package; 4] = [
-    ("rustc-web", || Path::new("/usr/bin/rustc").is_file()),
+    ("rustc-web", || version(Path::new("/usr/bin/rustc")).is_some_and(|found| is_new_enough(&found))),
     ("cargo-web", || Path::new("/usr/bin/cargo").is_file()),
     ("rust-web-src", has_sources),
     ("lld-16", || linker().is_some()),
@@ -45,6 +45,14 @@ pub(super) fn build(builder: &Builder, project: &Project) -> Result<Vec<u8>, Bui
     componentize(&core).map_err(|why| BuildError::Failed { what: "making a component".to_owned(), said: why })
 }
 
+/// The oldest compiler that the SDK is built with; its Cargo.toml says the same.
+const VERSION_MIN: (u32, u32) = (1, 87);
+
+fn is_new_enough(version: &str) -> bool {
+    let mut numbers = version.split('.').map_while(|number| number.parse().ok());
+    (numbers.next(), numbers.next()) >= (Some(VERSION_MIN.0), Some(VERSION_MIN.1))
+}
+
 fn lacking() -> BuildError {
     let what = if find("cargo").is_some() {
         format!("the standard library of Rust for {TARGET}")
@@ -53,7 +61,11 @@ fn lacking() -> BuildError {
     };
     let packages: Vec<_> = DEBIAN.iter().filter(|(_, is_there)| !is_there()).map(|(package, _)| *package).collect();
     let rustup = format!("With rustup: `rustup target add {TARGET}`.");
-    let debian = format!("On Debian: `apt-get install {}`; the library is then built along.", packages.join(" "));
+    let (major, minor) = VERSION_MIN;
+    let debian = format!(
+        "On Debian: `apt-get update && apt-get install {}` (rustc {major}.{minor} or newer); the library is then built along.",
+        packages.join(" ")
+    );
     missing(&[what], &[rustup, debian])
 }
 
@@ -136,4 +148,17 @@ fn artifact(said: &[u8], folder: &Path) -> Option<PathBuf> {
     let own = messages.filter(|message| message["manifest_path"].as_str().map(Path::new) == Some(&manifest));
     let files = own.flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default());
     files.filter_map(|file| file.as_str().map(PathBuf::from)).find(|file| file.extension().is_some_and(|e| e == "wasm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_that_is_too_old_for_the_sdk_counts_as_missing() {
+        assert!(["1.87.0", "1.96.0", "2.0"].iter().all(|version| is_new_enough(version)));
+        assert!(!["1.85.0", "1.86.1", "nonsense"].iter().any(|version| is_new_enough(version)));
+        let sdk = include_str!("../../../../sdk/rust/Cargo.toml");
+        assert!(sdk.contains(&format!("rust-version = \"{}.{}\"", VERSION_MIN.0, VERSION_MIN.1)), "{sdk}");
+    }
 }

@@ -21,10 +21,17 @@ const RUST: &[File] = files!("rust":
     "src/component.rs",
     "src/event.rs",
     "src/failure.rs",
+    "src/functions/cells.rs",
+    "src/functions/error.rs",
+    "src/functions/mod.rs",
+    "src/functions/program.rs",
+    "src/functions/run.rs",
+    "src/functions/waits.rs",
     "src/host.rs",
     "src/kinds.rs",
     "src/pools.rs",
     "src/lib.rs",
+    "src/testing/functions.rs",
     "src/testing/host.rs",
     "src/testing/meter.rs",
     "src/testing/mod.rs",
@@ -38,22 +45,38 @@ const TYPESCRIPT: &[File] = files!("typescript":
     "package.json",
     "src/cbor.ts",
     "src/component.ts",
+    "src/function-cells.ts",
+    "src/function-errors.ts",
+    "src/function-program.ts",
+    "src/function-run.ts",
+    "src/functions.ts",
     "src/index.ts",
+    "src/jobs.ts",
     "src/kinds.ts",
     "src/pools.ts",
     "src/offer.ts",
     "src/schema.ts",
+    "src/test-functions.ts",
+    "src/test-host.ts",
+    "src/test-world.ts",
     "src/testing.ts",
 );
 const PYTHON: &[File] = files!("python":
     "README.md",
     "mundi/__init__.py",
     "mundi/cbor.py",
+    "mundi/function_cells.py",
+    "mundi/function_errors.py",
+    "mundi/function_program.py",
+    "mundi/function_run.py",
+    "mundi/function_tasks.py",
+    "mundi/functions.py",
     "mundi/kinds.py",
     "mundi/pools.py",
     "mundi/offer.py",
     "mundi/schema.py",
     "mundi/testing.py",
+    "mundi/testing_functions.py",
     "mundi_component.py",
 );
 
@@ -122,7 +145,7 @@ pub fn scaffold(folder: &Path, language: Language) -> Result<Project, BuildError
     };
     write_all(template, folder, name)?;
     write_copy(language, &folder.join("mundi-sdk"))?;
-    write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n__pycache__/\n")?;
+    write(&folder.join(".gitignore"), b"/target\n/node_modules\n/program.wasm\n/mundi-data\n__pycache__/\n")?;
     let project = Project::open(folder)?;
     project.write_types()?;
     Ok(project)

@@ -2,7 +2,7 @@
 
 use super::{
     BuildError, Language, Project,
-    tools::{command, run},
+    tools::{command, run_tests},
 };
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use std::process::Command;
 pub fn test(project: &Project) -> Result<(), BuildError> {
     let (what, mut tests) = tests_of(project);
     tests.current_dir(&project.folder);
-    run(what, &mut tests).map(drop)
+    run_tests(what, &mut tests)
 }
 
 fn tests_of(project: &Project) -> (&'static str, Command) {

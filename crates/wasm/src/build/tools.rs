@@ -84,8 +84,22 @@ pub(super) fn run(what: &str, command: &mut Command) -> Result<Vec<u8>, BuildErr
         return Ok(output.stdout);
     }
     // What is meant for people is on stderr, if there is anything.
-    let said = if output.stderr.is_empty() { output.stdout } else { output.stderr };
-    let said = String::from_utf8_lossy(&said);
+    Err(failed(last(if output.stderr.is_empty() { &output.stdout } else { &output.stderr })))
+}
+
+/// The same for tests, which say on stdout what failed, or on stderr, or on both.
+pub(super) fn run_tests(what: &str, command: &mut Command) -> Result<(), BuildError> {
+    let failed = |said: String| BuildError::Failed { what: what.to_owned(), said };
+    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(failed(format!("{}\n{}", last(&output.stdout), last(&output.stderr)).trim().to_owned())),
+    }
+}
+
+/// The end of what a program said.
+fn last(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
     let from = said.ceil_char_boundary(said.len().saturating_sub(SAID_BYTES_MAX));
-    Err(failed(said[from..].trim_end().to_owned()))
+    said[from..].trim_end().to_owned()
 }

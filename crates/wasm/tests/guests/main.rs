@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and says what it saw"
 )]
 
+mod durable;
 mod projects;
 #[path = "../components/rig.rs"]
 #[allow(dead_code, reason = "the tests of the host use the rest")]

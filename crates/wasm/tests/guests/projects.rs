@@ -41,12 +41,14 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
     if languages().contains(&Language::TypeScript) {
         let esbuild = builder().cache.join("typescript/node_modules/.bin/esbuild");
         let mut bundled = Command::new(esbuild);
-        let tests = ["sdk", "misuses", "calls", "pools"].map(|name| format!("typescript/test/{name}.test.ts"));
+        let tests = ["sdk", "misuses", "calls", "pools", "functions", "function-vectors", "jobs"]
+            .map(|name| format!("typescript/test/{name}.test.ts"));
         bundled.args(tests).args(["--bundle", "--format=esm"]);
         bundled.args(["--platform=node", "--out-extension:.js=.mjs"]);
         run(bundled.arg(format!("--outdir={}", folder.path().display())));
         let mut node = Command::new("node");
         node.arg("--test").arg(folder.path());
+        node.env("MUNDI_FUNCTION_VECTORS", "function-vectors.json");
         run(node.env("MUNDI_VECTORS", "vectors.json").env("MUNDI_MISUSES", "misuses.json"));
 
         // The program on the page about it, with its test.

@@ -16,29 +16,30 @@ const STEPS: u64 = 300;
 const ORDERS: u64 = 60;
 
 /// A world of the saga in one language.
-struct Guest {
-    language: Language,
-    rig: Rig,
+pub(crate) struct Guest {
+    pub(crate) language: Language,
+    pub(crate) rig: Rig,
     /// The same world, which is restored from a snapshot before each step.
     restored: Rig,
 }
 
 impl Guest {
-    fn build(components: &Arc<Components>, language: Language) -> Self {
+    /// The example is a folder with one folder for each language.
+    pub(crate) fn build(components: &Arc<Components>, example: &str, language: Language) -> Self {
         let folder = match language {
             Language::Rust => "rust",
             Language::TypeScript => "typescript",
             Language::Python => "python",
         };
-        tell(&format!("the order saga in {language}"));
-        let built = builder().build(&repository().join("examples/order-saga").join(folder));
+        tell(&format!("{example} in {language}"));
+        let built = builder().build(&repository().join("examples").join(example).join(folder));
         let built = built.unwrap_or_else(|error| panic!("{language}: {error}"));
         tell(&format!("{language}: {} bytes, {}", built.component.len(), built.hash));
         let rig = || Rig::with(components, &built.component, |_| {}).unwrap();
         Self { language, rig: rig(), restored: rig() }
     }
 
-    fn take(&mut self, input: &Input) -> TurnOutput {
+    pub(crate) fn take(&mut self, input: &Input) -> TurnOutput {
         let snapshot = self.restored.world.snapshot(&self.restored.objects).unwrap();
         self.restored.objects.extend(snapshot.objects.iter().cloned());
         self.restored.objects.put(snapshot.bytes.clone());
@@ -50,7 +51,7 @@ impl Guest {
         output
     }
 
-    fn cells(&self) -> Vec<(String, Vec<u8>)> {
+    pub(crate) fn cells(&self) -> Vec<(String, Vec<u8>)> {
         self.rig.world.cells().scan(&self.rig.objects, "", None, 1_000).unwrap()
     }
 
@@ -60,7 +61,7 @@ impl Guest {
 }
 
 /// All that followed from an input. Sentences for people are not compared: each language has its own.
-fn followed(output: &TurnOutput) -> impl PartialEq + std::fmt::Debug + use<> {
+pub(crate) fn followed(output: &TurnOutput) -> impl PartialEq + std::fmt::Debug + use<> {
     let replies = output.replies.iter().map(|Reply { to, outcome }| match outcome {
         ReplyOutcome::Ok(payload) => (*to, Ok(payload.clone())),
         ReplyOutcome::Failed(code, ..) => (*to, Err(code.clone())),
@@ -70,10 +71,10 @@ fn followed(output: &TurnOutput) -> impl PartialEq + std::fmt::Debug + use<> {
 }
 
 /// Draws what happens next, from numbers that are the same in each run.
-struct Director(u64);
+pub(crate) struct Director(pub(crate) u64);
 
 impl Director {
-    fn draw(&mut self, below: u64) -> u64 {
+    pub(crate) fn draw(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -103,7 +104,7 @@ impl Director {
         }
     }
 
-    fn index(&mut self, len: usize) -> usize {
+    pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.draw(len as u64)).unwrap()
     }
 
@@ -113,7 +114,7 @@ impl Director {
         Input::Event { schema: schema.to_owned(), value, key: None }
     }
 
-    fn receipt(&mut self, intents: &[OpenIntent]) -> Input {
+    pub(crate) fn receipt(&mut self, intents: &[OpenIntent]) -> Input {
         let intent = &intents[self.index(intents.len())];
         let status = match self.draw(5) {
             0 | 1 => ReceiptStatus::Error,
@@ -143,7 +144,8 @@ impl Director {
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn the_order_saga_is_the_same_in_every_language() {
     let components = components();
-    let mut guests: Vec<_> = languages().into_iter().map(|language| Guest::build(&components, language)).collect();
+    let mut guests: Vec<_> =
+        languages().into_iter().map(|language| Guest::build(&components, "order-saga", language)).collect();
     let mut director = Director(0x0dd0_51de);
     let (mut states, mut failures) = (std::collections::BTreeSet::new(), 0);
     for step in 0..STEPS {

@@ -4,6 +4,7 @@
 //! what is beyond a bound end the step with the server's code in [`Failure::code`], and leave nothing behind. Only the fuel and
 //! the memory of a component are not counted here.
 
+mod functions;
 pub(crate) mod meter;
 pub(crate) mod offer;
 mod schema;
@@ -13,6 +14,7 @@ use crate::{
     Cause, Effect, Event, Failure, Origin, Outgoing, Program, SendOptions, Sender, Status, Value, World, cbor, host,
     kinds::{EffectError, WorldCall},
 };
+pub use functions::{DurableWorld, Instance, for_each_crash};
 use meter::PAYLOAD_BYTES_MAX;
 use offer::{Offer, check_builtin_receipt};
 use serde::{Serialize, de::DeserializeOwned};

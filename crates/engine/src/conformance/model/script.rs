@@ -16,6 +16,9 @@ const STEPS: usize = 40;
 /// Few keys, so that transactions meet; among them a prefix of others and direct successors.
 const KEYS: [&[u8]; 8] = [b"a", b"a\0", b"aa", b"b", b"c", b"c\xff", b"d", b"t"];
 
+/// Those of them that hold counters and nothing else: an add to another value is unspecified.
+const COUNTERS: [&[u8]; 4] = [b"a\0", b"b", b"d", b"t"];
+
 /// Where ranges begin and end: keys, gaps, and the ends of the world.
 const BOUNDS: [&[u8]; 8] = [b"", b"a", b"a\0", b"b", b"bb", b"d", b"s", b"\xff"];
 
@@ -85,9 +88,13 @@ fn act(seeded: &mut Seeded) -> Act {
 
 fn write(seeded: &mut Seeded) -> Write {
     match seeded.below(9) {
-        0..=3 => Write::Put(key(seeded), value(seeded)),
+        0..=3 => {
+            let key = key(seeded);
+            let value = if COUNTERS.contains(&&key[..]) { counter(seeded) } else { value(seeded) };
+            Write::Put(key, value)
+        }
         4 => Write::PutStamped(Bytes::from_static(STAMPED), value(seeded)),
-        5 | 6 => Write::Add(key(seeded), delta(seeded)),
+        5 | 6 => Write::Add(Bytes::from_static(COUNTERS[seeded.index(COUNTERS.len())]), delta(seeded)),
         7 => Write::Delete(key(seeded)),
         _ => {
             let (start, end) = bounds(seeded);
@@ -118,10 +125,14 @@ fn key(seeded: &mut Seeded) -> Bytes {
 /// Sometimes a counter, mostly short text, sometimes nothing.
 fn value(seeded: &mut Seeded) -> Bytes {
     match seeded.below(6) {
-        0 => Bytes::copy_from_slice(&delta(seeded).to_le_bytes()),
+        0 => counter(seeded),
         1 => Bytes::new(),
         _ => format!("v{}", seeded.below(4)).into(),
     }
+}
+
+fn counter(seeded: &mut Seeded) -> Bytes {
+    Bytes::copy_from_slice(&delta(seeded).to_le_bytes())
 }
 
 fn delta(seeded: &mut Seeded) -> i64 {

@@ -40,6 +40,11 @@ impl Core<'_> {
         self.outcome(ResultCode::Ok)
     }
 
+    /// Refuses what could not be revoked.
+    pub(in super::super) fn check_active(&mut self, id: LeaseId) -> Result<(), Refused> {
+        self.in_state(id, LeaseState::Active).map(drop)
+    }
+
     fn in_state(&mut self, id: LeaseId, state: LeaseState) -> Result<Lease, Refused> {
         let lease = self.lease(id)?;
         if lease.state.is_terminal() {

@@ -149,6 +149,7 @@ impl<'h> Core<'h> {
             lease.lease_epoch += 1;
         }
         lease.state = state;
+        self.counts.lease_moved(Some(was), state);
         let (lsn, slot, lease_epoch) = (self.lsn, self.slot, lease.lease_epoch);
         lease.history.push(Transition { lsn, slot, state, lease_epoch });
         self.publish_authority(lease, was)?;
@@ -180,8 +181,10 @@ impl<'h> Core<'h> {
     }
 
     fn set_resource(&mut self, resource: &mut Resource, owner: Option<(ResourceState, LeaseId)>) -> Result<(), Stop> {
-        let was_available = resource.current_state == ResourceState::Available;
+        let was = resource.current_state;
+        let was_available = was == ResourceState::Available;
         resource.current_state = owner.map_or(ResourceState::Available, |(state, _)| state);
+        self.counts.resource_moved(was, resource.current_state);
         resource.current_lease_id = owner.map(|(_, lease)| lease);
         resource.version += 1;
         if was_available != owner.is_none() {
@@ -192,15 +195,23 @@ impl<'h> Core<'h> {
 
     /// A copy of a pool is no authority over anything.
     fn publish_authority(&mut self, lease: &Lease, was: LeaseState) -> Result<(), Stop> {
-        let authority = match (was, lease.state) {
-            (_, LeaseState::Active) => Some(LeaseAuthority { epoch: lease.lease_epoch, holder: lease.holder_id }),
-            (LeaseState::Active, _) => None,
+        let id = lease.lease_id;
+        let change = match (was, lease.state) {
+            (_, LeaseState::Active) => {
+                AuthorityChange::granted(id, LeaseAuthority { epoch: lease.lease_epoch, holder: lease.holder_id })
+            }
+            (LeaseState::Active, _) => AuthorityChange::withdrawn(id),
             _ => return Ok(()),
         };
-        if !is_authority(&self.home, self.host) {
-            return Ok(());
+        self.publish(change)
+    }
+
+    /// A copy of a pool publishes nothing.
+    pub(super) fn publish(&mut self, change: AuthorityChange) -> Result<(), Stop> {
+        match is_authority(&self.home, self.host) {
+            true => self.host.publish_authority(change),
+            false => Ok(()),
         }
-        self.host.publish_authority(AuthorityChange { lease: lease.lease_id, authority })
     }
 }
 

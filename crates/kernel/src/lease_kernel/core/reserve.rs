@@ -28,6 +28,7 @@ impl Core<'_> {
         self.made_lease = true;
         self.counts.leases += 1;
         self.counts.live += 1;
+        self.counts.lease_moved(None, LeaseState::Reserved);
         self.counts.members += ids.len() as u64;
         self.put(&cell::lease(lease.lease_id), &lease)?;
         self.add_expiration(&lease)?;

@@ -41,6 +41,10 @@ impl Core<'_> {
             for index in 0..lease.member_count {
                 self.host.delete(&cell::member(lease.lease_id, index))?;
             }
+            let watched = cell::watched(lease.lease_id);
+            if self.host.get(&watched)?.is_some() {
+                self.host.delete(&watched)?;
+            }
             self.counts.leases -= 1;
             self.counts.members -= u64::from(lease.member_count);
             self.counts.retired_lsn = self.counts.retired_lsn.max(lease.lease_id.lsn().get());

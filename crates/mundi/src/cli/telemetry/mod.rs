@@ -10,6 +10,7 @@ use super::exit::{Failed, Outcome};
 use mundi_model::Code;
 use mundi_server::api::{Api, Sampler};
 use opentelemetry::trace::TracerProvider;
+use std::io::IsTerminal;
 use tracing_subscriber::{
     EnvFilter, Layer,
     filter::{Targets, filter_fn},
@@ -28,7 +29,9 @@ impl Telemetry {
     /// Begins to log, and to record spans if anyone is to get them.
     pub(super) fn start() -> Outcome<Self> {
         let filter = EnvFilter::try_from_env("MUNDI_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-        let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(filter);
+        // A log that goes to a file has no colours.
+        let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_filter(filter);
         let exported = otlp::Exported::from_environment(|name| std::env::var(name).ok());
         let exported = exported.map_err(|cause| Failed::new(Code::ConfigInvalid, cause))?;
         let tracer = exported.as_ref().and_then(|exported| exported.spans.as_ref()).map(|spans| spans.0.tracer(TARGET));

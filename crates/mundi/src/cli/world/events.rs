@@ -17,6 +17,7 @@ pub(crate) struct Send {
     /// The name of an event of the program.
     event: String,
     /// JSON; anything else is sent as a string.
+    #[arg(allow_negative_numbers = true)]
     value: Option<String>,
     /// Send it after this delay: `10s`, `5m`.
     #[arg(long)]
@@ -50,6 +51,7 @@ pub(crate) struct Call {
     /// The name of an event of the program.
     event: String,
     /// JSON; anything else is sent as a string.
+    #[arg(allow_negative_numbers = true)]
     value: Option<String>,
     /// How long to wait for the reply: `250ms`, `30s`, `5m`.
     #[arg(long, default_value = "30s")]
@@ -91,6 +93,7 @@ pub(crate) struct Query {
     /// The name of a query of the program.
     query: String,
     /// JSON; anything else is sent as a string.
+    #[arg(allow_negative_numbers = true)]
     params: Option<String>,
     /// The state when this was the next height.
     #[arg(long)]

@@ -3,7 +3,7 @@
 use super::{
     super::{
         exit::Outcome,
-        output::{Out, print, time},
+        output::{Column, Out, print, time},
     },
     World,
 };
@@ -50,13 +50,8 @@ impl Journal {
         if out.is_json() {
             return out.rows(&[], &records, &next);
         }
-        let row = |record: &Value| {
-            let [time, what] = [when(record), what(record)];
-            json!({ "height": record["height"], "time": time, "type": record["type"], "what": what })
-        };
         let rows: Vec<Value> = records.iter().map(row).collect();
-        let columns = [("HEIGHT", "height"), ("TIME", "time"), ("TYPE", "type"), ("WHAT", "what")];
-        out.rows(&columns, &rows, &Value::Null)?;
+        out.rows(&COLUMNS, &rows, &Value::Null)?;
         if let Some(next) = next.as_str() {
             eprintln!("{}", out.dim(&format!("more: --from {next}")));
         }
@@ -97,6 +92,15 @@ impl Journal {
         }
         Ok(())
     }
+}
+
+/// The columns of a journal.
+pub(super) const COLUMNS: [Column; 4] = [("HEIGHT", "height"), ("TIME", "time"), ("TYPE", "type"), ("WHAT", "what")];
+
+/// A record as a row of them.
+pub(super) fn row(record: &Value) -> Value {
+    let [time, what] = [when(record), what(record)];
+    json!({ "height": record["height"], "time": time, "type": record["type"], "what": what })
 }
 
 /// A record as one line with fixed widths, because later records are not known yet.

@@ -1,16 +1,16 @@
-//! The life cycle of worlds: create, list, fork, pause, upgrade, archive, delete.
+//! The life cycle of worlds: create, fork, upgrade.
 
 use super::{
     super::{
-        client::{Listing, Server},
+        client::{Server, escape},
         exit::{Failed, Outcome},
         output::Out,
     },
     World,
+    filters::labels_of,
 };
 use clap::Args;
 use mundi_model::Code;
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::{
     fmt::Display,
@@ -36,66 +36,21 @@ pub(crate) struct Create {
     /// The height of another snapshot of the seed: `mundi world snapshots`.
     #[arg(long, value_name = "HEIGHT", requires = "seed")]
     snapshot: Option<u64>,
+    /// A label by which it can be found. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
 }
 
 impl Create {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { server, world, program, manifest, seed, snapshot } = self;
-        let form = match (manifest, seed) {
+        let Self { server, world, program, manifest, seed, snapshot, label } = self;
+        let mut form = match (manifest, seed) {
             (Some(manifest), _) => json!({ "world": world, "manifest": manifest }),
             (None, Some(seed)) => json!({ "world": world, "seed": { "world": seed, "height": snapshot } }),
             (None, None) => json!({ "world": world, "program": program }),
         };
+        form["labels"] = labels_of(&label)?;
         out.made(&server.post(&server.of("worlds"), &form).await?, "world")
-    }
-}
-
-#[derive(Args)]
-pub(crate) struct List {
-    #[command(flatten)]
-    listing: Listing,
-    /// Only those in this state; live ones may be paused or on hold, too.
-    #[arg(long, value_parser = ["live", "paused", "on_hold", "archived", "deleting", "deleted"])]
-    state: Option<String>,
-    /// Only forks of this world.
-    #[arg(long)]
-    parent: Option<String>,
-    /// Only those that this worker holds; `anybody` or `nobody`.
-    #[arg(long)]
-    held_by: Option<String>,
-    /// Only those that are on hold because their turns, or a step, failed.
-    #[arg(long)]
-    on_hold: bool,
-    /// Only those with failed steps since their last upgrade, resume, retry or skip.
-    #[arg(long)]
-    failed: bool,
-    /// Only those that run this program: `todo` for all of its versions, `todo@2`, or the hash of a manifest.
-    #[arg(long)]
-    program: Option<String>,
-}
-
-impl List {
-    pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { listing, state, parent, held_by, on_hold, failed, program } = self;
-        let [on_hold, failed] = [on_hold, failed].map(|only| only.then(|| "true".to_owned()));
-        let filters = [
-            ("state", state),
-            ("parent", parent),
-            ("held_by", held_by),
-            ("on_hold", on_hold),
-            ("failed", failed),
-            ("program", program),
-        ];
-        let columns = [
-            ("NAME", "name"),
-            ("WORLD", "world"),
-            ("STATE", "state"),
-            ("PROGRAM", "program"),
-            ("CREATED", "created_at_ns"),
-            ("FIRST", "first_height"),
-            ("FAILED", "failures"),
-        ];
-        listing.show(out, "worlds", &filters, &columns).await
     }
 }
 
@@ -104,11 +59,14 @@ impl List {
 pub(crate) struct Fork {
     #[command(flatten)]
     of: World,
-    /// The name or the id of the fork; a random id by default.
+    /// The name or the id of the fork; by default a name after its parent: `alice-fork-2`.
     child: Option<String>,
     /// The fork shares all records below this height; the newest possible by default.
     #[arg(long)]
     at: Option<u64>,
+    /// Or an await of a durable function, FUNCTION/KEY/NUMBER: the fork has not seen its result yet.
+    #[arg(long, value_name = "AWAIT", conflicts_with = "at")]
+    at_await: Option<String>,
     /// The policy for its effects: see the table below. By default suppress; sandbox for a fork of a sandbox, and
     /// recorded for a fork of a recorded fork.
     #[arg(long, value_name = "POLICY")]
@@ -123,17 +81,40 @@ pub(crate) struct Fork {
     /// Or the hash of its manifest.
     #[arg(long)]
     manifest: Option<String>,
+    /// A label that it has beside those of its parent, or instead of them. May be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
 }
 
 impl Fork {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, child, at, effects, answers, program, manifest } = self;
+        let Self { of, child, at, at_await, effects, answers, program, manifest, label } = self;
+        let at = match at_await {
+            Some(wait) => Some(height_of(&of, &wait).await?),
+            None => at,
+        };
         let answers = answers.as_deref().map(read_answers).transpose()?;
         let form = json!({
             "world": child, "at": at, "effects": effects, "answers": answers, "program": program, "manifest": manifest,
+            "labels": labels_of(&label)?,
         });
         out.made(&of.post("/fork", &form).await?, "world")
     }
+}
+
+/// The height of the record that ended an await of a durable function.
+async fn height_of(of: &World, wait: &str) -> Outcome<u64> {
+    let parsed = wait.rsplit_once('/').and_then(|(instance, number)| {
+        let (function, key) = instance.split_once('/')?;
+        Some((function, key, number.parse::<usize>().ok().filter(|number| *number > 0)?))
+    });
+    let Some((function, key, number)) = parsed else {
+        return Err(Failed::new(Code::RequestInvalid, format!("`{wait}`: name an await by FUNCTION/KEY/NUMBER")));
+    };
+    let found = of.get(&format!("/functions/{}/{}", escape(function), escape(key))).await?;
+    let ended_at = found["log"][number - 1]["ended_at"].as_u64();
+    let open = || Failed::new(Code::FunctionNotFound, format!("await {number} of {function}/{key} has not ended"));
+    ended_at.ok_or_else(open)
 }
 
 /// The scripted answers in a file. Only JSON syntax is checked here; the server checks the rest.
@@ -163,33 +144,6 @@ impl Upgrade {
         let Self { of, program, manifest, force } = self;
         let form = json!({ "program": program, "manifest": manifest, "forced": force });
         out.object(&of.post("/upgrade", &form).await?)
-    }
-}
-
-/// A command without output.
-pub(super) async fn done(of: &World, verb: &str) -> Outcome {
-    of.post(verb, &Value::Null).await.map(drop)
-}
-
-#[derive(Args)]
-pub(crate) struct Delete {
-    #[command(flatten)]
-    of: World,
-    /// Deletes without asking for confirmation.
-    #[arg(long, short)]
-    yes: bool,
-}
-
-impl Delete {
-    pub(super) async fn run(self) -> Outcome {
-        let Self { of, yes } = self;
-        if !yes {
-            let found = of.get("").await?;
-            let records = found["head"].as_u64().unwrap_or(0);
-            confirm(&format!("delete `{}` ({records} records) for good?", of.world))?;
-        }
-        let deleted = of.server.ask(Method::DELETE, &of.path(""), None).await;
-        deleted.map(drop).map_err(|failed| of.told(failed))
     }
 }
 

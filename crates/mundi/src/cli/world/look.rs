@@ -94,12 +94,15 @@ pub(super) async fn lineage(of: &World, out: Out) -> Outcome {
         let members = members.as_array().into_iter().flatten().enumerate();
         let row = |(at, member): (usize, &Value)| {
             let relation = if at == 0 { first } else { others };
-            json!({ "relation": relation, "world": member["world"], "forked_at": member["forked_at"] })
+            json!({
+                "relation": relation, "name": member["world_name"], "world": member["world"],
+                "forked_at": member["forked_at"],
+            })
         };
         members.map(row).collect()
     };
     let rows = [related(&family["ancestors"], "parent", "ancestor"), related(&family["children"], "child", "child")];
-    let columns = [("RELATION", "relation"), ("WORLD", "world"), ("FORKED AT", "forked_at")];
+    let columns = [("RELATION", "relation"), ("NAME", "name"), ("WORLD", "world"), ("FORKED AT", "forked_at")];
     out.rows(&columns, &rows.concat(), &Value::Null)?;
     if family["more_children"] == true {
         eprintln!("{}", out.dim(&format!("more: mundi world list --parent {}", of.world)));

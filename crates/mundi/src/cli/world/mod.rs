@@ -1,11 +1,15 @@
 //! `mundi world`. One file per group of verbs.
 
+mod bulk;
 mod bundle;
+mod child;
 mod events;
+mod filters;
 mod journal;
 mod life;
 mod logs;
 mod look;
+mod step;
 mod verify;
 
 pub(super) use journal::brief;
@@ -40,6 +44,17 @@ impl World {
         self.server.get(&self.path(rest)).await.map_err(|failed| self.told(failed))
     }
 
+    /// All of a list of it.
+    pub(super) async fn pages(&self, rest: &str, paging: &Paging) -> Outcome<(Vec<Value>, Value)> {
+        self.server.pages(&self.path(rest), &[], paging).await.map_err(|failed| self.told(failed))
+    }
+
+    /// An answer in another form than JSON.
+    pub(super) async fn text(&self, rest: &str, accept: &str) -> Outcome<String> {
+        let answer = self.server.stream(&self.path(rest), accept).await.map_err(|failed| self.told(failed))?;
+        Ok(answer.text().await?)
+    }
+
     async fn post(&self, rest: &str, body: &Value) -> Outcome<Value> {
         self.server.post(&self.path(rest), body).await.map_err(|failed| self.told(failed))
     }
@@ -63,16 +78,24 @@ impl World {
 
 #[derive(Subcommand)]
 pub(super) enum WorldCommand {
-    /// Archives a world: it accepts no input until it is unarchived.
-    Archive(World),
+    /// Archives a world, or all that filters name: they accept no input until they are unarchived.
+    Archive(bulk::Bulk),
+    /// What the children of a world may spend.
+    #[command(subcommand)]
+    Budget(child::BudgetCommand),
     /// Sends an event and prints the reply.
     Call(events::Call),
     /// Prints cells, now or at a height.
     Cells(look::Cells),
+    /// Runs that a world dispatches: processes and external workers.
+    #[command(subcommand)]
+    Child(child::ChildCommand),
+    /// Counts worlds, by state.
+    Count(filters::Count),
     /// Creates a world.
     Create(life::Create),
-    /// Deletes a world; its id is never reused.
-    Delete(life::Delete),
+    /// Deletes a world, or all that filters name; their ids and names are never reused.
+    Delete(bulk::Bulk),
     /// Shows the state of a world.
     Describe(World),
     /// Prints the cells that differ between two worlds, or two heights of one; exit code 9 if any do.
@@ -85,22 +108,24 @@ pub(super) enum WorldCommand {
     Import(bundle::Import),
     /// Prints records; with --follow also new ones.
     Journal(journal::Journal),
+    /// Sets and removes labels: `customer=17`, `customer-`.
+    Label(filters::Label),
     /// Shows ancestors and forks.
     Lineage(World),
     /// Lists worlds.
-    List(life::List),
+    List(filters::List),
     /// Prints the last log lines of a world's program.
     Logs(logs::Logs),
-    /// Pauses a world: it processes only commands, and its inbox keeps incoming events.
-    Pause(World),
+    /// Pauses a world, or all that filters name: they process only commands, and inboxes keep incoming events.
+    Pause(bulk::Bulk),
     /// Runs a query of the program, now or at a height.
     Query(events::Query),
     /// Rehearses an upgrade: runs the recorded history with another program, and prints the first divergence.
     Replay(verify::Replay),
     /// Waits for the reply to an earlier call, and prints it.
     Reply(events::Reply),
-    /// Resumes a paused world, or releases one on hold.
-    Resume(World),
+    /// Resumes a paused world or releases one on hold, or all that filters name.
+    Resume(bulk::Bulk),
     /// Runs the failed input of a world on hold again; the journal records the token's name.
     Retry(World),
     /// Sends an event: durable when this returns.
@@ -111,36 +136,44 @@ pub(super) enum WorldCommand {
     Snapshot(World),
     /// Lists the snapshots of a world, the newest first.
     Snapshots(look::Snapshots),
-    /// Unarchives a world.
-    Unarchive(World),
+    /// Shows what a record changed, and what was open after it.
+    Step(step::Step),
+    /// Unarchives a world, or all that filters name.
+    Unarchive(bulk::Bulk),
     /// Another program from the next record on.
     Upgrade(life::Upgrade),
     /// Replays a world from genesis and from its baseline, and proves chain, digests, receipts and roots.
     Verify(verify::Verify),
+    /// Says why a world is not moving, and what to do about it.
+    Why(World),
 }
 
 impl WorldCommand {
     pub(super) async fn run(self, out: Out) -> Outcome {
         match self {
-            Self::Archive(of) => life::done(&of, "/archive").await,
+            Self::Archive(bulk) => bulk.run(out, "archive").await,
+            Self::Budget(budget) => budget.run(out).await,
             Self::Call(call) => call.run(out).await,
             Self::Cells(cells) => cells.run(out).await,
+            Self::Child(child) => child.run(out).await,
+            Self::Count(count) => count.run(out).await,
             Self::Create(create) => create.run(out).await,
-            Self::Delete(delete) => delete.run().await,
+            Self::Delete(bulk) => bulk.run(out, "delete").await,
             Self::Describe(of) => out.object(&of.get("").await?),
             Self::Diff(diff) => diff.run(out).await,
             Self::Export(export) => export.run(out).await,
             Self::Fork(fork) => fork.run(out).await,
             Self::Import(import) => import.run(out).await,
             Self::Journal(journal) => journal.run(out).await,
+            Self::Label(label) => label.run(out).await,
             Self::Lineage(of) => look::lineage(&of, out).await,
             Self::List(list) => list.run(out).await,
             Self::Logs(logs) => logs.run(out).await,
-            Self::Pause(of) => life::done(&of, "/pause").await,
+            Self::Pause(bulk) => bulk.run(out, "pause").await,
             Self::Query(query) => query.run(out).await,
             Self::Replay(replay) => replay.run(out).await,
             Self::Reply(reply) => reply.run(out).await,
-            Self::Resume(of) => life::done(&of, "/resume").await,
+            Self::Resume(bulk) => bulk.run(out, "resume").await,
             Self::Retry(of) => out.object(&of.post("/retry", &Value::Null).await?),
             Self::Send(send) => send.run(out).await,
             Self::Skip(of) => out.object(&of.post("/skip", &Value::Null).await?),
@@ -151,9 +184,11 @@ impl WorldCommand {
                 out.object(done.unwrap_or(&taken))
             }
             Self::Snapshots(snapshots) => snapshots.run(out).await,
-            Self::Unarchive(of) => life::done(&of, "/unarchive").await,
+            Self::Step(step) => step.run(out).await,
+            Self::Unarchive(bulk) => bulk.run(out, "unarchive").await,
             Self::Upgrade(upgrade) => upgrade.run(out).await,
             Self::Verify(verify) => verify.run(out).await,
+            Self::Why(of) => filters::why(&of, out).await,
         }
     }
 }

@@ -4,10 +4,14 @@
 //! known what became of the command (`definite`) or not (`indefinite`: send the same again, with the same operation id).
 
 mod commands;
+mod forms;
 mod reads;
+mod sending;
+mod watch;
 
 pub(super) use commands::{activate, cancel, create_resources, enqueue, reclaim, release, reserve, revoke};
 pub(super) use reads::{describe, lease, leases, list, resource, resources, ticket};
+pub(super) use watch::{heartbeat, set_watch, unwatch, watch};
 // For the OpenAPI document.
 pub(super) use commands::{
     __path_activate, __path_cancel, __path_create_resources, __path_enqueue, __path_reclaim, __path_release,
@@ -16,6 +20,7 @@ pub(super) use commands::{
 pub(super) use reads::{
     __path_describe, __path_lease, __path_leases, __path_list, __path_resource, __path_resources, __path_ticket,
 };
+pub(super) use watch::{__path_heartbeat, __path_set_watch, __path_unwatch, __path_watch};
 
 use super::{
     Api, Problem,
@@ -56,7 +61,7 @@ impl<E: Engine, const VERB: u32> FromRequestParts<Api<E>> for PoolScope<E, VERB>
     }
 }
 
-fn name_of(text: &str) -> Result<WorldName, Problem> {
+pub(super) fn name_of(text: &str) -> Result<WorldName, Problem> {
     text.parse().map_err(|error: ParseIdError| Problem::new(Code::NameInvalid, error.to_string()))
 }
 

@@ -121,7 +121,8 @@ pub(crate) async fn describe<E: Engine>(scope: PoolScope<E, READ>) -> Result<Jso
         shards.push(answer);
     }
     let config: Json_ = serde_json::from_str(&scope.pool.record.config).unwrap_or(Json_::Null);
-    Ok(Json(json!({ "pool": scope.pool.name, "config": config, "shards": shards })))
+    let watch = scope.universe.ops().pool_watch(&scope.pool).await.map_err(refused)?;
+    Ok(Json(json!({ "pool": scope.pool.name, "config": config, "shards": shards, "watch": watch })))
 }
 
 /// A lease with its epoch, its members and its history, for as long as the pool keeps it.

@@ -88,6 +88,9 @@ pub struct EffectTerms {
     /// How often the world may have effects of this kind.
     #[n(4)]
     pub rate: Option<RateTerms>,
+    /// Of a child: how many children of the world run at a time.
+    #[n(5)]
+    pub children_active_max: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -101,7 +104,14 @@ pub struct RateTerms {
 impl Default for EffectTerms {
     /// For effects whose manifest says nothing: patient enough for a restart of the other side.
     fn default() -> Self {
-        Self { timeout_ms: 30_000, attempts_max: 4, backoff_ms: 500, backoff_ms_max: 60_000, rate: None }
+        Self {
+            timeout_ms: 30_000,
+            attempts_max: 4,
+            backoff_ms: 500,
+            backoff_ms_max: 60_000,
+            rate: None,
+            children_active_max: None,
+        }
     }
 }
 

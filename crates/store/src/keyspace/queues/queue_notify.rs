@@ -1,6 +1,6 @@
 //! `u/<u>/queues/notify/<kind>`: rises whenever work of a kind was queued, so that a worker can watch it.
 //!
-//! Written by `commit_turn`, once per turn and kind, and by `heartbeat`. A counter; a latency signal only, on which nothing relies for
+//! Written by `commit_turn`, once per turn and kind, by `heartbeat` and by `set_watch`. A counter; a latency signal only, on which nothing relies for
 //! correctness.
 
 use crate::StoreError;
@@ -14,6 +14,9 @@ pub const TIMERS: &str = "timer.set";
 
 /// The kind under which workers come, drain and go.
 pub const WORKERS: &str = "workers";
+
+/// The kind under which the policies of watchers change.
+pub const POOL_WATCHES: &str = "pools.watch";
 
 pub fn key(universe: UniverseId, kind: &str) -> Key {
     KeyBuilder::universe(universe, Family::QueueNotify).u64(kind_hash(kind)).key()

@@ -35,6 +35,11 @@ pub(crate) fn write<T: Transaction>(
     put(tx, &key(universe, world, from), &ManifestAt { manifest })
 }
 
+/// The manifest that a value names.
+pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Hash, StoreError> {
+    decode_value::<ManifestAt>(Family::ManifestAt, key, bytes).map(|at| at.manifest)
+}
+
 /// The read that finds the manifest of a height, to be planned.
 pub(crate) fn read_at(universe: UniverseId, world: WorldId, height: Height) -> RangeRead {
     let start = key(universe, world, Height::GENESIS);

@@ -1,9 +1,12 @@
 //! Worlds from creation to deletion.
 
+pub mod last_active;
 pub mod lineage_child;
 pub mod manifest_at;
+pub mod named_world;
 pub mod open_call;
 pub mod reply;
 pub mod world_failure;
+pub mod world_index;
 pub mod world_log;
 pub mod world_meta;

@@ -1,13 +1,13 @@
 //! `u/<u>/w/<w>/meta`: that a world exists, where it comes from, and its bounds.
 //!
-//! Written by `create_world`, `import_world`, `inherit`, `name_world`, `archive_world`, `hold_world`, `delete_world`, and `commit_turn` if a turn pauses the world or ends a pause. The state only moves forward, `Live`, `Deleting`, `Deleted`,
-//! except into the archive and out of it; priority, hold, name, pause and what is left to inherit change; all else is immutable. It outlives the world: an id is never used twice.
+//! Written by `create_world`, `import_world`, `inherit`, `name_world`, `label_world`, `archive_world`, `hold_world`, `delete_world`, and `commit_turn` if a turn pauses the world or ends a pause. The state only moves forward, `Live`, `Deleting`, `Deleted`,
+//! except into the archive and out of it; priority, hold, name, labels, pause and what is left to inherit change; all else is immutable. It outlives the world: an id is never used twice.
 
 use crate::StoreError;
-use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL};
+use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put, ready::PRIORITY_NORMAL, world_index};
 use minicbor::{Decode, Encode};
 use mundi_engine::Transaction;
-use mundi_model::{Hash, Height, InboxSeq, UniverseId, WorldId, record::EffectPolicy};
+use mundi_model::{Hash, Height, InboxSeq, Labels, UniverseId, WorldId, record::EffectPolicy};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WorldMeta {
@@ -34,7 +34,7 @@ pub struct WorldMeta {
     /// What becomes of the effects of a fork, or of a world that arrived.
     #[n(8)]
     pub policy: Option<EffectPolicy>,
-    /// The name that it was created under, if it was: its id follows from it.
+    /// Its name, unique in the universe: `worlds/names` leads back to it. Most ids follow from the name.
     #[n(9)]
     pub name: Option<String>,
     /// Whether it takes nothing but commands, as the turn left it that last changed it. `None`: written by a version that did not note it, and
@@ -44,6 +44,9 @@ pub struct WorldMeta {
     /// What it inherited is published up to here; `None` if all is. Until then it takes no turn.
     #[n(11)]
     pub inherits_from: Option<u64>,
+    /// What people find it by; `None` if there are none.
+    #[n(12)]
+    pub labels: Option<Labels>,
 }
 
 /// A world on hold: its turns failed again and again, and would fail again; or a step failed, and its manifest holds it there.
@@ -70,7 +73,56 @@ pub struct Hold {
     pub failed_input: Option<String>,
 }
 
+/// The state of a world as lists show it. Ordinals are persisted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ListedState {
+    Live = 1,
+    /// Takes nothing but commands.
+    Paused,
+    /// Its turns, or a step, failed.
+    OnHold,
+    Archived,
+    Deleting,
+    Deleted,
+}
+
+impl ListedState {
+    pub const ALL: [Self; 6] = [Self::Live, Self::Paused, Self::OnHold, Self::Archived, Self::Deleting, Self::Deleted];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Paused => "paused",
+            Self::OnHold => "on_hold",
+            Self::Archived => "archived",
+            Self::Deleting => "deleting",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+}
+
 impl WorldMeta {
+    /// Of a world of a version that did not note pauses, `Live` although it may be paused.
+    pub fn listed_state(&self) -> ListedState {
+        match self.state {
+            WorldState::Live if self.hold.is_some() => ListedState::OnHold,
+            WorldState::Live if self.paused == Some(true) => ListedState::Paused,
+            WorldState::Live => ListedState::Live,
+            WorldState::Archived => ListedState::Archived,
+            WorldState::Deleting => ListedState::Deleting,
+            WorldState::Deleted => ListedState::Deleted,
+        }
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.as_ref().and_then(|labels| labels.get(key))
+    }
+
     pub fn ready_priority(&self) -> u8 {
         self.priority.unwrap_or(PRIORITY_NORMAL)
     }
@@ -147,12 +199,15 @@ pub(crate) async fn read<T: Transaction>(
     get(tx, Family::WorldMeta, &key(universe, world)).await
 }
 
+/// Writes the record, and the entries of the index that follow from it, over the one that was read; `None` for a new world.
 pub(crate) fn write<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     world: WorldId,
+    before: Option<&WorldMeta>,
     meta: &WorldMeta,
 ) -> Result<(), StoreError> {
+    world_index::follow(tx, universe, world, before, meta)?;
     put(tx, &key(universe, world), meta)
 }
 
@@ -192,10 +247,11 @@ mod tests {
             policy,
             any::<Option<String>>(),
             any::<(Option<bool>, Option<u64>)>(),
+            prop::option::of(prop::collection::btree_map("[a-z]{1,8}", "[a-z0-9 ]{0,8}", 1..4)),
         );
         (any::<u64>(), state, laws::hashes(), laws::heights(), prop::option::of(lineage), rest).prop_map(
             |(created_at_ns, state, first_record, first_height, lineage, rest)| {
-                let (inbox, priority, hold, policy, name, (paused, inherits_from)) = rest;
+                let (inbox, priority, hold, policy, name, (paused, inherits_from), labels) = rest;
                 WorldMeta {
                     created_at_ns,
                     state,
@@ -209,6 +265,7 @@ mod tests {
                     name,
                     paused,
                     inherits_from,
+                    labels: labels.map(|labels| Labels::new(labels).unwrap()),
                 }
             },
         )

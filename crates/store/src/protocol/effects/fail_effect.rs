@@ -223,8 +223,14 @@ fn fields(failure: &Failure, attempts: u32) -> BTreeMap<String, Value> {
 mod tests {
     use super::*;
 
-    const TERMS: EffectTerms =
-        EffectTerms { timeout_ms: 1, attempts_max: 4, backoff_ms: 10, backoff_ms_max: 25, rate: None };
+    const TERMS: EffectTerms = EffectTerms {
+        timeout_ms: 1,
+        attempts_max: 4,
+        backoff_ms: 10,
+        backoff_ms_max: 25,
+        rate: None,
+        children_active_max: None,
+    };
 
     fn failed(code: Code, repeat: Repeat) -> Failure {
         Failure { code, reason: "why".into(), repeat }

@@ -20,8 +20,9 @@
 use crate::protocol::{
     EffectClaim, EffectError, Enqueue, InboxEnd, InboxError, TurnItem,
     call_world::{self, Receipts, Replied, answer_caller},
-    end_probation, require_world,
+    cancel_child, end_probation, require_world,
     settle_effect::{Held, complete, failed_attempts},
+    spawn_children::{self, spawn_children},
 };
 use crate::{
     Fence, OnUnknown, Protocol, StoreError,
@@ -41,7 +42,7 @@ use crate::{
         journal_head::{self, JournalHead, Position},
         lease, lease_authority,
         low_water::{self, LowWater},
-        notify,
+        manifest_at, notify,
         queue::{Claim, Queue},
         queue_notify::{self, TIMERS},
         ready::{self, ReadyHint},
@@ -49,6 +50,7 @@ use crate::{
         timer_dedupe::{self, TimerDedupe, TimerStatus},
         timer_due::{self, TimerItem, TimerPlace},
         world_failure::{self, WorldFailure},
+        world_index,
         world_log::{self, LogPage},
         world_meta::{self, WorldMeta},
     },
@@ -56,7 +58,9 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Read, ReadPlan, Source, Transaction};
 use mundi_model::{
-    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId, limits,
+    Hash, Height, InboxSeq, IntentHash, UniverseId, WorldId,
+    child::CHILD_SPAWN,
+    limits,
     mutants::{Mutant, planted},
     pool::AuthorityChange,
     record::{Receipt, ReceiptStatus, Reply, ReplyOutcome},
@@ -205,6 +209,7 @@ impl Protocol for CommitTurn {
             Box::pin(answered.settle(tx, self.now_ns)).await?;
         }
         let cursor = self.consumed.as_ref().map(Consumed::through).or(before.cursor);
+        self.index_manifest(tx).await?;
         self.records.write(tx, universe, world)?;
         end_probation::end(tx, self.fence, lease)?;
         journal_head::write(tx, universe, world, Position { head: self.records.end(), cursor })?;
@@ -238,6 +243,14 @@ impl Protocol for CommitTurn {
 }
 
 impl CommitTurn {
+    /// Only a turn that changes the manifest reads the one before.
+    async fn index_manifest<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
+        let Fence { universe, world, .. } = self.fence;
+        let Some(after) = self.records.last_manifest() else { return Ok(()) };
+        let before = manifest_at::read(tx, universe, world, self.records.start().height).await?;
+        world_index::follow_manifest(tx, universe, world, before, Some(after))
+    }
+
     /// What it reads as long as nothing is wrong.
     fn reads(&self) -> Vec<Read> {
         let Fence { universe, world, .. } = self.fence;
@@ -265,6 +278,9 @@ impl CommitTurn {
         reads.extend(calls.map(|(_, answer)| call_world::reads(universe, world, answer.to)));
         let failed = self.records.replies().iter().filter(|(_, it)| matches!(it.outcome, ReplyOutcome::Failed(..)));
         reads.extend(failed.map(|(_, answer)| reply::key(universe, world, answer.to).planned()));
+        if self.effects.iter().any(|item| item.kind == CHILD_SPAWN) {
+            reads.push(spawn_children::reads(universe, world));
+        }
         for &intent in self.records.cancelled() {
             reads.push(timer_dedupe::key(universe, world, intent).planned());
             reads.push(effect_dedupe::key(universe, world, intent).planned());
@@ -319,7 +335,8 @@ impl CommitTurn {
         let Fence { universe, world, .. } = self.fence;
         if self.paused.is_some() {
             let meta = require_world(tx, universe, world).await?;
-            world_meta::write(tx, universe, world, &WorldMeta { paused: self.paused, ..meta })?;
+            let after = WorldMeta { paused: self.paused, ..meta.clone() };
+            world_meta::write(tx, universe, world, Some(&meta), &after)?;
         }
         if self.ready {
             let priority = require_world(tx, universe, world).await?.ready_priority();
@@ -398,8 +415,12 @@ impl CommitTurn {
         tx: &mut T,
     ) -> Result<Vec<u16>, StoreError> {
         let Fence { universe, world, .. } = self.fence;
-        let (mut kinds, mut claimed) = (BTreeSet::new(), Vec::new());
+        let (mut kinds, mut claimed, mut children) = (BTreeSet::new(), Vec::new(), Vec::new());
         for (index, item) in (0u16..).zip(&self.effects).filter(|_| !planted(Mutant::PublishApart)) {
+            if item.kind == CHILD_SPAWN {
+                children.push(item);
+                continue;
+            }
             if !self.is_new(item.height) && effect_dedupe::read(tx, universe, world, item.intent).await?.is_some() {
                 continue;
             }
@@ -423,6 +444,7 @@ impl CommitTurn {
             effect_dedupe::write(tx, universe, world, item.intent, &dedupe)?;
         }
         kinds.into_iter().try_for_each(|kind| queue_notify::bump(tx, universe, kind))?;
+        spawn_children(tx, universe, &children, self.now_ns).await?;
         Ok(claimed)
     }
 
@@ -482,6 +504,7 @@ impl CommitTurn {
             }
             match effect_dedupe::read(tx, universe, world, intent).await?.map(|dedupe| dedupe.status) {
                 Some(EffectStatus::Pending) => self.end_dedupe(tx, DedupeKind::Effect, intent)?,
+                None if cancel_child::withdraw(tx, universe, world, (intent, at_ns)).await? => continue,
                 None if inbox_dedupe::read(tx, universe, world, DedupeId::receipt(intent)).await?.is_none() => {}
                 _ => continue,
             }

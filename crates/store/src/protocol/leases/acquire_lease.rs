@@ -14,6 +14,7 @@ use crate::{
     Fence, OnUnknown, Protocol, StoreError,
     keyspace::{
         assignment::{self, Assignment},
+        last_active,
         lease::{self, Lease, Probation},
         lease_request,
         lease_term::{self, LeaseTerm},
@@ -91,6 +92,9 @@ impl Protocol for AcquireLease {
         lease::write(tx, universe, world, &Lease { epoch, holder: Some(worker), probation })?;
         let expires_at_ns = now_ns.saturating_add(ttl_ns);
         lease_term::write(tx, universe, world, &LeaseTerm { expires_at_ns })?;
+        if self.opening.is_some() {
+            last_active::write(tx, universe, world, now_ns)?;
+        }
         let fence = Fence { universe, world, epoch };
         let after_hold = lease.is_some_and(|before| before.holder.is_none()) && probation.is_some();
         Ok(Acquired { fence, deaths: probation.map(|probation| probation.deaths), after_hold })

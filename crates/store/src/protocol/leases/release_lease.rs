@@ -7,6 +7,7 @@
 use crate::{
     Fence, Fenced, OnUnknown, Protocol, StoreError,
     keyspace::{
+        last_active,
         lease::{self, Lease},
         lease_term,
     },
@@ -20,6 +21,8 @@ use mundi_model::{
 #[derive(Debug, Clone, Copy)]
 pub struct ReleaseLease {
     pub fence: Fence,
+    /// When a holder that took turns releases it; `None` for one that took none.
+    pub active_at_ns: Option<u64>,
 }
 
 impl Protocol for ReleaseLease {
@@ -35,6 +38,9 @@ impl Protocol for ReleaseLease {
             Some(lease) if lease.epoch == epoch && lease.holder.is_none() => Ok(()),
             Some(lease) if lease.epoch == epoch => {
                 let epoch = if planted(Mutant::EpochReset) { Epoch::INITIAL } else { epoch };
+                if let Some(at_ns) = self.active_at_ns {
+                    last_active::write(tx, universe, world, at_ns)?;
+                }
                 clear_holder(tx, universe, world, epoch)
             }
             lease => Err(Fenced { fence: self.fence, current: lease.map(|lease| lease.epoch) }.into()),

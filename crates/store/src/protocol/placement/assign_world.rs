@@ -78,7 +78,8 @@ impl AssignWorld {
         let ranks = (meta.ready_priority(), assignment.priority);
         if ranks.0 != ranks.1 {
             ready::rank(tx, *universe, *world, ranks).await?;
-            world_meta::write(tx, *universe, *world, &WorldMeta { priority: Some(ranks.1), ..meta })?;
+            let after = WorldMeta { priority: Some(ranks.1), ..meta.clone() };
+            world_meta::write(tx, *universe, *world, Some(&meta), &after)?;
         }
         assignment::write(tx, *universe, *world, assignment)
     }

@@ -1,6 +1,6 @@
 //! Why a pool is not made, or not found.
 
-use mundi_model::{Code, Coded, limits};
+use mundi_model::{Code, Coded, limits, pool::LeaseId};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
@@ -16,6 +16,10 @@ pub enum PoolError {
     Full,
     #[error("the pool `{0}` has live leases, or someone waits for one: release or reclaim them first")]
     InUse(String),
+    #[error("{0} is held by another holder")]
+    HolderMismatch(LeaseId),
+    #[error("{0} is not active, or has another epoch: this holder has no authority")]
+    NoAuthority(LeaseId),
 }
 
 impl Coded for PoolError {
@@ -27,6 +31,8 @@ impl Coded for PoolError {
             Self::NameInvalid(_) => Code::NameInvalid,
             Self::Full => Code::PoolsFull,
             Self::InUse(_) => Code::PoolInUse,
+            Self::HolderMismatch(_) => Code::HolderMismatch,
+            Self::NoAuthority(_) => Code::StaleEpoch,
         }
     }
 }

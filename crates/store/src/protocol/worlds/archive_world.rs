@@ -54,6 +54,7 @@ impl Protocol for ArchiveWorld {
             ready::write(tx, universe, world, priority, &ReadyHint { at_ns: now_ns })?;
             ready_notify::bump(tx, universe, ready::shard(world))?;
         }
-        world_meta::write(tx, universe, world, &WorldMeta { state, ..meta })
+        let after = WorldMeta { state, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)
     }
 }

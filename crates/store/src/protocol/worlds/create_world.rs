@@ -8,7 +8,8 @@
 //! Unknown commit: run again; a world that begins with this very record is this world.
 
 use crate::protocol::{
-    Enqueue, Inherit, Inherited, NewItem, WorldError, inherit_all, require_live, worlds::inherit::publish_first,
+    Enqueue, Inherit, Inherited, NewItem, WorldError, inherit_all, require_live,
+    worlds::{inherit::publish_first, label_world, name_world::claim_name},
 };
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -18,7 +19,7 @@ use crate::{
         baseline, journal_entry,
         journal_head::{self, JournalHead, Position},
         lineage_child::{self, LineageChild},
-        manifest_at, segment, snapshot, universe_meta,
+        manifest_at, segment, snapshot, universe_meta, world_index,
         world_meta::{self, InboxBounds, Lineage, WorldMeta, WorldState},
     },
     run,
@@ -27,7 +28,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Hash, Height, UniverseId, WorldId, WorldName, limits,
+    Hash, Height, LabelChange, Labels, UniverseId, WorldId, WorldName, limits,
     record::{Body, EffectPolicy, InboxItem, Record},
 };
 
@@ -46,8 +47,10 @@ pub struct CreateWorld {
     pub inherited: Inherited,
     /// The first item of its inbox, if it begins with one: a command.
     pub command: Option<InboxItem>,
-    /// What it is called, if its id follows from a name.
+    /// What it is called. No other world of the universe may have the name.
     pub name: Option<WorldName>,
+    /// The labels that it is given, beside those that a fork has from its parent: journaled as its first command.
+    pub labels: Option<LabelChange>,
     pub now_ns: u64,
 }
 
@@ -130,9 +133,6 @@ fn plan(request: &CreateWorld, facts: &SnapshotFacts) -> Result<Beginning, Store
     if (universe, world) != (request.universe, request.world) {
         return Err(invalid("the first record names another world").into());
     }
-    if request.name.as_ref().is_some_and(|name| name.world(universe) != world) {
-        return Err(invalid("the name is another world's").into());
-    }
     let first = Batch::reserved(JournalHead { height: *height, chain: *prev }, [body.clone()])?;
     let policy = if let Body::ForkGenesis(fork) = body { Some(fork.policy) } else { None };
     Ok(Beginning { first, lineage, snapshot, policy })
@@ -153,31 +153,48 @@ impl<B: Blobs> Protocol for Create<'_, B> {
         }
         if let Some(meta) = world_meta::read(tx, universe, world).await? {
             let before = (created_before(world, &meta, self.beginning.first.end().chain)?, meta.inherits_from);
-            self.keep_name(tx, meta)?;
+            self.keep_name(tx, meta).await?;
             return Ok(before);
         }
         self.check_snapshot(tx).await?;
         if let Some(lineage) = &self.beginning.lineage {
             self.join_lineage(tx, lineage).await?;
         }
-        let meta = self.write(tx)?;
+        if let Some(name) = &self.request.name {
+            claim_name(tx, universe, name, world).await?;
+        }
+        let labels = self.labels(tx).await?;
+        let meta = self.write(tx, labels)?;
         Ok((WorldCreated::Now, self.publish(tx, meta).await?))
     }
 }
 
 impl<B: Blobs> Create<'_, B> {
-    fn keep_name<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
+    /// A world that has a name keeps it.
+    async fn keep_name<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<(), StoreError> {
         let CreateWorld { universe, world, .. } = *self.request;
-        match self.name() {
-            Some(name) if meta.name.as_ref() != Some(&name) => {
-                world_meta::write(tx, universe, world, &WorldMeta { name: Some(name), ..meta })
+        match &self.request.name {
+            Some(name) if meta.name.is_none() => {
+                claim_name(tx, universe, name, world).await?;
+                let after = WorldMeta { name: Some(name.to_string()), ..meta.clone() };
+                world_meta::write(tx, universe, world, Some(&meta), &after)
             }
             _ => Ok(()),
         }
     }
 
-    fn name(&self) -> Option<String> {
-        self.request.name.as_ref().map(ToString::to_string)
+    /// Those of its parent, if it has one, with the ones that it was given.
+    async fn labels<T: Transaction>(&self, tx: &mut T) -> Result<Option<Labels>, StoreError> {
+        let parent = match &self.beginning.lineage {
+            Some(lineage) => world_meta::read(tx, self.request.universe, lineage.parent).await?,
+            None => None,
+        };
+        let inherited = parent.and_then(|parent| parent.labels).unwrap_or_default();
+        let labels = match &self.request.labels {
+            Some(change) => inherited.after(change).map_err(WorldError::from)?,
+            None => inherited,
+        };
+        Ok(Some(labels).filter(|labels| !labels.is_empty()))
     }
 
     async fn check_snapshot<T: Transaction>(&self, tx: &mut T) -> Result<(), StoreError> {
@@ -218,21 +235,20 @@ impl<B: Blobs> Create<'_, B> {
     }
 
     async fn publish<T: Transaction>(&self, tx: &mut T, meta: WorldMeta) -> Result<Option<u64>, StoreError> {
-        let CreateWorld { universe, world, now_ns, inherited, command, .. } = self.request;
-        let commands = match command {
-            None => 0,
-            Some(item) => {
-                let new = NewItem { item: item.clone(), dedupe: None };
-                let enqueue = Enqueue::new(*universe, *world, &[new], *now_ns, limits::DEDUPE_WINDOW_NS)?;
-                enqueue.run_within(tx).await?;
-                1
-            }
-        };
+        let CreateWorld { universe, world, now_ns, inherited, command, labels, .. } = self.request;
+        let label = labels.as_ref().map(|change| label_world::command(change, *now_ns));
+        let items = label.into_iter().chain(command.clone()).map(|item| NewItem { item, dedupe: None });
+        let items: Vec<NewItem> = items.collect();
+        let commands = if items.len() > 1 { 2 } else { u16::from(!items.is_empty()) };
+        if !items.is_empty() {
+            let enqueue = Enqueue::new(*universe, *world, &items, *now_ns, limits::DEDUPE_WINDOW_NS)?;
+            enqueue.run_within(tx).await?;
+        }
         let begins_at = self.request.first.height;
         publish_first(tx, (*universe, *world, meta), inherited, begins_at, (commands, *now_ns)).await
     }
 
-    fn write<T: Transaction>(&self, tx: &mut T) -> Result<WorldMeta, StoreError> {
+    fn write<T: Transaction>(&self, tx: &mut T, labels: Option<Labels>) -> Result<WorldMeta, StoreError> {
         let CreateWorld { universe, world, now_ns, inbox, .. } = *self.request;
         let first = &self.beginning.first;
         let note = note(self.snapshot, &self.facts, first.start().chain);
@@ -245,15 +261,17 @@ impl<B: Blobs> Create<'_, B> {
             priority: None,
             hold: None,
             policy: self.beginning.policy,
-            name: self.name(),
+            name: self.request.name.as_ref().map(WorldName::to_string),
             paused: Some(self.facts.paused),
             inherits_from: None,
+            labels,
             inbox: inbox.unwrap_or(InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
             }),
         };
-        world_meta::write(tx, universe, world, &meta)?;
+        world_meta::write(tx, universe, world, None, &meta)?;
+        world_index::follow_manifest(tx, universe, world, None, Some(self.facts.manifest))?;
         first.write(tx, universe, world)?;
         journal_head::write(tx, universe, world, Position::new(first.end()))?;
         manifest_at::write(tx, universe, world, first.start().height, self.facts.manifest)?;

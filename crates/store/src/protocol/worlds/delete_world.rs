@@ -16,13 +16,13 @@ use crate::{
     keyspace::{
         Key, Span, assigned_world, assignment, effect_dedupe,
         lease::{self, Lease},
-        lease_term, lineage_child, ready, sweep_state, timer_dedupe,
+        lease_term, lineage_child, manifest_at, ready, sweep_state, timer_dedupe, world_index,
         world_meta::{self, WorldMeta, WorldState},
     },
     run,
 };
 use mundi_engine::{Engine, Transaction};
-use mundi_model::{UniverseId, WorldId};
+use mundi_model::{Height, UniverseId, WorldId};
 
 /// How many keys one transaction removes.
 const CHUNK_KEYS: usize = 2_000;
@@ -35,7 +35,7 @@ pub async fn delete_world<E: Engine>(engine: &E, clock: &dyn Clock, fence: Fence
             DeleteStep::More => {}
             DeleteStep::Done => return Ok(()),
             DeleteStep::Deferred => {
-                run(engine, clock, &ReleaseLease { fence }).await?;
+                run(engine, clock, &ReleaseLease { fence, active_at_ns: None }).await?;
                 return Ok(());
             }
         }
@@ -92,7 +92,10 @@ async fn close<T: Transaction>(
     }
     ready::remove(tx, universe, world, meta.ready_priority())?;
     snapshot_due::forget(tx, universe, world).await?;
-    world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleting, ..meta })
+    let manifest = manifest_at::read(tx, universe, world, Height::new(u64::MAX)).await?;
+    world_index::follow_manifest(tx, universe, world, manifest, None)?;
+    let after = WorldMeta { state: WorldState::Deleting, ..meta.clone() };
+    world_meta::write(tx, universe, world, Some(&meta), &after)
 }
 
 /// What a step of a deletion leaves to do.
@@ -176,7 +179,8 @@ impl DeleteWorld {
         if let Some(lineage) = &meta.lineage {
             tx.delete(lineage_child::key(universe, lineage.parent, world).as_bytes())?;
         }
-        world_meta::write(tx, universe, world, &WorldMeta { state: WorldState::Deleted, ..meta })
+        let after = WorldMeta { state: WorldState::Deleted, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
         baseline,
         inbox_depth::{self, Depth},
         journal_head::{self, JournalHead},
-        manifest_at, segment,
+        last_active, manifest_at, segment,
         world_failure::{self, WorldFailure},
         world_meta::WorldMeta,
     },
@@ -42,6 +42,8 @@ pub struct WorldDescription {
     pub assignment: Option<Assignment>,
     /// The steps that failed since the last upgrade, resume, retry or skip.
     pub failure: Option<WorldFailure>,
+    /// When a worker last opened or released it.
+    pub active_at_ns: Option<u64>,
 }
 
 impl Protocol for DescribeWorld {
@@ -72,6 +74,7 @@ impl Protocol for DescribeWorld {
             lease: HeldLease::read(tx, universe, world).await?,
             assignment: assignment::read(tx, universe, world).await?,
             failure: world_failure::read(tx, universe, world).await?,
+            active_at_ns: last_active::read(tx, universe, world).await?.map(|active| active.at_ns),
         })
     }
 }

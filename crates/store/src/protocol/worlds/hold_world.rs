@@ -85,7 +85,8 @@ impl Protocol for HoldWorld {
             lease::write(tx, universe, world, &Lease { epoch, holder: None, probation })?;
         }
         ready::remove(tx, universe, world, meta.ready_priority())?;
-        world_meta::write(tx, universe, world, &WorldMeta { hold: Some(hold.clone()), ..meta })?;
+        let after = WorldMeta { hold: Some(hold.clone()), ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)?;
         Ok(Some(hold))
     }
 }
@@ -150,7 +151,8 @@ impl Protocol for ReleaseHold {
             ready::write(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns })?;
             ready_notify::bump(tx, universe, ready::shard(world))?;
         }
-        world_meta::write(tx, universe, world, &WorldMeta { hold: None, ..meta })?;
+        let after = WorldMeta { hold: None, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)?;
         Ok(Some(hold))
     }
 }

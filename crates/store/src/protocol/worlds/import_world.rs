@@ -7,7 +7,7 @@
 
 use crate::protocol::{
     Inherit, Inherited, WorldCreated, WorldError, inherit_all,
-    worlds::{create_world::created_before, inherit::publish_first},
+    worlds::{create_world::created_before, inherit::publish_first, name_world::claim_name},
 };
 use crate::{
     Clock, OnUnknown, Protocol, StoreError,
@@ -18,7 +18,7 @@ use crate::{
         journal_head::{self, JournalHead, Position},
         manifest_at,
         segment::{self, SegmentRecord},
-        snapshot, universe_meta,
+        snapshot, universe_meta, world_index,
         world_meta::{self, InboxBounds, WorldMeta, WorldState},
     },
     run,
@@ -27,7 +27,7 @@ use crate::{
 use bytes::Bytes;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Hash, Height, UniverseId, WorldId, WorldName, limits,
+    Hash, Height, Labels, UniverseId, WorldId, WorldName, limits,
     record::{Body, EffectPolicy, Record, SnapshotNote},
 };
 
@@ -52,8 +52,10 @@ pub struct ImportWorld {
     pub inherited: Inherited,
     /// What becomes of its effects from here on.
     pub policy: EffectPolicy,
-    /// What it is called here, if its id follows from a name.
+    /// What it is called here. No other world of the universe may have the name.
     pub name: Option<WorldName>,
+    /// The labels that it had when it left.
+    pub labels: Option<Labels>,
     pub now_ns: u64,
 }
 
@@ -87,9 +89,6 @@ fn plan(request: &ImportWorld, facts: &SnapshotFacts) -> Result<Batch, StoreErro
     let Body::ForkGenesis(fork) = body else { return Err(invalid("it does not arrive by a fork genesis")) };
     if (fork.universe, fork.world, fork.forked_at) != (request.universe, request.world, *height) {
         return Err(invalid("the record by which it arrives names another world or height"));
-    }
-    if request.name.as_ref().is_some_and(|name| name.world(request.universe) != request.world) {
-        return Err(invalid("the name is another world's"));
     }
     let mut next = Height::GENESIS;
     for segment in &request.segments {
@@ -132,6 +131,9 @@ impl<B: Blobs> Protocol for Import<'_, B> {
         if !missing.is_empty() {
             return Err(SnapshotError::RootsMissing { missing }.into());
         }
+        if let Some(name) = &self.request.name {
+            claim_name(tx, universe, name, world).await?;
+        }
         let (meta, ImportWorld { arrival, inherited, now_ns, .. }) = (self.write(tx)?, self.request);
         let next = publish_first(tx, (universe, world, meta), inherited, arrival.height, (0, *now_ns)).await?;
         Ok((WorldCreated::Now, next))
@@ -154,12 +156,15 @@ impl<B: Blobs> Import<'_, B> {
             name: self.request.name.as_ref().map(WorldName::to_string),
             paused: Some(self.facts.paused),
             inherits_from: None,
+            labels: self.request.labels.clone(),
             inbox: InboxBounds {
                 items_max: limits::INBOX_ITEMS_MAX_DEFAULT,
                 bytes_max: limits::INBOX_BYTES_MAX_DEFAULT,
             },
         };
-        world_meta::write(tx, universe, world, &meta)?;
+        world_meta::write(tx, universe, world, None, &meta)?;
+        let manifest = self.request.manifests.iter().max_by_key(|(from, _)| *from).map(|(_, manifest)| *manifest);
+        world_index::follow_manifest(tx, universe, world, None, manifest)?;
         for segment in &self.request.segments {
             segment::write(tx, universe, world, segment)?;
         }

@@ -10,6 +10,7 @@ use crate::{
     Clock, Fence, OnUnknown, Protocol, StoreError,
     journal::Batch,
     keyspace::{
+        child_budget::{self, ChildBudget},
         effect_pending::EffectItem,
         journal_head::JournalHead,
         ready::{self, ReadyHint},
@@ -22,7 +23,9 @@ use crate::{
 use minicbor::Encode;
 use mundi_engine::{Engine, Transaction};
 use mundi_model::{
-    Epoch, Height, UniverseId, WorldId, cbor, limits,
+    Epoch, Height, UniverseId, WorldId, cbor,
+    child::Lane,
+    limits,
     record::{Receipt, Record},
 };
 
@@ -34,6 +37,8 @@ pub struct Inherited {
     pub timers: Vec<TimerItem>,
     /// For open intents that are not carried out, under the world's own names for them.
     pub receipts: Vec<Receipt>,
+    /// What its children have spent, as its journal proves, and may spend.
+    pub budgets: Vec<(Lane, ChildBudget)>,
 }
 
 impl Inherited {
@@ -84,11 +89,15 @@ pub(super) async fn publish_first<T: Transaction>(
 ) -> Result<Option<u64>, StoreError> {
     let (part, next) = inherited.part(0);
     publish(tx, (universe, world, begins_at), part, (enqueued_before, now_ns)).await?;
+    for (lane, budget) in &inherited.budgets {
+        child_budget::write(tx, universe, world, *lane, budget)?;
+    }
     if next.is_some() {
         // If its creator ends here, a worker goes on.
         ready::write(tx, universe, world, meta.ready_priority(), &ReadyHint { at_ns: now_ns })?;
         ready_notify::bump(tx, universe, ready::shard(world))?;
-        world_meta::write(tx, universe, world, &WorldMeta { inherits_from: next, ..meta })?;
+        let after = WorldMeta { inherits_from: next, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)?;
     }
     Ok(next)
 }
@@ -105,7 +114,7 @@ pub async fn inherit_all<E: Engine>(engine: &E, clock: &dyn Clock, mut part: Inh
 async fn publish<T: Transaction>(
     tx: &mut T,
     (universe, world, begins_at): (UniverseId, WorldId, Height),
-    Inherited { effects, timers, receipts }: Inherited,
+    Inherited { effects, timers, receipts, .. }: Inherited,
     (enqueued_before, now_ns): (u16, u64),
 ) -> Result<(), StoreError> {
     let turn = CommitTurn {
@@ -159,7 +168,8 @@ impl Protocol for Inherit<'_> {
         }
         let (part, next) = self.inherited.part(from);
         publish(tx, (universe, world, begins_at), part, (0, now_ns)).await?;
-        world_meta::write(tx, universe, world, &WorldMeta { inherits_from: next, ..meta })?;
+        let after = WorldMeta { inherits_from: next, ..meta.clone() };
+        world_meta::write(tx, universe, world, Some(&meta), &after)?;
         Ok(next)
     }
 }

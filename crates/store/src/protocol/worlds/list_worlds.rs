@@ -8,7 +8,7 @@ use crate::protocol::page::{Page, Room};
 use crate::{
     OnUnknown, Protocol, StoreError,
     keyspace::{
-        Span,
+        Span, journal_head, last_active,
         lease::{self, Lease},
         lease_term, manifest_at,
         world_failure::{self, WorldFailure},
@@ -60,6 +60,45 @@ pub struct WorldSummary {
     pub failure: Option<WorldFailure>,
     /// The manifest that holds at its head; `None` of a deleted one.
     pub manifest: Option<Hash>,
+    /// The next height; `None` of a deleted one.
+    pub head: Option<Height>,
+    /// When a worker last opened or released it; `None` if none did.
+    pub active_at_ns: Option<u64>,
+}
+
+impl WorldSummary {
+    /// What it reads.
+    fn reads(universe: UniverseId, world: WorldId) -> impl Iterator<Item = Read> {
+        let keys =
+            [world_meta::key, lease::key, lease_term::key, world_failure::key, journal_head::key, last_active::key];
+        let manifest = Read::Range(manifest_at::read_at(universe, world, HEAD));
+        keys.into_iter().map(move |key| key(universe, world).planned()).chain([manifest])
+    }
+
+    /// `None` if nothing of the world is left but keys.
+    pub(in crate::protocol) async fn read<T: Transaction>(
+        tx: &mut T,
+        universe: UniverseId,
+        world: WorldId,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(meta) = world_meta::read(tx, universe, world).await? else { return Ok(None) };
+        let lease = HeldLease::read(tx, universe, world).await?;
+        let failure = world_failure::read(tx, universe, world).await?;
+        let manifest = manifest_at::read(tx, universe, world, HEAD).await?;
+        let head = journal_head::read(tx, universe, world).await?.map(|position| position.head.height);
+        let active_at_ns = last_active::read(tx, universe, world).await?.map(|active| active.at_ns);
+        Ok(Some(Self { world, meta, lease, failure, manifest, head, active_at_ns }))
+    }
+
+    /// The same, with what it reads asked for at once.
+    pub(in crate::protocol) async fn fetch<T: Transaction>(
+        tx: &mut T,
+        universe: UniverseId,
+        world: WorldId,
+    ) -> Result<Option<Self>, StoreError> {
+        tx.prefetch(|| Self::reads(universe, world));
+        Self::read(tx, universe, world).await
+    }
 }
 
 /// A lease that was given and not given back. Whether it has expired only the clock says.
@@ -85,7 +124,7 @@ impl HeldLease {
 }
 
 impl WorldFilter {
-    fn takes(&self, found: &WorldSummary) -> bool {
+    pub(in crate::protocol) fn takes(&self, found: &WorldSummary) -> bool {
         let state = match self.state {
             Some(state) => found.meta.state == state,
             None => found.meta.state != WorldState::Deleted,
@@ -142,7 +181,7 @@ impl Protocol for ListWorlds {
 
 /// The first world of a span, by one seek: its other keys are skipped, not read. Nothing of it is left but keys if it is being
 /// deleted.
-async fn first_of<T: Transaction>(
+pub(in crate::protocol) async fn first_of<T: Transaction>(
     tx: &mut T,
     universe: UniverseId,
     span: &Span,
@@ -151,15 +190,6 @@ async fn first_of<T: Transaction>(
     let Some((key, _)) = found.items.first() else { return Ok(None) };
     let world = world_meta::world_of_key(universe, key)?;
     let rest = Span { start: world_meta::world_prefix(universe, world).span().end, end: span.end.clone() };
-    tx.prefetch(|| {
-        let keys = [world_meta::key, lease::key, lease_term::key, world_failure::key]
-            .map(|key| key(universe, world).planned());
-        let manifest = manifest_at::read_at(universe, world, HEAD);
-        keys.into_iter().chain([Read::Range(manifest), Read::Range(rest.read(1))])
-    });
-    let Some(meta) = world_meta::read(tx, universe, world).await? else { return Ok(Some((world, None))) };
-    let lease = HeldLease::read(tx, universe, world).await?;
-    let failure = world_failure::read(tx, universe, world).await?;
-    let manifest = manifest_at::read(tx, universe, world, HEAD).await?;
-    Ok(Some((world, Some(WorldSummary { world, meta, lease, failure, manifest }))))
+    tx.prefetch(|| WorldSummary::reads(universe, world).chain([Read::Range(rest.read(1))]));
+    Ok(Some((world, WorldSummary::read(tx, universe, world).await?)))
 }

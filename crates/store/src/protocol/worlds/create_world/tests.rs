@@ -32,6 +32,7 @@ fn request(height: u64, prev: Hash, body: Body) -> CreateWorld {
         inherited: Inherited::default(),
         command: None,
         name: None,
+        labels: None,
         now_ns: 0,
     }
 }
@@ -70,9 +71,7 @@ fn a_genesis_begins_at_zero_and_a_fork_where_it_was_forked() {
 fn what_does_not_fit_together_is_refused() {
     let other_manifest = SnapshotFacts { manifest: Hash::of(b"n"), roots: vec![Hash::of(b"n")], ..facts(0) };
     let stranger = CreateWorld { world: WorldId::from_bytes([9; 16]), ..request(0, Record::CHAIN_START, genesis()) };
-    let renamed = CreateWorld { name: Some("alice".parse().unwrap()), ..request(0, Record::CHAIN_START, genesis()) };
     let cases = [
-        (renamed, facts(0)),
         (request(1, Record::CHAIN_START, genesis()), facts(1)),
         (request(0, Hash::of(b"c"), genesis()), facts(0)),
         (request(0, Record::CHAIN_START, genesis()), facts(1)),

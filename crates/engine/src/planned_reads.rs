@@ -1,16 +1,50 @@
 //! Planned reads of a transaction and their results: the next read that goes to the database includes all of them.
 
-use super::reader::{Found, Items};
 use crate::{
     RangeRead, Read,
-    overlay::{Overlay, check_key},
+    overlay::{Overlay, check_key, successor},
 };
 use bytes::Bytes;
 use mundi_model::limits;
 use std::collections::BTreeMap;
 
+pub(crate) type Items = Vec<(Bytes, Bytes)>;
+
+/// What a read found in the snapshot, without the transaction's own writes.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    Value(Option<Bytes>),
+    Items(Items),
+}
+
+impl Found {
+    pub(crate) fn value(self) -> Option<Bytes> {
+        match self {
+            Self::Value(value) => value,
+            Self::Items(_) => None,
+        }
+    }
+
+    pub(crate) fn items(self) -> Items {
+        match self {
+            Self::Items(items) => items,
+            Self::Value(_) => Items::new(),
+        }
+    }
+}
+
+/// What is left of a range after its items up to this one.
+pub(crate) fn after(mut read: RangeRead, last: Bytes) -> RangeRead {
+    if read.reverse {
+        read.end = last;
+    } else {
+        read.start = successor(&last);
+    }
+    read
+}
+
 #[derive(Default)]
-pub(super) struct PlannedReads {
+pub(crate) struct PlannedReads {
     waiting: Vec<Read>,
     values: BTreeMap<Bytes, Option<Bytes>>,
     /// Each until it is read: few are read twice, and they are large.
@@ -19,7 +53,7 @@ pub(super) struct PlannedReads {
 
 impl PlannedReads {
     /// Notes what is new. What is out of bounds is refused when it is read.
-    pub(super) fn add(&mut self, reads: impl IntoIterator<Item = Read>) {
+    pub(crate) fn add(&mut self, reads: impl IntoIterator<Item = Read>) {
         for read in reads {
             if self.waiting.len() + self.values.len() + self.pages.len() >= limits::PLANNED_READS_MAX {
                 return;
@@ -36,15 +70,15 @@ impl PlannedReads {
     }
 
     /// Forgets what need not be fetched any more.
-    pub(super) fn retain(&mut self, is_wanted: impl FnMut(&Read) -> bool) {
+    pub(crate) fn retain(&mut self, is_wanted: impl FnMut(&Read) -> bool) {
         self.waiting.retain(is_wanted);
     }
 
-    pub(super) fn value(&self, key: &Bytes) -> Option<Option<Bytes>> {
+    pub(crate) fn value(&self, key: &Bytes) -> Option<Option<Bytes>> {
         self.values.get(key).cloned()
     }
 
-    pub(super) fn page(&mut self, range: &RangeRead) -> Option<Items> {
+    pub(crate) fn page(&mut self, range: &RangeRead) -> Option<Items> {
         let place = self.pages.iter().position(|(fetched, _)| {
             let RangeRead { start, end, limit, reverse, snapshot: _ } = fetched;
             (start, end, *limit, *reverse) == (&range.start, &range.end, range.limit, range.reverse)
@@ -53,7 +87,7 @@ impl PlannedReads {
     }
 
     /// What is to be fetched: this read, then all that wait.
-    pub(super) fn with(&mut self, read: Read) -> Vec<Read> {
+    pub(crate) fn with(&mut self, read: Read) -> Vec<Read> {
         let read = as_fetched(read);
         let mut reads = std::mem::take(&mut self.waiting);
         reads.retain(|waiting| *waiting != read);
@@ -62,7 +96,7 @@ impl PlannedReads {
     }
 
     /// Keeps what was found for reads that are yet to come.
-    pub(super) fn keep(&mut self, found: impl Iterator<Item = (Read, Found)>) {
+    pub(crate) fn keep(&mut self, found: impl Iterator<Item = (Read, Found)>) {
         for (read, found) in found {
             match (read, found) {
                 (Read::Get(key), Found::Value(value)) => drop(self.values.insert(key, value)),

@@ -1,0 +1,30 @@
+"""Client of Mundi: durable worlds, their journals, forks and effects.
+
+`Mundi` is synchronous, `AsyncMundi` asynchronous; both have the same methods.
+"""
+
+from ._async.client import AsyncMundi
+from ._async.pool import AsyncPool
+from ._async.worker import AsyncWorker
+from ._async.world import AsyncWorld
+from ._sync.client import Mundi
+from ._sync.pool import Pool
+from ._sync.worker import Worker
+from ._sync.world import World
+from .errors import FinalError, MundiError, RetryError, UnreachableError, WithdrawnError
+
+__all__ = [
+    "AsyncMundi",
+    "AsyncPool",
+    "AsyncWorker",
+    "AsyncWorld",
+    "FinalError",
+    "Mundi",
+    "MundiError",
+    "Pool",
+    "RetryError",
+    "UnreachableError",
+    "WithdrawnError",
+    "Worker",
+    "World",
+]

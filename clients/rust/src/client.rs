@@ -1,0 +1,149 @@
+//! A universe of a server.
+
+use crate::{
+    error::Error,
+    http::{Http, Repeat, escape},
+    pool::Pool,
+    worker::Worker,
+    world::{World, make},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::BoxStream};
+use reqwest::{Body, Method};
+use serde_json::{Value, json};
+
+/// A universe of a server.
+#[derive(Debug, Clone)]
+pub struct Mundi {
+    http: Http,
+}
+
+impl From<Http> for Mundi {
+    fn from(http: Http) -> Self {
+        Self { http }
+    }
+}
+
+impl Mundi {
+    /// The universe `default`, without a token. `Http::new` takes both.
+    pub fn new(url: &str) -> Self {
+        Http::new(url, None, "default").into()
+    }
+
+    /// For requests that have no method here.
+    pub fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// The same server and token, another universe.
+    #[must_use]
+    pub fn universe(&self, name: &str) -> Self {
+        self.http.in_universe(name).into()
+    }
+
+    /// What the caller's token allows.
+    pub async fn whoami(&self) -> Result<Value, Error> {
+        self.http.get("/v1/whoami").await
+    }
+
+    /// Counts of worlds by state, and of queued items.
+    pub async fn summary(&self) -> Result<Value, Error> {
+        self.http.get(&self.http.of("summary")).await
+    }
+
+    /// A world by its name or its id.
+    pub fn world(&self, name: &str) -> World {
+        World::new(&self.http, name)
+    }
+
+    /// Creates a world (`program`, `manifest` or `seed`); one that exists already with the same program is returned.
+    pub async fn create(&self, name: Option<&str>, options: &Value) -> Result<World, Error> {
+        let created = make(&self.http, &self.http.of("worlds"), name, options).await?;
+        Ok(World::new(&self.http, &created))
+    }
+
+    /// All worlds that match the filters of the API: `state`, `program`, `parent`, `held_by`, `on_hold`, `failed`.
+    pub fn list(&self, filters: &[(&str, String)]) -> BoxStream<'static, Result<Value, Error>> {
+        self.http.items(&self.http.of("worlds"), filters).boxed()
+    }
+
+    /// Verifies a bundle and creates its world.
+    pub async fn import(&self, bundle: impl Into<Body>, name: Option<&str>) -> Result<Value, Error> {
+        let name = name.map_or_else(String::new, |name| format!("?world={}", escape(name)));
+        self.upload(&format!("bundles{name}"), bundle, Repeat::Never).await
+    }
+
+    pub async fn put_blob(&self, bytes: impl Into<Body>) -> Result<Value, Error> {
+        self.upload("blobs", bytes, Repeat::Usual).await
+    }
+
+    async fn upload(&self, path: &str, bytes: impl Into<Body>, repeat: Repeat) -> Result<Value, Error> {
+        let request = self.http.request(Method::POST, &self.http.of(path));
+        self.http.json(request.header("content-type", "application/octet-stream").body(bytes), repeat).await
+    }
+
+    pub async fn get_blob(&self, hash: &str) -> Result<Bytes, Error> {
+        let request = self.http.request(Method::GET, &self.http.of(&format!("blobs/{}", escape(hash))));
+        self.http.bytes(request, Repeat::Usual).await
+    }
+
+    /// The effects that have no receipt yet: `world`, `kind`.
+    pub fn effects(&self, filters: &[(&str, String)]) -> BoxStream<'static, Result<Value, Error>> {
+        self.http.items(&self.http.of("effects"), filters).boxed()
+    }
+
+    /// One effect. With `world`, one that is over is found in the journal.
+    pub async fn effect(&self, effect: &str, world: Option<&str>) -> Result<Value, Error> {
+        self.http.get(&self.http.of(&format!("effects/{}{}", escape(effect), of_world(world)))).await
+    }
+
+    pub async fn retry_effect(&self, effect: &str, world: Option<&str>) -> Result<Value, Error> {
+        let path = format!("effects/retry/{}{}", escape(effect), of_world(world));
+        self.http.post(&self.http.of(&path), &Value::Null).await
+    }
+
+    pub async fn cancel_effect(&self, effect: &str, form: &Value) -> Result<Value, Error> {
+        self.http.post(&self.http.of(&format!("effects/cancel/{}", escape(effect))), form).await
+    }
+
+    /// Gives an open effect the receipt that an operator chooses: `status`, `payload`, `world`.
+    pub async fn answer_effect(&self, effect: &str, form: &Value) -> Result<Value, Error> {
+        self.http.post(&self.http.of(&format!("effects/answer/{}", escape(effect))), form).await
+    }
+
+    /// `queue`, `world`.
+    pub fn dead_letters(&self, filters: &[(&str, String)]) -> BoxStream<'static, Result<Value, Error>> {
+        self.http.items(&self.http.of("dead-letters"), filters).boxed()
+    }
+
+    pub async fn dead_letter(&self, letter: &str) -> Result<Value, Error> {
+        self.http.get(&self.http.of(&format!("dead-letters/{}", escape(letter)))).await
+    }
+
+    /// `action` is `replay` or `drop`; `letters`, or those of a `queue` that match `world` and `code`.
+    pub async fn handle_dead_letters(&self, form: &Value) -> Result<Value, Error> {
+        self.http.ask(Method::POST, &self.http.of("dead-letters"), Some(form)).await
+    }
+
+    pub async fn pools(&self) -> Result<Value, Error> {
+        self.http.get(&self.http.of("pools")).await
+    }
+
+    pub async fn create_pool(&self, name: &str, shards: u64) -> Result<Pool, Error> {
+        self.http.post(&self.http.of("pools"), &json!({ "name": name, "shards": shards })).await?;
+        Ok(Pool::new(&self.http, name))
+    }
+
+    pub fn pool(&self, name: &str) -> Pool {
+        Pool::new(&self.http, name)
+    }
+
+    /// A worker for effects, without handlers yet.
+    pub fn worker(&self) -> Worker {
+        Worker::new(&self.http)
+    }
+}
+
+fn of_world(world: Option<&str>) -> String {
+    world.map_or_else(String::new, |world| format!("?world={}", escape(world)))
+}

@@ -1,0 +1,14 @@
+export { Mundi } from './client.js';
+export type { DeadLetter, Effect, Imported, StoredBlob, WorldEntry } from './client.js';
+export type { CallOptions } from './call.js';
+export { FinalError, MundiError, RetryError, UnreachableError } from './errors.js';
+export type { Kind, Problem } from './errors.js';
+export type { Options } from './http.js';
+export type { JournalOptions, JournalRecord } from './journal.js';
+export { Pool } from './pool.js';
+export type { CommandResult } from './pool.js';
+export type { components, paths } from './schema.js';
+export { Worker } from './worker.js';
+export type { Handler, Task, WorkerOptions } from './worker.js';
+export { World } from './world.js';
+export type { Cell, Difference, Family, Fork, Proof, QueryOptions, Rehearsal, SendOptions, Sent, Step, WorldDetails } from './world.js';

@@ -1,0 +1,250 @@
+//! Names, labels, filters, bulk commands, why a world does not move, and SQL, of the real server.
+
+use crate::{
+    process::{Answer, Server},
+    repair::store,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const U: &str = "/v1/u/default";
+const W: &str = "/v1/u/default/worlds";
+
+async fn create(server: &Server, name: &str, program: &str, labels: Value) -> String {
+    let created = server.post(W, &json!({ "world": name, "program": program, "labels": labels })).await.ok(201);
+    assert_eq!(created["name"], name);
+    created["world"].as_str().unwrap().to_owned()
+}
+
+async fn names(server: &Server, filters: &str) -> Vec<String> {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = server.get(&format!("{W}?limit=2&{filters}{after}")).await.ok(200);
+        found.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { return found };
+        after = format!("&after={next}");
+    }
+}
+
+async fn sorted(server: &Server, filters: &str) -> Vec<String> {
+    let mut found = names(server, filters).await;
+    found.sort();
+    found
+}
+
+/// The causes of a world, as soon as one of them is this.
+async fn why(server: &Server, world: &str, cause: &str) -> Value {
+    loop {
+        let why = server.get(&format!("{W}/{world}/why")).await.ok(200);
+        let found = why["causes"].as_array().unwrap().iter().find(|found| found["cause"] == cause);
+        if let Some(found) = found {
+            return found.clone();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn forks_and_imports_have_names_and_are_found_by_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let alice = create(&server, "alice", "counter", json!({ "tier": "gold", "team": "x" })).await;
+    server.post(&format!("{W}/alice/call/add"), &json!(5)).await.ok(200);
+    for expected in ["alice-fork-1", "alice-fork-2"] {
+        let fork = server.post(&format!("{W}/alice/fork"), &json!({ "labels": { "tier": "test" } })).await.ok(201);
+        assert_eq!(fork["name"], expected);
+        let described = server.get(&format!("{W}/{expected}")).await.ok(200);
+        assert_eq!(described["labels"], json!({ "team": "x", "tier": "test" }), "inherited, and overridden");
+        assert_eq!(
+            (&described["parent"]["world"], &described["parent"]["world_name"]),
+            (&json!(alice), &json!("alice"))
+        );
+    }
+    let id = "w_00000000000000000000000001";
+    let fork = server.post(&format!("{W}/alice/fork"), &json!({ "world": id })).await.ok(201);
+    assert_eq!((&fork["world"], &fork["name"]), (&json!(id), &json!("alice-fork-3")));
+    assert_eq!(server.post(&format!("{W}/alice-fork-3/call/add"), &json!(1)).await.ok(200), 6);
+    assert_eq!(
+        server.get(&format!("{W}/alice-fork-3")).await.ok(200)["world"],
+        id,
+        "the id does not follow from the name"
+    );
+    let lineage = server.get(&format!("{W}/alice/lineage")).await.ok(200);
+    assert!(lineage["children"].as_array().unwrap().iter().all(|child| child["world_name"].is_string()), "{lineage}");
+
+    // In another universe it keeps its id and its name; here both are taken.
+    let bundle = server.request(Method::GET, &format!("{W}/alice/bundle")).send().await.unwrap().bytes().await.unwrap();
+    server.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    let import = async |path: String| {
+        let sent = server.request(Method::POST, &path).body(bundle.clone()).send().await.unwrap();
+        Answer::of(sent).await
+    };
+    let imported = import("/v1/u/other/bundles".to_owned()).await.ok(201);
+    assert_eq!((&imported["world"], &imported["name"]), (&json!(alice), &json!("alice")));
+    let called = server.post("/v1/u/other/worlds/alice/call/add", &json!(1)).await.ok(200);
+    assert_eq!(called, 6, "found by its name, which its id does not follow from");
+    let described = server.get("/v1/u/other/worlds/alice").await.ok(200);
+    assert_eq!((&described["world"], &described["labels"]["tier"]), (&json!(alice), &json!("gold")));
+    server.post("/v1/u/other/worlds", &json!({ "world": "alice", "program": "kv" })).await.refused(409, "WORLD_EXISTS");
+    let id = "w_00000000000000000000000002";
+    let imported = import(format!("{U}/bundles?world={id}")).await.ok(201);
+    assert_eq!((&imported["world"], &imported["name"]), (&json!(id), &json!("alice-import-1")));
+}
+
+#[tokio::test]
+async fn worlds_are_found_counted_and_commanded_by_labels_and_other_filters() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    for n in 0..5 {
+        create(&server, &format!("w{n}"), "counter", json!({ "customer": if n < 3 { "17" } else { "4" } })).await;
+    }
+    create(&server, "other", "kv", json!({})).await;
+    assert_eq!(sorted(&server, "label=customer=17").await, ["w0", "w1", "w2"]);
+    assert_eq!(sorted(&server, "label=customer").await.len(), 5);
+    assert_eq!(sorted(&server, "name=w").await.len(), 5);
+    assert_eq!(sorted(&server, "name_contains=he").await, ["other"]);
+    assert_eq!(sorted(&server, "program=kv").await, ["other"]);
+    assert_eq!(sorted(&server, "program=counter&label=customer=4").await, ["w3", "w4"]);
+    assert_eq!(names(&server, "sort=name").await, ["other", "w0", "w1", "w2", "w3", "w4"]);
+    assert_eq!(names(&server, "sort=created").await, ["w0", "w1", "w2", "w3", "w4", "other"]);
+    assert_eq!(sorted(&server, "created_before=2001-01-01").await.len(), 0);
+    assert_eq!(sorted(&server, "active_after=2001-01-01&name=other").await.len(), 0, "nobody opened it");
+    server.post(&format!("{W}/other/call/put"), &json!({ "key": "a", "value": 1 })).await.ok(200);
+    assert_eq!(sorted(&server, "active_after=2001-01-01&name=other").await, ["other"]);
+    let count = server.get(&format!("{U}/world-count?label=customer=17")).await.ok(200);
+    assert_eq!((&count["count"], &count["states"]["live"], &count["next"]), (&json!(3), &json!(3), &Value::Null));
+
+    let changed = json!({ "set": { "customer": "5" }, "remove": ["nothing"] });
+    assert_eq!(server.post(&format!("{W}/w0/labels"), &changed).await.ok(200)["labels"], json!({ "customer": "5" }));
+    assert_eq!(sorted(&server, "label=customer=17").await, ["w1", "w2"]);
+    server.post(&format!("{W}/w0/call/add"), &json!(1)).await.ok(200);
+    let journal = server.get(&format!("{W}/w0/journal")).await.ok(200)["items"].clone();
+    let of_labels = |record: &&Value| record["input"]["control"] == "label";
+    let told: Vec<&Value> = journal.as_array().unwrap().iter().filter(of_labels).collect();
+    assert_eq!(told.len(), 2, "at creation, and later: {journal}");
+    assert_eq!(told[1]["input"]["labels"]["set"], json!({ "customer": "5" }));
+    server.post(&format!("{W}/w0/labels"), &json!({ "set": { "a b": "" } })).await.refused(400, "LABEL_INVALID");
+    server.get(&format!("{W}?after=i_00")).await.refused(400, "CURSOR_INVALID");
+
+    let bulk = async |verb: &str, dry_run: bool| {
+        let form = json!({ "verb": verb, "filters": { "label": "customer=17" }, "dry_run": dry_run, "limit": 1 });
+        let first = server.post(&format!("{U}/bulk"), &form).await.ok(200);
+        let mut rest = form.clone();
+        rest["after"] = first["next"].clone();
+        rest["limit"] = json!(100);
+        let second = server.post(&format!("{U}/bulk"), &rest).await.ok(200);
+        let items = [first["items"].as_array().unwrap().clone(), second["items"].as_array().unwrap().clone()].concat();
+        items.iter().map(|item| item["result"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(bulk("pause", true).await, ["would", "would"]);
+    assert_eq!(sorted(&server, "state=paused").await.len(), 0);
+    assert_eq!(bulk("pause", false).await, ["done", "done"]);
+    while sorted(&server, "state=paused").await != ["w1", "w2"] {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let by = why(&server, "w1", "paused").await;
+    assert_eq!((&by["by"], &by["advice"]), (&json!("local"), &json!("mundi world resume")), "{by}");
+    assert_eq!(bulk("resume", false).await, ["done", "done"]);
+    server
+        .post(&format!("{U}/bulk"), &json!({ "verb": "delete", "filters": {} }))
+        .await
+        .refused(400, "REQUEST_INVALID");
+    assert_eq!(bulk("delete", false).await, ["done", "done"]);
+    assert_eq!(sorted(&server, "label=customer=17").await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_world_says_why_it_is_not_moving() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    create(&server, "k", "kv", json!({})).await;
+    why(&server, "k", "nothing_to_do").await;
+    server.post(&format!("{W}/k/call/remind"), &json!({ "key": "a", "value": 1, "in_ms": 600_000 })).await.ok(200);
+    assert!(why(&server, "k", "timer").await["until"].is_string());
+    let ask = json!({ "key": "b", "kind": "external.task", "params": { "task": "t" } });
+    server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
+    let open = why(&server, "k", "effect").await;
+    assert_eq!((&open["kind"], &open["attempt"]), (&json!("external.task"), &json!(0)), "{open}");
+    let claim = json!({ "kinds": ["external.task"], "worker": "7", "max": 1 });
+    let claimed = server.post(&format!("{U}/tasks/claim"), &claim).await.ok(200);
+    let held = why(&server, "k", "effect").await;
+    assert!(held["by"].is_string() && held["until"].is_string() && held["attempt"] == 1, "{held} {claimed}");
+    assert_eq!(server.get(&format!("{W}?effects_older_than_s=0")).await.ok(200)["items"][0]["name"], "k");
+    server.post(&format!("{W}/k/archive"), &Value::Null).await.ok(204);
+    why(&server, "k", "archived").await;
+
+    let manifest = store(&server, &json!("hold")).await;
+    server.post(W, &json!({ "world": "h", "manifest": manifest })).await.ok(201);
+    server.post(&format!("{W}/h/call/go"), &json!(13)).await.refused(422, "PROGRAM_TRAPPED");
+    let held = why(&server, "h", "person").await;
+    assert_eq!((&held["code"], held["input"].is_string()), (&json!("PROGRAM_TRAPPED"), true), "{held}");
+    server.post(&format!("{W}/h/send/go"), &json!(2)).await.ok(202);
+    assert_eq!(why(&server, "h", "inbox").await["code"], "PROGRAM_TRAPPED");
+    server.delete(&format!("{W}/h")).await.ok(204);
+    why(&server, "h", "deleted").await;
+}
+
+#[tokio::test]
+async fn sql_reads_every_table_within_its_universe() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let alice = create(&server, "alice", "kv", json!({ "team": "x" })).await;
+    create(&server, "bob", "counter", json!({ "team": "y" })).await;
+    for (key, value) in [("a", 1), ("b", 2), ("a", 3)] {
+        server.post(&format!("{W}/alice/call/put"), &json!({ "key": key, "value": value })).await.ok(200);
+    }
+    server.post(&format!("{W}/alice/call/remind"), &json!({ "key": "a", "value": 1, "in_ms": 600_000 })).await.ok(200);
+    let ask = json!({ "key": "b", "kind": "external.task", "params": { "task": "t" } });
+    server.post(&format!("{W}/alice/call/ask"), &ask).await.ok(200);
+    server.post(&format!("{W}/alice/fork"), &json!({})).await.ok(201);
+    server.post(&format!("{W}/alice/snapshots"), &Value::Null).await.ok(200);
+    let sql = async |query: &str| server.post(&format!("{U}/sql"), &json!({ "query": query })).await;
+    let rows = async |query: &str| sql(query).await.ok(200)["rows"].clone();
+
+    let counted = rows("select program, count(*) from worlds group by 1 order by 1").await;
+    assert_eq!(counted, json!([["counter", 1], ["kv", 2]]));
+    assert_eq!(
+        rows("select name from worlds where world = (select world from worlds where name = 'bob')").await,
+        json!([["bob"]])
+    );
+    assert_eq!(rows("select name from labels where key = 'team' and value = 'y'").await, json!([["bob"]]));
+    assert_eq!(rows("select key, value from cells('alice') order by 1").await, json!([["a", "3"], ["b", "2"]]));
+    let past = rows("select max(height) + 3 from journal('alice') where record ->> '$.input.value.value' = 1").await;
+    let at = past[0][0].as_u64().unwrap();
+    assert_eq!(rows(&format!("select key, value from cells('alice', {at})")).await, json!([["a", "1"]]));
+    assert_eq!(rows("select height, type from journal('alice') where height = 0").await, json!([[0, "genesis"]]));
+    let all = rows("select count(*) from journal").await[0][0].as_u64().unwrap();
+    let each = rows("select sum(n) from (select (select count(*) from journal(w.world)) n from worlds w)").await[0][0]
+        .as_u64();
+    assert_eq!(Some(all), each, "a join hands the world of each row to the journal");
+    assert_eq!(rows("select kind, stage, name from effects").await, json!([["external.task", "pending", "alice"]]));
+    assert_eq!(rows("select count(*), min(name) from timers").await, json!([[1, "alice"]]));
+    assert_eq!(rows("select parent, parent_name from lineage").await, json!([[alice, "alice"]]));
+    assert!(rows("select count(*) from snapshots('alice')").await[0][0].as_u64() >= Some(1));
+    for table in ["attempts", "dead_letters", "workers", "leases"] {
+        sql(&format!("select * from {table}")).await.ok(200);
+    }
+    let plan = rows("explain query plan select * from journal('alice') where height >= 3").await;
+    assert!(plan[0][3].as_str().is_some_and(|step| step.contains("height>=") && step.contains("of=")), "{plan}");
+
+    for bad in ["delete from worlds", "select * from nothing", "selec", "attach 'x' as y", "pragma user_version"] {
+        sql(bad).await.refused(400, "SQL_INVALID");
+    }
+    let forever = "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) from t";
+    let brief = json!({ "query": forever, "timeout_ms": 50 });
+    server.post(&format!("{U}/sql"), &brief).await.refused(429, "SQL_TIMEOUT");
+    let many = "with recursive t(n) as (select 1 union all select n + 1 from t limit 20000) select n from t";
+    sql(many).await.refused(429, "SQL_TOO_LARGE");
+    let stream = server.request(Method::POST, &format!("{U}/sql")).header("accept", "application/x-ndjson");
+    let text = stream.body(json!({ "query": many }).to_string()).send().await.unwrap().text().await.unwrap();
+    assert_eq!((text.lines().count(), text.lines().last()), (20_000, Some("{\"n\":20000}")));
+    let csv = server.request(Method::POST, &format!("{U}/sql")).header("accept", "text/csv");
+    let csv = csv.body(json!({ "query": "select name, labels from worlds where name = 'bob'" }).to_string());
+    let csv = csv.send().await.unwrap();
+    assert_eq!(csv.text().await.unwrap(), "name,labels\r\nbob,\"{\"\"team\"\":\"\"y\"\"}\"\r\n");
+
+    server.post("/v1/universes", &json!({ "name": "other" })).await.ok(201);
+    let elsewhere = server.post("/v1/u/other/sql", &json!({ "query": "select count(*) from worlds" })).await.ok(200);
+    assert_eq!(elsewhere["rows"], json!([[0]]));
+}

@@ -1,0 +1,200 @@
+//! Children: the role that dispatches them, runs those of the kinds that this process serves, and recovers those whose executors are gone.
+//!
+//! - [`dispatch`]: which child is leased next, and what becomes of one that nobody can run.
+//! - [`workflow`]: one child from its start to its end.
+//! - [`recovery`]: children whose executors are gone.
+//! - [`budget`]: what is debited for a child.
+//!
+//! The state of the role is one value, [`Running`], which is handed to each of them. What decides about a child is in the store: the
+//! role only acts on it. So any number of executors may run, and one that crashes leaves nothing but leases that run out.
+
+mod budget;
+mod dispatch;
+mod kinds;
+mod recovery;
+mod workflow;
+
+pub(crate) use budget::with_duration;
+pub use dispatch::cancel_all;
+pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, is_external};
+pub use recovery::{hold_on_violation, recover_parent, recover_universe};
+pub(crate) use workflow::bounded;
+
+use crate::{
+    Plane, RuntimeError,
+    shell::{Role, Shell, ride_out, wait},
+};
+use futures_util::{
+    FutureExt,
+    future::{AbortHandle, FusedFuture},
+};
+use mundi_model::{
+    UniverseId, WorkerId, WorldId,
+    child::{CHILD_SPAWN, ChildId},
+    limits,
+};
+use mundi_store::{
+    StoreError,
+    keyspace::queue_notify,
+    protocol::{ChildClaim, ExtendChildLeases, LeaseHeld, ListChildParents},
+};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, pin::pin, sync::Arc};
+
+#[derive(Debug, Clone, Copy)]
+pub struct ChildExecutorConfig {
+    /// How long a lease is valid without an extension. Extensions come three times as often.
+    pub lease_ns: u64,
+    /// How many children run at a time in this process.
+    pub children_max: usize,
+    /// No other living process can have this worker's number.
+    pub is_alone: bool,
+}
+
+impl Default for ChildExecutorConfig {
+    fn default() -> Self {
+        Self { lease_ns: limits::CHILD_LEASE_NS, children_max: 256, is_alone: false }
+    }
+}
+
+/// The children that this process runs.
+#[derive(Clone, Default)]
+pub(crate) struct Running(Arc<Mutex<BTreeMap<ChildId, RunningChild>>>);
+
+pub(crate) struct RunningChild {
+    claim: ChildClaim,
+    abort: AbortHandle,
+}
+
+impl Running {
+    fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    fn add(&self, claim: ChildClaim, abort: AbortHandle) {
+        self.0.lock().insert(claim.child, RunningChild { claim, abort });
+    }
+
+    fn remove(&self, child: ChildId) {
+        self.0.lock().remove(&child);
+    }
+
+    /// Stops the work of a child. What follows is decided by its workflow.
+    fn abort(&self, child: ChildId) {
+        if let Some(running) = self.0.lock().get(&child) {
+            running.abort.abort();
+        }
+    }
+
+    /// The children by parent, with the tokens of their leases.
+    fn by_parent(&self) -> BTreeMap<WorldId, Vec<(ChildId, [u8; 16])>> {
+        let mut parents = BTreeMap::<_, Vec<_>>::new();
+        for RunningChild { claim, .. } in self.0.lock().values() {
+            parents.entry(claim.parent).or_default().push((claim.child, claim.token));
+        }
+        parents
+    }
+}
+
+/// Dispatches and runs the children of a universe.
+pub struct ChildExecutor<P> {
+    plane: P,
+    universe: UniverseId,
+    worker: WorkerId,
+    config: ChildExecutorConfig,
+    kinds: BTreeMap<String, Arc<dyn ChildKind>>,
+    running: Running,
+}
+
+impl<P: Plane> ChildExecutor<P> {
+    pub fn new(plane: P, universe: UniverseId, worker: WorkerId, config: ChildExecutorConfig) -> Self {
+        Self { plane, universe, worker, config, kinds: BTreeMap::new(), running: Running::default() }
+    }
+
+    /// Runs children of a kind.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "it is handed over: callers make it in place")]
+    pub fn serve(mut self, kind: Arc<dyn ChildKind>) -> Self {
+        self.kinds.insert(kind.kind().to_owned(), kind.clone());
+        self
+    }
+
+    /// Ends the children of an earlier life of this worker. To be called before the process accepts new spawns.
+    pub async fn recover_earlier(&self) -> Result<(), RuntimeError> {
+        let gone = self.config.is_alone.then_some(self.worker);
+        Ok(recover_universe(&self.plane, self.universe, gone).await?)
+    }
+
+    /// Runs until `stop` completes and the children that run here have ended.
+    pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), StoreError> {
+        let mut stop = pin!(stop.fuse());
+        let mut troubles = 0;
+        while !(stop.is_terminated() && self.running.len() == 0) {
+            match self.turn(&mut stop).await {
+                Ok(()) => troubles = 0,
+                Err(error) => ride_out(&**self.plane.clock(), error, &mut troubles).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One look at all parents, one sleep. The counter is read before the look: what changes after it wakes the sleep.
+    async fn turn(&self, stop: &mut (impl FusedFuture<Output = ()> + Unpin)) -> Result<(), StoreError> {
+        use mundi_engine::Engine;
+        let engine = self.plane.engine();
+        let seen = queue_notify::read(&mut engine.begin().await?, self.universe, CHILD_SPAWN).await?;
+        self.extend().await?;
+        let is_stopping = stop.is_terminated() || stop.now_or_never().is_some();
+        let orphaned_ns = if is_stopping { None } else { self.look().await? };
+        let extend_ns = (self.running.len() > 0).then(|| self.plane.now_ns().saturating_add(self.config.lease_ns / 3));
+        let until_ns = [orphaned_ns, extend_ns].into_iter().flatten().min();
+        let changed = queue_notify::changed(engine, self.universe, CHILD_SPAWN, seen);
+        if is_stopping {
+            // A child ends by itself or is cancelled: both change the counter.
+            let mut never = std::future::pending().fuse();
+            return wait(&**self.plane.clock(), vec![Box::pin(changed)], until_ns, &mut never).await.map(drop);
+        }
+        wait(&**self.plane.clock(), vec![Box::pin(changed)], until_ns, stop).await.map(drop)
+    }
+
+    /// Looks after every parent that has children; says when the next lease runs out.
+    async fn look(&self) -> Result<Option<u64>, StoreError> {
+        let (mut after, mut next_ns) = (None, None::<u64>);
+        loop {
+            let page = self.plane.run(&ListChildParents { universe: self.universe, after }).await?.output;
+            for parent in &page {
+                let looked = self.look_at(*parent).await;
+                let deadline_ns = hold_on_violation(&self.plane, (self.universe, *parent), looked).await?.flatten();
+                next_ns = [next_ns, deadline_ns].into_iter().flatten().min();
+            }
+            match page.last() {
+                Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
+                _ => return Ok(next_ns),
+            }
+        }
+    }
+
+    /// Extends the leases of what runs here, and stops what was cancelled or lost.
+    async fn extend(&self) -> Result<(), StoreError> {
+        let until_ns = self.plane.now_ns().saturating_add(self.config.lease_ns);
+        for (parent, held) in self.running.by_parent() {
+            let children: Vec<_> = held.iter().map(|(child, _)| *child).collect();
+            let extend = ExtendChildLeases { universe: self.universe, parent, held, until_ns };
+            let found = self.plane.run(&extend).await?.output;
+            for (child, held) in children.into_iter().zip(found) {
+                if held != LeaseHeld::Held {
+                    self.running.abort(child);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<P: Plane> Role<P> for ChildExecutor<P> {
+    const NAME: &'static str = "children";
+
+    async fn run(shell: &Shell<P, Self>) -> Result<(), RuntimeError> {
+        Ok(shell.role().run(shell.asked_to_end()).await?)
+    }
+}

@@ -1,0 +1,60 @@
+//! Recovery of children whose executors are gone: per parent, one after another, in the order of their dispatch.
+
+use crate::Plane;
+use mundi_model::{Coded, UniverseId, WorkerId, WorldId, limits};
+use mundi_store::{
+    StoreError,
+    protocol::{ChildError, HoldParent, ListChildParents, RecoverChild},
+};
+
+/// Ends all children of a parent whose leases have run out, or belong to a worker that is gone.
+pub async fn recover_parent<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    parent: WorldId,
+    gone: Option<WorkerId>,
+) -> Result<(), StoreError> {
+    loop {
+        let recover = RecoverChild { universe, parent, gone, now_ns: plane.now_ns() };
+        let Some(recovered) = plane.run(&recover).await?.output else { return Ok(()) };
+        let (child, dispatch_seq, code) = (recovered.child, recovered.dispatch_seq, recovered.code);
+        tracing::warn!(%universe, %parent, %child, dispatch_seq, %code, "a child lost its executor");
+    }
+}
+
+/// As [`recover_parent`], for every parent of a universe.
+pub async fn recover_universe<P: Plane>(
+    plane: &P,
+    universe: UniverseId,
+    gone: Option<WorkerId>,
+) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = plane.run(&ListChildParents { universe, after }).await?.output;
+        for parent in &page {
+            let recovered = recover_parent(plane, universe, *parent, gone).await;
+            hold_on_violation(plane, (universe, *parent), recovered).await?;
+        }
+        match page.last() {
+            Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Puts a parent on hold whose children contradict each other; other parents go on. `None` if it was.
+pub async fn hold_on_violation<P: Plane, V>(
+    plane: &P,
+    (universe, parent): (UniverseId, WorldId),
+    result: Result<V, StoreError>,
+) -> Result<Option<V>, StoreError> {
+    match result {
+        Err(StoreError::Child(violation @ ChildError::Violation { .. })) => {
+            let (code, reason, now_ns) = (violation.code(), violation.to_string(), plane.now_ns());
+            tracing::error!(%universe, %parent, %code, reason, "the children of a world contradict each other");
+            plane.run(&HoldParent { universe, parent, code, reason, now_ns }).await?;
+            Ok(None)
+        }
+        result => result.map(Some),
+    }
+}

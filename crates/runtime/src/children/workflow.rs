@@ -1,0 +1,126 @@
+//! One child from its start to its end, as a task of its own.
+//!
+//! The start is on record before the work begins, so a crash at any await leaves a child that recovery ends, and none that begins twice.
+
+use super::{ChildExecutor, ChildKind, ChildReport, ChildRun, Running, budget::with_duration, hold_on_violation};
+use crate::Plane;
+use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
+use mundi_model::{
+    Code, Coded,
+    child::{ChildSpec, DispatchToken, Spend},
+    limits,
+    record::Payload,
+};
+use mundi_store::{
+    StoreError,
+    protocol::{ChildClaim, ChildFinish, FinishChild, StartChild},
+};
+use std::{sync::Arc, time::Duration};
+
+/// How long an end that the store does not take is tried again, at first; it doubles.
+const RETRY_WAIT: Duration = Duration::from_millis(100);
+const RETRIES_MAX: u32 = 8;
+
+impl<P: Plane> ChildExecutor<P> {
+    /// Runs a leased child beside the executor.
+    pub(super) fn launch(&self, claim: ChildClaim, token: DispatchToken) {
+        let Some(kind) = self.kinds.get(&token.kind).cloned() else { return };
+        let (abort, aborted) = AbortHandle::new_pair();
+        self.running.add(claim, abort);
+        let workflow = Workflow { plane: self.plane.clone(), claim, kind, running: self.running.clone() };
+        self.plane.spawner().spawn(Box::pin(async move {
+            let child = workflow.claim.child;
+            let ended = workflow.run(token, aborted).await;
+            let place = (workflow.claim.universe, workflow.claim.parent);
+            match hold_on_violation(&workflow.plane, place, ended).await {
+                Err(error) if error.code() == Code::UrmChildClaimLost => {
+                    tracing::info!(%child, "a child was ended by someone else");
+                }
+                Err(error) => tracing::warn!(%child, %error, "a child is left to recovery"),
+                Ok(_) => {}
+            }
+            workflow.running.remove(child);
+        }));
+    }
+}
+
+struct Workflow<P> {
+    plane: P,
+    claim: ChildClaim,
+    kind: Arc<dyn ChildKind>,
+    running: Running,
+}
+
+impl<P: Plane> Workflow<P> {
+    async fn run(&self, token: DispatchToken, aborted: AbortRegistration) -> Result<(), StoreError> {
+        let spec = match self.spec(&token) {
+            Ok(spec) => spec,
+            Err(reason) => {
+                let finish = ChildFinish::Failed { code: Code::UrmChildKindInvalid, reason };
+                return self.finish(finish, Spend::default()).await;
+            }
+        };
+        let start = StartChild { claim: self.claim, outlives_executor: false, now_ns: self.plane.now_ns() };
+        let token = self.plane.run(&start).await?.output;
+        let started_at_ns = token.started_at_ns.unwrap_or(start.now_ns);
+        let Some(run) = run_of(&self.claim, token, spec, started_at_ns) else { return Ok(()) };
+        let ChildReport { finish, spent } = match Abortable::new(self.kind.run(&run), aborted).await {
+            Ok(report) => report,
+            Err(_) => ChildReport { finish: ChildFinish::Cancelled, spent: Spend::default() },
+        };
+        self.finish(bounded(finish), with_duration(spent, started_at_ns, self.plane.now_ns())).await
+    }
+
+    fn spec(&self, token: &DispatchToken) -> Result<ChildSpec, String> {
+        let Payload::Inline(params) = &token.params else { return Err("the parameters are too large".to_owned()) };
+        let spec = ChildSpec::read(params).map_err(|error| error.to_string())?;
+        self.kind.check(&spec.params)?;
+        Ok(spec)
+    }
+
+    /// Tries again while the store does not answer: the work is done, and only its end is missing.
+    async fn finish(&self, finish: ChildFinish, spent: Spend) -> Result<(), StoreError> {
+        let finish = FinishChild { claim: self.claim, finish, spent, now_ns: self.plane.now_ns() };
+        let mut tries = 0;
+        loop {
+            match self.plane.run(&finish).await {
+                Ok(_) => return Ok(()),
+                Err(error) if tries < RETRIES_MAX && crate::RuntimeError::from(error.clone()).is_transient() => {
+                    self.plane.clock().sleep(RETRY_WAIT * (1 << tries)).await;
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn run_of(claim: &ChildClaim, token: DispatchToken, spec: ChildSpec, started_at_ns: u64) -> Option<ChildRun> {
+    Some(ChildRun {
+        universe: claim.universe,
+        parent: claim.parent,
+        child: token.child,
+        run: token.run?,
+        intent: token.intent,
+        params: spec.params,
+        budget: spec.budget,
+        started_at_ns,
+        trace: token.trace,
+    })
+}
+
+/// A result that does not fit into the parent's inbox is a failure.
+pub(crate) fn bounded(finish: ChildFinish) -> ChildFinish {
+    match finish {
+        ChildFinish::Passed(result) => {
+            let bytes = mundi_model::cbor::encode(&result).len();
+            if bytes <= limits::CHILD_RESULT_BYTES_MAX {
+                return ChildFinish::Passed(result);
+            }
+            let max = limits::CHILD_RESULT_BYTES_MAX;
+            let reason = format!("the result has {bytes} bytes, at most {max} are allowed; store it as a blob");
+            ChildFinish::Failed { code: Code::EffectAnswerTooLarge, reason }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,231 @@
+//! Children of worlds, for operators and for workers outside of Mundi.
+
+use super::{Ops, tasks::EXTERNAL};
+use crate::{
+    Plane, RuntimeError,
+    children::{cancel_all, hold_on_violation, recover_parent},
+};
+use mundi_kernel::{SPAWN_CHILD, children::SpawnChild};
+use mundi_model::{
+    Code, Hash, Value, WorldId, cbor,
+    child::{ChildEvent, ChildId, ChildSpec, DispatchToken, Lane, Spend},
+    limits,
+    record::{InboxItem, Input, Operator, Origin, Payload, ReplyOutcome},
+};
+use mundi_store::protocol::{
+    BudgetLines, CancelChild, CancelRequested, ChildClaim, ChildDispatched, ChildFinish, ChildFinished, DebitChild,
+    Debited, DescribeChild, ExtendChildLeases, FinishChild, LeaseChild, LeaseHeld, ListChildParents, ListChildren,
+    NoteRequest, ReadBudget, ReadChildEvents, RequestName, SetBudget, StartChild,
+};
+use std::time::Duration;
+
+/// A change that a client asks for, under its own name for the request.
+#[derive(Debug, Clone)]
+pub struct ClientRequest {
+    pub client_request_id: String,
+    /// Of the payload.
+    pub payload: Hash,
+}
+
+impl ClientRequest {
+    fn name(&self, endpoint: &'static str) -> RequestName {
+        RequestName { endpoint, client_request_id: self.client_request_id.clone(), payload: self.payload }
+    }
+}
+
+impl<P: Plane> Ops<P> {
+    /// Spawns a child in place of the world's program, by a command that is journaled. The same request returns the same child.
+    pub async fn child_spawn(
+        &self,
+        world: WorldId,
+        params: Vec<u8>,
+        request: &ClientRequest,
+        (operator, timeout): (Operator, Duration),
+    ) -> Result<ChildId, RuntimeError> {
+        if let Err(error) = ChildSpec::read(&params) {
+            let (code, reason) = (mundi_model::Coded::code(&error), error.to_string());
+            return Err(RuntimeError::CommandFailed { code, reason });
+        }
+        let note = NoteRequest {
+            universe: self.universe,
+            parent: world,
+            request: request.name("spawn"),
+            now_ns: self.plane.now_ns(),
+        };
+        self.plane.run(&note).await?;
+        let label = format!("request:{}", request.client_request_id);
+        let command = SpawnChild { params, label, operator };
+        let payload = Payload::Inline(cbor::encode(&command));
+        let input = Input::Control { command: SPAWN_CHILD.to_owned(), payload };
+        let item = InboxItem { input, origin: Origin::new(self.plane.now_ns()) };
+        let key = format!("child.spawn/{}", request.client_request_id);
+        let unreadable = |reason: String| RuntimeError::CommandFailed { code: Code::CborMalformed, reason };
+        match self.call(world, item, Some(&key), timeout).await? {
+            ReplyOutcome::Ok(Payload::Inline(bytes)) => match cbor::decode(&bytes) {
+                Ok(Value::Text(child)) => child.parse().map_err(|_| unreadable("no child id".to_owned())),
+                _ => Err(unreadable("the reply is no child id".to_owned())),
+            },
+            ReplyOutcome::Ok(Payload::Blob(..)) => Err(unreadable("a child id is never that large".to_owned())),
+            ReplyOutcome::Failed(code, reason, _) => {
+                let code = Code::from_name(&code).unwrap_or(Code::ProgramFailed);
+                Err(RuntimeError::CommandFailed { code, reason })
+            }
+        }
+    }
+
+    pub async fn children(
+        &self,
+        world: WorldId,
+        after: Option<u64>,
+        items_max: usize,
+    ) -> Result<Vec<DispatchToken>, RuntimeError> {
+        let list = ListChildren { universe: self.universe, parent: world, after, items_max };
+        Ok(self.plane.run(&list).await?.output)
+    }
+
+    pub async fn child(&self, world: WorldId, child: ChildId) -> Result<DispatchToken, RuntimeError> {
+        Ok(self.plane.run(&DescribeChild { universe: self.universe, parent: world, child }).await?.output)
+    }
+
+    /// The events of a child from a place on, and whether no more follow.
+    pub async fn child_events(
+        &self,
+        world: WorldId,
+        child: ChildId,
+        from: u64,
+    ) -> Result<(Vec<ChildEvent>, bool), RuntimeError> {
+        Ok(self.plane.run(&ReadChildEvents { universe: self.universe, parent: world, child, from }).await?.output)
+    }
+
+    /// Cancels a child. The same request answers the same.
+    pub async fn child_cancel(
+        &self,
+        world: WorldId,
+        child: ChildId,
+        request: &ClientRequest,
+    ) -> Result<CancelRequested, RuntimeError> {
+        let cancel = CancelChild {
+            universe: self.universe,
+            parent: world,
+            child,
+            cancel_request_id: request.client_request_id.clone(),
+            request: Some(request.name("cancel")),
+            now_ns: self.plane.now_ns(),
+        };
+        Ok(self.plane.run(&cancel).await?.output)
+    }
+
+    /// Cancels all children of a world that have not ended.
+    pub async fn children_cancel(
+        &self,
+        world: WorldId,
+        reason: &str,
+    ) -> Result<Vec<(ChildId, CancelRequested)>, RuntimeError> {
+        Ok(cancel_all(&self.plane, self.universe, world, reason).await?)
+    }
+
+    pub async fn budget(&self, world: WorldId) -> Result<BudgetLines, RuntimeError> {
+        Ok(self.plane.run(&ReadBudget { universe: self.universe, parent: world }).await?.output)
+    }
+
+    pub async fn budget_set(
+        &self,
+        world: WorldId,
+        limits: Vec<(Lane, Option<u64>)>,
+        request: &ClientRequest,
+    ) -> Result<BudgetLines, RuntimeError> {
+        let set = SetBudget {
+            universe: self.universe,
+            parent: world,
+            limits,
+            request: Some(request.name("budget")),
+            now_ns: self.plane.now_ns(),
+        };
+        self.plane.run(&set).await?;
+        self.budget(world).await
+    }
+
+    /// Leases children of these kinds for an external worker, at most so many.
+    pub async fn children_claim(
+        &self,
+        kinds: &[String],
+        items_max: usize,
+        ttl_ns: u64,
+    ) -> Result<Vec<(ChildClaim, DispatchToken)>, RuntimeError> {
+        let (universe, mut claimed, mut after) = (self.universe, Vec::new(), None);
+        loop {
+            let page = self.plane.run(&ListChildParents { universe, after }).await?.output;
+            for parent in &page {
+                let leased = self.claim_of(*parent, kinds, items_max - claimed.len(), ttl_ns).await;
+                claimed.extend(hold_on_violation(&self.plane, (universe, *parent), leased).await?.unwrap_or_default());
+                if claimed.len() >= items_max {
+                    return Ok(claimed);
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == limits::CHILD_PARENTS_PAGE => after = Some(*last),
+                _ => return Ok(claimed),
+            }
+        }
+    }
+
+    async fn claim_of(
+        &self,
+        parent: WorldId,
+        kinds: &[String],
+        items_max: usize,
+        ttl_ns: u64,
+    ) -> Result<Vec<(ChildClaim, DispatchToken)>, mundi_store::StoreError> {
+        let mut claimed = Vec::new();
+        while claimed.len() < items_max {
+            let lease = LeaseChild {
+                universe: self.universe,
+                parent,
+                kinds: kinds.to_vec(),
+                worker: EXTERNAL,
+                token: self.plane.random(),
+                ttl_ns,
+                now_ns: self.plane.now_ns(),
+            };
+            match self.plane.run(&lease).await?.output {
+                ChildDispatched::Leased { claim, token } => claimed.push((claim, *token)),
+                ChildDispatched::RecoverFirst => recover_parent(&self.plane, self.universe, parent, None).await?,
+                _ => break,
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// The start of an external child: it is on record when this returns.
+    pub async fn child_start(&self, claim: ChildClaim) -> Result<DispatchToken, RuntimeError> {
+        let start = StartChild { claim, outlives_executor: false, now_ns: self.plane.now_ns() };
+        Ok(self.plane.run(&start).await?.output)
+    }
+
+    pub async fn child_extend(&self, claim: ChildClaim, ttl_ns: u64) -> Result<LeaseHeld, RuntimeError> {
+        let extend = ExtendChildLeases::of(&claim, self.plane.now_ns().saturating_add(ttl_ns));
+        Ok(self.plane.run(&extend).await?.output.first().copied().unwrap_or(LeaseHeld::Lost))
+    }
+
+    /// What an external child has used so far.
+    pub async fn child_report(&self, claim: ChildClaim, spent: Spend) -> Result<Debited, RuntimeError> {
+        Ok(self.plane.run(&DebitChild { claim, spent, now_ns: self.plane.now_ns() }).await?.output)
+    }
+
+    pub async fn child_finish(
+        &self,
+        claim: ChildClaim,
+        finish: ChildFinish,
+        spent: Spend,
+    ) -> Result<ChildFinished, RuntimeError> {
+        let now_ns = self.plane.now_ns();
+        let token = self.child(claim.parent, claim.child).await?;
+        let started_at_ns = token.started_at_ns.unwrap_or(now_ns);
+        let spent = crate::children::with_duration(spent, started_at_ns, now_ns);
+        Ok(self
+            .plane
+            .run(&FinishChild { claim, finish: crate::children::bounded(finish), spent, now_ns })
+            .await?
+            .output)
+    }
+}

@@ -1,0 +1,413 @@
+//! Instances of durable functions. They are read from a world's cells, whose layout the SDKs share; no code runs for that.
+
+use super::{
+    ListPage, Problem,
+    events::{WaitParams, in_time},
+    extract::{EventBody, Ingress, Name, Params, READ, WorldScope},
+    json, limit,
+    moment::Moment,
+};
+use crate::node::{FORWARDED_TO, Universe};
+use axum::{
+    Json,
+    http::{HeaderMap, HeaderValue},
+};
+use mundi_engine::Engine;
+use mundi_model::{
+    Code, Height, WorldId, cbor,
+    record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
+};
+use mundi_runtime::{
+    Plane,
+    control::{At, CallAnswer},
+};
+use mundi_store::blob::Blobs;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::BTreeMap, time::Duration};
+use utoipa::{IntoParams, ToSchema};
+
+/// Where instances are: `$fn/i/FUNCTION/KEY`.
+const HEADS: &str = "$fn/i/";
+/// Where their logs are: `$fn/l/FUNCTION/KEY/NNNNNN`.
+const LOGS: &str = "$fn/l/";
+/// The inbox that commands about instances go to.
+const INBOX: &str = "$fn";
+/// Cells that are read at a time.
+const PAGE_ITEMS: usize = 1_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FunctionsParams {
+    /// Only instances of this function.
+    function: Option<String>,
+    /// Only instances in this state: `running`, `done`, `failed`, `cancelled` or `diverged`. A page may then have fewer items than `limit`.
+    state: Option<String>,
+    /// The world as it was before the record at this height; as it is if nothing is said.
+    at: Option<u64>,
+    /// Where the page before ended: its `next`.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// Something that an instance waits for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FunctionWait {
+    /// The number of the await.
+    number: u64,
+    /// `effect`, `timer`, `event` or `signal`.
+    kind: String,
+    /// The kind of the effect, the name of the event; `sleep` or `until` of a timer.
+    name: String,
+    since: Moment,
+    waited_ms: u64,
+}
+
+/// An instance of a durable function.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FunctionInstance {
+    /// `FUNCTION/KEY`.
+    instance: String,
+    function: String,
+    key: String,
+    /// `running`, `done`, `failed`, `cancelled` or `diverged`.
+    state: String,
+    /// It keeps what comes in, and does not go on.
+    paused: bool,
+    began: Moment,
+    ended: Option<Moment>,
+    /// How often it has started over.
+    run: u64,
+    /// Awaits so far.
+    awaits: u64,
+    waits: Vec<FunctionWait>,
+    /// What the function says about itself.
+    status: Value,
+    result: Value,
+    /// Why it ended or stands still: `code`, `message` and the number of the `await`.
+    error: Value,
+}
+
+/// An await on record.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FunctionAwait {
+    number: u64,
+    kind: String,
+    name: String,
+    /// `open`, `ok`, `error` or `cancelled`.
+    state: String,
+    /// How often an effect was asked for.
+    attempts: Option<u64>,
+    asked: Moment,
+    /// The height of the step that asked.
+    asked_at: u64,
+    ended: Option<Moment>,
+    /// The height of the record that ended it: a fork there has not seen its result.
+    ended_at: Option<u64>,
+    value: Value,
+}
+
+/// An instance with all that is on record of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FunctionDescription {
+    #[serde(flatten)]
+    of: FunctionInstance,
+    input: Value,
+    log: Vec<FunctionAwait>,
+}
+
+/// Nanoseconds, which are more than JSON numbers hold.
+fn ns(value: &Value) -> u64 {
+    let large = || value["$integer"].as_str().and_then(|text| text.parse().ok());
+    value.as_u64().or_else(large).unwrap_or(0)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+impl FunctionInstance {
+    fn new(head: &Value, now_ns: u64) -> Self {
+        let (function, key) = (text(&head["function"]), text(&head["key"]));
+        let wait = |wait: &Value| FunctionWait {
+            number: ns(&wait[0]),
+            kind: text(&wait[1]),
+            name: text(&wait[2]),
+            since: Moment::of(ns(&wait[3])),
+            waited_ms: now_ns.saturating_sub(ns(&wait[3])) / 1_000_000,
+        };
+        Self {
+            instance: format!("{function}/{key}"),
+            function,
+            key,
+            state: text(&head["state"]),
+            paused: head["paused"] == true,
+            began: Moment::of(ns(&head["began_ns"])),
+            ended: Moment::unless_zero(ns(&head["ended_ns"])),
+            run: ns(&head["run"]),
+            awaits: ns(&head["asked"]),
+            waits: head["waits"].as_array().map(|waits| waits.iter().map(wait).collect()).unwrap_or_default(),
+            status: head["status"].clone(),
+            result: head["result"].clone(),
+            error: head["error"].clone(),
+        }
+    }
+}
+
+impl FunctionAwait {
+    fn new(number: u64, entry: &Value) -> Self {
+        Self {
+            number,
+            kind: text(&entry["kind"]),
+            name: text(&entry["name"]),
+            state: text(&entry["state"]),
+            attempts: entry["attempts"].as_u64(),
+            asked: Moment::of(ns(&entry["asked_ns"])),
+            asked_at: ns(&entry["asked_at"]),
+            ended: Moment::unless_zero(ns(&entry["ended_ns"])),
+            ended_at: entry["ended_at"].as_u64(),
+            value: entry["value"].clone(),
+        }
+    }
+}
+
+/// The instances of durable functions of a world, in the order of their names.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/worlds/{world}/functions", tag = "functions", params(FunctionsParams),
+    responses((status = 200, body = ListPage<FunctionInstance>)),
+)]
+pub(super) async fn list<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+    Params(params): Params<FunctionsParams>,
+) -> Result<Json<ListPage<FunctionInstance>>, Problem> {
+    let (at, items_max) = (At { world, height: params.at.map(Height::new) }, limit(params.limit)?);
+    let prefix = params.function.as_ref().map_or_else(|| HEADS.to_owned(), |function| format!("{HEADS}{function}/"));
+    let after = params.after.map(|after| format!("{HEADS}{after}"));
+    let found = universe.ops().world_cells(at, &prefix, after.as_deref(), items_max).await?;
+    let next = found.last().and_then(|(key, _)| key.strip_prefix(HEADS)).map(str::to_owned);
+    let now_ns = universe.plane().now_ns();
+    let heads = found.iter().map(|(_, bytes)| FunctionInstance::new(&json::bytes(bytes), now_ns));
+    let items = heads.filter(|head| params.state.as_ref().is_none_or(|state| *state == head.state)).collect();
+    Ok(Json(ListPage { items, next }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FunctionParams {
+    /// The world as it was before the record at this height; as it is if nothing is said.
+    at: Option<u64>,
+}
+
+/// An instance of a durable function, by `FUNCTION/KEY`, with every await on record.
+#[utoipa::path(
+    get, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(FunctionParams),
+    responses((status = 200, body = FunctionDescription)),
+)]
+pub(super) async fn describe<E: Engine>(
+    WorldScope { universe, world, .. }: WorldScope<E, READ>,
+    Name(instance): Name,
+    Params(params): Params<FunctionParams>,
+) -> Result<Json<FunctionDescription>, Problem> {
+    let at = At { world, height: params.at.map(Height::new) };
+    let head = head(&universe, at, &instance).await?;
+    let (prefix, mut cells, mut after) = (format!("{LOGS}{instance}/"), Vec::new(), None::<String>);
+    loop {
+        let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        cells.extend(page.iter().map(|(_, bytes)| json::bytes(bytes)));
+    }
+    let input = cells.first().map_or(Value::Null, |start| start["value"].clone());
+    let log = (0..).zip(&cells).skip(1).map(|(number, entry)| FunctionAwait::new(number, entry)).collect();
+    Ok(Json(FunctionDescription { of: FunctionInstance::new(&head, universe.plane().now_ns()), input, log }))
+}
+
+async fn head<E: Engine>(universe: &Universe<E>, at: At, instance: &str) -> Result<Value, Problem> {
+    let found = universe.ops().world_cell(at, &format!("{HEADS}{instance}")).await?;
+    let missing = || {
+        let detail = format!("{} has no instance `{instance}`: instances are named FUNCTION/KEY", at.world);
+        Problem::new(Code::FunctionNotFound, detail)
+    };
+    found.map(|bytes| json::bytes(&bytes)).ok_or_else(missing)
+}
+
+/// Runs a durable function under a key, and answers with its result. The same key with the same input finds the instance again, also
+/// after this answer was lost or timed out; with another input it is refused.
+#[utoipa::path(
+    post, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(WaitParams),
+    request_body(content = serde_json::Value, description = "The input of the function: JSON, or canonical CBOR"),
+    responses((status = 200, description = "The result", body = serde_json::Value)),
+)]
+pub(super) async fn run<E: Engine>(
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+    Name(instance): Name,
+    Params(params): Params<WaitParams>,
+    EventBody { cbor: value, .. }: EventBody,
+) -> Result<Json<Value>, Problem> {
+    api.node.admit_to(&universe, world)?;
+    let timeout = params.timeout(&api)?;
+    let named = instance.split_once('/').filter(|(_, key)| !key.is_empty());
+    let (function, key) = named.ok_or_else(|| {
+        Problem::new(Code::FunctionKeyInvalid, format!("`{instance}`: name an instance by FUNCTION/KEY"))
+    })?;
+    universe.ops().check_events(world, [(function, &*value)]).await?;
+    let input = Input::Event { schema: function.to_owned(), value: Payload::Inline(value), key: Some(key.to_owned()) };
+    Ok(Json(in_time(timeout, ask(&universe, world, input, timeout)).await?))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CancelParams {
+    /// What the function is told.
+    reason: Option<String>,
+    /// How long to wait until the world has taken it in: `30s` if nothing is said.
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+/// What a command about an instance came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FunctionState {
+    instance: String,
+    /// The state after the command. One that cleans up first is still `running`.
+    state: String,
+}
+
+/// Cancels an instance: what it waits for ends with `FUNCTION_CANCELLED`, and its cleanup runs. One that has ended stays as it is.
+#[utoipa::path(
+    delete, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(CancelParams),
+    responses((status = 200, body = FunctionState)),
+)]
+pub(super) async fn cancel<E: Engine>(
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+    Name(instance): Name,
+    Params(params): Params<CancelParams>,
+) -> Result<Json<FunctionState>, Problem> {
+    let timeout = WaitParams { timeout: params.timeout }.timeout(&api)?;
+    let mut command = serde_json::json!({ "cancel": instance });
+    if let Some(reason) = params.reason {
+        command["reason"] = reason.into();
+    }
+    api.node.admit_to(&universe, world)?;
+    in_time(timeout, obey(&universe, world, &instance, command, timeout)).await
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PauseParams {
+    /// Whether it keeps what comes in and does not go on.
+    paused: bool,
+    /// How long to wait until the world has taken it in: `30s` if nothing is said.
+    #[param(example = "5s", pattern = "^[0-9]{1,9}(ms|s|m|h|d)$")]
+    timeout: Option<String>,
+}
+
+/// Pauses an instance, or lets it go on with what came in meanwhile.
+#[utoipa::path(
+    put, path = "/v1/u/{universe}/worlds/{world}/functions/{instance}", tag = "functions", params(PauseParams),
+    responses((status = 200, body = FunctionState)),
+)]
+pub(super) async fn pause<E: Engine>(
+    Ingress { of: WorldScope { api, universe, world, .. }, _held }: Ingress<E, true>,
+    Name(instance): Name,
+    Params(params): Params<PauseParams>,
+) -> Result<Json<FunctionState>, Problem> {
+    let timeout = WaitParams { timeout: params.timeout }.timeout(&api)?;
+    let command = if params.paused {
+        serde_json::json!({ "pause": instance })
+    } else {
+        serde_json::json!({ "resume": instance })
+    };
+    api.node.admit_to(&universe, world)?;
+    in_time(timeout, obey(&universe, world, &instance, command, timeout)).await
+}
+
+async fn obey<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    instance: &str,
+    command: Value,
+    timeout: Duration,
+) -> Result<Json<FunctionState>, Problem> {
+    head(universe, At { world, height: None }, instance).await?;
+    let payload = Payload::Inline(cbor::encode(&json::given(command)?));
+    let input = Input::Message { inbox: INBOX.to_owned(), payload, headers: BTreeMap::new() };
+    let answer = ask(universe, world, input, timeout).await?;
+    Ok(Json(FunctionState { instance: instance.to_owned(), state: text(&answer["state"]) }))
+}
+
+/// Gives a world an input and waits for its program's reply.
+async fn ask<E: Engine>(
+    universe: &Universe<E>,
+    world: WorldId,
+    input: Input,
+    timeout: Duration,
+) -> Result<Value, Problem> {
+    let origin = Origin { wants_reply: true, ..Origin::new(universe.plane().now_ns()) };
+    // A call that is forwarded is an event without a key: this one goes through the inbox wherever the world is.
+    let headers = HeaderMap::from_iter([(FORWARDED_TO, HeaderValue::from_static("functions"))]);
+    let answer = universe.answer_call(world, (InboxItem { input, origin }, None), &headers, timeout, true).await?;
+    let CallAnswer::Replied { call, outcome } = answer else {
+        return Err(Problem::new(Code::WorldElsewhere, format!("{world} is not held here")));
+    };
+    let payload = match outcome {
+        ReplyOutcome::Ok(payload) => payload,
+        ReplyOutcome::Failed(code, reason, height) => {
+            // The SDK's own refusals begin with their code.
+            let own = reason.split_once(": ").and_then(|(name, rest)| Some((function_code(name)?, rest.to_owned())));
+            let other = || (Code::from_name(&code).unwrap_or(Code::ProgramFailed), reason.clone());
+            let (code, detail) = own.unwrap_or_else(other);
+            return Err(Problem { call: Some(call), height, ..Problem::new(code, detail) });
+        }
+    };
+    let bytes = match payload {
+        Payload::Inline(bytes) => bytes,
+        Payload::Blob(hash, _) => Box::pin(Blobs::get(universe.plane().blobs(), universe.id(), hash)).await?.to_vec(),
+    };
+    let value = json::bytes(&bytes);
+    match value.get("$function_failed") {
+        None => Ok(value),
+        Some(failed) => {
+            let state = text(&failed["state"]);
+            let code = if state == "cancelled" { Code::FunctionCancelled } else { Code::FunctionFailed };
+            let (message, number) = (text(&failed["message"]), ns(&failed["await"]));
+            let why = text(&failed["code"]);
+            let detail = format!("{} {state} at await {number}: {why}: {message}", text(&failed["instance"]));
+            Err(Problem { call: Some(call), ..Problem::new(code, detail) })
+        }
+    }
+}
+
+fn function_code(name: &str) -> Option<Code> {
+    Code::from_name(name).filter(|_| name.starts_with("FUNCTION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_read_from_its_cell() {
+        let head = serde_json::json!({
+            "function": "order", "key": "17", "state": "running", "asked": 2, "run": 0,
+            "began_ns": { "$integer": "1795007692394862689" },
+            "waits": [[2, "effect", "stock.reserve", { "$integer": "1795007692000000000" }]],
+        });
+        let instance = FunctionInstance::new(&head, 1_795_007_693_000_000_000);
+        assert_eq!((&*instance.instance, instance.awaits, instance.paused), ("order/17", 2, false));
+        assert_eq!((instance.waits[0].number, instance.waits[0].waited_ms), (2, 1_000));
+        assert!(instance.ended.is_none() && instance.error.is_null());
+    }
+
+    #[test]
+    fn only_codes_of_functions_are_taken_from_a_reason() {
+        assert_eq!(function_code("FUNCTION_KEY_REUSED"), Some(Code::FunctionKeyReused));
+        assert_eq!(function_code("WORLD_NOT_FOUND"), None);
+        assert_eq!(function_code("FUNCTION_OF_SOMEBODY"), None);
+    }
+}

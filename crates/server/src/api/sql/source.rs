@@ -1,0 +1,391 @@
+//! Where the rows of the tables come from: the same pages that the lists of the API read.
+
+use super::super::{
+    Problem, dead_letters, effects, extract::world_of, json as shown, naming::with_names, timers, workers, worlds,
+};
+use crate::node::Universe;
+use mundi_engine::Engine;
+use mundi_model::{Height, WorldId, limits};
+use mundi_runtime::control::At;
+use mundi_sql::{Condition, Op, Row, Rows, Source, SqlError, Table};
+use mundi_store::{
+    protocol::{Page, WorldCursor, WorldQuery, WorldSummary},
+    values::{ListedState, Queue, QueueSeq},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::{collections::VecDeque, sync::Arc};
+use tokio::{runtime::Handle, time::Instant};
+
+/// Rows that are read ahead: a page of a list.
+const PAGE_ROWS: usize = 200;
+
+pub(super) struct UniverseTables<E: Engine> {
+    pub(super) universe: Arc<Universe<E>>,
+    pub(super) runtime: Handle,
+    pub(super) until: Instant,
+}
+
+impl<E: Engine> Source for UniverseTables<E> {
+    fn open(&self, table: &'static Table, conditions: Vec<Condition>) -> Result<Box<dyn Rows>, SqlError> {
+        let given = Given { conditions };
+        let (universe, runtime, until) = (self.universe.clone(), self.runtime.clone(), self.until);
+        let place = Place::default();
+        Ok(Box::new(Reading { universe, runtime, until, table: table.name, given, ready: VecDeque::new(), place }))
+    }
+}
+
+/// The conditions that a query puts on a table.
+struct Given {
+    conditions: Vec<Condition>,
+}
+
+impl Given {
+    fn text(&self, column: &str) -> Option<&str> {
+        let equal = |condition: &&Condition| condition.column == column && condition.op == Op::Eq;
+        self.conditions.iter().find(equal).and_then(|condition| condition.value.as_str())
+    }
+
+    fn number(&self, column: &str) -> Option<u64> {
+        let equal = |condition: &&Condition| condition.column == column && condition.op == Op::Eq;
+        let value = &self.conditions.iter().find(equal)?.value;
+        value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    }
+
+    /// The heights that are wanted: from the first up to the second, which is not wanted any more.
+    fn heights(&self) -> (u64, u64) {
+        let (mut from, mut end) = (0, u64::MAX);
+        for condition in self.conditions.iter().filter(|condition| condition.column == "height") {
+            let Some(value) = condition.value.as_i64().map(|value| u64::try_from(value).unwrap_or(0)) else { continue };
+            match condition.op {
+                Op::Eq => (from, end) = (from.max(value), end.min(value.saturating_add(1))),
+                Op::Gt => from = from.max(value.saturating_add(1)),
+                Op::Ge => from = from.max(value),
+                Op::Lt => end = end.min(value),
+                Op::Le => end = end.min(value.saturating_add(1)),
+            }
+        }
+        (from, end)
+    }
+}
+
+/// Where the next page begins.
+#[derive(Default)]
+struct Place {
+    is_over: bool,
+    /// Of a list: the `next` of its last page.
+    after: Option<String>,
+    /// Worlds whose rows are still to be read, with their names; `None` before any were asked for.
+    worlds: Option<VecDeque<(WorldId, Option<String>)>>,
+    /// Where the next page of worlds begins.
+    worlds_after: Option<WorldCursor>,
+    worlds_are_over: bool,
+    /// Within the first of them.
+    within: Option<String>,
+}
+
+struct Reading<E: Engine> {
+    universe: Arc<Universe<E>>,
+    runtime: Handle,
+    until: Instant,
+    table: &'static str,
+    given: Given,
+    ready: VecDeque<Row>,
+    place: Place,
+}
+
+impl<E: Engine> Rows for Reading<E> {
+    fn next(&mut self) -> Result<Option<Row>, SqlError> {
+        while self.ready.is_empty() && !self.place.is_over {
+            if Instant::now() > self.until {
+                return Err(SqlError::TooLong { ms: 0 });
+            }
+            let runtime = self.runtime.clone();
+            let page = runtime.block_on(self.page());
+            let failed = |problem: Problem| SqlError::Source { code: problem.code, detail: problem.detail };
+            self.ready = page.map_err(failed)?.into();
+        }
+        Ok(self.ready.pop_front())
+    }
+}
+
+/// Something that the API shows, as a row.
+fn row(shown: &impl Serialize) -> Row {
+    match serde_json::to_value(shown) {
+        Ok(Value::Object(row)) => row,
+        _ => Row::new(),
+    }
+}
+
+/// The name of a world stands under `name` in every table.
+fn with_name_column(mut row: Row) -> Row {
+    let name = row.get("world_name").cloned().unwrap_or(Value::Null);
+    row.insert("name".to_owned(), name);
+    row
+}
+
+/// A world, with what stands in objects of its own as columns.
+fn of_world(shown: &impl Serialize) -> Row {
+    let mut row = row(shown);
+    let inner =
+        |row: &Row, object: &str, field: &str| row.get(object).map_or(Value::Null, |found| found[field].clone());
+    let flat = [
+        ("parent_name", inner(&row, "parent", "world_name")),
+        ("forked_at", inner(&row, "parent", "forked_at")),
+        ("holder", inner(&row, "lease", "holder")),
+        ("hold_code", inner(&row, "hold", "code")),
+        ("parent", inner(&row, "parent", "world")),
+    ];
+    row.extend(flat.map(|(name, value)| (name.to_owned(), value)));
+    row
+}
+
+impl<E: Engine> Reading<E> {
+    async fn page(&mut self) -> Result<Vec<Row>, Problem> {
+        match self.table {
+            "worlds" => self.worlds().await,
+            "labels" => self.labels().await,
+            "lineage" => self.lineage().await,
+            "journal" | "cells" | "snapshots" => self.of_each_world().await,
+            "effects" => self.effects().await,
+            "attempts" => self.attempts().await,
+            "timers" => self.timers().await,
+            "dead_letters" => self.dead_letters().await,
+            "leases" => self.leases().await,
+            _ => self.workers().await,
+        }
+    }
+
+    /// The next page of a list begins here; without one the list is over.
+    fn go_on(&mut self, next: Option<String>) {
+        self.place.is_over = next.is_none();
+        self.place.after = next;
+    }
+
+    async fn given_world(&self, column: &str) -> Result<Option<WorldId>, Problem> {
+        match self.given.text(column) {
+            Some(name) => world_of(&self.universe, name).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn found(&mut self, query: WorldQuery) -> Result<Vec<WorldSummary>, Problem> {
+        let after = self.place.after.as_deref().map(str::parse).transpose()?;
+        let page = self.universe.ops().find_worlds(query, after, PAGE_ROWS).await?;
+        self.go_on(page.next.map(|next| next.to_string()));
+        Ok(page.items)
+    }
+
+    async fn world_query(&self) -> Result<WorldQuery, Problem> {
+        let mut query = WorldQuery { world: self.given_world("world").await?, ..WorldQuery::default() };
+        query.filter.parent = self.given_world("parent").await?;
+        query.state = self.given.text("state").and_then(ListedState::from_name);
+        query.name_prefix = self.given.text("name").map(str::to_owned);
+        query.manifests = self.given.text("manifest").and_then(|hash| hash.parse().ok()).map(|hash| [hash].into());
+        Ok(query)
+    }
+
+    async fn worlds(&mut self) -> Result<Vec<Row>, Problem> {
+        let query = self.world_query().await?;
+        let found = self.found(query).await?;
+        Ok(worlds::shown(&self.universe, found).await?.iter().map(of_world).collect())
+    }
+
+    async fn lineage(&mut self) -> Result<Vec<Row>, Problem> {
+        let rows = self.worlds().await?;
+        Ok(rows.into_iter().filter(|row| row.get("parent").is_some_and(|parent| !parent.is_null())).collect())
+    }
+
+    async fn labels(&mut self) -> Result<Vec<Row>, Problem> {
+        let mut query = WorldQuery { world: self.given_world("world").await?, ..WorldQuery::default() };
+        let value = self.given.text("value").map(str::to_owned);
+        query.labels = self.given.text("key").map(|key| (key.to_owned(), value)).into_iter().collect();
+        let mut rows = Vec::new();
+        for WorldSummary { world, meta, .. } in self.found(query).await? {
+            let labels = meta.labels.iter().flat_map(mundi_model::Labels::iter);
+            rows.extend(
+                labels
+                    .map(|(key, value)| row(&json!({ "world": world, "name": meta.name, "key": key, "value": value }))),
+            );
+        }
+        Ok(rows)
+    }
+
+    async fn effects(&mut self) -> Result<Vec<Row>, Problem> {
+        let (world, after) =
+            (self.given_world("world").await?, self.place.after.as_deref().map(str::parse).transpose()?);
+        let page = self.universe.ops().list_effects(world, self.given.text("kind"), after, PAGE_ROWS).await?;
+        self.go_on(page.next.map(|next| next.to_string()));
+        let items: Vec<effects::Effect> = page.items.into_iter().map(effects::Effect::from).collect();
+        Ok(with_names(&self.universe, items).await?.iter().map(row).map(with_name_column).collect())
+    }
+
+    async fn attempts(&mut self) -> Result<Vec<Row>, Problem> {
+        let mut rows = Vec::new();
+        for effect in self.effects().await? {
+            for failed in effect.get("failed").and_then(Value::as_array).into_iter().flatten() {
+                let mut attempt = row(failed);
+                for column in ["effect", "world", "name", "kind"] {
+                    attempt.insert(column.to_owned(), effect.get(column).cloned().unwrap_or(Value::Null));
+                }
+                rows.push(attempt);
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn timers(&mut self) -> Result<Vec<Row>, Problem> {
+        let (world, after) =
+            (self.given_world("world").await?, self.place.after.as_deref().map(timers::place).transpose()?);
+        let Page { items, next } = self.universe.ops().list_timers(world, after, PAGE_ROWS).await?;
+        self.go_on(next.map(|place| format!("{}.{}", place.place_ns, place.intent)));
+        let items: Vec<timers::Timer> = items.into_iter().map(timers::Timer::from).collect();
+        Ok(with_names(&self.universe, items).await?.iter().map(row).map(with_name_column).collect())
+    }
+
+    async fn dead_letters(&mut self) -> Result<Vec<Row>, Problem> {
+        let world = self.given_world("world").await?;
+        let wanted = self.given.text("queue").map(str::to_owned);
+        let (queue, after): (Queue, Option<QueueSeq>) = match self.place.after.as_deref() {
+            Some(after) => match after.split_once('.') {
+                Some((queue, "")) => (dead_letters::queue(queue)?, None),
+                _ => dead_letters::place(after).map(|(queue, seq)| (queue, Some(seq)))?,
+            },
+            None => match &wanted {
+                Some(name) => match dead_letters::queue(name) {
+                    Ok(queue) => (queue, None),
+                    Err(_) => {
+                        self.go_on(None);
+                        return Ok(Vec::new());
+                    }
+                },
+                None => (dead_letters::QUEUES[0], None),
+            },
+        };
+        let page = self.universe.ops().list_dead_letters(queue, world, after, PAGE_ROWS).await?;
+        let following = dead_letters::QUEUES.into_iter().skip_while(|other| *other != queue).nth(1);
+        let following = following.filter(|_| wanted.is_none()).map(|queue| format!("{}.", queue.name()));
+        self.go_on(page.next.map(|next| dead_letters::address(queue, next)).or(following));
+        let letters = page.items.into_iter().map(|found| dead_letters::Letter::new(queue, found.seq, found.letter));
+        let letters = with_names(&self.universe, letters.collect()).await?;
+        let with_queue = |mut row: Row| {
+            row.insert("queue".to_owned(), queue.name().into());
+            row
+        };
+        Ok(letters.iter().map(row).map(with_name_column).map(with_queue).collect())
+    }
+
+    async fn leases(&mut self) -> Result<Vec<Row>, Problem> {
+        let holder = match self.given.text("holder").map(str::parse) {
+            Some(Err(_)) => {
+                self.go_on(None);
+                return Ok(Vec::new());
+            }
+            holder => holder.and_then(Result::ok),
+        };
+        let after = self.place.after.as_deref().map(str::parse).transpose()?;
+        let page = self.universe.ops().list_leases(holder, after, PAGE_ROWS).await?;
+        self.go_on(page.next.map(|next| next.to_string()));
+        let leases = page.items.into_iter().map(workers::Lease::from).collect();
+        Ok(with_names(&self.universe, leases).await?.iter().map(row).map(with_name_column).collect())
+    }
+
+    async fn workers(&mut self) -> Result<Vec<Row>, Problem> {
+        self.go_on(None);
+        Ok(workers::all(&self.universe).await?.iter().map(row).collect())
+    }
+}
+
+impl<E: Engine> Reading<E> {
+    /// A page of the first world that is left.
+    async fn of_each_world(&mut self) -> Result<Vec<Row>, Problem> {
+        let Some((world, name)) = self.first_world().await? else {
+            self.place.is_over = true;
+            return Ok(Vec::new());
+        };
+        let (rows, next) = match self.table {
+            "journal" => self.records(world).await?,
+            "cells" => self.cells(world).await?,
+            _ => self.snapshots(world).await?,
+        };
+        if next.is_none() {
+            self.place.worlds.as_mut().and_then(VecDeque::pop_front);
+        }
+        self.place.within = next;
+        let of_world = |mut row: Row| {
+            row.insert("world".to_owned(), world.to_string().into());
+            row.insert("name".to_owned(), name.clone().into());
+            row
+        };
+        Ok(rows.into_iter().map(of_world).collect())
+    }
+
+    async fn first_world(&mut self) -> Result<Option<(WorldId, Option<String>)>, Problem> {
+        if self.place.worlds.is_none() {
+            let one = match self.given_world("of").await? {
+                Some(world) => Some(world),
+                None => self.given_world("world").await?,
+            };
+            if let Some(world) = one {
+                let name = self.universe.ops().names_of_worlds([world].into()).await?.remove(&world);
+                (self.place.worlds, self.place.worlds_are_over) = (Some([(world, name)].into()), true);
+            }
+        }
+        loop {
+            if let Some(first) = self.place.worlds.as_ref().and_then(VecDeque::front) {
+                return Ok(Some(first.clone()));
+            }
+            if self.place.worlds_are_over {
+                return Ok(None);
+            }
+            let after = self.place.worlds_after.take();
+            let page = self.universe.ops().find_worlds(WorldQuery::default(), after, PAGE_ROWS).await?;
+            self.place.worlds_are_over = page.next.is_none();
+            self.place.worlds_after = page.next;
+            let readable = page.items.into_iter().filter(|found| !found.meta.state.is_gone());
+            self.place.worlds = Some(readable.map(|found| (found.world, found.meta.name)).collect());
+        }
+    }
+
+    async fn records(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {
+        let (from, end) = self.given.heights();
+        let from = self.place.within.as_deref().and_then(|from| from.parse().ok()).unwrap_or(from);
+        let head = self.universe.ops().describe_world(world).await?.head.map_or(0, |head| head.height.get());
+        if from >= end.min(head) {
+            return Ok((Vec::new(), None));
+        }
+        let page = self.universe.ops().world_journal(world, Height::new(from), PAGE_ROWS).await?;
+        let rows = page.items.iter().map(|record| {
+            let whole = row(&shown::record(record));
+            let mut row = Row::new();
+            for column in ["height", "type", "hash"] {
+                row.insert(column.to_owned(), whole.get(column).cloned().unwrap_or(Value::Null));
+            }
+            row.insert("record".to_owned(), Value::Object(whole));
+            row
+        });
+        let next = page.next.map(Height::get).filter(|next| *next < end);
+        Ok((rows.collect(), next.map(|next| next.to_string())))
+    }
+
+    async fn cells(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {
+        let at = At { world, height: self.given.number("at").map(Height::new) };
+        let cell = |key: &str, bytes: &[u8]| row(&json!({ "key": key, "value": shown::bytes(bytes) }));
+        if let Some(key) = self.given.text("key") {
+            let found = self.universe.ops().world_cell(at, key).await?;
+            return Ok((found.iter().map(|bytes| cell(key, bytes)).collect(), None));
+        }
+        let page = limits::LIST_ITEMS_MAX;
+        let found = self.universe.ops().world_cells(at, "", self.place.within.as_deref(), page).await?;
+        // A scan may end early because of its bytes: whoever gets anything asks once more.
+        let next = found.last().map(|(key, _)| key.clone());
+        Ok((found.iter().map(|(key, bytes)| cell(key, bytes)).collect(), next))
+    }
+
+    async fn snapshots(&self, world: WorldId) -> Result<(Vec<Row>, Option<String>), Problem> {
+        let below = self.place.within.as_deref().and_then(|height| height.parse().ok()).map(Height::new);
+        let Page { items, next } = self.universe.ops().list_snapshots(world, below, PAGE_ROWS).await?;
+        let rows = items.iter().map(|note| row(&shown::Snapshot::from(note)));
+        Ok((rows.collect(), next.map(|next| next.get().to_string())))
+    }
+}

@@ -1,0 +1,270 @@
+//! The tables of a universe, as queries see them. `docs/reference/sql.md` is made from this.
+
+use mundi_sql::{Column, Op, Table};
+
+const EQ: &[Op] = &[Op::Eq];
+const RANGE: &[Op] = &[Op::Eq, Op::Gt, Op::Ge, Op::Lt, Op::Le];
+
+const fn text(name: &'static str, about: &'static str) -> Column {
+    Column { name, kind: "TEXT", about, pushed: &[], hidden: false }
+}
+
+const fn number(name: &'static str, about: &'static str) -> Column {
+    Column { name, kind: "INTEGER", about, pushed: &[], hidden: false }
+}
+
+const fn json(name: &'static str, about: &'static str) -> Column {
+    Column { name, kind: "JSON", about, pushed: &[], hidden: false }
+}
+
+/// A column whose equality is answered by a key or an index.
+const fn keyed(column: Column) -> Column {
+    Column { pushed: EQ, ..column }
+}
+
+/// An argument of the table.
+const fn argument(name: &'static str, about: &'static str) -> Column {
+    Column { name, kind: "TEXT", about, pushed: EQ, hidden: true }
+}
+
+const WORLD: Column = keyed(text("world", "the id of the world"));
+const NAME: Column = text("name", "its name");
+const OF: Column = argument("of", "only this world, by id or name");
+
+pub(super) static WORLDS: Table = Table {
+    name: "worlds",
+    about: "The worlds of the universe, but for deleted ones.",
+    columns: &[
+        WORLD,
+        keyed(NAME),
+        keyed(text("state", "`live`, `paused`, `on_hold`, `archived`, `deleting`, or `deleted` if it is asked for")),
+        text("program", "what people call its program: `todo@2`"),
+        keyed(text("manifest", "the hash of its manifest")),
+        number("head", "the next height of its journal"),
+        text("created_at", "a time, as RFC 3339 writes it"),
+        text("active_at", "when a worker last opened or released it"),
+        keyed(text("parent", "the id of the world that it was forked from")),
+        text("parent_name", "its name"),
+        number("forked_at", "the height of the fork"),
+        text("holder", "the worker that has its lease"),
+        text("waits", "what it waits for, in a few words"),
+        number("failures", "steps that failed since it was last upgraded, resumed, retried or skipped"),
+        text("hold_code", "why it is on hold"),
+        text("effects", "what becomes of the effects of a fork or an import"),
+        json("labels", "its labels, as an object"),
+    ],
+};
+
+pub(super) static LABELS: Table = Table {
+    name: "labels",
+    about: "One row for each label of each world.",
+    columns: &[
+        WORLD,
+        NAME,
+        keyed(text("key", "the key")),
+        keyed(text("value", "the value; answered by the index with `key`")),
+    ],
+};
+
+pub(super) static JOURNAL: Table = Table {
+    name: "journal",
+    about: "Records: of one world with `journal('alice')` or `world = 'w_…'`, else of all worlds.",
+    columns: &[
+        WORLD,
+        NAME,
+        Column { pushed: RANGE, ..number("height", "the height") },
+        text("type", "`ingress`, `intent`, `receipt`, `reply` …"),
+        text("hash", "the hash of the record"),
+        json("record", "all of it, as the API shows it"),
+        OF,
+    ],
+};
+
+pub(super) static CELLS: Table = Table {
+    name: "cells",
+    about: "State, now or in the past: `cells('alice')`, `cells('alice', 42)`; without an argument of all worlds.",
+    columns: &[
+        WORLD,
+        NAME,
+        keyed(text("key", "the key")),
+        json("value", "what it holds"),
+        OF,
+        argument("at", "as it was when this was the next height"),
+    ],
+};
+
+pub(super) static EFFECTS: Table = Table {
+    name: "effects",
+    about: "Effects without a receipt.",
+    columns: &[
+        text("effect", "its id, which never changes"),
+        WORLD,
+        NAME,
+        number("height", "where its world asked for it"),
+        keyed(text("kind", "the kind")),
+        text("stage", "`pending`, `waiting` or `claimed`"),
+        text("label", "the program's own name for it"),
+        json("params", "what it was asked for with"),
+        number("attempts", "attempts that failed"),
+        text("published_at", "since when it is open"),
+        text("not_before", "when it is tried next"),
+        text("claimed_by", "the worker that carries it out"),
+        text("claimed_until", "until when"),
+        text("last_failure", "the code of the newest failure"),
+        text("last_reason", "what went wrong then"),
+    ],
+};
+
+pub(super) static ATTEMPTS: Table = Table {
+    name: "attempts",
+    about: "The newest failed attempts of effects without a receipt, at most ten of each.",
+    columns: &[
+        text("effect", "the effect"),
+        WORLD,
+        NAME,
+        text("kind", "the kind of the effect"),
+        number("attempt", "the first one is 1"),
+        text("at", "when it failed"),
+        text("worker", "who had claimed it"),
+        text("code", "the code of the failure"),
+        text("reason", "what went wrong"),
+        text("next", "when the next attempt may begin"),
+    ],
+};
+
+pub(super) static TIMERS: Table = Table {
+    name: "timers",
+    about: "Timers that wait.",
+    columns: &[
+        text("timer", "its id"),
+        WORLD,
+        NAME,
+        number("height", "where its world set it"),
+        text("deliver_at", "when it is due"),
+        json("payload", "what it carries"),
+    ],
+};
+
+pub(super) static DEAD_LETTERS: Table = Table {
+    name: "dead_letters",
+    about: "What queues gave up on.",
+    columns: &[
+        text("letter", "what it is addressed by"),
+        keyed(text("queue", "`effects`, `timers`, `mailboxes` or `inboxes`")),
+        WORLD,
+        NAME,
+        text("code", "the code of the last failure"),
+        text("reason", "what went wrong"),
+        number("attempts", "attempts that failed"),
+        text("at", "when it was given up"),
+        json("item", "the item"),
+    ],
+};
+
+pub(super) static WORKERS: Table = Table {
+    name: "workers",
+    about: "Workers with a heartbeat.",
+    columns: &[
+        text("worker", "its id"),
+        text("started_at", "when it started"),
+        text("expires_at", "until when its heartbeat holds"),
+        number("worlds_max", "how many worlds with work it takes"),
+        number("worlds", "how many it had when it was last heard of"),
+        number("draining", "1 if it is about to end"),
+        text("address", "where it is reached"),
+    ],
+};
+
+pub(super) static LEASES: Table = Table {
+    name: "leases",
+    about: "Leases of worlds that are held.",
+    columns: &[
+        WORLD_SHOWN,
+        NAME,
+        keyed(text("holder", "the worker")),
+        number("epoch", "the fencing token"),
+        text("expires_at", "until when"),
+    ],
+};
+
+const WORLD_SHOWN: Column = text("world", "the id of the world");
+
+pub(super) static SNAPSHOTS: Table = Table {
+    name: "snapshots",
+    about: "Snapshots: of one world with `snapshots('alice')` or `world = 'w_…'`, else of all worlds.",
+    columns: &[
+        WORLD,
+        NAME,
+        number("height", "it covers every record below"),
+        number("logical_time_ns", "the world's time"),
+        text("snapshot", "the hash"),
+        text("manifest", "the manifest that held there"),
+        OF,
+    ],
+};
+
+pub(super) static LINEAGE: Table = Table {
+    name: "lineage",
+    about: "Forks and their parents.",
+    columns: &[
+        WORLD,
+        NAME,
+        keyed(text("parent", "the id of the parent")),
+        text("parent_name", "its name"),
+        number("forked_at", "the height of the fork"),
+        text("created_at", "when it was forked"),
+    ],
+};
+
+/// All of them.
+pub static TABLES: [&Table; 12] = [
+    &WORLDS,
+    &LABELS,
+    &JOURNAL,
+    &CELLS,
+    &EFFECTS,
+    &ATTEMPTS,
+    &TIMERS,
+    &DEAD_LETTERS,
+    &WORKERS,
+    &LEASES,
+    &SNAPSHOTS,
+    &LINEAGE,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fmt::Write, fs, path::Path};
+
+    const MARK: &str = "sql/tables.rs. -->\n";
+
+    fn page() -> String {
+        let mut page = String::new();
+        for table in TABLES {
+            let (name, about) = (table.name, table.about);
+            write!(page, "\n## {name}\n\n{about}\n\n| column | type | | meaning |\n|---|---|---|---|\n").unwrap();
+            for column in table.columns {
+                let how = match (column.hidden, column.pushed.is_empty()) {
+                    (true, _) => "argument",
+                    (false, false) => "key",
+                    (false, true) => "",
+                };
+                writeln!(page, "| `{}` | {} | {how} | {} |", column.name, column.kind, column.about).unwrap();
+            }
+        }
+        page
+    }
+
+    #[test]
+    fn the_reference_lists_every_table_and_column() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/sql.md");
+        let text = fs::read_to_string(&path).unwrap();
+        let (head, _) = text.split_once(MARK).unwrap();
+        let expected = format!("{head}{MARK}{}", page());
+        if std::env::var_os("MUNDI_BLESS").is_some() {
+            fs::write(&path, &expected).unwrap();
+        }
+        assert_eq!(text, expected, "MUNDI_BLESS=1 writes it anew");
+    }
+}

@@ -1,0 +1,62 @@
+//! `u/<u>/pools/watch/<name>`: the policy by which watchers look at a pool.
+//!
+//! Written and removed by `set_watch`, removed by `delete_pool`. Free: the last one who sets it is right. Only a pool that stands in the list of
+//! pools has one: a fork or an imported copy of its worlds does not.
+
+use crate::StoreError;
+use crate::keyspace::{Family, Key, KeyBuilder, KeyReader, get, put};
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, watch::WatchPolicy};
+
+pub fn key(universe: UniverseId, name: &str) -> Key {
+    KeyBuilder::universe(universe, Family::PoolWatch).bytes(name.as_bytes()).key()
+}
+
+pub(crate) fn prefix(universe: UniverseId) -> Key {
+    Family::PoolWatch.prefix(universe)
+}
+
+pub(crate) fn parse(universe: UniverseId, key: &[u8]) -> Result<String, StoreError> {
+    KeyReader::after(Family::PoolWatch, &prefix(universe), key)?.text()
+}
+
+pub(crate) async fn read<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    name: &str,
+) -> Result<Option<WatchPolicy>, StoreError> {
+    get(tx, Family::PoolWatch, &key(universe, name)).await
+}
+
+pub(crate) fn write<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    name: &str,
+    policy: &WatchPolicy,
+) -> Result<(), StoreError> {
+    put(tx, &key(universe, name), policy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::laws;
+    use mundi_model::watch::WatchProbe;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_sort_by_name(a in "[a-z0-9-]{1,16}", b in "[a-z0-9-]{1,16}") {
+            let key = |name: &str| key(laws::universe(), name);
+            prop_assert_eq!(key(&a).cmp(&key(&b)), a.cmp(&b));
+            prop_assert_eq!(parse(laws::universe(), key(&a).as_bytes()).unwrap(), a);
+        }
+
+        #[test]
+        fn the_value_survives(holder_ended: bool, silent: Option<u64>, after: Option<u64>, url: String, n: u32, noise: Vec<u8>) {
+            let probe = (n % 2 == 0).then_some(WatchProbe { url, failures_max: n, timeout_ms: n.into() });
+            let policy = WatchPolicy { holder_ended, silent_after_ms: silent, probe, reclaim_after_ms: after };
+            laws::value_survives(Family::PoolWatch, &policy, &noise)?;
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Find worlds by what people know of them: name, labels, program, state, times, dead letters, open effects.
+//!
+//! Guarantees: each page is one consistent moment. One filter chooses what is read: the parent, a label, the manifests, the beginning of the name or
+//! the state, in this order, by their indexes, so a page costs what it returns; the others are checked for each world found so. Without any of them all worlds are
+//! read. Pages come in the order of what is read, and a world is on one page only, unless it changes meanwhile. A page ends after a bounded number of
+//! looks, or where its transaction has grown too old.
+//! Unknown commit: cannot be; it writes nothing.
+
+use crate::protocol::{
+    WorldError, WorldFilter, WorldSummary,
+    page::{Page, Room},
+    worlds::list_worlds::first_of,
+};
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{
+        Family, Span,
+        dead_letter::DeadLetter,
+        decode_value, effect_inflight, effect_pending,
+        effect_place::EffectStage,
+        lineage_child,
+        named_world::{self, NamedWorld},
+        world_index::{self, Indexed},
+        world_meta::{self, ListedState, WorldMeta},
+    },
+};
+use mundi_engine::{EngineError, Transaction};
+use mundi_model::{Hash, UniverseId, WorldId, hex, limits, parse_hex_bytes};
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+/// Which worlds are wanted. What is `None` or empty is not asked for.
+#[derive(Debug, Clone, Default)]
+pub struct WorldQuery {
+    pub filter: WorldFilter,
+    /// Only this one.
+    pub world: Option<WorldId>,
+    /// `Live` takes those, too, that are paused or on hold.
+    pub state: Option<ListedState>,
+    pub name_prefix: Option<String>,
+    pub name_contains: Option<String>,
+    /// All of these labels; without a value, with any.
+    pub labels: Vec<(String, Option<String>)>,
+    /// Any of these.
+    pub manifests: Option<BTreeSet<Hash>>,
+    pub created_from_ns: Option<u64>,
+    pub created_before_ns: Option<u64>,
+    pub active_from_ns: Option<u64>,
+    /// Those that were never active are taken, too.
+    pub active_before_ns: Option<u64>,
+    /// Only worlds that have one.
+    pub has_dead_letters: bool,
+    /// Only worlds with an open effect that was published before this time.
+    pub effects_before_ns: Option<u64>,
+    pub order: WorldOrder,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorldOrder {
+    /// By the index that is read, and there by id.
+    #[default]
+    Id,
+    /// Only worlds that have a name.
+    Name,
+    Created,
+}
+
+/// Where a page ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorldCursor {
+    World(WorldId),
+    /// At this entry of an index, without its universe.
+    Entry(Vec<u8>),
+}
+
+impl fmt::Display for WorldCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::World(world) => world.fmt(f),
+            Self::Entry(entry) => write!(f, "i_{}", hex(entry)),
+        }
+    }
+}
+
+impl FromStr for WorldCursor {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let invalid = || StoreError::from(WorldError::CursorInvalid);
+        match text.strip_prefix("i_") {
+            Some(entry) if entry.len() <= 2 * limits::KEY_BYTES_MAX => {
+                parse_hex_bytes(entry).map(Self::Entry).ok_or_else(invalid)
+            }
+            Some(_) => Err(invalid()),
+            None => text.parse().map(Self::World).map_err(|_| invalid()),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct FindWorlds {
+    pub universe: UniverseId,
+    pub query: WorldQuery,
+    pub after: Option<WorldCursor>,
+    pub items_max: usize,
+}
+
+/// What is read to find them.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// All worlds.
+    Worlds,
+    /// These.
+    Listed(BTreeSet<WorldId>),
+    /// Entries of these indexes, in ascending order.
+    Entries(Vec<Span>),
+}
+
+/// A part of an answer, and what was read for it.
+type Found = Page<WorldSummary, WorldCursor>;
+
+impl WorldQuery {
+    fn source(&self, universe: UniverseId, listed: Option<&BTreeSet<WorldId>>) -> Source {
+        let index = |what| world_index::span(universe, what);
+        let named = self.name_prefix.as_deref().unwrap_or_default();
+        if let Some(world) = self.world {
+            return Source::Listed([world].into());
+        }
+        match (self.order, listed, self.filter.parent, self.labels.first(), &self.manifests) {
+            (WorldOrder::Name, ..) => Source::Entries(vec![named_world::key(universe, named).span()]),
+            (WorldOrder::Created, ..) => {
+                let from_ns = self.created_from_ns.unwrap_or(0);
+                Source::Entries(vec![world_index::created(universe, from_ns, self.created_before_ns)])
+            }
+            (_, Some(listed), ..) => Source::Listed(listed.clone()),
+            (_, _, Some(parent), ..) => Source::Entries(vec![lineage_child::prefix(universe, parent).span()]),
+            (_, _, _, Some((name, Some(value))), _) => Source::Entries(vec![index(Indexed::Label(name, value))]),
+            (_, _, _, Some((name, None)), _) => Source::Entries(vec![world_index::with_label(universe, name)]),
+            (.., Some(manifests)) => {
+                Source::Entries(manifests.iter().map(|manifest| index(Indexed::Manifest(*manifest))).collect())
+            }
+            _ if !named.is_empty() => Source::Entries(vec![named_world::key(universe, named).span()]),
+            _ => match self.state {
+                Some(state) => {
+                    Source::Entries(states(state).iter().map(|state| index(Indexed::State(*state))).collect())
+                }
+                None => Source::Worlds,
+            },
+        }
+    }
+
+    fn takes(&self, found: &WorldSummary, listed: Option<&BTreeSet<WorldId>>) -> bool {
+        let WorldSummary { world, meta, manifest, active_at_ns, .. } = found;
+        let within = |at_ns: u64, from_ns: Option<u64>, before_ns: Option<u64>| {
+            from_ns.is_none_or(|from_ns| at_ns >= from_ns) && before_ns.is_none_or(|before_ns| at_ns < before_ns)
+        };
+        let state = match self.state {
+            Some(state) => states(state).contains(&meta.listed_state()),
+            None => true,
+        };
+        state
+            && self.filter_of(meta).takes(found)
+            && listed.is_none_or(|listed| listed.contains(world))
+            && self.takes_name(meta.name.as_deref())
+            && self.takes_labels(meta)
+            && self.manifests.as_ref().is_none_or(|wanted| manifest.is_some_and(|manifest| wanted.contains(&manifest)))
+            && within(meta.created_at_ns, self.created_from_ns, self.created_before_ns)
+            && within(active_at_ns.unwrap_or(0), self.active_from_ns, self.active_before_ns)
+    }
+
+    /// A state that is asked for takes deleted worlds, too.
+    fn filter_of(&self, meta: &WorldMeta) -> WorldFilter {
+        let state = self.filter.state.or(self.state.map(|_| meta.state));
+        WorldFilter { state, ..self.filter }
+    }
+
+    fn takes_name(&self, name: Option<&str>) -> bool {
+        let name = name.unwrap_or_default();
+        self.name_prefix.as_deref().is_none_or(|prefix| name.starts_with(prefix))
+            && self.name_contains.as_deref().is_none_or(|part| name.contains(part))
+    }
+
+    fn takes_labels(&self, meta: &WorldMeta) -> bool {
+        self.labels.iter().all(|(name, wanted)| match (meta.label(name), wanted) {
+            (Some(value), Some(wanted)) => value == wanted,
+            (value, None) => value.is_some(),
+            (None, Some(_)) => false,
+        })
+    }
+}
+
+/// Those that a wanted state stands for.
+fn states(wanted: ListedState) -> &'static [ListedState] {
+    match wanted {
+        ListedState::Live => &[ListedState::Live, ListedState::Paused, ListedState::OnHold],
+        ListedState::Paused => &[ListedState::Paused],
+        ListedState::OnHold => &[ListedState::OnHold],
+        ListedState::Archived => &[ListedState::Archived],
+        ListedState::Deleting => &[ListedState::Deleting],
+        ListedState::Deleted => &[ListedState::Deleted],
+    }
+}
+
+impl Protocol for FindWorlds {
+    type Output = Page<WorldSummary, WorldCursor>;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<Found, StoreError> {
+        let listed = self.listed(tx).await?;
+        match self.query.source(self.universe, listed.as_ref()) {
+            Source::Worlds => self.of_all(tx).await,
+            Source::Listed(worlds) => self.of_listed(tx, &worlds).await,
+            Source::Entries(spans) => self.of_entries(tx, spans, listed.as_ref()).await,
+        }
+    }
+}
+
+impl FindWorlds {
+    fn after_world(&self) -> Result<Option<WorldId>, StoreError> {
+        match &self.after {
+            None => Ok(None),
+            Some(WorldCursor::World(world)) => Ok(Some(*world)),
+            Some(WorldCursor::Entry(_)) => Err(WorldError::CursorInvalid.into()),
+        }
+    }
+
+    async fn of_all<T: Transaction>(&self, tx: &mut T) -> Result<Found, StoreError> {
+        let universe = self.universe;
+        let end_of = |world| world_meta::world_prefix(universe, world).span().end;
+        let mut span = world_meta::worlds_prefix(universe).span();
+        let mut last = self.after_world()?;
+        let (mut page, mut room) = (Found::new(), Room::new(self.items_max));
+        loop {
+            if let Some(last) = last {
+                span.start = end_of(last);
+            }
+            let found = match first_of(tx, universe, &span).await {
+                Err(StoreError::Engine(EngineError::TooOld)) if last != self.after_world()? => {
+                    page.next = last.map(WorldCursor::World);
+                    return Ok(page);
+                }
+                found => found?,
+            };
+            let Some((world, summary)) = found else { return Ok(page) };
+            let summary = summary.filter(|found| self.query.takes(found, None));
+            room.spend(summary.is_some());
+            page.items.extend(summary);
+            last = Some(world);
+            if room.is_spent() {
+                page.next = Some(WorldCursor::World(world));
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn of_listed<T: Transaction>(&self, tx: &mut T, worlds: &BTreeSet<WorldId>) -> Result<Found, StoreError> {
+        let (mut page, mut room, after) = (Found::new(), Room::new(self.items_max), self.after_world()?);
+        for world in worlds.iter().filter(|world| after.is_none_or(|after| **world > after)) {
+            if room.is_spent() {
+                return Ok(page);
+            }
+            page.next = Some(WorldCursor::World(*world));
+            let summary = WorldSummary::fetch(tx, self.universe, *world).await?;
+            let summary = summary.filter(|found| self.query.takes(found, None));
+            room.spend(summary.is_some());
+            page.items.extend(summary);
+        }
+        page.next = None;
+        Ok(page)
+    }
+
+    async fn of_entries<T: Transaction>(
+        &self,
+        tx: &mut T,
+        spans: Vec<Span>,
+        listed: Option<&BTreeSet<WorldId>>,
+    ) -> Result<Found, StoreError> {
+        let (mut page, mut room) = (Found::new(), Room::new(self.items_max));
+        for span in self.rest_of(spans)? {
+            let read = tx.range(span.read(room.looks()).snapshot()).await?;
+            for (index, (key, value)) in (1..).zip(&read.items) {
+                let summary = match WorldSummary::fetch(tx, self.universe, world_at(key, value)?).await {
+                    // The next page begins behind the entry before.
+                    Err(StoreError::Engine(EngineError::TooOld)) if page.next.is_some() => return Ok(page),
+                    summary => summary?,
+                };
+                let summary = summary.filter(|found| self.query.takes(found, listed));
+                room.spend(summary.is_some());
+                page.items.extend(summary);
+                page.next = Some(WorldCursor::Entry(key.get(UniverseId::LEN..).unwrap_or_default().to_vec()));
+                if room.is_spent() || read.more && index == read.items.len() {
+                    return Ok(page);
+                }
+            }
+        }
+        page.next = None;
+        Ok(page)
+    }
+
+    /// What lies behind the page before.
+    fn rest_of(&self, spans: Vec<Span>) -> Result<Vec<Span>, StoreError> {
+        let entry = match &self.after {
+            None => return Ok(spans),
+            Some(WorldCursor::World(_)) => return Err(WorldError::CursorInvalid.into()),
+            Some(WorldCursor::Entry(entry)) => [&self.universe.as_bytes()[..], entry].concat(),
+        };
+        let holds = |span: &Span| span.start.as_bytes() <= &entry[..] && &entry[..] < span.end.as_bytes();
+        let at = spans.iter().position(holds).ok_or(WorldError::CursorInvalid)?;
+        let mut rest: Vec<Span> = spans.into_iter().skip(at).collect();
+        if let Some(first) = rest.first_mut() {
+            *first = first.clone().after_bytes(&entry);
+        }
+        Ok(rest)
+    }
+
+    /// Worlds with dead letters or old effects: both lie in queues that know no order of worlds, so these are read first, up to a bound.
+    async fn listed<T: Transaction>(&self, tx: &mut T) -> Result<Option<BTreeSet<WorldId>>, StoreError> {
+        let letters = match self.query.has_dead_letters {
+            true => Some(with_letters(tx, self.universe).await?),
+            false => None,
+        };
+        let effects = match self.query.effects_before_ns {
+            Some(before_ns) => Some(with_effects(tx, self.universe, before_ns).await?),
+            None => None,
+        };
+        Ok(match (letters, effects) {
+            (Some(letters), Some(effects)) => Some(letters.intersection(&effects).copied().collect()),
+            (letters, effects) => letters.or(effects),
+        })
+    }
+}
+
+/// The world that an entry stands for.
+fn world_at(key: &[u8], value: &[u8]) -> Result<WorldId, StoreError> {
+    if key.get(UniverseId::LEN) == Some(&(Family::NamedWorld as u8)) {
+        return decode_value::<NamedWorld>(Family::NamedWorld, key, value).map(|named| named.world);
+    }
+    Ok(world_index::world_of(key).ok_or(WorldError::CursorInvalid)?)
+}
+
+async fn with_letters<T: Transaction>(tx: &mut T, universe: UniverseId) -> Result<BTreeSet<WorldId>, StoreError> {
+    let letters = Family::DeadLetter.prefix(universe).span();
+    let mut worlds = BTreeSet::new();
+    for (key, bytes) in read_some(tx, letters).await? {
+        worlds.extend(decode_value::<DeadLetter>(Family::DeadLetter, &key, &bytes)?.world);
+    }
+    Ok(worlds)
+}
+
+async fn with_effects<T: Transaction>(
+    tx: &mut T,
+    universe: UniverseId,
+    before_ns: u64,
+) -> Result<BTreeSet<WorldId>, StoreError> {
+    let mut worlds = BTreeSet::new();
+    for stage in EffectStage::ALL {
+        for (key, bytes) in read_some(tx, stage.family().prefix(universe).span()).await? {
+            let item = match stage {
+                EffectStage::Claimed => effect_inflight::decode(&key, &bytes)?.item,
+                EffectStage::Pending | EffectStage::Waiting => effect_pending::decode(&key, &bytes)?,
+            };
+            worlds.extend((item.published_at_ns < before_ns).then_some(item.world));
+        }
+    }
+    Ok(worlds)
+}
+
+type Items = Vec<(bytes::Bytes, bytes::Bytes)>;
+
+/// The first items of a queue.
+async fn read_some<T: Transaction>(tx: &mut T, mut span: Span) -> Result<Items, StoreError> {
+    let mut items: Items = Vec::new();
+    while items.len() < limits::QUEUE_ITEMS_LOOKED_AT_MAX {
+        let page = tx.range(span.read(limits::QUEUE_ITEMS_LOOKED_AT_MAX - items.len()).snapshot()).await?;
+        let more = page.more;
+        items.extend(page.items);
+        match items.last() {
+            Some((last, _)) if more => span = span.after_bytes(last),
+            _ => break,
+        }
+    }
+    Ok(items)
+}

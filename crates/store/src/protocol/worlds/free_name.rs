@@ -1,0 +1,96 @@
+//! Choose a name for a fork or an import that was given none: `alice-fork-1`, `alice-fork-2`.
+//!
+//! Guarantees: the name belongs to no world when it is chosen, and no deleted world had it. Whoever creates the world claims it; of two that chose the
+//! same one, the second is refused with `WORLD_NAME_TAKEN` or `WORLD_EXISTS` and chooses again.
+//! Unknown commit: cannot be; it writes nothing.
+
+use crate::protocol::WorldError;
+use crate::{
+    OnUnknown, Protocol, StoreError,
+    keyspace::{named_world, world_meta},
+};
+use mundi_engine::Transaction;
+use mundi_model::{UniverseId, WorldName, limits};
+
+#[derive(Debug, Clone)]
+pub struct FreeName {
+    pub universe: UniverseId,
+    /// What it comes from: the name of the parent.
+    pub of: String,
+    /// `fork` or `import`.
+    pub how: &'static str,
+    /// Try the first part alone before numbers are added.
+    pub alone: bool,
+}
+
+impl FreeName {
+    /// The n-th name that is tried. The first part is cut so that the number fits.
+    fn nth(&self, number: u64) -> Option<WorldName> {
+        let end = if number == 0 { String::new() } else { format!("-{}-{number}", self.how) };
+        let room = limits::WORLD_NAME_BYTES_MAX.saturating_sub(end.len());
+        let first = &self.of[..self.of.floor_char_boundary(room)];
+        format!("{first}{end}").parse().ok()
+    }
+}
+
+impl Protocol for FreeName {
+    type Output = WorldName;
+
+    fn on_unknown(&self) -> OnUnknown {
+        OnUnknown::RunAgain
+    }
+
+    async fn run<T: Transaction>(&self, tx: &mut T) -> Result<WorldName, StoreError> {
+        let used = self.highest(tx).await?;
+        let alone = self.alone.then_some(0);
+        for number in alone.into_iter().chain(used + 1..=used + limits::DEFAULT_NAMES_TRIED_MAX) {
+            let Some(name) = self.nth(number) else { continue };
+            let is_free = named_world::read(tx, self.universe, name.as_str()).await?.is_none()
+                && world_meta::read(tx, self.universe, name.world(self.universe)).await?.is_none();
+            if is_free {
+                return Ok(name);
+            }
+        }
+        Err(WorldError::NamesSpent(self.of.clone()).into())
+    }
+}
+
+impl FreeName {
+    /// The highest number that was given, as far as a page of names says.
+    async fn highest<T: Transaction>(&self, tx: &mut T) -> Result<u64, StoreError> {
+        let first = format!("{}-{}-", self.of, self.how);
+        let span = named_world::key(self.universe, &first).span();
+        let page = tx.range(span.read(limits::LIST_LOOKS_MAX).snapshot()).await?;
+        let mut highest = 0;
+        for (key, _) in &page.items {
+            let name = named_world::parse(self.universe, key)?;
+            let number = name.strip_prefix(&first).and_then(|number| number.parse().ok());
+            highest = highest.max(number.filter(|number| *number < u64::from(u32::MAX)).unwrap_or(0));
+        }
+        Ok(highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mundi_engine::{Engine, Memory};
+
+    #[test]
+    fn numbers_rise_and_long_names_are_cut() {
+        pollster::block_on(async {
+            let universe = UniverseId::from_bytes([1; 16]);
+            let mut tx = Memory::new().begin().await.unwrap();
+            let mut free = FreeName { universe, of: "alice".into(), how: "fork", alone: false };
+            for expected in ["alice-fork-1", "alice-fork-2", "alice-fork-3"] {
+                let name = free.run(&mut tx).await.unwrap();
+                assert_eq!(name.as_str(), expected);
+                named_world::write(&mut tx, universe, name.as_str(), name.world(universe)).unwrap();
+            }
+            free.of = "x".repeat(limits::WORLD_NAME_BYTES_MAX);
+            assert_eq!(free.run(&mut tx).await.unwrap().as_str().len(), limits::WORLD_NAME_BYTES_MAX);
+            let import = FreeName { universe, of: "bob".into(), how: "import", alone: true };
+            assert_eq!(import.run(&mut tx).await.unwrap().as_str(), "bob");
+        });
+    }
+}

@@ -1,0 +1,158 @@
+//! Worlds are found by name, label, manifest, state and times; pages continue where they ended.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use mundi_engine::Memory;
+use mundi_model::{Code, Coded, LabelChange, Labels, WorldId, WorldName};
+use mundi_store::{
+    StoreError,
+    protocol::{
+        ArchiveWorld, CloseWorld, FindNamed, FindWorlds, LabelWorld, NameWorld, WorldCursor, WorldOrder, WorldQuery,
+    },
+    testing::{Fixture, HandmadeWorld, world_id},
+    values::ListedState,
+};
+use pollster::block_on;
+
+type Store = Fixture<Memory>;
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    Labels::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))).unwrap()
+}
+
+async fn label(store: &Store, world: WorldId, set: &[(&str, &str)], remove: &[&str]) -> Result<Labels, StoreError> {
+    let remove = remove.iter().map(|key| (*key).to_owned()).collect();
+    let change = LabelChange { set: labels(set), remove, operator: None };
+    Ok(store.run(&LabelWorld { universe: store.universe, world, change, now_ns: 5 }).await?.output)
+}
+
+/// All that a query finds, by pages of two.
+async fn find(store: &Store, query: WorldQuery) -> Vec<WorldId> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let find = FindWorlds { universe: store.universe, query: query.clone(), after, items_max: 2 };
+        let page = store.run(&find).await.unwrap().output;
+        assert!(page.items.len() <= 2);
+        found.extend(page.items.iter().map(|item| item.world));
+        // As a client hands it back.
+        after = page.next.map(|next| next.to_string().parse::<WorldCursor>().unwrap());
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+fn sorted(worlds: impl IntoIterator<Item = u64>) -> Vec<WorldId> {
+    let mut worlds: Vec<_> = worlds.into_iter().map(world_id).collect();
+    worlds.sort();
+    worlds
+}
+
+fn with(key: &str, value: Option<&str>) -> WorldQuery {
+    WorldQuery { labels: vec![(key.to_owned(), value.map(str::to_owned))], ..WorldQuery::default() }
+}
+
+#[test]
+fn labels_find_worlds_until_they_are_changed_or_removed() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        for number in 0..7 {
+            store.create(world_id(number), None).await.unwrap();
+            label(&store, world_id(number), &[("customer", if number < 5 { "17" } else { "4" })], &[]).await.unwrap();
+        }
+        assert_eq!(find(&store, with("customer", Some("17"))).await, sorted(0..5));
+        assert_eq!(find(&store, with("customer", Some("1"))).await, [], "a prefix of a value is another value");
+        assert_eq!(find(&store, with("customer", None)).await.len(), 7);
+        label(&store, world_id(0), &[("customer", "4")], &[]).await.unwrap();
+        label(&store, world_id(1), &[], &["customer"]).await.unwrap();
+        assert_eq!(find(&store, with("customer", Some("17"))).await, sorted(2..5));
+        assert_eq!(find(&store, with("customer", Some("4"))).await, sorted([0, 5, 6]));
+        let both = WorldQuery { state: Some(ListedState::Archived), ..with("customer", Some("4")) };
+        assert_eq!(find(&store, both.clone()).await, []);
+        let archive = ArchiveWorld { universe: store.universe, world: world_id(5), archived: true, now_ns: 9 };
+        store.run(&archive).await.unwrap();
+        assert_eq!(find(&store, both).await, sorted([5]));
+        store.run(&CloseWorld { universe: store.universe, world: world_id(6) }).await.unwrap();
+        assert_eq!(find(&store, with("customer", Some("4"))).await, sorted([0, 5]), "a deleted world is found no more");
+        let deleting = WorldQuery { state: Some(ListedState::Deleting), ..WorldQuery::default() };
+        assert_eq!(find(&store, deleting).await, sorted([6]));
+    });
+}
+
+#[test]
+fn a_world_has_no_more_labels_than_the_bound() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        store.create(world_id(1), None).await.unwrap();
+        for number in 0..64 {
+            label(&store, world_id(1), &[(&format!("k{number}"), "")], &[]).await.unwrap();
+        }
+        let refused = label(&store, world_id(1), &[("one-more", "")], &[]).await.unwrap_err();
+        assert_eq!(refused.code(), Code::LabelsFull);
+        label(&store, world_id(1), &[("one-more", "")], &["k1"]).await.unwrap();
+    });
+}
+
+#[test]
+fn names_are_found_by_prefix_and_by_a_part_in_their_order() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        for text in ["carol", "alice", "alice-fork-1", "bob"] {
+            let name: WorldName = text.parse().unwrap();
+            let world = name.world(store.universe);
+            HandmadeWorld::create(&store.engine, store.universe, world).await.unwrap();
+            store.run(&NameWorld { universe: store.universe, name: name.clone() }).await.unwrap();
+            let found = store.run(&FindNamed { universe: store.universe, name }).await.unwrap().output;
+            assert_eq!(found, Some(world));
+        }
+        let id = |text: &str| text.parse::<WorldName>().unwrap().world(store.universe);
+        let prefix = WorldQuery { name_prefix: Some("alice".into()), ..WorldQuery::default() };
+        assert_eq!(find(&store, prefix).await, ["alice", "alice-fork-1"].map(id));
+        let part = WorldQuery { name_contains: Some("o".into()), order: WorldOrder::Name, ..WorldQuery::default() };
+        assert_eq!(find(&store, part).await, ["alice-fork-1", "bob", "carol"].map(id));
+        let all = WorldQuery { order: WorldOrder::Name, ..WorldQuery::default() };
+        assert_eq!(find(&store, all).await, ["alice", "alice-fork-1", "bob", "carol"].map(id));
+    });
+}
+
+#[test]
+fn a_cursor_of_another_list_is_refused() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        for number in 0..5 {
+            store.create(world_id(number), None).await.unwrap();
+            label(&store, world_id(number), &[("a", "1"), ("b", "1")], &[]).await.unwrap();
+        }
+        let page = |query, after| FindWorlds { universe: store.universe, query, after, items_max: 2 };
+        let next = store.run(&page(with("a", Some("1")), None)).await.unwrap().output.next;
+        assert!(next.is_some());
+        for other in [with("b", Some("1")), WorldQuery::default()] {
+            let refused = store.run(&page(other, next.clone())).await.unwrap_err();
+            assert_eq!(refused.code(), Code::CursorInvalid);
+        }
+        assert_eq!("i_zz".parse::<WorldCursor>().unwrap_err().code(), Code::CursorInvalid);
+    });
+}
+
+#[test]
+fn worlds_are_found_by_manifest_and_time_of_creation() {
+    block_on(async {
+        let store = Fixture::new(Memory::new(), 1).await.unwrap();
+        for number in 0..5 {
+            store.create(world_id(number), None).await.unwrap();
+        }
+        let of = |hash| WorldQuery { manifests: Some([hash].into()), ..WorldQuery::default() };
+        assert_eq!(find(&store, of(store.manifest_hash())).await, sorted(0..5));
+        assert_eq!(find(&store, of(mundi_model::Hash::of(b"other"))).await, []);
+        let created = |from, before| WorldQuery {
+            created_from_ns: from,
+            created_before_ns: before,
+            order: WorldOrder::Created,
+            ..WorldQuery::default()
+        };
+        assert_eq!(find(&store, created(Some(5), None)).await.len(), 5);
+        assert_eq!(find(&store, created(None, Some(5))).await, []);
+        let never = WorldQuery { active_from_ns: Some(1), ..WorldQuery::default() };
+        assert_eq!(find(&store, never).await, []);
+    });
+}

@@ -1,0 +1,38 @@
+# Made by `mundi program build` from mundi.json. Changes here are lost.
+
+from typing import Any, Literal, NotRequired, Optional, TypedDict
+
+Order = TypedDict("Order", {
+    "cents": int,
+    "quantity": int,
+    "sku": str,
+})
+
+PaymentCharge = TypedDict("PaymentCharge", {
+    "cents": int,
+    "order": str,
+})
+
+PaymentChargeReceipt = TypedDict("PaymentChargeReceipt", {
+    "charge": str,
+})
+
+PaymentRefund = TypedDict("PaymentRefund", {
+    "charge": str,
+    "order": str,
+})
+
+StockReserve = TypedDict("StockReserve", {
+    "order": str,
+    "quantity": int,
+    "sku": str,
+})
+
+# What the program takes in.
+Event = Literal["order"]
+
+# What it answers.
+Query = Literal["totals"]
+
+# What it asks for.
+Effect = Literal["payment.charge", "payment.refund", "stock.reserve"]

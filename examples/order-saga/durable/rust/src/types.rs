@@ -1,0 +1,87 @@
+// Made by `mundi program build` from mundi.json. Changes here are lost.
+#![allow(dead_code, non_snake_case, unused_imports)]
+
+use mundi_sdk::{Bytes, Effect, Failure, Value};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Order {
+    pub cents: i64,
+    pub quantity: i64,
+    pub sku: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaymentCharge {
+    pub cents: i64,
+    pub order: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaymentChargeReceipt {
+    pub charge: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaymentRefund {
+    pub charge: String,
+    pub order: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StockReserve {
+    pub order: String,
+    pub quantity: i64,
+    pub sku: String,
+}
+
+/// What the program takes in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Events {
+    Order(Order),
+}
+
+impl Events {
+    pub fn read(name: &str, value: Value) -> Result<Self, Failure> {
+        fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+            Ok(serde_json::from_value(value)?)
+        }
+        match name {
+            "order" => Ok(Self::Order(typed(value)?)),
+            other => Err(Failure::new(format!("`{other}` is not declared"))),
+        }
+    }
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Queries {
+    Totals(Value),
+}
+
+impl Queries {
+    pub fn read(name: &str, value: Value) -> Result<Self, Failure> {
+        fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+            Ok(serde_json::from_value(value)?)
+        }
+        match name {
+            "totals" => Ok(Self::Totals(typed(value)?)),
+            other => Err(Failure::new(format!("`{other}` is not declared"))),
+        }
+    }
+}
+
+impl Effect for PaymentCharge {
+    const KIND: &'static str = "payment.charge";
+    type Receipt = PaymentChargeReceipt;
+}
+
+impl Effect for PaymentRefund {
+    const KIND: &'static str = "payment.refund";
+    type Receipt = Value;
+}
+
+impl Effect for StockReserve {
+    const KIND: &'static str = "stock.reserve";
+    type Receipt = Value;
+}

@@ -1,0 +1,44 @@
+// Made by `mundi program build` from mundi.json. Changes here are lost.
+
+export interface Order {
+  "cents": number;
+  "quantity": number;
+  "sku": string;
+}
+
+export interface PaymentCharge {
+  "cents": number;
+  "order": string;
+}
+
+export interface PaymentChargeReceipt {
+  "charge": string;
+}
+
+export interface PaymentRefund {
+  "charge": string;
+  "order": string;
+}
+
+export interface StockReserve {
+  "order": string;
+  "quantity": number;
+  "sku": string;
+}
+
+/** What the program takes in. */
+export interface Events {
+  "order": Order;
+}
+
+/** What it answers. */
+export interface Queries {
+  "totals": unknown;
+}
+
+/** What it asks for. */
+export interface Effects {
+  "payment.charge": { params: PaymentCharge; receipt: PaymentChargeReceipt };
+  "payment.refund": { params: PaymentRefund; receipt: unknown };
+  "stock.reserve": { params: StockReserve; receipt: unknown };
+}

@@ -1,0 +1,375 @@
+"""A program with durable functions: which event, receipt and timer goes to which instance."""
+
+from typing import Any, Callable, Optional
+
+from . import Event, Failure, Message, Named, Receipt, Timer, Upgraded, World, cbor
+from .function_cells import (
+    CALLERS_MAX,
+    INBOX,
+    INSTANCES_MAX,
+    SIGNALS_MAX,
+    VALUE_BYTES_MAX,
+    Cells,
+    Entry,
+    Head,
+    event_prefix,
+    head_key,
+    instance_of,
+    is_name,
+    label_of,
+    of_label,
+    print_of,
+    waiter_key,
+)
+from .function_cells import Named as Label
+from .function_errors import FunctionCancelled, FunctionError
+from .function_run import Continue, Run, end_entry, matches
+from .function_tasks import Wait
+from .functions import Code, Ctx
+from .offer import Rules
+
+_RETRY_MS = 1000
+_RETRY_MS_MAX = 60_000
+# Errors that another attempt does not mend.
+_FINAL = ("EFFECT_CANCELLED", "EFFECT_SANDBOXED", "EFFECT_NOT_RECORDED", "EFFECT_DENIED", "UNIVERSE_DENIED")
+
+
+class Functions:
+    """A program: what durable_program makes."""
+
+    def __init__(self, functions: dict[str, Code], handlers: Any) -> None:
+        self._functions = functions
+        self._handlers = handlers
+        self._rules: Optional[Rules] = None
+        self.source_module = next((code.__module__ for code in functions.values()), __name__)
+        """The module beside whose file mundi.json is."""
+
+    def describe_to(self, offer: dict[str, Any]) -> None:
+        """Hears what mundi.json declares, before the first event."""
+        self._rules = Rules(offer)
+
+    def handle(self, world: World, event: Event) -> None:
+        cause = event.cause
+        step = Instances(self._functions, self._rules, world, event)
+        if isinstance(cause, Named) and cause.schema in self._functions:
+            step.start(cause)
+            return
+        if isinstance(cause, Named):
+            taken_by = step.event(cause)
+            if self._handlers is None and event.origin.wants_reply:
+                world.reply(event.seq, {"taken_by": taken_by})
+        elif isinstance(cause, (Receipt, Timer)) and (label := of_label(cause.label)) is not None:
+            if isinstance(cause, Receipt):
+                step.receipt(label, cause)
+            else:
+                step.timer(label)
+            return
+        elif isinstance(cause, Message) and cause.inbox == INBOX:
+            step.command(cbor.decode(cause.payload))
+            return
+        elif isinstance(cause, Upgraded):
+            step.check()
+        if self._handlers is not None:
+            self._handlers.handle(world, event)
+
+    def query(self, world: World, name: str, params: Any) -> Any:
+        if self._handlers is None or not hasattr(self._handlers, "query"):
+            raise Failure(f"this program answers no query `{name}`")
+        return self._handlers.query(world, name, params)
+
+
+class Instances:
+    """The instances of a world, in one step."""
+
+    def __init__(self, functions: dict[str, Code], rules: Optional[Rules], world: World, given: Event) -> None:
+        self._functions = functions
+        self._rules = rules
+        self._world = world
+        self._given = given
+        self._cells = Cells(world)
+
+    def start(self, cause: Named) -> None:
+        """Starts an instance, or finds the one that has this key."""
+        key = cause.key or self._given.seq
+        if not is_name(key):
+            raise FunctionError("FUNCTION_KEY_INVALID", f"`{key}` is no key: 1 to 128 of letters, digits and `-_.:@`")
+        head = self._cells.head(f"{cause.schema}/{key}")
+        printed = print_of(cause.value)
+        if head is not None:
+            self._again(head, printed)
+            return
+        if printed[0] > VALUE_BYTES_MAX:
+            raise FunctionError("FUNCTION_INPUT_TOO_LARGE", f"the input has {printed[0]} bytes, more than {VALUE_BYTES_MAX}")
+        if self._cells.totals()["running"] >= INSTANCES_MAX:
+            raise FunctionError("FUNCTIONS_FULL", f"the world has {INSTANCES_MAX} instances that have not ended")
+        self._cells.began()
+        head = {"format": 1, "function": cause.schema, "key": key, "state": "running", "run": 0}
+        head |= {"seed": self._world.random() >> 11, "input": printed, "began_ns": self._world.now_ns}
+        head |= {"asked": 0, "resolved": 0, "ran": 0, "waits": []}
+        head["callers"] = [self._given.seq] if self._given.origin.wants_reply else []
+        self._advance(head, [self._put_start(head, cause.value)])
+
+    def _put_start(self, head: Head, value: Any) -> Entry:
+        entry: Entry = {"kind": "start", "name": head["function"], "print": print_of(value), "state": "ok"}
+        entry |= {"asked_ns": self._world.now_ns, "asked_at": self._world.height}
+        if value is not None:
+            entry["value"] = value
+        self._cells.put_entry(head, 0, entry)
+        return entry
+
+    def _again(self, head: Head, printed: list[int]) -> None:
+        """The key is in use: the same call gets the same answer, another one is refused."""
+        if head["input"] != printed:
+            raise FunctionError("FUNCTION_KEY_REUSED", f"{instance_of(head)} was started with another input: choose another key")
+        if not self._given.origin.wants_reply:
+            return
+        if "ended_ns" in head:
+            self._world.reply(self._given.seq, _answer(head))
+            return
+        if len(head["callers"]) >= CALLERS_MAX:
+            raise FunctionError("FUNCTIONS_FULL", f"{CALLERS_MAX} callers wait for {instance_of(head)}")
+        head["callers"].append(self._given.seq)
+        self._world.put(head_key(instance_of(head)), head)
+
+    def _code(self, code: Code) -> Callable[[Run, Any], Any]:
+        return lambda run, value: code(Ctx(run, run.root), value)
+
+    def _advance(self, head: Head, entries: list[Entry]) -> None:
+        """Runs an instance as far as it comes, and keeps what has become of it."""
+        code = self._functions.get(head["function"])
+        run = Run(self._world, self._cells, head, entries, self._rules, False)
+        if "paused" in head:
+            self._cells.put_head(head, run.open)
+            return
+        if code is None:
+            message = f"the program has no durable function `{head['function']}`"
+            self._stand(head, run, {"code": "FUNCTION_DIVERGED", "message": message, "await": 0})
+            return
+        run.execute(self._code(code))
+        if run.diverged:
+            error = {"code": run.diverged.code, "message": run.diverged.message, "await": run.diverged.number}
+            self._stand(head, run, error)
+            return
+        head["ran"] = run.ran
+        if run.has_status:
+            head["status"] = run.status
+        if head["state"] == "diverged":
+            head["state"] = "running"
+            del head["error"]
+        if run.outcome:
+            self._end(run, head, run.outcome)
+        elif run.open:
+            self._cells.put_head(head, run.open)
+        else:
+            message = "the function waits for something that never comes: wait for what `ctx` gives, or for coroutines made of that"
+            stuck = Wait()
+            stuck.settle(error=FunctionError("FUNCTION_STUCK", message))
+            self._end(run, head, stuck)
+
+    def _stand(self, head: Head, run: Run, error: dict[str, Any]) -> None:
+        """Nothing is lost: it goes on when the program does again what is on record."""
+        head["state"] = "diverged"
+        head["error"] = error
+        self._world.log("error", f"{instance_of(head)}: {error['code']}: {error['message']}")
+        self._cells.put_head(head, run.open)
+
+    def _end(self, run: Run, head: Head, outcome: Wait) -> None:
+        run.withdraw_all()
+        error = outcome.error
+        result = None if error else outcome.result()
+        if isinstance(result, Continue):
+            self._start_over(head, result.input)
+            return
+        if error is None:
+            try:
+                size = len(cbor.encode(result))
+                if size > VALUE_BYTES_MAX:
+                    raise FunctionError("FUNCTION_RESULT_TOO_LARGE", f"the result has {size} bytes")
+                head["state"], head["result"] = "done", result
+            except Exception as failed:
+                error = failed
+        if error is not None:
+            is_cancelled = "cancel" in head and isinstance(error, FunctionCancelled)
+            head["state"] = "cancelled" if is_cancelled else "failed"
+            head["error"] = run.failed(error)
+        head["ended_ns"] = self._world.now_ns
+        head.pop("signals", None)
+        for caller in head["callers"]:
+            self._world.reply(caller, _answer(head))
+        head["callers"] = []
+        self._cells.put_head(head, {})
+        self._cells.ended(head)
+
+    def _start_over(self, head: Head, value: Any) -> None:
+        """In a step of its own, so that a function that only starts over does not fill one."""
+        self._cells.delete_log(head)
+        head |= {"run": head["run"] + 1, "asked": 0, "resolved": 0, "ran": 0}
+        head.pop("cancel", None)
+        self._put_start(head, value)
+        self._world.set_timer(f"$fn/{instance_of(head)}/{head['run']}.start", self._world.now_ns)
+        self._cells.put_head(head, {})
+
+    def _find(self, label: Label) -> Optional[tuple[Head, Entry, int]]:
+        """The instance and the await that a label names, if they are still open."""
+        head = self._cells.head(label.instance)
+        if head is None or head["run"] != label.run or "ended_ns" in head or label.number is None:
+            return None
+        entry = self._cells.entry(head, label.number)
+        return (head, entry, label.number) if entry is not None and entry["state"] == "open" else None
+
+    def _resolve(self, head: Head, number: int, entry: Entry, state: str, value: Any) -> None:
+        end_entry(self._world, head, entry, state, value)
+        self._cells.put_entry(head, number, entry)
+        self._advance(head, self._cells.log(head))
+
+    def receipt(self, label: Label, cause: Receipt) -> None:
+        found = self._find(label)
+        if found is None:
+            return
+        head, entry, number = found
+        name = label_of(head, number)
+        attempts = entry.get("attempts", 1)
+        if cause.ok:
+            self._world.cancel_timer(f"{name}/timeout")
+            self._resolve(head, number, entry, *_failed_call(entry, cause.value))
+            return
+        error = cause.error
+        if "retry" in entry and attempts <= entry["retry"]["max"] and error.code not in _FINAL:
+            self._world.set_timer_in_ms(f"{name}/retry", min(_RETRY_MS * 2 ** (attempts - 1), _RETRY_MS_MAX))
+            self._cells.put_entry(head, number, entry)
+            return
+        self._world.cancel_timer(f"{name}/timeout")
+        value = {"code": error.code, "reason": error.reason, "attempts": attempts}
+        value |= {} if error.failed_code is None else {"failed_code": error.failed_code}
+        value |= {} if error.failed_at is None else {"failed_at": error.failed_at}
+        self._resolve(head, number, entry, "error", value)
+
+    def timer(self, label: Label) -> None:
+        if label.number is None:
+            head = self._cells.head(label.instance)
+            if head is not None and head["run"] == label.run and "ended_ns" not in head:
+                self._advance(head, self._cells.log(head))
+            return
+        found = self._find(label)
+        if found is None:
+            return
+        head, entry, number = found
+        name = label_of(head, number)
+        if label.part == "retry":
+            self._world.emit(entry["name"], entry["retry"]["params"], name)
+            self._cells.put_entry(head, number, entry | {"attempts": entry.get("attempts", 1) + 1})
+        elif label.part == "timeout":
+            self._world.cancel(name)
+            self._world.cancel_timer(f"{name}/retry")
+            reason = "no receipt came within the timeout of the await"
+            value = {"code": "EFFECT_TIMEOUT", "reason": reason, "attempts": entry.get("attempts", 1)}
+            self._resolve(head, number, entry, "error", value)
+        else:
+            self._resolve(head, number, entry, "ok", None)
+
+    def event(self, cause: Named) -> list[str]:
+        """An event that starts no function. Says which instances took it."""
+        addressed = [] if cause.key is None else self._running(cause.key)
+        if addressed:
+            for head in addressed:
+                self._signal(head, cause.schema, cause.value)
+            return [instance_of(head) for head in addressed]
+        taken: list[str] = []
+        prefix = event_prefix(cause.schema)
+        for waiter, wanted in self._world.scan(prefix, None, INSTANCES_MAX):
+            label = of_label(f"$fn/{waiter[len(prefix):]}")
+            found = self._find(label) if label is not None and matches(cause.value, wanted) else None
+            if found is None:
+                continue
+            head, entry, number = found
+            self._world.delete(waiter)
+            taken.append(instance_of(head))
+            self._resolve(head, number, entry, "ok", cause.value)
+        return taken
+
+    def _running(self, key: str) -> list[Head]:
+        if not is_name(key):
+            return []
+        heads = [self._cells.head(f"{name}/{key}") for name in sorted(self._functions)]
+        return [head for head in heads if head is not None and "ended_ns" not in head]
+
+    def _signal(self, head: Head, name: str, value: Any) -> None:
+        """An event for one instance: what it waits for first, or kept until it asks."""
+        for number, entry in enumerate(self._cells.log(head)):
+            if entry["state"] != "open" or entry["name"] != name or entry["kind"] not in ("signal", "event"):
+                continue
+            waiter = waiter_key(head, name, number)
+            if entry["kind"] == "event":
+                if not matches(value, self._world.get(waiter)):
+                    continue
+                self._world.delete(waiter)
+            self._resolve(head, number, entry, "ok", value)
+            return
+        signals = head.get("signals", [])
+        if len(signals) >= SIGNALS_MAX:
+            message = f"{instance_of(head)} has {SIGNALS_MAX} events that it has not asked for"
+            raise FunctionError("FUNCTION_SIGNALS_FULL", message)
+        head["signals"] = [*signals, [name, value]]
+        self._world.put(head_key(instance_of(head)), head)
+
+    def command(self, command: Any) -> None:
+        """{"cancel": "order/17", "reason": ...}, {"pause": ...} or {"resume": ...}: what an operator asks for."""
+        given = command if isinstance(command, dict) else {}
+        verb = next((verb for verb in ("cancel", "pause", "resume") if verb in given), None)
+        head = self._cells.head(str(given[verb])) if verb is not None else None
+        if verb is None or head is None:
+            message = f"there is no instance `{given.get(verb, '') if verb else ''}` to {verb or 'change'}"
+            raise FunctionError("FUNCTION_NOT_FOUND", message)
+        if "ended_ns" not in head:
+            self._obey(head, verb, str(given.get("reason", "it was cancelled")))
+        if self._given.origin.wants_reply:
+            self._world.reply(self._given.seq, {"instance": instance_of(head), "state": head["state"]})
+
+    def _obey(self, head: Head, verb: str, reason: str) -> None:
+        if verb == "pause":
+            head["paused"] = True
+        else:
+            head.pop("paused", None)
+        if verb == "cancel" and "cancel" not in head:
+            head["cancel"] = {"order": head["resolved"], "reason": reason, "at_ns": self._world.now_ns}
+            head["resolved"] += 1
+        self._advance(head, self._cells.log(head))
+
+    def check(self) -> None:
+        """This program takes over: unless an instance would go another way than is on record."""
+        diverged: list[str] = []
+        standing: list[Head] = []
+        for head in self._cells.heads():
+            if "ended_ns" in head:
+                continue
+            code = self._functions.get(head["function"])
+            run = Run(self._world, self._cells, dict(head), self._cells.log(head), self._rules, True)
+            if code is None:
+                diverged.append(f"{instance_of(head)}: the program has no function `{head['function']}`")
+            elif head["ran"] > 0:
+                run.execute(self._code(code))
+            if run.diverged:
+                diverged.append(f"{instance_of(head)}: {run.diverged.message}")
+            elif head["state"] == "diverged":
+                standing.append(head)
+        if diverged:
+            shown = "; ".join(diverged[:20])
+            raise FunctionError("FUNCTION_DIVERGED", f"{len(diverged)} instances would diverge: {shown}")
+        for head in standing:
+            self._advance(head, self._cells.log(head))
+
+
+def _failed_call(entry: Entry, value: Any) -> tuple[str, Any]:
+    """A called function that failed answers with its failure, which is one here, too."""
+    if entry["name"] != "world.call" or not isinstance(value, dict) or "$function_failed" not in value:
+        return "ok", value
+    failed = value["$function_failed"]
+    error = {"code": "CALL_FAILED", "reason": failed["message"], "attempts": entry.get("attempts", 1)}
+    return "error", error | {"failed_code": failed["code"]}
+
+
+def _answer(head: Head) -> Any:
+    """What callers of an instance that has ended hear."""
+    if head["state"] == "done":
+        return head["result"]
+    return {"$function_failed": {"instance": instance_of(head), "state": head["state"], **head["error"]}}

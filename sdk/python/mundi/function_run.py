@@ -1,0 +1,406 @@
+"""One run of one instance: its code from the beginning, on what is on record, up to what is still open.
+
+Recorded results are given to the code one at a time, in the order in which they came, and each only when the code has done all that
+follows from the one before. So it takes the same way as before, also where it waits for several things at once. Until it has seen all
+that it saw in earlier steps it must ask for exactly what is on record: anything else is FUNCTION_DIVERGED, and nothing is written.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, NoReturn, Optional, Union
+
+from . import cbor, kinds
+from .function_cells import AWAITS_MAX, VALUE_BYTES_MAX, Cells, Entry, Head, label_of, print_of, waiter_key
+from .function_errors import FunctionCancelled, FunctionDiverged, FunctionError
+from .function_tasks import Tasks, Wait
+
+if TYPE_CHECKING:
+    from . import World
+    from .offer import Rules
+
+_MASK = (1 << 64) - 1
+
+
+class Continue:
+    """What a function that starts over returns."""
+
+    def __init__(self, value: Any) -> None:
+        self.input = value
+
+
+class Scope:
+    """Where something is waited for: cancelling it ends all waits in it and in those within."""
+
+    def __init__(self, parent: Optional["Scope"], is_shielded: bool) -> None:
+        self.parent = parent
+        self.is_shielded = is_shielded
+        self.cancelled: Optional[FunctionCancelled] = None
+
+    @property
+    def over(self) -> Optional[FunctionCancelled]:
+        """Why nothing is waited for here any more."""
+        if self.cancelled or self.is_shielded or self.parent is None:
+            return self.cancelled
+        return self.parent.over
+
+    def is_within(self, other: "Scope") -> bool:
+        return self is other or (not self.is_shielded and self.parent is not None and self.parent.is_within(other))
+
+
+class Ask(Wait):
+    """Something that a function asked for: await it."""
+
+    def __init__(self, number: int, scope: Scope) -> None:
+        super().__init__()
+        self.number = number
+        self.scope = scope
+        self.is_detached = False
+
+
+Begin = Callable[[str, Entry, int], None]
+
+
+class Run:
+    def __init__(
+        self, world: "World", cells: Cells, head: Head, entries: list[Entry], rules: Optional["Rules"], is_check: bool
+    ) -> None:
+        """With is_check nothing new is asked for: only whether the code would do as is on record."""
+        self.world = world
+        self.head = head
+        self.tasks = Tasks()
+        self.root = Scope(None, False)
+        self.now_ns: int = entries[0]["asked_ns"]
+        """The world's clock when the newest result came that the code has seen."""
+        self.newest = 0
+        self.status: Any = None
+        self.has_status = False
+        self.outcome: Optional[Wait] = None
+        self.diverged: Optional[FunctionDiverged] = None
+        self.is_over = False
+        self._cells = cells
+        self._entries = entries
+        self._rules = rules
+        self._is_check = is_check
+        self._asks: dict[int, Ask] = {}
+        self._asked = 0
+        self._delivered = 0
+        self._drawn = 0
+        self._recorded: int = head["asked"]
+        self._ran_before: int = head["ran"]
+        order: dict[int, Union[int, str]] = {e["order"]: n for n, e in enumerate(entries) if "order" in e}
+        if "cancel" in head:
+            order[head["cancel"]["order"]] = "cancel"
+        self._order = [order[place] for place in sorted(order)]
+
+    @property
+    def is_live(self) -> bool:
+        """The code does for the first time what it does now."""
+        return not self._is_check and self._delivered >= self._ran_before
+
+    @property
+    def ran(self) -> int:
+        return self._delivered + 1
+
+    @property
+    def open(self) -> dict[int, Entry]:
+        return {number: entry for number, entry in enumerate(self._entries) if entry["state"] == "open"}
+
+    def execute(self, code: Callable[["Run", Any], Coroutine[Any, Any, Any]]) -> None:
+        """Runs the code as far as it comes."""
+        restore = _own_clock(self)
+        try:
+            done = self.tasks.wait_for(code(self, self._entries[0].get("value")))
+            while True:
+                self.tasks.run()
+                if self.diverged or done.is_settled or self._delivered >= len(self._order):
+                    break
+                if self._is_check and self._delivered + 1 >= self._ran_before:
+                    break
+                self._deliver()
+            self.outcome = done if done.is_settled else None
+            if not self.diverged:
+                self._check_end()
+        except FunctionDiverged:
+            pass
+        finally:
+            restore()
+            self.is_over = True
+
+    def _check_end(self) -> None:
+        """The code ended, and not before all was asked for that is on record."""
+        if self.outcome and (self._delivered < self._ran_before or self._asked < self._recorded):
+            number = min(self._asked + 1, self._recorded)
+            self._diverge(number, describe(self._entries[number]), "nothing more: it ends")
+        if self._is_check and self._asked < self._recorded:
+            self._diverge(self._asked + 1, describe(self._entries[self._asked + 1]), "nothing")
+        if not self.outcome or self.outcome.error:
+            return
+        for ask in self._asks.values():
+            if ask.is_awaited or ask.is_detached:
+                continue
+            what = f"await {ask.number} ({describe(self._entries[ask.number])})"
+            message = f"{what} was asked for and nobody waits for it: write `await` before it, or `ctx.detach(…)` around it"
+            self.outcome = Wait()
+            self.outcome.settle(error=FunctionError("FUNCTION_AWAIT_MISSING", message))
+            return
+
+    def failed(self, error: BaseException) -> dict[str, Any]:
+        """What the code failed with, for the record."""
+        code = getattr(error, "code", None)
+        message = str(error)
+        if isinstance(error, kinds.EffectError) and hasattr(error, "effect"):
+            message = f"{error.effect}: {message}"
+        return {"code": code if isinstance(code, str) else "FUNCTION_FAILED", "message": message, "await": self.newest}
+
+    def _diverge(self, number: int, recorded: str, asked: str) -> NoReturn:
+        self.diverged = self.diverged or FunctionDiverged(number, recorded, asked)
+        raise self.diverged
+
+    def _check_now(self) -> None:
+        if self.diverged:
+            raise self.diverged
+        if self.is_over:
+            name = self.head["function"]
+            message = f"this `ctx` is that of an instance of `{name}` whose step is over: use it only inside its function"
+            raise FunctionError("FUNCTION_CONTEXT_OVER", message)
+
+    def _next(self, kind: str, name: str, printed: list[int]) -> tuple[int, Optional[Entry]]:
+        """The entry of the next await: the one on record, or none if it is asked for the first time."""
+        self._check_now()
+        number = self._asked + 1
+        if number > AWAITS_MAX:
+            message = f"the log has {AWAITS_MAX} awaits: start over with `return ctx.continue_as(input)` before it is so long"
+            raise FunctionError("FUNCTION_LOG_FULL", message)
+        asked = {"kind": kind, "name": name, "print": printed}
+        if number > self._recorded:
+            if not self.is_live:
+                self._diverge(number, "nothing", describe(asked))
+            self._asked = number
+            return number, None
+        entry = self._entries[number]
+        if entry["kind"] != kind or entry["name"] != name or entry["print"] != printed:
+            self._diverge(number, describe(entry), describe(asked))
+        self._asked = number
+        return number, entry
+
+    def _new_entry(self, number: int, kind: str, name: str, printed: list[int]) -> Entry:
+        entry = {"kind": kind, "name": name, "print": printed, "state": "open"}
+        entry |= {"asked_ns": self.world.now_ns, "asked_at": self.world.height}
+        self._entries.append(entry)
+        self.head["asked"] = number
+        return entry
+
+    def ask(self, scope: Scope, kind: str, name: str, params: Any, begin: Begin) -> Ask:
+        """Asks for something that ends later."""
+        self._check_now()
+        if scope.over:
+            ask = Ask(0, scope)
+            ask.settle(error=scope.over)
+            return ask
+        printed = print_of(params)
+        number, entry = self._next(kind, name, printed)
+        ask = self._asks[number] = Ask(number, scope)
+        if entry is not None:
+            return ask
+        made = self._new_entry(number, kind, name, printed)
+        try:
+            begin(label_of(self.head, number), made, number)
+            if made["state"] == "open":
+                self._cells.put_entry(self.head, number, made)
+        except Exception as error:
+            # What the host itself refused ends the step, whatever is done here.
+            code = getattr(error, "code", "FUNCTION_WORLD_FULL" if type(error).__name__ == "Full" else "OUTPUT_REFUSED")
+            reason = getattr(error, "reason", None) or str(error)
+            self.end(number, "error", {"code": code, "reason": reason, "attempts": 0})
+        return ask
+
+    def instant(self, kind: str, name: str, params: Any, answer: Callable[[], Any]) -> Any:
+        """Asks for something that is known at once."""
+        printed = print_of(params)
+        number, entry = self._next(kind, name, printed)
+        if entry is not None:
+            return entry.get("value")
+        made = self._new_entry(number, kind, name, printed)
+        value = answer()
+        made["state"] = "ok"
+        if value is not None:
+            made["value"] = value
+        self._cells.put_entry(self.head, number, made)
+        return value
+
+    def version(self, name: str, old: int, new: int) -> int:
+        """Which of two ways in the code this instance goes."""
+        self._check_now()
+        is_recorded = self._asked + 1 <= self._recorded
+        entry = self._entries[self._asked + 1] if is_recorded else {}
+        if is_recorded and (entry["kind"], entry["name"]) != ("version", name):
+            return old
+        if not is_recorded and not self.is_live:
+            return old  # it waits at this place since before the code had two ways
+        version: int = entry["value"] if is_recorded else new
+        self.instant("version", name, None, lambda: version)
+        if not old <= version <= new:
+            self._diverge(self._asked, f"version {version} of `{name}`", f"a version from {old} to {new}")
+        return version
+
+    def end(self, number: int, state: str, value: Any) -> None:
+        """Ends an await, for the record; the code sees it when its turn comes."""
+        entry = self._entries[number]
+        end_entry(self.world, self.head, entry, state, value)
+        self._cells.put_entry(self.head, number, entry)
+        self._order.append(number)
+
+    def _deliver(self) -> None:
+        what = self._order[self._delivered]
+        self._delivered += 1
+        if isinstance(what, str):
+            self.now_ns = self.head["cancel"]["at_ns"]
+            self.cancel(self.root, self.head["cancel"]["reason"])
+            return
+        entry = self._entries[what]
+        ask = self._asks.get(what)
+        if ask is None:
+            self._diverge(what, describe(entry), "nothing so far")
+        self.now_ns = entry["ended_ns"]
+        self.newest = what
+        if entry["state"] == "error":
+            ask.settle(error=_failure(entry))
+        else:
+            ask.settle(_result(entry))
+
+    def cancel(self, scope: Scope, reason: str) -> None:
+        """Ends all waits of a scope, and nothing more is waited for in it."""
+        if scope.cancelled:
+            return
+        scope.cancelled = FunctionCancelled(reason)
+        for ask in list(self._asks.values()):
+            if not ask.is_settled and ask.scope.is_within(scope):
+                self.withdraw(ask)
+                ask.settle(error=scope.cancelled)
+
+    def withdraw(self, ask: Ask) -> None:
+        """Gives up what an await waits for."""
+        if ask.number == 0 or self.is_over or self._entries[ask.number]["state"] != "open":
+            return
+        if not self.is_live:
+            self._diverge(ask.number, f"{describe(self._entries[ask.number])}, which is waited for", "its withdrawal")
+        self._withdraw_number(ask.number)
+
+    def _withdraw_number(self, number: int) -> None:
+        entry = self._entries[number]
+        label = label_of(self.head, number)
+        if entry["kind"] == "effect":
+            self.world.cancel(label)
+            self.world.cancel_timer(f"{label}/retry")
+            self.world.cancel_timer(f"{label}/timeout")
+        elif entry["kind"] == "timer":
+            self.world.cancel_timer(label)
+        elif entry["kind"] == "event":
+            self.world.delete(waiter_key(self.head, entry["name"], number))
+        entry["state"] = "cancelled"
+        entry.pop("retry", None)
+        self._cells.put_entry(self.head, number, entry)
+
+    def withdraw_all(self) -> None:
+        """Gives up all that is open when the function has ended, but effects that it let go."""
+        for number, entry in self.open.items():
+            ask = self._asks.get(number)
+            if not (entry["kind"] == "effect" and ask is not None and ask.is_detached):
+                self._withdraw_number(number)
+
+    def check_effect(self, kind: str, params: Any) -> None:
+        """A kind that mundi.json does not declare, or params that its schema refuses, must not end the step: the code hears of it."""
+        if self._rules is None:
+            return
+        if not self._rules.declares(kind):
+            message = f"mundi.json does not declare the effect `{kind}`: add it to `effects`"
+            raise FunctionError("FUNCTION_EFFECT_UNDECLARED", message)
+        if kind not in ("fabric.send", "world.spawn"):
+            self._rules.check_effect(kind, cbor.encode(params))
+
+    def take_signal(self, name: str, wanted: Any) -> Optional[tuple[Any]]:
+        """An event that arrived for this instance before it was asked for."""
+        signals = self.head.get("signals", [])
+        for at, (signal, value) in enumerate(signals):
+            if signal == name and matches(value, wanted):
+                del signals[at]
+                if not signals:
+                    del self.head["signals"]
+                return (value,)
+        return None
+
+    def random(self) -> int:
+        """The next number of 64 bits. The instance's seed determines the sequence."""
+        self._drawn += 1
+        mixed = (self.head["seed"] + self._drawn * 0x9E3779B97F4A7C15) & _MASK
+        mixed = ((mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ mixed >> 27) * 0x94D049BB133111EB) & _MASK
+        return mixed ^ mixed >> 31
+
+
+def end_entry(world: "World", head: Head, entry: Entry, state: str, value: Any) -> None:
+    """Ends an await in its cell. A value that is too large becomes an error."""
+    size = len(cbor.encode(value))
+    if size > VALUE_BYTES_MAX:
+        reason = f"the result has {size} bytes, more than {VALUE_BYTES_MAX}: put it into a blob"
+        state, value = "error", {"code": "FUNCTION_RESULT_TOO_LARGE", "reason": reason, "attempts": entry.get("attempts", 0)}
+    entry["state"] = state
+    if value is not None:
+        entry["value"] = value
+    entry["order"] = head["resolved"]
+    head["resolved"] += 1
+    entry["ended_ns"] = world.now_ns
+    entry["ended_at"] = world.height
+    entry.pop("retry", None)
+
+
+def matches(value: Any, wanted: Any) -> bool:
+    """Every field of the filter is in the value, and the same."""
+    if wanted is None:
+        return True
+    if not isinstance(wanted, dict):
+        return print_of(value) == print_of(wanted)
+    if not isinstance(value, dict):
+        return False
+    return all(print_of(value.get(name)) == print_of(part) for name, part in wanted.items())
+
+
+def describe(entry: Entry) -> str:
+    size, crc = entry["print"]
+    return f"{entry['kind']} `{entry['name']}` with params of {size} bytes and print {crc:08x}"
+
+
+def _result(entry: Entry) -> Any:
+    """The value that the code gets: a copy of its own, which it may change."""
+    encoded = cbor.encode(entry.get("value"))
+    return kinds.read(entry["name"], encoded) if entry["kind"] == "effect" else cbor.decode(encoded)
+
+
+def _failure(entry: Entry) -> Exception:
+    value = entry["value"]
+    if entry["kind"] != "effect" or value["code"].startswith("FUNCTION_"):
+        return FunctionError(value["code"], value["reason"])
+    error = kinds.read_error(cbor.encode(value))
+    error.effect = entry["name"]  # type: ignore[attr-defined]
+    return error
+
+
+def _own_clock(run: Run) -> Callable[[], None]:
+    """While the code runs, time.time() and the numbers of the module random are the instance's: the same in every run."""
+    time, random = sys.modules.get("time"), sys.modules.get("random")
+    before: dict[str, Any] = {}
+    if time is not None:
+        own = {"time": lambda: run.now_ns / 1e9, "time_ns": lambda: run.now_ns}
+        before = {name: getattr(time, name) for name in own}
+        for name, function in own.items():
+            setattr(time, name, function)
+    state = random.getstate() if random is not None else None
+    if random is not None:
+        random.seed(run.head["seed"])
+
+    def restore() -> None:
+        for name, function in before.items():
+            setattr(time, name, function)
+        if random is not None:
+            random.setstate(state)
+
+    return restore

@@ -1,0 +1,500 @@
+//! A program with durable functions: which event, receipt and timer goes to which instance.
+
+use super::{
+    Ctx, Done, FunctionError,
+    cells::{
+        self, CALLERS_MAX, Cancel, Entry, EntryState, Failed, Head, INBOX, INSTANCES_MAX, Label, Print, SIGNALS_MAX,
+        VALUE_BYTES_MAX, error_value, event_prefix, head_key, is_name, log_key, matches, print_of,
+    },
+    run::{Code, Returned, Run, execute},
+};
+use crate::{Cause, Event, Failure, Level, Status, Value, World, cbor, kinds::EffectError};
+use serde::de::DeserializeOwned;
+use std::{cell::RefCell, collections::BTreeMap, future::Future, rc::Rc};
+
+const RETRY_MS: u64 = 1_000;
+const RETRY_MS_MAX: u64 = 60_000;
+/// Errors that another attempt does not mend.
+const FINAL: [&str; 5] =
+    ["EFFECT_CANCELLED", "EFFECT_SANDBOXED", "EFFECT_NOT_RECORDED", "EFFECT_DENIED", "UNIVERSE_DENIED"];
+
+type Begin = Box<dyn Fn(Ctx, Value) -> Code>;
+
+/// Whether a durable function took an event, or a handler is to take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handled {
+    Yes,
+    /// The event is for no function, or for handlers, too.
+    No,
+}
+
+/// The durable functions of a program.
+pub struct Functions {
+    functions: BTreeMap<String, Begin>,
+    declared: Rc<Vec<String>>,
+}
+
+pub(super) fn failed(failure: Failure) -> FunctionError {
+    FunctionError::new("FUNCTION_FAILED", failure.reason)
+}
+
+/// An error that ends the step: its text begins with the code, which is all that a component says.
+fn refused(code: &'static str, message: impl std::fmt::Display) -> Failure {
+    Failure::coded(code, format!("{code}: {message}"))
+}
+
+impl Functions {
+    /// The offer is the text of the program's `mundi.json`.
+    pub fn new(offer: &str) -> Self {
+        let offer: Value = serde_json::from_str(offer).unwrap_or_default();
+        let effects = offer["effects"].as_object();
+        let declared = effects.map(|effects| effects.keys().cloned().collect()).unwrap_or_default();
+        Self { functions: BTreeMap::new(), declared: Rc::new(declared) }
+    }
+
+    /// A durable function, under the name of the event that starts it.
+    #[must_use]
+    pub fn durable<I, F>(mut self, name: &str, code: impl Fn(Ctx, I) -> F + Clone + 'static) -> Self
+    where
+        I: DeserializeOwned,
+        F: Future<Output = Result<Done, FunctionError>> + 'static,
+    {
+        let begin: Begin = Box::new(move |ctx, input| match serde_json::from_value::<I>(input) {
+            Ok(input) => {
+                let code = code(ctx, input);
+                Box::pin(async move { code.await.map(|Done(returned)| returned) })
+            }
+            Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+        });
+        self.functions.insert(name.to_owned(), begin);
+        self
+    }
+
+    /// Takes what is for a function. What is for handlers, too, is answered by them.
+    pub fn handle(&self, world: &mut World, event: &Event) -> Result<Handled, Failure> {
+        let mut step = Instances { functions: self, world, given: event };
+        match &event.cause {
+            Cause::Event { schema, value, key } if self.functions.contains_key(schema) => {
+                step.start(schema, cbor::decode(value)?, key.as_deref())?;
+            }
+            Cause::Event { schema, value, key } => {
+                let taken_by = step.event(schema, &cbor::decode(value)?, key.as_deref())?;
+                if !taken_by.is_empty() && event.origin.wants_reply {
+                    world.reply(&event.seq, &serde_json::json!({ "taken_by": taken_by }))?;
+                }
+                return Ok(if taken_by.is_empty() { Handled::No } else { Handled::Yes });
+            }
+            Cause::Receipt { label, status, payload, .. } => {
+                let Some(label) = Label::parse(label) else { return Ok(Handled::No) };
+                step.receipt(&label, *status, payload)?;
+            }
+            Cause::Timer { label, .. } => {
+                let Some(label) = Label::parse(label) else { return Ok(Handled::No) };
+                step.timer(&label)?;
+            }
+            Cause::Message { inbox, payload, .. } if inbox == INBOX => step.command(&cbor::decode(payload)?)?,
+            Cause::Message { .. } => return Ok(Handled::No),
+            Cause::Upgraded { .. } => {
+                step.check()?;
+                return Ok(Handled::No);
+            }
+        }
+        Ok(Handled::Yes)
+    }
+}
+
+/// The instances of a world, in one step.
+struct Instances<'a> {
+    functions: &'a Functions,
+    world: &'a mut World,
+    given: &'a Event,
+}
+
+impl Instances<'_> {
+    /// Starts an instance, or finds the one that has this key.
+    fn start(&mut self, function: &str, input: Value, key: Option<&str>) -> Result<(), Failure> {
+        let key = key.filter(|key| !key.is_empty()).unwrap_or(&self.given.seq).to_owned();
+        if !is_name(&key) {
+            let message = format!("`{key}` is no key: 1 to 128 of letters, digits and `-_.:@`");
+            return Err(refused("FUNCTION_KEY_INVALID", message));
+        }
+        let print = print_of(&input);
+        if let Some(head) = cells::head(self.world, &format!("{function}/{key}"))? {
+            return self.again(head, print);
+        }
+        if print.0 > VALUE_BYTES_MAX {
+            let message = format!("the input has {} bytes, more than {VALUE_BYTES_MAX}", print.0);
+            return Err(refused("FUNCTION_INPUT_TOO_LARGE", message));
+        }
+        let mut totals = cells::totals(self.world)?;
+        if totals.running >= INSTANCES_MAX {
+            let message = format!("the world has {INSTANCES_MAX} instances that have not ended");
+            return Err(refused("FUNCTIONS_FULL", message));
+        }
+        totals.running += 1;
+        self.world.put("$fn/m", &totals)?;
+        let head = Head {
+            format: 1,
+            function: function.to_owned(),
+            key,
+            state: "running".to_owned(),
+            paused: None,
+            run: 0,
+            seed: self.world.random() >> 11,
+            input: print,
+            began_ns: self.world.now_ns(),
+            asked: 0,
+            resolved: 0,
+            ran: 0,
+            waits: Vec::new(),
+            callers: if self.given.origin.wants_reply { vec![self.given.seq.clone()] } else { Vec::new() },
+            status: None,
+            signals: Vec::new(),
+            cancel: None,
+            result: None,
+            error: None,
+            ended_ns: None,
+        };
+        let entry = self.put_start(&head, input)?;
+        self.advance(head, vec![entry]).map(drop)
+    }
+
+    fn put_start(&mut self, head: &Head, input: Value) -> Result<Entry, Failure> {
+        let mut entry = Entry::new(self.world, "start", &head.function, print_of(&input));
+        (entry.state, entry.value) = (EntryState::Ok, input);
+        cells::put_entry(self.world, head, 0, &entry)?;
+        Ok(entry)
+    }
+
+    /// The key is in use: the same call gets the same answer, another one is refused.
+    fn again(&mut self, mut head: Head, input: Print) -> Result<(), Failure> {
+        let instance = head.instance();
+        if head.input != input {
+            let message = format!("{instance} was started with another input: choose another key");
+            return Err(refused("FUNCTION_KEY_REUSED", message));
+        }
+        if !self.given.origin.wants_reply {
+            return Ok(());
+        }
+        if head.ended_ns.is_some() {
+            return self.world.reply(&self.given.seq, &answer(&head));
+        }
+        if head.callers.len() >= CALLERS_MAX {
+            return Err(refused("FUNCTIONS_FULL", format!("{CALLERS_MAX} callers wait for {instance}")));
+        }
+        head.callers.push(self.given.seq.clone());
+        self.world.put(&head_key(&instance), &head)
+    }
+
+    /// Runs an instance as far as it comes, and keeps what has become of it. Says its state.
+    fn advance(&mut self, mut head: Head, entries: Vec<Entry>) -> Result<String, Failure> {
+        let function = head.function.clone();
+        let run = Run::new(head.clone(), entries, self.functions.declared.clone(), false);
+        if head.paused.is_some() {
+            cells::put_head(self.world, &mut head, &run.open())?;
+            return Ok(head.state);
+        }
+        let Some(begin) = self.functions.functions.get(&function) else {
+            let message = format!("the program has no durable function `{function}`");
+            let error = Failed { code: "FUNCTION_DIVERGED".to_owned(), message, r#await: 0 };
+            return self.stand(head, &run, error);
+        };
+        let input = run.entries[0].value.clone();
+        let run = Rc::new(RefCell::new(run));
+        let outcome = execute(&run, begin(Ctx::of(&run), input));
+        let run = &mut *run.borrow_mut();
+        if let Some(diverged) = run.diverged.clone() {
+            let code = "FUNCTION_DIVERGED".to_owned();
+            return self.stand(head, run, Failed { code, message: diverged.message, r#await: diverged.number });
+        }
+        head = run.head.clone();
+        head.ran = run.ran();
+        head.status = run.status.take().or(head.status);
+        if head.state == "diverged" {
+            (head.state, head.error) = ("running".to_owned(), None);
+        }
+        let open = run.open();
+        let outcome = outcome.unwrap_or_else(|| {
+            let message = "the function waits for something that never comes: wait for what `ctx` gives, or for futures made of that";
+            Err(FunctionError::new("FUNCTION_STUCK", message))
+        });
+        if !open.is_empty() && matches!(&outcome, Err(error) if error.code() == "FUNCTION_STUCK") {
+            cells::put_head(self.world, &mut head, &open)?;
+            return Ok(head.state);
+        }
+        self.end(run, head, outcome)
+    }
+
+    /// Nothing is lost: it goes on when the program does again what is on record.
+    fn stand(&mut self, mut head: Head, run: &Run, error: Failed) -> Result<String, Failure> {
+        head.state = "diverged".to_owned();
+        self.world.log(Level::Error, &format!("{}: {}: {}", head.instance(), error.code, error.message));
+        head.error = Some(error);
+        cells::put_head(self.world, &mut head, &run.open())?;
+        Ok(head.state)
+    }
+
+    fn end(
+        &mut self,
+        run: &mut Run,
+        mut head: Head,
+        outcome: Result<Returned, FunctionError>,
+    ) -> Result<String, Failure> {
+        run.withdraw_all();
+        let result = match outcome {
+            Ok(Returned::Continue(input)) => return self.start_over(head, input),
+            Ok(Returned::Value(value)) => match print_of(&value).0 {
+                bytes if bytes > VALUE_BYTES_MAX => {
+                    Err(FunctionError::new("FUNCTION_RESULT_TOO_LARGE", format!("the result has {bytes} bytes")))
+                }
+                _ => Ok(value),
+            },
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(value) => (head.state, head.result) = ("done".to_owned(), Some(value)),
+            Err(error) => {
+                let is_cancelled = head.cancel.is_some() && error.is_cancelled();
+                head.state = if is_cancelled { "cancelled" } else { "failed" }.to_owned();
+                head.error = Some(run.failed(&error));
+            }
+        }
+        head.ended_ns = Some(self.world.now_ns());
+        head.signals.clear();
+        for caller in std::mem::take(&mut head.callers) {
+            self.world.reply(&caller, &answer(&head))?;
+        }
+        cells::put_head(self.world, &mut head, &BTreeMap::new())?;
+        cells::ended(self.world, &head)?;
+        Ok(head.state)
+    }
+
+    /// In a step of its own, so that a function that only starts over does not fill one.
+    fn start_over(&mut self, mut head: Head, input: Value) -> Result<String, Failure> {
+        cells::delete_log(self.world, &head);
+        (head.run, head.asked, head.resolved, head.ran, head.cancel) = (head.run + 1, 0, 0, 0, None);
+        self.put_start(&head, input)?;
+        let label = format!("$fn/{}/{}.start", head.instance(), head.run);
+        self.world.set_timer(&label, self.world.now_ns(), &Value::Null)?;
+        cells::put_head(self.world, &mut head, &BTreeMap::new())?;
+        Ok(head.state)
+    }
+
+    /// The instance and the await that a label names, if they are still open.
+    fn find(&self, label: &Label) -> Result<Option<(Head, Entry, u32)>, Failure> {
+        let head = cells::head(self.world, &label.instance)?;
+        let head = head.filter(|head| head.run == label.run && head.ended_ns.is_none());
+        let (Some(head), Some(number)) = (head, label.number) else { return Ok(None) };
+        let entry: Option<Entry> = self.world.get(&log_key(&label.instance, number))?;
+        Ok(entry.filter(|entry| entry.state == EntryState::Open).map(|entry| (head, entry, number)))
+    }
+
+    fn resolve(
+        &mut self,
+        (mut head, mut entry, number): (Head, Entry, u32),
+        (state, value): (EntryState, Value),
+    ) -> Result<(), Failure> {
+        entry.end(self.world, &mut head, state, value);
+        cells::put_entry(self.world, &head, number, &entry)?;
+        let entries = cells::log(self.world, &head)?;
+        self.advance(head, entries).map(drop)
+    }
+
+    fn receipt(&mut self, label: &Label, status: Status, payload: &[u8]) -> Result<(), Failure> {
+        let Some((head, entry, number)) = self.find(label)? else { return Ok(()) };
+        let (name, attempts) = (head.label(number), entry.attempts.unwrap_or(1));
+        if status == Status::Ok {
+            self.world.cancel_timer(&format!("{name}/timeout"));
+            let ended = failed_call(&entry, cbor::decode(payload)?);
+            return self.resolve((head, entry, number), ended);
+        }
+        let error: EffectError = cbor::from_slice(payload)
+            .unwrap_or_else(|_| EffectError::new("RECEIPT_INVALID", String::from_utf8_lossy(payload)));
+        let may_retry = entry.retry.as_ref().is_some_and(|retry| attempts <= retry.max);
+        if may_retry && !FINAL.contains(&&*error.code) {
+            let wait_ms = RETRY_MS.checked_shl(attempts - 1).unwrap_or(RETRY_MS_MAX).min(RETRY_MS_MAX);
+            self.world.set_timer_in_ms(&format!("{name}/retry"), wait_ms, &Value::Null)?;
+            return cells::put_entry(self.world, &head, number, &entry);
+        }
+        self.world.cancel_timer(&format!("{name}/timeout"));
+        let value = serde_json::to_value(EffectError { attempts: attempts.into(), ..error })?;
+        self.resolve((head, entry, number), (EntryState::Error, value))
+    }
+
+    fn timer(&mut self, label: &Label) -> Result<(), Failure> {
+        if label.number.is_none() {
+            let head = cells::head(self.world, &label.instance)?;
+            let Some(head) = head.filter(|head| head.run == label.run && head.ended_ns.is_none()) else {
+                return Ok(());
+            };
+            let entries = cells::log(self.world, &head)?;
+            return self.advance(head, entries).map(drop);
+        }
+        let Some((head, mut entry, number)) = self.find(label)? else { return Ok(()) };
+        let (name, attempts) = (head.label(number), entry.attempts.unwrap_or(1));
+        match (label.part.as_deref(), &entry.retry) {
+            (Some("retry"), Some(retry)) => {
+                self.world.emit(&entry.name, &retry.params, &name)?;
+                entry.attempts = Some(attempts + 1);
+                cells::put_entry(self.world, &head, number, &entry)
+            }
+            (Some("retry"), None) => Ok(()),
+            (Some(_), _) => {
+                self.world.cancel(&name);
+                self.world.cancel_timer(&format!("{name}/retry"));
+                let reason = "no receipt came within the timeout of the await";
+                let value = error_value("EFFECT_TIMEOUT", reason, attempts);
+                self.resolve((head, entry, number), (EntryState::Error, value))
+            }
+            (None, _) => self.resolve((head, entry, number), (EntryState::Ok, Value::Null)),
+        }
+    }
+
+    /// An event that starts no function. Says which instances took it.
+    fn event(&mut self, schema: &str, value: &Value, key: Option<&str>) -> Result<Vec<String>, Failure> {
+        let addressed = key.map_or_else(|| Ok(Vec::new()), |key| self.running(key))?;
+        if !addressed.is_empty() {
+            let taken_by = addressed.iter().map(Head::instance).collect();
+            for head in addressed {
+                self.signal(head, schema, value)?;
+            }
+            return Ok(taken_by);
+        }
+        let (prefix, mut taken_by) = (event_prefix(schema), Vec::new());
+        for (waiter, wanted) in self.world.scan::<Value>(&prefix, None, INSTANCES_MAX)? {
+            let label = Label::parse(&format!("$fn/{}", &waiter[prefix.len()..]));
+            let Some(label) = label.filter(|_| matches(value, &wanted)) else { continue };
+            let Some(found) = self.find(&label)? else { continue };
+            self.world.delete(&waiter);
+            taken_by.push(found.0.instance());
+            self.resolve(found, (EntryState::Ok, value.clone()))?;
+        }
+        Ok(taken_by)
+    }
+
+    fn running(&self, key: &str) -> Result<Vec<Head>, Failure> {
+        let mut running = Vec::new();
+        for name in self.functions.functions.keys().filter(|_| is_name(key)) {
+            let head = cells::head(self.world, &format!("{name}/{key}"))?;
+            running.extend(head.filter(|head| head.ended_ns.is_none()));
+        }
+        Ok(running)
+    }
+
+    /// An event for one instance: what it waits for first, or kept until it asks.
+    fn signal(&mut self, mut head: Head, name: &str, value: &Value) -> Result<(), Failure> {
+        for (number, entry) in (0..).zip(cells::log(self.world, &head)?) {
+            if entry.state != EntryState::Open || entry.name != name {
+                continue;
+            }
+            let waiter = head.waiter_key(name, number);
+            let wanted: Option<Value> = if entry.kind == "event" { self.world.get(&waiter)? } else { None };
+            let takes = entry.kind == "signal" || entry.kind == "event" && matches(value, &wanted.unwrap_or_default());
+            if takes {
+                if entry.kind == "event" {
+                    self.world.delete(&waiter);
+                }
+                return self.resolve((head, entry, number), (EntryState::Ok, value.clone()));
+            }
+        }
+        if head.signals.len() >= SIGNALS_MAX {
+            let message = format!("{} has {SIGNALS_MAX} events that it has not asked for", head.instance());
+            return Err(refused("FUNCTION_SIGNALS_FULL", message));
+        }
+        head.signals.push((name.to_owned(), value.clone()));
+        self.world.put(&head_key(&head.instance()), &head)
+    }
+
+    /// `{"cancel": "order/17", "reason": …}`, `{"pause": …}` or `{"resume": …}`: what an operator asks for.
+    fn command(&mut self, command: &Value) -> Result<(), Failure> {
+        let verb = ["cancel", "pause", "resume"].into_iter().find(|verb| command.get(verb).is_some());
+        let instance = verb.and_then(|verb| command[verb].as_str()).unwrap_or_default();
+        let (Some(verb), Some(mut head)) = (verb, cells::head(self.world, instance)?) else {
+            let message = format!("there is no instance `{instance}` to {}", verb.unwrap_or("change"));
+            return Err(refused("FUNCTION_NOT_FOUND", message));
+        };
+        let (mut state, name) = (head.state.clone(), head.instance());
+        if head.ended_ns.is_none() {
+            head.paused = (verb == "pause").then_some(true);
+            if verb == "cancel" && head.cancel.is_none() {
+                let reason = command["reason"].as_str().unwrap_or("it was cancelled").to_owned();
+                head.cancel = Some(Cancel { order: head.resolved, reason, at_ns: self.world.now_ns() });
+                head.resolved += 1;
+            }
+            let entries = cells::log(self.world, &head)?;
+            state = self.advance(head, entries)?;
+        }
+        if self.given.origin.wants_reply {
+            self.world.reply(&self.given.seq, &serde_json::json!({ "instance": name, "state": state }))?;
+        }
+        Ok(())
+    }
+
+    /// This program takes over: unless an instance would go another way than is on record.
+    fn check(&mut self) -> Result<(), Failure> {
+        let (mut diverged, mut standing, mut after) = (Vec::new(), Vec::new(), None::<String>);
+        loop {
+            let page = self.world.scan::<Head>("$fn/i/", after.as_deref(), 100)?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (_, head) in page.into_iter().filter(|(_, head)| head.ended_ns.is_none()) {
+                match self.would_diverge(&head)? {
+                    Some(why) => diverged.push(format!("{}: {why}", head.instance())),
+                    None if head.state == "diverged" => standing.push(head),
+                    None => {}
+                }
+            }
+        }
+        if !diverged.is_empty() {
+            let shown = diverged.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("; ");
+            let message = format!("{} instances would diverge: {shown}", diverged.len());
+            return Err(refused("FUNCTION_DIVERGED", message));
+        }
+        for head in standing {
+            let entries = cells::log(self.world, &head)?;
+            self.advance(head, entries)?;
+        }
+        Ok(())
+    }
+
+    fn would_diverge(&self, head: &Head) -> Result<Option<String>, Failure> {
+        let Some(begin) = self.functions.functions.get(&head.function) else {
+            return Ok(Some(format!("the program has no function `{}`", head.function)));
+        };
+        if head.ran == 0 {
+            return Ok(None);
+        }
+        let entries = cells::log(self.world, head)?;
+        let input = entries[0].value.clone();
+        let run = Run::new(head.clone(), entries, self.functions.declared.clone(), true);
+        let run = Rc::new(RefCell::new(run));
+        execute(&run, begin(Ctx::of(&run), input));
+        let diverged = run.borrow().diverged.clone();
+        Ok(diverged.map(|diverged| diverged.message))
+    }
+}
+
+/// A called function that failed answers with its failure, which is one here, too.
+fn failed_call(entry: &Entry, value: Value) -> (EntryState, Value) {
+    let failed = value.get("$function_failed").filter(|_| entry.name == "world.call");
+    let Some(failed) = failed else { return (EntryState::Ok, value) };
+    let mut error =
+        error_value("CALL_FAILED", failed["message"].as_str().unwrap_or_default(), entry.attempts.unwrap_or(1));
+    error["failed_code"] = failed["code"].clone();
+    (EntryState::Error, error)
+}
+
+/// What callers of an instance that has ended hear.
+fn answer(head: &Head) -> Value {
+    if let (Some(result), "done") = (&head.result, &*head.state) {
+        return result.clone();
+    }
+    let error = head.error.as_ref();
+    serde_json::json!({ "$function_failed": {
+        "instance": head.instance(),
+        "state": head.state,
+        "code": error.map(|error| &error.code),
+        "message": error.map(|error| &error.message),
+        "await": error.map(|error| error.r#await),
+    }})
+}

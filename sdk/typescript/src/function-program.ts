@@ -1,0 +1,395 @@
+/** A program with durable functions: which event, receipt and timer goes to which instance. */
+
+import { decode, encode } from "./cbor.ts";
+import {
+  CALLERS_MAX,
+  Cells,
+  type Entry,
+  type Failed,
+  type Head,
+  INBOX,
+  INSTANCES_MAX,
+  SIGNALS_MAX,
+  VALUE_BYTES_MAX,
+  eventPrefix,
+  instanceOf,
+  isName,
+  isSamePrint,
+  labelOf,
+  ofLabel,
+  printOf,
+} from "./function-cells.ts";
+import { FunctionCancelled, FunctionError } from "./function-errors.ts";
+import { Continue, Run, endEntry, matches, waiterKey } from "./function-run.ts";
+import { Ctx, Durable } from "./functions.ts";
+import type { AnyEffects, Cause, Event, Program, World } from "./index.ts";
+import { errorValue } from "./kinds.ts";
+import { type Offer, Rules } from "./offer.ts";
+
+const RETRY_MS = 1000;
+const RETRY_MS_MAX = 60_000;
+/** Errors that another attempt does not mend. */
+const FINAL = ["EFFECT_CANCELLED", "EFFECT_SANDBOXED", "EFFECT_NOT_RECORDED", "EFFECT_DENIED", "UNIVERSE_DENIED"];
+
+type Code = Durable["code"];
+type Handlers<Effects> = Partial<Pick<Program<Effects>, "handle" | "query">>;
+
+/** A program of durable functions, and perhaps of handlers beside them: `handle` takes all that is not for a function. */
+export function program<Effects = AnyEffects>(
+  parts: Handlers<Effects> & { [name: string]: Durable | Program<any>["handle"] | Program<any>["query"] },
+): Program<Effects> & { describeTo(offer: Offer): void } {
+  const functions = new Map<string, Code>();
+  for (const [name, part] of Object.entries(parts)) {
+    if (!(part instanceof Durable)) continue;
+    if (!isName(name) || name.length > 64) throw new TypeError(`\`${name}\` cannot be the name of a durable function`);
+    functions.set(name, part.code);
+  }
+  const { handle, query } = parts as Handlers<Effects>;
+  const made = new Functions(functions, handle);
+  return {
+    handle: (world, event) => made.handle(world, event),
+    ...(query ? { query } : {}),
+    describeTo: (offer) => void (made.rules = new Rules(offer)),
+  };
+}
+
+class Functions {
+  /** What mundi.json declares, if the host has said so. */
+  rules: Rules | undefined;
+
+  constructor(
+    private functions: Map<string, Code>,
+    private handler: Program<any>["handle"] | undefined,
+  ) {}
+
+  handle(world: World<any>, event: Event): void | Promise<void> {
+    const { cause } = event;
+    const step = new Instances(this.functions, this.rules, world, event);
+    switch (cause.is) {
+      case "event":
+        return this.functions.has(cause.schema) ? step.start(cause) : this.event(step, world, event, cause);
+      case "receipt":
+      case "timer": {
+        const named = ofLabel(cause.label);
+        if (named === undefined) return this.handler?.(world, event);
+        return cause.is === "receipt" ? step.receipt(named, cause) : step.timer(named);
+      }
+      case "message":
+        return cause.inbox === INBOX ? step.command(decode(cause.payload)) : this.handler?.(world, event);
+      case "upgraded":
+        return this.upgraded(step, world, event);
+    }
+  }
+
+  private async event(step: Instances, world: World<any>, event: Event, cause: Cause & { is: "event" }): Promise<void> {
+    const taken_by = await step.event(cause);
+    if (this.handler) await this.handler(world, event);
+    else if (event.origin.wantsReply) world.reply(event.seq, { taken_by });
+  }
+
+  private async upgraded(step: Instances, world: World<any>, event: Event): Promise<void> {
+    await step.check();
+    await this.handler?.(world, event);
+  }
+}
+
+type Named = NonNullable<ReturnType<typeof ofLabel>>;
+
+/** The instances of a world, in one step. */
+class Instances {
+  private cells: Cells;
+
+  constructor(
+    private functions: Map<string, Code>,
+    private rules: Rules | undefined,
+    private world: World<any>,
+    private given: Event,
+  ) {
+    this.cells = new Cells(world);
+  }
+
+  /** Starts an instance, or finds the one that has this key. */
+  async start(cause: Cause & { is: "event" }): Promise<void> {
+    const key = cause.key || this.given.seq;
+    if (!isName(key)) {
+      throw new FunctionError("FUNCTION_KEY_INVALID", `\`${key}\` is no key: 1 to 128 of letters, digits and \`-_.:@\``);
+    }
+    const head = this.cells.head(`${cause.schema}/${key}`);
+    const input = printOf(cause.value);
+    if (head) return this.again(head, input);
+    if (input[0] > VALUE_BYTES_MAX) {
+      throw new FunctionError("FUNCTION_INPUT_TOO_LARGE", `the input has ${input[0]} bytes, more than ${VALUE_BYTES_MAX}`);
+    }
+    if (this.cells.totals().running >= INSTANCES_MAX) {
+      throw new FunctionError("FUNCTIONS_FULL", `the world has ${INSTANCES_MAX} instances that have not ended`);
+    }
+    this.cells.began();
+    const began: Head = {
+      format: 1,
+      function: cause.schema,
+      key,
+      state: "running",
+      run: 0,
+      seed: Number(this.world.random() >> 11n),
+      input,
+      began_ns: this.world.nowNs,
+      asked: 0,
+      resolved: 0,
+      ran: 0,
+      waits: [],
+      callers: this.given.origin.wantsReply ? [this.given.seq] : [],
+    };
+    const entry = this.putStart(began, cause.value);
+    await this.advance(began, [entry]);
+  }
+
+  private putStart(head: Head, input: unknown): Entry {
+    const asked_at = Number(this.world.height);
+    const entry: Entry = { kind: "start", name: head.function, print: printOf(input), state: "ok", asked_ns: this.world.nowNs, asked_at };
+    if (input !== null && input !== undefined) entry.value = input;
+    this.cells.putEntry(head, 0, entry);
+    return entry;
+  }
+
+  /** The key is in use: the same call gets the same answer, another one is refused. */
+  private again(head: Head, input: [number, number]): void {
+    if (!isSamePrint(head.input, input)) {
+      throw new FunctionError("FUNCTION_KEY_REUSED", `${instanceOf(head)} was started with another input: choose another key`);
+    }
+    if (!this.given.origin.wantsReply) return;
+    if (head.ended_ns !== undefined) return this.world.reply(this.given.seq, answerOf(head));
+    if (head.callers.length >= CALLERS_MAX) {
+      throw new FunctionError("FUNCTIONS_FULL", `${CALLERS_MAX} callers wait for ${instanceOf(head)}`);
+    }
+    head.callers.push(this.given.seq);
+    this.world.put(`$fn/i/${instanceOf(head)}`, head);
+  }
+
+  /** Runs an instance as far as it comes, and keeps what has become of it. */
+  private async advance(head: Head, entries: Entry[]): Promise<void> {
+    const code = this.functions.get(head.function);
+    const run = new Run(this.world, this.cells, head, entries, this.rules, false);
+    if (head.paused) return this.cells.putHead(head, run.open);
+    if (code === undefined) {
+      const message = `the program has no durable function \`${head.function}\``;
+      return this.stand(head, run, { code: "FUNCTION_DIVERGED", message, await: 0 });
+    }
+    await run.execute((run, input) => code(new Ctx(run, run.root), input));
+    if (run.diverged) {
+      const { code, message, awaitNumber } = run.diverged;
+      return this.stand(head, run, { code, message, await: awaitNumber });
+    }
+    head.ran = run.ran;
+    if (run.status !== undefined) head.status = run.status;
+    if (head.state === "diverged") {
+      head.state = "running";
+      delete head.error;
+    }
+    if (run.outcome) return this.end(run, head, run.outcome);
+    if (run.open.size > 0) return this.cells.putHead(head, run.open);
+    const message = "the function waits for something that never comes: wait for what `ctx` gives, or for promises made of that";
+    this.end(run, head, { ok: false, error: new FunctionError("FUNCTION_STUCK", message) });
+  }
+
+  /** Nothing is lost: it goes on when the program does again what is on record. */
+  private stand(head: Head, run: Run, error: Failed): void {
+    head.state = "diverged";
+    head.error = error;
+    this.world.log("error", `${instanceOf(head)}: ${error.code}: ${error.message}`);
+    this.cells.putHead(head, run.open);
+  }
+
+  private end(run: Run, head: Head, outcome: NonNullable<Run["outcome"]>): void {
+    run.withdrawAll();
+    if (outcome.ok && outcome.value instanceof Continue) return this.startOver(head, outcome.value.input);
+    head.state = "done";
+    if (outcome.ok) {
+      try {
+        const value = outcome.value ?? null;
+        const bytes = encode(value).length;
+        if (bytes > VALUE_BYTES_MAX) throw new FunctionError("FUNCTION_RESULT_TOO_LARGE", `the result has ${bytes} bytes`);
+        head.result = value;
+      } catch (error) {
+        outcome = { ok: false, error };
+      }
+    }
+    if (!outcome.ok) {
+      head.state = head.cancel && outcome.error instanceof FunctionCancelled ? "cancelled" : "failed";
+      head.error = run.failed(outcome.error);
+    }
+    head.ended_ns = this.world.nowNs;
+    delete head.signals;
+    for (const caller of head.callers) this.world.reply(caller, answerOf(head));
+    head.callers = [];
+    this.cells.putHead(head, new Map());
+    this.cells.ended(head);
+  }
+
+  /** In a step of its own, so that a function that only starts over does not fill one. */
+  private startOver(head: Head, input: unknown): void {
+    this.cells.deleteLog(head);
+    Object.assign(head, { run: head.run + 1, asked: 0, resolved: 0, ran: 0 });
+    delete head.cancel;
+    this.putStart(head, input);
+    this.world.setTimer(`$fn/${instanceOf(head)}/${head.run}.start`, this.world.nowNs);
+    this.cells.putHead(head, new Map());
+  }
+
+  /** The instance and the await that a label names, if they are still open. */
+  private find({ instance, run, number }: Named): { head: Head; entry: Entry; number: number } | undefined {
+    const head = this.cells.head(instance);
+    if (head === undefined || head.run !== run || head.ended_ns !== undefined || number === undefined) return undefined;
+    const entry = this.cells.entry(head, number);
+    return entry?.state === "open" ? { head, entry, number } : undefined;
+  }
+
+  private async resolve(head: Head, number: number, entry: Entry, state: "ok" | "error", value: unknown): Promise<void> {
+    endEntry(this.world, head, entry, state, value);
+    this.cells.putEntry(head, number, entry);
+    const entries = this.cells.log(head);
+    await this.advance(head, entries);
+  }
+
+  async receipt(named: Named, cause: Cause & { is: "receipt" }): Promise<void> {
+    const found = this.find(named);
+    if (found === undefined) return;
+    const { head, entry, number } = found;
+    const label = labelOf(head, number);
+    if (cause.status === "ok") {
+      this.world.cancelTimer(`${label}/timeout`);
+      const value = decode(cause.payload);
+      return this.resolve(head, number, entry, ...failedCall(entry, value));
+    }
+    const error = errorValue(cause.payload);
+    const attempts = entry.attempts ?? 1;
+    if (entry.retry && attempts <= entry.retry.max && !FINAL.includes(String(error["code"]))) {
+      this.world.setTimerInMs(`${label}/retry`, Math.min(RETRY_MS * 2 ** (attempts - 1), RETRY_MS_MAX));
+      return this.cells.putEntry(head, number, { ...entry, attempts: attempts });
+    }
+    this.world.cancelTimer(`${label}/timeout`);
+    await this.resolve(head, number, entry, "error", { ...error, attempts });
+  }
+
+  async timer(named: Named): Promise<void> {
+    if (named.number === undefined) {
+      const head = this.cells.head(named.instance);
+      if (head?.run === named.run && head.ended_ns === undefined) await this.advance(head, this.cells.log(head));
+      return;
+    }
+    const found = this.find(named);
+    if (found === undefined) return;
+    const { head, entry, number } = found;
+    const label = labelOf(head, number);
+    if (named.part === "retry") {
+      this.world.emit(entry.name, entry.retry!.params as any, label);
+      return this.cells.putEntry(head, number, { ...entry, attempts: (entry.attempts ?? 1) + 1 });
+    }
+    if (named.part === "timeout") {
+      this.world.cancel(label);
+      this.world.cancelTimer(`${label}/retry`);
+      const reason = "no receipt came within the timeout of the await";
+      return this.resolve(head, number, entry, "error", { code: "EFFECT_TIMEOUT", reason, attempts: entry.attempts ?? 1 });
+    }
+    await this.resolve(head, number, entry, "ok", null);
+  }
+
+  /** An event that starts no function. Says which instances took it. */
+  async event({ schema, value, key }: Cause & { is: "event" }): Promise<string[]> {
+    const addressed = key === undefined ? [] : this.running(key);
+    if (addressed.length > 0) {
+      for (const head of addressed) await this.signal(head, schema, value);
+      return addressed.map(instanceOf);
+    }
+    const taken: string[] = [];
+    const prefix = eventPrefix(schema);
+    for (const [waiter, filter] of this.world.scan<any>(prefix, undefined, INSTANCES_MAX)) {
+      if (!matches(value, filter)) continue;
+      const named = ofLabel(`$fn/${waiter.slice(prefix.length)}`);
+      const found = named && this.find(named);
+      if (!found) continue;
+      this.world.delete(waiter);
+      taken.push(instanceOf(found.head));
+      await this.resolve(found.head, found.number, found.entry, "ok", value);
+    }
+    return taken;
+  }
+
+  private running(key: string): Head[] {
+    if (!isName(key)) return [];
+    const heads = [...this.functions.keys()].sort().map((name) => this.cells.head(`${name}/${key}`));
+    return heads.filter((head): head is Head => head !== undefined && head.ended_ns === undefined);
+  }
+
+  /** An event for one instance: what it waits for first, or kept until it asks. */
+  private async signal(head: Head, name: string, value: unknown): Promise<void> {
+    const entries = this.cells.log(head);
+    const number = entries.findIndex(
+      (entry, number) =>
+        entry.state === "open" &&
+        entry.name === name &&
+        (entry.kind === "signal" || (entry.kind === "event" && matches(value, this.world.get(waiterKey(head, name, number))))),
+    );
+    if (number > 0) {
+      const entry = entries[number]!;
+      if (entry.kind === "event") this.world.delete(waiterKey(head, name, number));
+      return this.resolve(head, number, entry, "ok", value);
+    }
+    const signals = head.signals ?? [];
+    if (signals.length >= SIGNALS_MAX) {
+      throw new FunctionError("FUNCTION_SIGNALS_FULL", `${instanceOf(head)} has ${SIGNALS_MAX} events that it has not asked for`);
+    }
+    head.signals = [...signals, [name, value]];
+    this.world.put(`$fn/i/${instanceOf(head)}`, head);
+  }
+
+  /** `{"cancel": "order/17", "reason": …}`, `{"pause": …}` or `{"resume": …}`: what an operator asks for. */
+  async command(command: any): Promise<void> {
+    const [verb, instance] = Object.entries(command ?? {}).find(([verb]) => ["cancel", "pause", "resume"].includes(verb)) ?? [];
+    const head = this.cells.head(String(instance));
+    if (verb === undefined || head === undefined) {
+      throw new FunctionError("FUNCTION_NOT_FOUND", `there is no instance \`${instance ?? ""}\` to ${verb ?? "change"}`);
+    }
+    if (head.ended_ns === undefined) await this.obey(head, verb, String(command.reason ?? "it was cancelled"));
+    if (this.given.origin.wantsReply) this.world.reply(this.given.seq, { instance: instanceOf(head), state: head.state });
+  }
+
+  private async obey(head: Head, verb: string, reason: string): Promise<void> {
+    if (verb === "pause") head.paused = true;
+    else delete head.paused;
+    if (verb === "cancel" && !head.cancel) head.cancel = { order: head.resolved++, reason, at_ns: this.world.nowNs };
+    await this.advance(head, this.cells.log(head));
+  }
+
+  /** This program takes over: unless an instance would go another way than is on record. */
+  async check(): Promise<void> {
+    const diverged: string[] = [];
+    const standing: Head[] = [];
+    for (const head of this.cells.heads()) {
+      if (head.ended_ns !== undefined) continue;
+      const code = this.functions.get(head.function);
+      const run = new Run(this.world, this.cells, { ...head }, this.cells.log(head), this.rules, true);
+      if (code === undefined) diverged.push(`${instanceOf(head)}: the program has no function \`${head.function}\``);
+      else if (head.ran > 0) await run.execute((run, input) => code(new Ctx(run, run.root), input));
+      if (run.diverged) diverged.push(`${instanceOf(head)}: ${run.diverged.message}`);
+      else if (head.state === "diverged") standing.push(head);
+    }
+    if (diverged.length > 0) {
+      const shown = diverged.slice(0, 20).join("; ");
+      throw new FunctionError("FUNCTION_DIVERGED", `${diverged.length} instances would diverge: ${shown}`);
+    }
+    for (const head of standing) await this.advance(head, this.cells.log(head));
+  }
+}
+
+/** A called function that failed answers with its failure, which is one here, too. */
+function failedCall(entry: Entry, value: any): ["ok" | "error", unknown] {
+  const failed = entry.name === "world.call" && typeof value === "object" && value !== null ? value["$function_failed"] : undefined;
+  if (failed === undefined) return ["ok", value];
+  return ["error", { code: "CALL_FAILED", reason: failed.message, attempts: entry.attempts ?? 1, failed_code: failed.code }];
+}
+
+/** What callers of an instance that has ended hear. */
+function answerOf(head: Head): unknown {
+  if (head.state === "done") return head.result ?? null;
+  return { $function_failed: { instance: instanceOf(head), state: head.state, ...head.error! } };
+}

@@ -1,0 +1,452 @@
+/**
+ * One run of one instance: its code from the beginning, on what is on record, up to what is still open.
+ *
+ * Recorded results are given to the code one at a time, in the order in which they came, and each only when the code has done all that
+ * follows from the one before. So it takes the same way as before, also where it waits for several things at once. Until it has seen
+ * all that it saw in earlier steps it must ask for exactly what is on record: anything else is `FUNCTION_DIVERGED`, and nothing is
+ * written.
+ */
+
+import { encode } from "./cbor.ts";
+import {
+  AWAITS_MAX,
+  type Cells,
+  type Entry,
+  type Failed,
+  type Head,
+  VALUE_BYTES_MAX,
+  eventPrefix,
+  instanceOf,
+  isSamePrint,
+  labelOf,
+  printOf,
+} from "./function-cells.ts";
+import { EffectFailed, FunctionCancelled, FunctionDiverged, FunctionError } from "./function-errors.ts";
+import type { World } from "./index.ts";
+import { idle } from "./jobs.ts";
+import { HttpResponse, readError } from "./kinds.ts";
+import type { Rules } from "./offer.ts";
+
+/** What a function that starts over returns. */
+export class Continue {
+  constructor(readonly input: unknown) {}
+}
+
+/** Where something is waited for: cancelling it ends all waits in it and in those within. */
+export class Scope {
+  cancelled: FunctionCancelled | undefined;
+
+  constructor(
+    readonly parent: Scope | undefined,
+    readonly isShielded: boolean,
+  ) {}
+
+  /** Why nothing is waited for here any more. */
+  get over(): FunctionCancelled | undefined {
+    return this.cancelled ?? (this.isShielded ? undefined : this.parent?.over);
+  }
+
+  isWithin(other: Scope): boolean {
+    return this === other || (!this.isShielded && this.parent !== undefined && this.parent.isWithin(other));
+  }
+}
+
+type Settled<T> = { ok: true; value: T } | { ok: false; error: unknown };
+
+/** Something that a function asked for: await it. */
+export class Ask<T> implements PromiseLike<T> {
+  isAwaited = false;
+  isDetached = false;
+  settled: Settled<T> | undefined;
+  private promise: Promise<T> | undefined;
+  private settling: ((settled: Settled<T>) => void) | undefined;
+
+  constructor(
+    readonly run: Run,
+    readonly number: number,
+    readonly scope: Scope,
+  ) {}
+
+  then<A = T, B = never>(
+    fulfilled?: ((value: T) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: any) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.isAwaited = true;
+    this.promise ??= new Promise<T>((resolve, reject) => {
+      this.settling = (settled) => (settled.ok ? resolve(settled.value) : reject(settled.error));
+      if (this.settled) this.settling(this.settled);
+    });
+    return this.promise.then(fulfilled, rejected);
+  }
+
+  catch<B = never>(rejected?: ((reason: any) => B | PromiseLike<B>) | null): Promise<T | B> {
+    return this.then(undefined, rejected);
+  }
+
+  finally(run?: (() => void) | null): Promise<T> {
+    return this.then().finally(run);
+  }
+
+  /** Only the first time counts. */
+  settle(settled: Settled<T>): void {
+    if (this.settled) return;
+    this.settled = settled;
+    this.settling?.(settled);
+  }
+}
+
+/** How an await begins: it asks the host for something. It may end at once. */
+type Begin = (label: string, entry: Entry, number: number) => void;
+
+export class Run {
+  /** The world's clock when the newest result came that the code has seen, and that result's await. */
+  nowNs: bigint;
+  newest = 0;
+  status: unknown;
+  outcome: Settled<unknown> | undefined;
+  diverged: FunctionDiverged | undefined;
+  isOver = false;
+  readonly root = new Scope(undefined, false);
+  private asks = new Map<number, Ask<any>>();
+  private asked = 0;
+  private delivered = 0;
+  private drawn = 0n;
+  private readonly recorded: number;
+  private readonly ranBefore: number;
+  private readonly order: (number | "cancel")[] = [];
+
+  constructor(
+    readonly world: World<any>,
+    private cells: Cells,
+    readonly head: Head,
+    private entries: Entry[],
+    private rules: Rules | undefined,
+    /** Nothing new is asked for: only whether the code would do as is on record. */
+    private isCheck: boolean,
+  ) {
+    this.recorded = head.asked;
+    this.ranBefore = head.ran;
+    this.nowNs = BigInt(entries[0]!.asked_ns);
+    entries.forEach((entry, number) => {
+      if (entry.order !== undefined) this.order[entry.order] = number;
+    });
+    if (head.cancel) this.order[head.cancel.order] = "cancel";
+  }
+
+  /** The code does for the first time what it does now. */
+  get isLive(): boolean {
+    return !this.isCheck && this.delivered >= this.ranBefore;
+  }
+
+  get open(): Map<number, Entry> {
+    return new Map([...this.entries.entries()].filter(([, entry]) => entry.state === "open"));
+  }
+
+  /** Runs the code as far as it comes. */
+  async execute(code: (run: Run, input: any) => unknown): Promise<void> {
+    const restore = ownClock(this);
+    try {
+      (async () => code(this, this.entries[0]!.value))().then(
+        (value) => (this.outcome = { ok: true, value }),
+        (error) => (this.outcome = { ok: false, error }),
+      );
+      for (;;) {
+        await idle();
+        if (this.diverged || this.outcome || this.delivered >= this.order.length) break;
+        if (this.isCheck && this.delivered + 1 >= this.ranBefore) break;
+        this.deliver();
+      }
+      if (!this.diverged) this.checkEnd();
+    } catch (error) {
+      if (!(error instanceof FunctionDiverged)) throw error;
+    } finally {
+      restore();
+      this.isOver = true;
+    }
+  }
+
+  get ran(): number {
+    return this.delivered + 1;
+  }
+
+  /** The code ended, and not before all was asked for that is on record. */
+  private checkEnd(): void {
+    if (this.outcome && (this.delivered < this.ranBefore || this.asked < this.recorded)) {
+      const number = Math.min(this.asked + 1, this.recorded);
+      this.diverge(number, describe(this.entries[number]!), "nothing more: it ends");
+    }
+    if (this.isCheck && this.asked < this.recorded) {
+      this.diverge(this.asked + 1, describe(this.entries[this.asked + 1]!), "nothing");
+    }
+    if (!this.outcome || !this.outcome.ok) return;
+    for (const ask of this.asks.values()) {
+      if (ask.isAwaited || ask.isDetached) continue;
+      const what = `await ${ask.number} (${describe(this.entries[ask.number]!)})`;
+      const message = `${what} was asked for and nobody waits for it: write \`await\` before it, or \`ctx.detach(…)\` around it`;
+      this.outcome = { ok: false, error: new FunctionError("FUNCTION_AWAIT_MISSING", message) };
+      return;
+    }
+  }
+
+  /** What the code failed with, for the record. */
+  failed(error: unknown): Failed {
+    const said = error as any;
+    const code = typeof said?.code === "string" ? said.code : "FUNCTION_FAILED";
+    return { code, message: String(said?.message ?? error), await: this.newest };
+  }
+
+  private diverge(number: number, recorded: string, asked: string): never {
+    this.diverged ??= new FunctionDiverged(number, recorded, asked);
+    throw this.diverged;
+  }
+
+  private checkNow(): void {
+    if (this.diverged) throw this.diverged;
+    if (!this.isOver) return;
+    const message = `this \`ctx\` is that of an instance of \`${this.head.function}\` whose step is over: use it only inside its function`;
+    throw new FunctionError("FUNCTION_CONTEXT_OVER", message);
+  }
+
+  /** The entry of the next await: the one on record, or none if it is asked for the first time. */
+  private next(kind: Entry["kind"], name: string, print: [number, number]): { number: number; entry?: Entry } {
+    this.checkNow();
+    const number = this.asked + 1;
+    if (number > AWAITS_MAX) {
+      const message = `the log has ${AWAITS_MAX} awaits: start over with \`return ctx.continueAs(input)\` before it is so long`;
+      throw new FunctionError("FUNCTION_LOG_FULL", message);
+    }
+    const asked = describe({ kind, name, print });
+    if (number > this.recorded) {
+      if (!this.isLive) this.diverge(number, "nothing", asked);
+      this.asked = number;
+      return { number };
+    }
+    const entry = this.entries[number]!;
+    if (entry.kind !== kind || entry.name !== name || !isSamePrint(entry.print, print)) {
+      this.diverge(number, describe(entry), asked);
+    }
+    this.asked = number;
+    return { number, entry };
+  }
+
+  private newEntry(number: number, kind: Entry["kind"], name: string, print: [number, number]): Entry {
+    const asked_at = Number(this.world.height);
+    const entry: Entry = { kind, name, print, state: "open", asked_ns: this.world.nowNs, asked_at };
+    this.entries[number] = entry;
+    this.head.asked = number;
+    return entry;
+  }
+
+  /** Asks for something that ends later. */
+  ask<T>(scope: Scope, kind: Entry["kind"], name: string, params: unknown, begin: Begin): Ask<T> {
+    this.checkNow();
+    if (scope.over) {
+      const ask = new Ask<T>(this, 0, scope);
+      ask.settle({ ok: false, error: scope.over });
+      return ask;
+    }
+    const print = printOf(params);
+    const { number, entry } = this.next(kind, name, print);
+    const ask = new Ask<T>(this, number, scope);
+    this.asks.set(number, ask);
+    if (entry) return ask;
+    const made = this.newEntry(number, kind, name, print);
+    try {
+      begin(labelOf(this.head, number), made, number);
+      if (made.state === "open") this.cells.putEntry(this.head, number, made);
+    } catch (error) {
+      const said = error as any;
+      // What the host itself refused ends the step, whatever is done here.
+      const code = said?.code ?? (said?.name === "Full" || said?.payload ? "FUNCTION_WORLD_FULL" : "OUTPUT_REFUSED");
+      this.end(number, "error", { code, reason: String(said?.message ?? said?.payload ?? error), attempts: 0 });
+    }
+    return ask;
+  }
+
+  /** Asks for something that is known at once. */
+  instant(kind: Entry["kind"], name: string, params: unknown, answer: () => unknown): any {
+    const print = printOf(params);
+    const { number, entry } = this.next(kind, name, print);
+    if (entry) return entry.value;
+    const made = this.newEntry(number, kind, name, print);
+    const value = answer();
+    made.state = "ok";
+    if (value !== undefined) made.value = value;
+    this.cells.putEntry(this.head, number, made);
+    return value;
+  }
+
+  /** Which of two ways in the code this instance goes. */
+  version(name: string, from: number, to: number): number {
+    this.checkNow();
+    const entry = this.entries[this.asked + 1];
+    const isRecorded = this.asked + 1 <= this.recorded;
+    if (isRecorded && (entry!.kind !== "version" || entry!.name !== name)) return from;
+    // It waits at this place since before the code had two ways.
+    if (!isRecorded && !this.isLive) return from;
+    const version = isRecorded ? (entry!.value as number) : to;
+    this.instant("version", name, null, () => version);
+    if (version < from || version > to) {
+      this.diverge(this.asked, `version ${version} of \`${name}\``, `a version from ${from} to ${to}`);
+    }
+    return version;
+  }
+
+  /** Ends an await, for the record; the code sees it when its turn comes. */
+  end(number: number, state: "ok" | "error", value: unknown): void {
+    const entry = this.entries[number]!;
+    endEntry(this.world, this.head, entry, state, value);
+    this.cells.putEntry(this.head, number, entry);
+    this.order[entry.order!] = number;
+  }
+
+  private deliver(): void {
+    const what = this.order[this.delivered++]!;
+    if (what === "cancel") {
+      this.nowNs = BigInt(this.head.cancel!.at_ns);
+      this.cancel(this.root, this.head.cancel!.reason);
+      return;
+    }
+    const entry = this.entries[what]!;
+    const ask = this.asks.get(what);
+    if (!ask) return void this.diverge(what, describe(entry), "nothing so far");
+    this.nowNs = BigInt(entry.ended_ns!);
+    this.newest = what;
+    ask.settle(entry.state === "error" ? { ok: false, error: failure(entry) } : { ok: true, value: result(entry) });
+  }
+
+  /** Ends all waits of a scope, and nothing more is waited for in it. */
+  cancel(scope: Scope, reason: string): void {
+    if (scope.cancelled) return;
+    scope.cancelled = new FunctionCancelled(reason);
+    for (const ask of this.asks.values()) {
+      if (ask.settled || !ask.scope.isWithin(scope)) continue;
+      this.withdraw(ask);
+      ask.settle({ ok: false, error: scope.cancelled });
+    }
+  }
+
+  /** Gives up what an await waits for. */
+  withdraw(ask: Ask<any>): void {
+    const entry = this.entries[ask.number];
+    if (ask.number === 0 || entry?.state !== "open" || this.isOver) return;
+    if (!this.isLive) this.diverge(ask.number, `${describe(entry)}, which is waited for`, "its withdrawal");
+    this.withdrawNumber(ask.number);
+  }
+
+  private withdrawNumber(number: number): void {
+    const entry = this.entries[number]!;
+    const label = labelOf(this.head, number);
+    if (entry.kind === "effect") {
+      this.world.cancel(label);
+      this.world.cancelTimer(`${label}/retry`);
+      this.world.cancelTimer(`${label}/timeout`);
+    } else if (entry.kind === "timer") this.world.cancelTimer(label);
+    else if (entry.kind === "event") this.world.delete(waiterKey(this.head, entry.name, number));
+    entry.state = "cancelled";
+    delete entry.retry;
+    this.cells.putEntry(this.head, number, entry);
+  }
+
+  /** Gives up all that is open when the function has ended, but effects that it let go. */
+  withdrawAll(): void {
+    for (const [number, entry] of this.open) {
+      if (entry.kind === "effect" && this.asks.get(number)?.isDetached) continue;
+      this.withdrawNumber(number);
+    }
+  }
+
+  /** A kind that mundi.json does not declare, or params that its schema refuses, must not end the step: the code hears of it. */
+  checkEffect(kind: string, params: Uint8Array): void {
+    if (this.rules === undefined) return;
+    if (!this.rules.declares(kind)) {
+      const message = `mundi.json does not declare the effect \`${kind}\`: add it to \`effects\``;
+      throw new FunctionError("FUNCTION_EFFECT_UNDECLARED", message);
+    }
+    if (!["fabric.send", "world.spawn"].includes(kind)) this.rules.checkEffect(kind, params);
+  }
+
+  /** An event that arrived for this instance before it was asked for. */
+  takeSignal(name: string, filter: unknown): { value: unknown } | undefined {
+    const signals = this.head.signals ?? [];
+    const at = signals.findIndex(([signal, value]) => signal === name && matches(value, filter));
+    if (at < 0) return undefined;
+    const [[, value]] = signals.splice(at, 1) as [[string, unknown]];
+    if (signals.length === 0) delete this.head.signals;
+    return { value };
+  }
+
+  /** The next number of 64 bits. The instance's seed determines the sequence. */
+  random(): bigint {
+    this.drawn++;
+    const mask = (bits: bigint) => BigInt.asUintN(64, bits);
+    let mixed = mask(BigInt(this.head.seed) + this.drawn * 0x9e3779b97f4a7c15n);
+    mixed = mask((mixed ^ (mixed >> 30n)) * 0xbf58476d1ce4e5b9n);
+    mixed = mask((mixed ^ (mixed >> 27n)) * 0x94d049bb133111ebn);
+    return mixed ^ (mixed >> 31n);
+  }
+}
+
+/** The cell by which an event finds who waits for it. */
+export function waiterKey(head: Head, event: string, number: number): string {
+  return `${eventPrefix(event)}${instanceOf(head)}/${head.run}.${number}`;
+}
+
+/** Ends an await in its cell. A value that is too large becomes an error. */
+export function endEntry(world: World<any>, head: Head, entry: Entry, state: "ok" | "error", value: unknown): void {
+  const bytes = encode(value ?? null).length;
+  if (bytes > VALUE_BYTES_MAX) {
+    const reason = `the result has ${bytes} bytes, more than ${VALUE_BYTES_MAX}: put it into a blob`;
+    [state, value] = ["error", { code: "FUNCTION_RESULT_TOO_LARGE", reason, attempts: entry.attempts ?? 0 }];
+  }
+  entry.state = state;
+  if (value !== undefined && value !== null) entry.value = value;
+  entry.order = head.resolved++;
+  entry.ended_ns = world.nowNs;
+  entry.ended_at = Number(world.height);
+  delete entry.retry;
+}
+
+/** Every field of the filter is in the value, and the same. */
+export function matches(value: any, filter: any): boolean {
+  if (filter === undefined || filter === null) return true;
+  if (typeof filter !== "object") return isSamePrint(printOf(value), printOf(filter));
+  if (typeof value !== "object" || value === null) return false;
+  return Object.entries(filter).every(([name, part]) => isSamePrint(printOf(value[name]), printOf(part)));
+}
+
+export function describe({ kind, name, print }: Pick<Entry, "kind" | "name" | "print">): string {
+  return `${kind} \`${name}\` with params of ${print[0]} bytes and print ${print[1].toString(16).padStart(8, "0")}`;
+}
+
+/** The value that the code gets, and may change: it was read from its cell in this step, and is not written again. */
+function result(entry: Entry): unknown {
+  const value = entry.value as any;
+  if (entry.kind !== "effect" || entry.name !== "http.request") return value;
+  return new HttpResponse(value.status, value.headers, value.body);
+}
+
+function failure(entry: Entry): Error {
+  const value = entry.value as any;
+  if (entry.kind === "effect" && !String(value.code).startsWith("FUNCTION_")) return new EffectFailed(entry.name, readError(value));
+  return new FunctionError(value.code, value.reason);
+}
+
+/** While the code runs, `Date` and `Math.random` are the instance's: the same in every run. */
+function ownClock(run: Run): () => void {
+  const [OldDate, oldRandom] = [Date, Math.random];
+  const now = () => Number(run.nowNs / 1_000_000n);
+  const OwnDate = function (this: unknown, ...given: any[]) {
+    if (!new.target) return new OldDate(now()).toString();
+    return Reflect.construct(OldDate, given.length === 0 ? [now()] : given, new.target);
+  } as unknown as DateConstructor;
+  Object.setPrototypeOf(OwnDate, OldDate);
+  Object.defineProperty(OwnDate, "prototype", { value: OldDate.prototype });
+  OwnDate.now = now;
+  globalThis.Date = OwnDate;
+  Math.random = () => Number(run.random() >> 11n) / 2 ** 53;
+  return () => {
+    globalThis.Date = OldDate;
+    Math.random = oldRandom;
+  };
+}

@@ -1,0 +1,276 @@
+/**
+ * Durable functions: what should happen, in order, as ordinary `async` code.
+ *
+ *     export default program({
+ *       order: durable(async (ctx: Ctx<Effects>, order: Order) => {
+ *         const charge = await ctx.effect("payment.charge", { cents: order.cents }, { retry: 3 });
+ *         const approval = await ctx.race([ctx.event("approve"), ctx.sleep("1h")]);
+ *         if (!approval) await ctx.effect("payment.refund", charge);
+ *         return { state: approval ? "placed" : "expired" };
+ *       }),
+ *     });
+ *
+ * An event with the function's name starts an instance under the event's key; the reply is what the function returns. What it awaits
+ * is on record in the world's cells, and each step runs it from its beginning on that.
+ */
+
+import { encode } from "./cbor.ts";
+import { type Entry, isName, milliseconds } from "./function-cells.ts";
+import { FunctionError } from "./function-errors.ts";
+import { Ask, Continue, type Run, Scope, waiterKey } from "./function-run.ts";
+import { type AnyEffects, type Level, type Outgoing, event } from "./index.ts";
+import type { Sent, Spawned, WorldCall } from "./kinds.ts";
+
+export { EffectFailed, FunctionCancelled, FunctionDiverged, FunctionError } from "./function-errors.ts";
+export { program } from "./function-program.ts";
+export { type Ask } from "./function-run.ts";
+
+/** A number of milliseconds, or `500ms`, `30s`, `5m`, `1h`, `2d`. */
+export type Duration = number | string;
+
+export interface EffectOptions {
+  /** How often it is asked for again when it fails, after 1 s, 2 s, 4 s and so on up to a minute. 0 if absent. */
+  retry?: number;
+  /** How long to wait for it, all attempts together. Then it is withdrawn, and fails with `EFFECT_TIMEOUT`. */
+  timeout?: Duration;
+}
+
+type ParamsOf<Effects, K> = K extends keyof Effects ? (Effects[K] extends { params: infer P } ? P : any) : never;
+type ReceiptOf<Effects, K> = K extends keyof Effects ? (Effects[K] extends { receipt: infer R } ? R : any) : never;
+type Awaited1<T> = T extends PromiseLike<infer V> ? V : T;
+
+/** All that a durable function can do. What it returns is to be awaited, but for what is known at once. */
+export class Ctx<Effects = AnyEffects> {
+  constructor(
+    private run: Run,
+    private scope_: Scope,
+  ) {}
+
+  /** The key of this instance. */
+  get key(): string {
+    return this.run.head.key;
+  }
+
+  /** The id of the world. */
+  get world(): string {
+    return this.run.world.id;
+  }
+
+  /** Milliseconds since 1970: the world's clock when the newest result came. `Date` says the same. */
+  get now(): number {
+    return Number(this.run.nowNs / 1_000_000n);
+  }
+
+  get nowNs(): bigint {
+    return this.run.nowNs;
+  }
+
+  /** The next number, of 64 bits, of a sequence that is this instance's. `Math.random()` draws from the same. */
+  random(): bigint {
+    return this.run.random();
+  }
+
+  /** Asks for an effect that mundi.json declares. Fails with an `EffectFailed`. */
+  effect<K extends keyof Effects & string>(
+    kind: K,
+    params: ParamsOf<Effects, K>,
+    options: EffectOptions = {},
+  ): Ask<ReceiptOf<Effects, K>> {
+    return this.emit(kind, params, options);
+  }
+
+  private emit(kind: string, params: unknown, { retry = 0, timeout }: EffectOptions): Ask<any> {
+    const { run } = this;
+    const given = params ?? null;
+    return run.ask(this.scope_, "effect", kind, given, (label, entry) => {
+      run.checkEffect(kind, encode(given));
+      if (retry > 0) entry.retry = { max: retry, params: given };
+      this.setTimeout(label, timeout);
+      entry.attempts = 1;
+      run.world.emit(kind, given as any, label);
+    });
+  }
+
+  private setTimeout(label: string, timeout: Duration | undefined): void {
+    if (timeout !== undefined) this.run.world.setTimerInMs(`${label}/timeout`, milliseconds(timeout));
+  }
+
+  /** Calls another world, by its id or its name, and waits for its reply. A durable function there answers with its result. */
+  call<T = any>(
+    world: string,
+    event: string,
+    value: unknown = null,
+    options: Omit<WorldCall, "world" | "event" | "value"> & EffectOptions = {},
+  ): Ask<T> {
+    const { retry, timeout, ...more } = options;
+    const said: EffectOptions = {};
+    if (retry !== undefined) said.retry = retry;
+    if (timeout !== undefined) said.timeout = timeout;
+    return this.emit("world.call", { world, event, value, ...more }, said);
+  }
+
+  /** Sends an event to another world. Ends when it is in that world's inbox. */
+  send(world: string, schema: string, value: unknown = null): Ask<Sent> {
+    const { run } = this;
+    return run.ask(this.scope_, "effect", "fabric.send", { world, schema, value }, (label, entry) => {
+      run.checkEffect("fabric.send", new Uint8Array());
+      entry.attempts = 1;
+      run.world.send(world, event(schema, value), label);
+    });
+  }
+
+  /** Asks for a new world of a program, by its name or its manifest's hash, which gets a first event. Ends when it is there. */
+  spawn(program: string, first?: { schema: string; value?: unknown }): Ask<Spawned> {
+    const { run } = this;
+    return run.ask(this.scope_, "effect", "world.spawn", { program, first }, (label, entry) => {
+      run.checkEffect("world.spawn", new Uint8Array());
+      entry.attempts = 1;
+      const outgoing: Outgoing | undefined = first && event(first.schema, first.value ?? null);
+      run.world.spawn(program, outgoing, label);
+    });
+  }
+
+  /** Waits so long. Ends with `undefined`. */
+  sleep(duration: Duration): Ask<undefined> {
+    const ms = milliseconds(duration);
+    return this.run.ask(this.scope_, "timer", "sleep", ms, (label) => this.run.world.setTimerInMs(label, ms));
+  }
+
+  /** Waits until a time: milliseconds since 1970, a `Date`, or a text such as `2031-05-01T12:00:00Z`. */
+  until(time: number | Date | string): Ask<undefined> {
+    const ms = typeof time === "string" ? Date.parse(time) : Number(time);
+    if (!Number.isSafeInteger(ms) || ms < 0) throw new TypeError(`\`${time}\` is no time`);
+    return this.run.ask(this.scope_, "timer", "until", ms, (label) => {
+      this.run.world.setTimer(label, BigInt(ms) * 1_000_000n);
+    });
+  }
+
+  /**
+   * Waits for an event of the world with this name, whose fields are those of the filter. One that is sent with this instance's key
+   * goes to this instance alone, also if it comes before it is waited for; one without a key goes to all that wait at that moment.
+   */
+  event<T = any>(name: string, filter?: Record<string, unknown>): Ask<T> {
+    return this.listen("event", name, filter);
+  }
+
+  /** Waits for an event with this name that is sent with this instance's key, and for no other. */
+  signal<T = any>(name: string): Ask<T> {
+    return this.listen("signal", name, undefined);
+  }
+
+  private listen(kind: Entry["kind"], name: string, filter: Record<string, unknown> | undefined): Ask<any> {
+    const { run } = this;
+    if (!isName(name)) throw new TypeError(`\`${name}\` cannot be the name of an event that is waited for`);
+    return run.ask(this.scope_, kind, name, filter, (_, entry, number) => {
+      const early = run.takeSignal(name, filter);
+      if (early) return run.end(number, "ok", early.value);
+      if (kind === "event") run.world.put(waiterKey(run.head, name, number), filter ?? null);
+    });
+  }
+
+  /** Waits for all; fails with the first that fails. */
+  async all<T extends readonly unknown[]>(waits: [...T]): Promise<{ -readonly [N in keyof T]: Awaited1<T[N]> }> {
+    return (await Promise.all(waits)) as any;
+  }
+
+  /** Waits for the first that ends, in whichever way, and withdraws the others. */
+  async race<T>(waits: Iterable<T>): Promise<Awaited1<T>> {
+    const given = [...waits];
+    try {
+      return (await Promise.race(given)) as Awaited1<T>;
+    } finally {
+      for (const wait of given) if (wait instanceof Ask && !wait.settled) this.run.withdraw(wait);
+    }
+  }
+
+  /** Lets something go: the function ends without it, and an effect is not withdrawn then. */
+  detach(wait: PromiseLike<unknown>): void {
+    if (wait instanceof Ask) wait.isDetached = true;
+    wait.then(undefined, () => undefined);
+  }
+
+  /** What is waited for in the scope ends with `FunctionCancelled` when `cancel` is called, and only that. */
+  scope(): { ctx: Ctx<Effects>; cancel: (reason?: string) => void } {
+    const scope = new Scope(this.scope_, false);
+    const cancel = (reason = "the scope was cancelled") => this.run.cancel(scope, reason);
+    return { ctx: new Ctx<Effects>(this.run, scope), cancel };
+  }
+
+  /** Runs cleanup that is not cancelled with the instance: compensation goes here. Wait with the `ctx` that it gets. */
+  async shield<T>(cleanup: (ctx: Ctx<Effects>) => PromiseLike<T>): Promise<T> {
+    return cleanup(new Ctx<Effects>(this.run, new Scope(this.scope_, true)));
+  }
+
+  /** At most so many at a time: `const limit = ctx.limit(5); await ctx.all(orders.map((it) => limit(() => ctx.effect("pay", it))))`. */
+  limit(max: number): <T>(begin: () => PromiseLike<T>) => Promise<T> {
+    if (!Number.isSafeInteger(max) || max < 1) throw new TypeError("a limit is at least 1");
+    let running = 0;
+    const queue: (() => void)[] = [];
+    return async (begin) => {
+      if (running >= max) await new Promise<void>((resolve) => void queue.push(resolve));
+      else running++;
+      try {
+        return await begin();
+      } finally {
+        const next = queue.shift();
+        if (next) next();
+        else running--;
+      }
+    };
+  }
+
+  /** What a cell of the world holds now. It is on record: a later run sees the same. */
+  get<T>(key: string): T | undefined {
+    return this.run.instant("get", key, null, () => this.run.world.get(key));
+  }
+
+  put(key: string, value: unknown): void {
+    checkCell(key);
+    this.run.instant("put", key, value, () => this.run.world.put(key, value));
+  }
+
+  delete(key: string): void {
+    checkCell(key);
+    this.run.instant("delete", key, null, () => this.run.world.delete(key));
+  }
+
+  /** What people see of the instance while it runs. */
+  status(value: unknown): void {
+    this.run.status = value;
+  }
+
+  /** A line for people. One that was written in an earlier step is not written again. */
+  log(text: string, level: Level = "info"): void {
+    if (this.run.isLive) this.run.world.log(level, `${this.run.head.function}/${this.key}: ${text}`);
+  }
+
+  /** Which version of the code this instance goes through here: `from` if it passed this place before there was another, else `to`. */
+  version(name: string, from: number, to: number): number {
+    return this.run.version(name, from, to);
+  }
+
+  /** `return ctx.continueAs(input)` starts the function over with another input and an empty log. */
+  continueAs(input: unknown): never {
+    return new Continue(input) as never;
+  }
+}
+
+function checkCell(key: string): void {
+  if (!key.startsWith("$fn/")) return;
+  throw new FunctionError("FUNCTION_CELL_RESERVED", `cells under \`$fn/\` are those of durable functions: choose another key than \`${key}\``);
+}
+
+type Code = (ctx: Ctx<any>, input: any) => Promise<unknown>;
+
+/** A durable function of a program. */
+export class Durable {
+  constructor(readonly code: Code) {}
+}
+
+/** Makes a durable function of `async` code. Its name in `program({…})` is the name of the event that starts it. */
+export function durable<Effects = AnyEffects, Input = any, Output = unknown>(
+  code: (ctx: Ctx<Effects>, input: Input) => Promise<Output>,
+): Durable {
+  if (typeof code !== "function") throw new TypeError("`durable` takes an async function");
+  return new Durable(code as Code);
+}
