@@ -16,7 +16,7 @@ use mundi_model::{
     Code, Coded, Value, WorkerId, WorldId, cbor,
     child::{CHILD_SPAWN, ChildId, Lane, Spend, spec_params},
 };
-use mundi_runtime::{Plane, RuntimeError};
+use mundi_runtime::RuntimeError;
 use mundi_store::{
     protocol::{
         CancelChild, ChildClaim, ChildDispatched, ChildFinish, DebitChild, ExtendChildLeases, FinishChild, LeaseChild,
