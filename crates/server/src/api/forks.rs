@@ -189,20 +189,20 @@ async fn fork_named<E: Engine>(
 pub(super) struct Family {
     /// The nearest first, each with the height at which the line left it.
     ancestors: Vec<Parent>,
-    children: Vec<Child>,
+    children: Vec<ForkedWorld>,
     more_children: bool,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Child {
+pub(super) struct ForkedWorld {
     world: String,
     world_name: Option<String>,
     forked_at: u64,
 }
 
-names_world!(Child);
+names_world!(ForkedWorld);
 
-impl From<&Branch> for Child {
+impl From<&Branch> for ForkedWorld {
     fn from(branch: &Branch) -> Self {
         Self { world: branch.world.to_string(), world_name: None, forked_at: branch.forked_at.get() }
     }
@@ -218,7 +218,7 @@ pub(super) async fn lineage<E: Engine>(
     let found = universe.ops().world_lineage(world, mundi_model::limits::LIST_ITEMS_MAX).await?;
     Ok(Json(Family {
         ancestors: with_names(&universe, found.ancestors.iter().map(Parent::from).collect()).await?,
-        children: with_names(&universe, found.children.iter().map(Child::from).collect()).await?,
+        children: with_names(&universe, found.children.iter().map(ForkedWorld::from).collect()).await?,
         more_children: found.more_children,
     }))
 }
