@@ -223,7 +223,7 @@ async fn a_world_says_why_it_is_not_moving() {
     server.post(&format!("{W}/k/call/ask"), &ask).await.ok(200);
     let open = why(&server, "k", "effect").await;
     assert_eq!((&open["kind"], &open["attempt"]), (&json!("external.task"), &json!(0)), "{open}");
-    let claim = json!({ "kinds": ["external.task"], "worker": "7", "max": 1 });
+    let claim = json!({ "kinds": ["external.task"], "limit": 1 });
     let claimed = server.post(&format!("{U}/tasks/claim"), &claim).await.ok(200);
     let held = why(&server, "k", "effect").await;
     assert!(held["by"].is_string() && held["until"].is_string() && held["attempt"] == 1, "{held} {claimed}");
@@ -256,10 +256,10 @@ async fn sql_reads_every_table_within_its_universe() {
         json!([["bob"]])
     );
     assert_eq!(rows("select name from labels where key = 'team' and value = 'y'").await, json!([["bob"]]));
-    assert_eq!(rows("select key, value from cells('alice') order by 1").await, json!([["a", "3"], ["b", "2"]]));
+    assert_eq!(rows("select key, value from cells('alice') order by 1").await, json!([["a", 3], ["b", 2]]));
     let past = rows("select max(height) + 3 from journal('alice') where record ->> '$.input.value.value' = 1").await;
     let at = past[0][0].as_u64().unwrap();
-    assert_eq!(rows(&format!("select key, value from cells('alice', {at})")).await, json!([["a", "1"]]));
+    assert_eq!(rows(&format!("select key, value from cells('alice', {at})")).await, json!([["a", 1]]));
     assert_eq!(rows("select height, type from journal('alice') where height = 0").await, json!([[0, "genesis"]]));
     let all = rows("select count(*) from journal").await[0][0].as_u64().unwrap();
     let each = rows("select sum(n) from (select (select count(*) from journal(w.world)) n from worlds w)").await[0][0]

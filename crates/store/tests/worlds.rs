@@ -14,7 +14,9 @@ use mundi_store::{
         low_water::{self, LowWater},
         notify,
         queue::Queue,
-        ready, reply, timer_due, world_meta,
+        ready, reply, timer_due,
+        world_index::{self, Indexed},
+        world_meta,
     },
     protocol::{
         AcquireLease, AssignWorld, CommitTurn, Consumed, InProcess, InboxEnd, ReadTurn, ReleaseLease, RenewLeases,
@@ -436,6 +438,8 @@ fn a_deleted_world_leaves_only_its_tombstone() {
             world_meta::key(store.universe, fence.world),
             mundi_store::keyspace::lease::key(store.universe, fence.world),
             mundi_store::keyspace::lease_term::key(store.universe, fence.world),
+            // Deleted worlds can be listed.
+            world_index::key(store.universe, Indexed::State(world_meta::ListedState::Deleted), fence.world),
         ];
         let expected_counter = mundi_store::keyspace::ready_notify::key(store.universe, ready::shard(fence.world));
         assert!(left.iter().all(|key| {
