@@ -245,29 +245,3 @@ fn import_a_universe() {
     };
     survives(on_the_heap, setup, act, everything);
 }
-
-/// A beat whose commit got no answer may count twice, which says the same: the header of the protocol says so.
-#[test]
-fn watch_a_pool_and_hear_a_holder() {
-    let lease = LeaseId::new(0, Height::new(7));
-    let authority = LeaseAuthority { epoch: 1, holder: HolderId::of_name("ada") };
-    for stays in [true, false] {
-        let name = || "gpus".parse::<WorldName>().unwrap();
-        let setup = async |store: &Store| {
-            let record = PoolRecord { created_at_ns: 5, shards: 1, manifest: Hash::of(b"m"), config: "{}".into() };
-            store.run(&CreatePool { universe: store.universe, name: name(), record }).await.unwrap();
-            let fence = live_with_items(store).await;
-            let granted = vec![AuthorityChange::granted(lease, authority)];
-            let turn = turn(store, fence).await.unwrap().unwrap();
-            store.run(&CommitTurn { authorities: granted, ..turn }).await.unwrap();
-            fence
-        };
-        let act = async |store: &Store, fence: &Fence| {
-            let (universe, policy) = (store.universe, stays.then(WatchPolicy::default));
-            store.run(&SetWatch { universe, name: name(), policy }).await?;
-            store.run(&BeatLease { universe, pool: fence.world, lease, authority }).await.map(drop)
-        };
-        let counters = [Family::LeaseBeat as u8, Family::QueueNotify as u8];
-        survives(on_the_heap, setup, act, |key| !family_of(key).is_some_and(|family| counters.contains(&family)));
-    }
-}
