@@ -7,7 +7,8 @@ use std::{env, fs, path::Path};
 fn main() {
     let folder =
         Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../docs/reference/errors").canonicalize().unwrap();
-    println!("cargo::rerun-if-changed={}", folder.display());
+    // Relative, so that a target folder that several clones share looks at the pages of each.
+    println!("cargo::rerun-if-changed=../../docs/reference/errors");
     let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let mut pages: Vec<_> = files.filter(|path| path.extension().is_some_and(|it| it == "md")).collect();
     pages.sort();

@@ -14,8 +14,9 @@ fn main() {
     let docs = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../../docs").canonicalize().unwrap();
     let mut pages: Vec<(String, PathBuf)> = Vec::new();
     for folder in FOLDERS {
+        // Relative, so that a target folder that several clones share looks at the documents of each.
+        println!("cargo::rerun-if-changed=../../docs/{folder}");
         let folder = docs.join(folder);
-        println!("cargo::rerun-if-changed={}", folder.display());
         let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         for path in files.filter(|path| path.extension().is_some_and(|it| it == "md")) {
             let name = path.strip_prefix(&docs).unwrap().with_extension("");

@@ -119,7 +119,8 @@ async fn all_worlds_of_a_program_are_upgraded_until_one_diverges_and_the_rest_by
     ask(&["world", "create", "bystander", "--program", "counter"]).ok();
     let runs = || {
         let listed = json(ask(&["--format", "json", "world", "list", "--program", "ask"]));
-        let all = listed["items"].as_array().unwrap().clone();
+        let mut all = listed["items"].as_array().unwrap().clone();
+        all.sort_by_key(|it| it["world"].as_str().unwrap().to_owned()); // the list is by version, then by id
         let (ids, programs): (Vec<_>, Vec<_>) = all
             .iter()
             .map(|it| (it["world"].as_str().unwrap().to_owned(), it["program"].as_str().unwrap().to_owned()))

@@ -133,6 +133,8 @@ async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
     pool_queue(&operator).await;
     pool_taken_back(&operator).await;
     pool_watched(&operator).await;
+    children(&operator).await;
+    functions(&operator).await;
     workers(&operator).await;
     worlds.iter_mut().for_each(Member::kill);
     nobody_runs_worlds(&operator).await;
@@ -142,6 +144,58 @@ async fn every_operation_works_with_each_role_in_a_process_of_its_own() {
     let missing: Vec<_> = known.difference(&asked).collect();
     assert!(missing.is_empty(), "nobody asked for {missing:?}");
     assert_eq!(asked.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+/// A child that an external worker runs, one that is cancelled, one that fails, and what they spend.
+async fn children(operator: &Operator<'_>) {
+    let programs = operator.get(&format!("{U}/programs"), &[]).await.ok(200);
+    let kv = programs.as_array().unwrap().iter().find(|program| program["name"] == "kv").unwrap();
+    let manifest = json!({ "program": kv["program"], "effects": { "child.spawn": {} } });
+    let stored = operator.post(&format!("{U}/manifests"), &[], &manifest).await.ok(201);
+    let form = json!({ "world": "parent", "manifest": stored["hash"] });
+    operator.post(&format!("{U}/worlds"), &[], &form).await.ok(201);
+    let limits = json!({ "limits": { "tokens": 50 } }).to_string();
+    operator.ask("PUT", &format!("{W}/budget"), &["parent"], limits).await.ok(200);
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let spawned = operator.of_world("children", &["parent"], &json!({ "kind": "external" })).await.ok(201);
+        ids.push(text(&spawned["child_id"]));
+    }
+    let cancel = operator.of_world("children/{child}/cancel", &["parent", &ids[2]], &json!({})).await.ok(200);
+    assert_eq!(cancel["outcome"], "cancelled");
+    let task = async |verb: &str, form: &Value| operator.post(&format!("{U}/tasks/children/{verb}"), &[], form).await;
+    let claim = json!({ "kinds": ["external"], "limit": 2, "wait": "5s" });
+    let mut tasks = Vec::new();
+    while tasks.len() < 2 {
+        tasks.extend(task("claim", &claim).await.ok(200).as_array().unwrap().clone());
+    }
+    let held = |at: usize| json!({ "claim": tasks[at]["claim"] });
+    task("start", &held(0)).await.ok(200);
+    task("start", &held(1)).await.ok(200);
+    task("heartbeat", &json!({ "claims": [tasks[0]["claim"], tasks[1]["claim"]] })).await.ok(200);
+    task("report", &json!({ "claim": tasks[0]["claim"], "spent": { "tokens": 7 } })).await.ok(200);
+    assert_eq!(task("complete", &held(0)).await.ok(200)["outcome"], "passed");
+    let failed = json!({ "claim": tasks[1]["claim"], "reason": "no such page" });
+    assert_eq!(task("fail", &failed).await.ok(200)["outcome"], "failed");
+    let budget = operator.get(&format!("{W}/budget"), &["parent"]).await.ok(200);
+    assert_eq!(budget["lanes"][2]["total"], 7, "{budget}");
+    let listed = operator.get(&format!("{W}/children"), &["parent"]).await.ok(200);
+    assert_eq!(listed["items"].as_array().unwrap().len(), 3);
+    let child = operator.get(&format!("{W}/children/{{child}}"), &["parent", &ids[0]]).await.ok(200);
+    assert_eq!((&child["phase"], &child["outcome"]), (&json!("terminal"), &json!("passed")));
+    let events = operator.get(&format!("{W}/children/{{child}}/events"), &["parent", &ids[0]]).await.ok(200);
+    assert_eq!(events.as_array().unwrap().len(), 2);
+}
+
+/// The event of a function runs in the process of its world; a world without instances has nothing to show.
+async fn functions(operator: &Operator<'_>) {
+    operator.create("functions", "counter").await;
+    let (all, one) = (format!("{W}/functions"), format!("{W}/functions/{{instance}}"));
+    assert_eq!(operator.post(&one, &["functions", "add/17"], &json!(5)).await.ok(200), 5);
+    assert_eq!(operator.get(&all, &["functions"]).await.ok(200)["items"], json!([]));
+    operator.get(&one, &["functions", "add/17"]).await.refused("FUNCTION_NOT_FOUND");
+    operator.ask("DELETE", &one, &["functions", "add/17"], "").await.refused("FUNCTION_NOT_FOUND");
+    operator.ask("PUT", &one, &["functions", "add/17", "?paused=true"], "").await.refused("FUNCTION_NOT_FOUND");
 }
 
 /// Worlds are created, changed and deleted, while they run elsewhere.

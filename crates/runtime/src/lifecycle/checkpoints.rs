@@ -215,7 +215,7 @@ mod tests {
     use mundi_model::WorkerId;
     use mundi_store::testing::world_id;
 
-    /// Asks about the newest state of three worlds in turn, with room for about one of them.
+    /// Asks about the newest state of three worlds in turn, with room for one of them.
     #[test]
     fn checkpoints_stay_within_their_bytes() {
         Rig::run(|rig| async move {
@@ -227,7 +227,12 @@ mod tests {
                     rig.tell(&mut host, &[&format!("fill c{} 900", n % 20)]).await.unwrap();
                 }
             }
-            let bytes_max = 30_000;
+            let unbounded = Checkpoints::default();
+            for world in worlds {
+                unbounded.past(&rig.plane, (rig.universe, world), None).await.unwrap();
+            }
+            let bytes_max = unbounded.kept.lock().bytes / 2;
+            assert!(bytes_max > 0, "checkpoints are kept");
             let checkpoints = Checkpoints { bytes_max, ..Checkpoints::default() };
             for world in worlds.into_iter().chain(worlds) {
                 checkpoints.past(&rig.plane, (rig.universe, world), None).await.unwrap();
