@@ -2258,7 +2258,7 @@ export interface components {
         Family: {
             /** @description The nearest first, each with the height at which the line left it. */
             ancestors: components["schemas"]["Parent"][];
-            children: components["schemas"]["Child"][];
+            children: components["schemas"]["ForkedWorld"][];
             more_children: boolean;
         };
         Fork: {
@@ -2272,6 +2272,12 @@ export interface components {
             name?: string | null;
             parent: string;
             world: string;
+        };
+        ForkedWorld: {
+            /** Format: int64 */
+            forked_at: number;
+            world: string;
+            world_name?: string | null;
         };
         /** @description An await on record. */
         FunctionAwait: {

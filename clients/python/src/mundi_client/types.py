@@ -86,9 +86,11 @@ FailForm = TypedDict("FailForm", {"adapter": NotRequired[Union[str, None]], "cla
 
 FailedOf = TypedDict("FailedOf", {"at": "Moment", "at_ns": int, "code": str, "height": int, "reason": str})
 
-Family = TypedDict("Family", {"ancestors": list["Parent"], "children": list["Child"], "more_children": bool})
+Family = TypedDict("Family", {"ancestors": list["Parent"], "children": list["ForkedWorld"], "more_children": bool})
 
 Fork = TypedDict("Fork", {"before": bool, "effects": str, "forked_at": int, "name": NotRequired[Union[str, None]], "parent": str, "world": str})
+
+ForkedWorld = TypedDict("ForkedWorld", {"forked_at": int, "world": str, "world_name": NotRequired[Union[str, None]]})
 
 FunctionAwait = TypedDict("FunctionAwait", {"asked": "Moment", "asked_at": int, "attempts": NotRequired[Union[int, None]], "ended": NotRequired[Union["Moment", None]], "ended_at": NotRequired[Union[int, None]], "kind": str, "name": str, "number": int, "state": str, "value": Any})
 
