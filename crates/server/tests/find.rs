@@ -266,7 +266,8 @@ async fn sql_reads_every_table_within_its_universe() {
         .as_u64();
     assert_eq!(Some(all), each, "a join hands the world of each row to the journal");
     assert_eq!(rows("select kind, stage, name from effects").await, json!([["external.task", "pending", "alice"]]));
-    assert_eq!(rows("select count(*), min(name) from timers").await, json!([[1, "alice"]]));
+    let timers = rows("select count(*), min(name) from timers where name = 'alice'").await; // the fork keeps its own
+    assert_eq!(timers, json!([[1, "alice"]]));
     assert_eq!(rows("select parent, parent_name from lineage").await, json!([[alice, "alice"]]));
     assert!(rows("select count(*) from snapshots('alice')").await[0][0].as_u64() >= Some(1));
     for table in ["attempts", "dead_letters", "workers", "leases"] {
