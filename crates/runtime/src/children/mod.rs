@@ -1,11 +1,11 @@
 //! Children: the role that dispatches them, runs those of the kinds that this process serves, and recovers those whose executors are gone.
 //!
-//! - [`dispatch`]: which child is leased next, and what becomes of one that nobody can run.
-//! - [`workflow`]: one child from its start to its end.
-//! - [`recovery`]: children whose executors are gone.
-//! - [`budget`]: what is debited for a child.
+//! - `dispatch`: which child is leased next, and what becomes of one that nobody can run.
+//! - `workflow`: one child from its start to its end.
+//! - `recovery`: children whose executors are gone.
+//! - `budget`: what is debited for a child.
 //!
-//! The state of the role is one value, [`Running`], which is handed to each of them. What decides about a child is in the store: the
+//! The state of the role is one value, `Running`, which is handed to each of them. What decides about a child is in the store: the
 //! role only acts on it. So any number of executors may run, and one that crashes leaves nothing but leases that run out.
 
 mod budget;
