@@ -57,7 +57,7 @@ impl Subject for ClusterSubject {
         support::on_a_thread(task);
     }
 
-    async fn patience(&self) {
+    async fn time_limit(&self) {
         support::after(Duration::from_secs(200)).await;
     }
 

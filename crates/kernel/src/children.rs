@@ -3,7 +3,7 @@
 use crate::program::{Cause, EmitError, Event, Failure, Host, Program};
 use minicbor::{Decode, Encode};
 use mundi_model::{
-    Code, Value, WorldId, cbor,
+    Code, Value, cbor,
     child::{CHILD_CANCEL, CHILD_INBOX, CHILD_SPAWN, ChildId, ChildOutcome, Lane, Spend},
     record::{Operator, Receipt, ReceiptStatus},
 };
@@ -146,11 +146,6 @@ impl Program for SpawnChild {
         }
         Ok(())
     }
-}
-
-/// The world that a child of kind `world` runs as.
-pub fn world_of_child(child: ChildId) -> WorldId {
-    WorldId::from_bytes(*child.as_bytes())
 }
 
 #[cfg(test)]

@@ -25,8 +25,6 @@ use std::{fmt, str::FromStr};
 pub const CHILD_SPAWN: &str = "child.spawn";
 /// The kind of the effect by which a parent cancels a child.
 pub const CHILD_CANCEL: &str = "child.cancel";
-/// The kind of the effect by which a child of kind `world` says that it is done.
-pub const CHILD_FINISH: &str = "child.finish";
 /// The inbox of a parent that is told when a child starts.
 pub const CHILD_INBOX: &str = "child.started";
 
