@@ -1,5 +1,5 @@
 // Where one is: everything that can be looked at has an address of its own, behind the `#`, so that it can be linked to.
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 
 export interface Route {
   path: string[];
@@ -48,7 +48,8 @@ export function refine(query: Query) {
 
 export function useRoute(): Route {
   const [route, set] = useState(() => parse(location.hash));
-  useEffect(() => {
+  // Before the browser does anything else: what changes between the first look and an effect after the paint would be missed.
+  useLayoutEffect(() => {
     const moved = () => set(parse(location.hash));
     addEventListener('hashchange', moved);
     return () => removeEventListener('hashchange', moved);

@@ -1,5 +1,5 @@
 // What the user chose. Theme and times are kept in the browser; a token lives in the session only, and never in an address.
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 
 export type Theme = 'auto' | 'light' | 'dark';
 export type Zone = 'local' | 'utc';
@@ -58,7 +58,8 @@ show();
 
 export function useSettings(): Settings {
   const [seen, set] = useState(current);
-  useEffect(() => {
+  // Before the browser does anything else: what changes between the first look and an effect after the paint would be missed.
+  useLayoutEffect(() => {
     const listener = () => set(current);
     listeners.add(listener);
     return () => void listeners.delete(listener);
