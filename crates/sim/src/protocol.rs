@@ -100,8 +100,11 @@ fn family_of(key: &[u8]) -> Option<Family> {
 impl Protocol {
     pub(crate) fn of(writes: &[Write]) -> Self {
         let written = Written(writes);
-        if written.puts(Family::WorldMeta) {
-            return if written.puts(Family::JournalHead) { Self::CreateWorld } else { Self::EndWorld };
+        // A turn that pauses or resumes its world writes all of it but a baseline.
+        match (written.puts(Family::WorldMeta), written.puts(Family::JournalHead), written.puts(Family::Baseline)) {
+            (true, true, true) => return Self::CreateWorld,
+            (true, false, _) => return Self::EndWorld,
+            _ => {}
         }
         if let Some(value) = written.value(Family::Lease) {
             let held = cbor::decode::<Lease>(value).is_ok_and(|lease| lease.holder.is_some());

@@ -25,6 +25,12 @@ fn every_promise_is_kept_under_every_kind_of_fault() {
     all_promises_are_kept(0..seeds);
 }
 
+/// Seeds that failed once. In these a turn that resumes its world starts effects as well, which the checkers took for the creation of a world.
+#[test]
+fn every_promise_is_kept_under_seeds_that_failed_before() {
+    all_promises_are_kept([60_000_237, 60_000_478, 60_000_488, 60_000_504, 60_000_662].into_iter());
+}
+
 /// The seeds follow from the commit's hash, or from `MUNDI_SIM_COMMIT`; sources without a history have the fixed ones only.
 #[test]
 fn every_promise_is_kept_under_seeds_that_no_commit_has_run_before() {
