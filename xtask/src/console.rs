@@ -37,7 +37,11 @@ pub(crate) fn large() -> bool {
 
 /// Pictures for the README and the guide.
 pub(crate) fn screenshots() -> bool {
-    services::chromium() && guests::rust() && installed() && release() && node(&["console/tests/screenshots.mjs"], &RELEASE)
+    services::chromium()
+        && guests::rust()
+        && installed()
+        && release()
+        && node(&["console/tests/screenshots.mjs"], &RELEASE)
 }
 
 const RELEASE: [(&str, &str); 1] = [("MUNDI_PROFILE", "release")];
@@ -48,7 +52,9 @@ fn release() -> bool {
 
 /// The data has a program in Rust, with durable functions.
 fn browser(environment: &[(&str, &str)]) -> bool {
-    services::chromium() && guests::rust() && node(&["--test", "--test-reporter=spec", "console/tests/console.test.mjs"], environment)
+    services::chromium()
+        && guests::rust()
+        && node(&["--test", "--test-reporter=spec", "console/tests/console.test.mjs"], environment)
 }
 
 /// What the lockfile says, once for each lockfile.
