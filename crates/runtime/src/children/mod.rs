@@ -14,9 +14,9 @@ mod kinds;
 mod recovery;
 mod workflow;
 
-pub(crate) use budget::with_duration;
+pub use budget::{Meter, RefusedDebit};
 pub use dispatch::cancel_all;
-pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, is_external};
+pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, WorldOfChild, is_external};
 pub use recovery::{hold_on_violation, recover_parent, recover_universe};
 pub(crate) use workflow::bounded;
 
