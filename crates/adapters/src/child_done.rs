@@ -65,7 +65,9 @@ fn finish(params: Params<'_>) -> Result<ChildFinish, Failure> {
             let result = params.get("result").unwrap_or(&Value::Null);
             let (bytes, max) = (cbor::encode(result).len(), limits::CHILD_RESULT_BYTES_MAX);
             if bytes > max {
-                return Err(invalid(format!("the result has {bytes} bytes, at most {max} are allowed; store it as a blob")));
+                return Err(invalid(format!(
+                    "the result has {bytes} bytes, at most {max} are allowed; store it as a blob"
+                )));
             }
             Ok(ChildFinish::Passed(result.clone()))
         }

@@ -55,10 +55,9 @@ impl<P: Plane> WorldChildren<P> {
         let (world, first) = (token.child.world(), first_item(token, params, plane.now_ns())?);
         if let Input::Event { schema, value: Payload::Inline(value), .. } = &first.input {
             let loaded = load_manifest(plane, (universe, world), manifest).await.map_err(|error| refused(&error))?;
-            loaded.check_event(schema, value).map_err(|error| Failure {
-                code: error.code_or(Code::EventInvalid),
-                ..invalid(error.to_string())
-            })?;
+            loaded
+                .check_event(schema, value)
+                .map_err(|error| Failure { code: error.code_or(Code::EventInvalid), ..invalid(error.to_string()) })?;
         }
         let new = NewWorld { universe, world, manifest, inbox: None, now_ns: token.spawned_at_ns };
         let begin = begin_world(plane, new, Naming::default()).await.map_err(|error| refused(&error))?;

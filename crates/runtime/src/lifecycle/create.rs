@@ -50,11 +50,7 @@ impl From<Option<WorldName>> for Naming {
 }
 
 /// The same, with its name and its labels.
-pub async fn create_named<P: Plane>(
-    plane: &P,
-    new: NewWorld,
-    naming: Naming,
-) -> Result<WorldCreated, RuntimeError> {
+pub async fn create_named<P: Plane>(plane: &P, new: NewWorld, naming: Naming) -> Result<WorldCreated, RuntimeError> {
     let request = begin_world(plane, new, naming).await?;
     Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)
 }

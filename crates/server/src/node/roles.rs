@@ -4,9 +4,8 @@ use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role};
 use crate::quotas::UniverseQuotas;
 use mundi_adapters::{
     blob::BlobAdapter, child_cancel::ChildCancelAdapter, child_done::ChildDoneAdapter, child_process::ProcessChildren,
-    child_world::WorldChildren, fabric::FabricAdapter,
-    fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter, process::ProcessAdapter, reach::Reach, room::Room,
-    spawn::SpawnAdapter, world_call::WorldCallAdapter,
+    child_world::WorldChildren, fabric::FabricAdapter, fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter,
+    process::ProcessAdapter, reach::Reach, room::Room, spawn::SpawnAdapter, world_call::WorldCallAdapter,
 };
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};

@@ -20,7 +20,8 @@ use mundi_engine::Transaction;
 use mundi_model::{
     Code, UniverseId, Value, WorldId, cbor,
     child::{
-        CHILD_CANCELLED_INBOX, CHILD_INBOX, CHILD_SPAWN, ChildEnd, ChildEvent, ChildId, ChildOutcome, DispatchToken, EventKind, Phase, Spend,
+        CHILD_CANCELLED_INBOX, CHILD_INBOX, CHILD_SPAWN, ChildEnd, ChildEvent, ChildId, ChildOutcome, DispatchToken,
+        EventKind, Phase, Spend,
     },
     limits,
     mutants::{Mutant, planted},
