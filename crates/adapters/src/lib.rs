@@ -1,7 +1,7 @@
 //! The adapters that come with Mundi: implementations of [`Adapter`](mundi_runtime::effects::Adapter) and nothing else.
 //!
 //! - [`blob`], [`fabric`], [`world_call`], [`spawn`], [`fork`]: effects inside the store. [`http`], [`llm`], [`process`]: effects outside of it.
-//! - [`child_cancel`] cancels children of a world; [`child_process`] runs those of kind `process`; [`child_world`] makes the worlds of those of kind
+//! - [`child_cancel`] cancels children of a world; [`child_agent`] and [`child_process`] run those of kinds `agent` and `process`; [`child_world`] makes the worlds of those of kind
 //!   `world`, which end by [`child_done`].
 //! - [`Params`]: the parameters of an effect; [`reach`]: the way to other worlds; [`room`]: whether a universe may have more.
 //!
@@ -15,6 +15,8 @@
 struct Readme;
 
 pub mod blob;
+#[cfg(feature = "http")]
+pub mod child_agent;
 pub mod child_cancel;
 pub mod child_done;
 #[cfg(feature = "process")]

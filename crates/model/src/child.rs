@@ -61,6 +61,11 @@ impl RunId {
     pub fn of_dispatch(parent: WorldId, dispatch_seq: u64) -> Self {
         Self(first_half(&Hash::of(&cbor::encode(&("mundi.child.run.1", parent, dispatch_seq)))))
     }
+
+    /// The idempotency key of the run's n-th call to the outside. It never meets that of an effect of a world.
+    pub fn call_key(self, n: u64) -> IntentHash {
+        IntentHash::from_bytes(*Hash::of(&cbor::encode(&("mundi.child.call.1", self, n))).as_bytes())
+    }
 }
 
 fn first_half(hash: &Hash) -> [u8; 16] {

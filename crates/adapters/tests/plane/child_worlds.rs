@@ -2,7 +2,10 @@
 
 use crate::rig::{adapter_worker, id};
 use bytes::Bytes;
-use mundi_adapters::{child_cancel::ChildCancelAdapter, child_done::ChildDoneAdapter, child_world::WorldChildren};
+use mundi_adapters::{
+    child_agent::AgentChildren, child_cancel::ChildCancelAdapter, child_done::ChildDoneAdapter,
+    child_world::WorldChildren,
+};
 use mundi_kernel::{
     Registry,
     manifest::{EffectRule, Manifest, Schema},
@@ -17,9 +20,9 @@ use mundi_model::{
 use mundi_runtime::{
     Spawn,
     calls::Calls,
-    children::{ChildExecutor, ChildExecutorConfig},
+    children::{ChildExecutor, ChildExecutorConfig, OutsideCalls},
     control::Ops,
-    effects::AdapterWorkerConfig,
+    effects::{Adapter, AdapterWorkerConfig},
     lifecycle::{ForkAt, ForkPolicy, NewWorld, create, register_trusted},
     metrics::Metrics,
     shell::{Shell, ShellConfig},
@@ -34,8 +37,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Spawns a world per line `LABEL EVENT VALUE`, cancels by `cancel LABEL`, and notes what becomes of each.
-struct Boss;
+/// Spawns a world per line `LABEL EVENT VALUE` and an agent per line `agent LABEL PROMPT TOOL`, cancels by `cancel LABEL`, and notes what becomes of
+/// each.
+pub(crate) struct Boss;
 
 impl Program for Boss {
     fn handle(&self, host: &mut dyn Host, event: &Event<'_>) -> Result<(), Failure> {
@@ -59,6 +63,16 @@ impl Program for Boss {
                 ["cancel", label] => {
                     let params = Value::Map([("label".to_owned(), Value::Text(label.to_owned()))].into());
                     host.emit("child.cancel", &cbor::encode(&params), "")?;
+                }
+                ["agent", label, prompt, tool] => {
+                    let text = |text: &str| Value::Text(text.to_owned());
+                    let entries = |entries: &[(&str, Value)]| {
+                        Value::Map(entries.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+                    };
+                    let tools = Value::Array(vec![entries(&[("name", text("look")), ("effect", text(tool))])]);
+                    let budget = Spend::default().with(Lane::Tokens, 100);
+                    let params = entries(&[("prompt", text(prompt)), ("tools", tools)]);
+                    host.spawn_child(&spec_params("agent", &params, &budget), label)?;
                 }
                 [label, event, value] => {
                     let text = |text: &str| Value::Text(text.to_owned());
@@ -115,14 +129,16 @@ impl Program for Worker {
     }
 }
 
-struct House {
-    rig: Rig,
-    manifests: [Hash; 2],
+pub(crate) struct House {
+    pub(crate) rig: Rig,
+    pub(crate) manifests: [Hash; 2],
+    /// What agents may use.
+    pub(crate) adapters: Vec<Arc<dyn Adapter>>,
 }
 
-struct Process {
-    node: Node,
-    ops: Ops<TestPlane>,
+pub(crate) struct Process {
+    pub(crate) node: Node,
+    pub(crate) ops: Ops<TestPlane>,
 }
 
 fn manifest(program: &str, event: &str, effects: &[&str]) -> Manifest {
@@ -136,7 +152,7 @@ fn manifest(program: &str, event: &str, effects: &[&str]) -> Manifest {
 }
 
 impl House {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut rig = Rig::new(1);
         let mut registry = Registry::new();
         registry.register_native("boss", 1, Boss);
@@ -145,7 +161,7 @@ impl House {
         let setting = rig.clone();
         let manifests = rig.executor.block_on(async move {
             let mut hashes = Vec::new();
-            let boss = manifest("boss", "tell", &["child.spawn", "child.cancel"]);
+            let boss = manifest("boss", "tell", &["child.spawn", "child.cancel", "llm.chat", "http"]);
             for manifest in [boss, manifest("worker", "work", &[CHILD_DONE])] {
                 let hash = setting.plane.blobs.put(setting.universe, manifest.to_bytes().into(), &[]).await.unwrap();
                 hashes.push(hash);
@@ -157,10 +173,10 @@ impl House {
             register_trusted(&setting.plane, setting.universe, &hashes).await.unwrap();
             hashes
         });
-        Self { rig, manifests: manifests.try_into().unwrap() }
+        Self { rig, manifests: manifests.try_into().unwrap(), adapters: Vec::new() }
     }
 
-    fn create(&self, number: u64, manifest: Hash) -> WorldId {
+    pub(crate) fn create(&self, number: u64, manifest: Hash) -> WorldId {
         let (plane, universe, world) = (self.rig.plane.clone(), self.rig.universe, world_id(number));
         let new = NewWorld { universe, world, manifest, inbox: None, now_ns: 1_000 };
         self.rig.executor.block_on(async move { create(&plane, new).await }).unwrap();
@@ -168,7 +184,7 @@ impl House {
     }
 
     /// Worlds, adapters and children in one process.
-    fn start(&self, number: u64) -> Process {
+    pub(crate) fn start(&self, number: u64) -> Process {
         self.rig.plane.engine.revive();
         let node = self.rig.executor.node();
         let (universe, worker, plane) = (self.rig.universe, id(number), self.rig.on(&node));
@@ -183,7 +199,10 @@ impl House {
         node.spawn(Box::pin(async move { drop(adapters.run(std::future::pending()).await) }));
         let config = ChildExecutorConfig { is_alone: true, ..ChildExecutorConfig::default() };
         let kind = WorldChildren::new(plane.clone()).with_built_in([("worker".to_owned(), self.manifests[1])].into());
+        let outside = OutsideCalls::new(plane.clone());
+        let outside = self.adapters.iter().fold(outside, |outside, adapter| outside.serve(adapter.clone()));
         let executor = ChildExecutor::new(plane.clone(), universe, worker, config).serve(Arc::new(kind));
+        let executor = executor.serve(Arc::new(AgentChildren::new(outside)));
         let booting = plane.clone();
         node.spawn(Box::pin(async move {
             if executor.recover_earlier().await.is_ok() {
@@ -194,18 +213,18 @@ impl House {
         Process { node, ops: Ops::new(plane, universe, calls).beside(worlds) }
     }
 
-    fn tell(&self, world: WorldId, schema: &str, text: &str) {
+    pub(crate) fn tell(&self, world: WorldId, schema: &str, text: &str) {
         let (rig, schema) = (self.rig.clone(), schema.to_owned());
         let value = mundi_model::record::Payload::Inline(cbor::encode(&Value::Text(text.to_owned())));
         let input = mundi_model::record::Input::Event { schema, value, key: None };
         self.rig.executor.block_on(async move { rig.send(world, vec![input]).await }).unwrap();
     }
 
-    fn run(&self, time: Duration) {
+    pub(crate) fn run(&self, time: Duration) {
         self.rig.executor.run_for(time);
     }
 
-    fn ask<V: Send + 'static, F: Future<Output = V> + Send + 'static>(
+    pub(crate) fn ask<V: Send + 'static, F: Future<Output = V> + Send + 'static>(
         &self,
         process: &Process,
         ask: impl FnOnce(Ops<TestPlane>) -> F,
@@ -213,13 +232,13 @@ impl House {
         self.rig.executor.block_on(ask(process.ops.clone()))
     }
 
-    fn cell(&self, process: &Process, world: WorldId, key: &str) -> String {
+    pub(crate) fn cell(&self, process: &Process, world: WorldId, key: &str) -> String {
         let params = cbor::encode(&Value::Text(key.into()));
         let answer = self.ask(process, move |ops| async move { ops.world_query(world, "cell", &params, None).await });
         String::from_utf8(answer.unwrap()).unwrap()
     }
 
-    fn children(&self, process: &Process, world: WorldId) -> Vec<DispatchToken> {
+    pub(crate) fn children(&self, process: &Process, world: WorldId) -> Vec<DispatchToken> {
         self.ask(process, move |ops| async move { ops.children(world, None, 1_000).await }).unwrap()
     }
 }

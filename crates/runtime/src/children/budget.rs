@@ -34,7 +34,10 @@ impl<P: Plane> Meter for LeaseMeter<P> {
             match self.plane.run(&DebitChild { claim: self.claim, spent, now_ns }).await {
                 Ok(done) => Ok(done.output == Debited::Accepted),
                 Err(error) if error.code() == Code::UrmChildClaimLost => Ok(false),
-                Err(error) => Err(RefusedDebit { code: error.code(), reason: error.to_string() }),
+                Err(error) => {
+                    tracing::warn!(child = %self.claim.child, %error, "a debit of a child was not taken");
+                    Err(RefusedDebit { code: error.code(), reason: error.to_string() })
+                }
             }
         })
     }

@@ -3,7 +3,7 @@
 use super::Meter;
 use futures_util::future::BoxFuture;
 use mundi_model::{
-    Hash, IntentHash, UniverseId, Value, WorldId,
+    Hash, Height, IntentHash, UniverseId, Value, WorldId,
     child::{ChildId, DispatchToken, RunId, Spend},
 };
 use mundi_store::protocol::{ChildFinish, CreateWorld, Failure};
@@ -53,6 +53,8 @@ pub struct ChildRun {
     /// The idempotency key of the run.
     pub run: RunId,
     pub intent: IntentHash,
+    /// Of the record that spawned it.
+    pub height: Height,
     /// Parameters of the kind.
     pub params: Value,
     pub budget: Spend,

@@ -104,6 +104,7 @@ impl<P: Plane> Workflow<P> {
             child: token.child,
             run: token.run?,
             intent: token.intent,
+            height: token.parent_seq,
             params: spec.params,
             budget: spec.budget,
             started_at_ns,
