@@ -659,5 +659,17 @@ pub const CHILD_PARENTS_PAGE: usize = 256;
 /// Queued children that a dispatch looks at to find the first one: those that were cancelled while they waited lie between.
 pub const CHILD_QUEUE_SCAN_MAX: usize = 256;
 
+/// Times that an agent asks its model: one that never comes to an end is stopped.
+pub const AGENT_ROUNDS_MAX: u64 = 64;
+
+/// Tools that an agent has, and calls of tools that its model may ask for at a time.
+pub const AGENT_TOOLS_MAX: usize = 64;
+
+/// What an agent tells its model of the answer of a tool; the rest is cut.
+pub const AGENT_ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// The conversation of an agent, as JSON: it is sent with every question.
+pub const AGENT_CONVERSATION_BYTES_MAX: usize = 1 << 20;
+
 /// How long an executor's lease of a child is valid without an extension.
 pub const CHILD_LEASE_NS: u64 = 30_000_000_000;
