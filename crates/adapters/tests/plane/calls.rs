@@ -108,8 +108,8 @@ fn calls_that_wait_take_no_slot() {
         tell(&rig, world_id(1), &some.join("\n"));
     }
     rig.executor.run_for(SECOND * 10);
-    let (asked, ops) = (world_id(1), ops(&rig));
-    let why = rig.executor.block_on(async move { ops.why(asked).await.unwrap() });
+    let asking = ops(&rig);
+    let why = rig.executor.block_on(async move { asking.why(world_id(1)).await.unwrap() });
     assert!(why.causes[0].to_string().contains("waits for the other world's reply"), "{}", why.causes[0]);
     let listing = ops(&rig);
     let effects =
