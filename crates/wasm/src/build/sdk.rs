@@ -25,6 +25,7 @@ const RUST: &[File] = files!("rust":
     "src/functions/error.rs",
     "src/functions/mod.rs",
     "src/functions/program.rs",
+    "src/functions/rows.rs",
     "src/functions/run.rs",
     "src/functions/waits.rs",
     "src/host.rs",
