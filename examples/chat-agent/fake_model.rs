@@ -1,6 +1,6 @@
 //! A model that is none, and a weather service: enough to run the agent without a network.
 
-use mundi_examples::{Request, outside};
+use mundi_examples::{Request, outside, streamed};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ pub(crate) fn start() -> std::io::Result<SocketAddr> {
     // It is asked to fetch a page of its own server, whose address it learns from the request.
     outside(|request| match &*request.line {
         "GET /weather" => (200, "21 degrees".to_owned()),
-        _ => (200, stream(&reply(request))),
+        _ => (200, streamed(&reply(request), 2)),
     })
 }
 
@@ -23,11 +23,4 @@ fn reply(request: &Request) -> Value {
             json!({ "tool_calls": [{ "index": 0, "id": "call-1", "type": "function", "function": function }] })
         }
     }
-}
-
-/// As such endpoints stream it.
-fn stream(delta: &Value) -> String {
-    let chunk = json!({ "model": "fake", "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] });
-    let usage = json!({ "choices": [], "usage": { "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 } });
-    format!("data: {chunk}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
 }

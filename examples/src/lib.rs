@@ -1,6 +1,6 @@
 //! What the examples share: a small outside world on this machine.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -20,6 +20,13 @@ pub struct Request {
 
 /// A status and a body.
 pub type Answer = (u16, String);
+
+/// What a model says, as such endpoints stream it, and how many tokens it took.
+pub fn streamed(delta: &Value, tokens: u64) -> String {
+    let chunk = json!({ "model": "fake", "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] });
+    let usage = json!({ "choices": [], "usage": { "total_tokens": tokens } });
+    format!("data: {chunk}\n\ndata: {usage}\n\ndata: [DONE]\n\n")
+}
 
 /// Serves HTTP on a free port of this machine until the program ends.
 pub fn outside(answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> std::io::Result<SocketAddr> {

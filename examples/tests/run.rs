@@ -78,6 +78,13 @@ fn the_agent_uses_its_tool_and_answers_with_the_fake_model_and_with_one_that_is_
 }
 
 #[test]
+fn of_three_agents_one_finishes_one_is_cancelled_one_exceeds_and_a_fork_lets_it_finish() {
+    let page = fs::read_to_string(root().join("examples/research-agent/README.md")).unwrap();
+    let said = page.split_once("```text\n").unwrap().1.split_once("```").unwrap().0;
+    assert_eq!(printed("research-agent"), said);
+}
+
+#[test]
 fn the_saga_ships_or_undoes_what_it_did() {
     let shipped = "good: \"shipped\"\n  good: reserve\n  good: charge\n  good: ship\n";
     let refused = "broken: {\"undone\":\"ship was refused\"}\n  broken: reserve\n  broken: charge\n  broken: refund\n  broken: release\n";

@@ -10,12 +10,13 @@
 use crate::{
     Params, fabric,
     params::{map, text},
+    program_names::ProgramNames,
     reach::Reach,
     room::{Boundless, Room},
 };
 use futures_util::future::BoxFuture;
 use mundi_kernel::intents::WORLD_SPAWN;
-use mundi_model::{Code, Hash, ProgramAddress, ProgramRef, UniverseId, Value, WorldAddress, WorldId, limits};
+use mundi_model::{Hash, ProgramAddress, UniverseId, Value, WorldAddress, WorldId, limits};
 use mundi_runtime::{
     Plane,
     effects::{Adapter, Call, invalid, refused},
@@ -23,7 +24,7 @@ use mundi_runtime::{
 };
 use mundi_store::{
     StoreError,
-    protocol::{DescribeWorld, Failure, FindProgram, Repeat, WorldCreated, WorldError},
+    protocol::{DescribeWorld, Failure, WorldCreated, WorldError},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,12 +32,13 @@ pub struct SpawnAdapter<P> {
     plane: P,
     dedupe_window_ns: u64,
     room: Arc<dyn Room>,
-    built_in: BTreeMap<String, Hash>,
+    names: ProgramNames<P>,
 }
 
 impl<P: Plane> SpawnAdapter<P> {
     pub fn new(plane: P) -> Self {
-        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS, room: Arc::new(Boundless), built_in: BTreeMap::new() }
+        let names = ProgramNames { plane: plane.clone(), built_in: BTreeMap::new() };
+        Self { plane, dedupe_window_ns: limits::DEDUPE_WINDOW_NS, room: Arc::new(Boundless), names }
     }
 
     /// How long the name of a first message stays once its effect is over.
@@ -54,21 +56,7 @@ impl<P: Plane> SpawnAdapter<P> {
     /// Programs that have a name here and are not in the store: `name` and `name@version`, with their manifests.
     #[must_use]
     pub fn with_built_in(self, built_in: BTreeMap<String, Hash>) -> Self {
-        Self { built_in, ..self }
-    }
-
-    /// The manifest that a name stands for now.
-    async fn find(&self, universe: UniverseId, named: &ProgramRef) -> Result<Hash, Failure> {
-        if let Some(manifest) = self.built_in.get(&named.to_string()) {
-            return Ok(*manifest);
-        }
-        let find = FindProgram { universe, name: named.name().to_owned(), version: named.version() };
-        let found = self.plane.run(&find).await.map_err(|error| refused(&error))?.output;
-        found.map(|found| found.manifest).ok_or_else(|| Failure {
-            code: Code::ProgramUnknown,
-            reason: format!("no program is called `{named}` here"),
-            repeat: Repeat::Never,
-        })
+        Self { names: ProgramNames { built_in, ..self.names }, ..self }
     }
 
     async fn spawn(&self, call: &Call) -> Result<Value, Failure> {
@@ -90,12 +78,11 @@ impl<P: Plane> SpawnAdapter<P> {
     /// Makes the world, unless an attempt before has made it: the id is of this intent, and of no other.
     async fn create(&self, call: &Call, world: WorldId, program: &ProgramAddress) -> Result<WorldCreated, Failure> {
         let before = || async { exists(&self.plane, call.universe, world).await.map_err(|error| refused(&error)) };
-        let manifest = match program {
-            ProgramAddress::Manifest(manifest) => *manifest,
-            // The name may stand for another manifest since.
-            ProgramAddress::Named(_) if before().await? => return Ok(WorldCreated::Before),
-            ProgramAddress::Named(named) => self.find(call.universe, named).await?,
-        };
+        // The name may stand for another manifest since.
+        if matches!(program, ProgramAddress::Named(_)) && before().await? {
+            return Ok(WorldCreated::Before);
+        }
+        let manifest = self.names.manifest(call.universe, program).await?;
         // An attempt before may have filled the universe with it.
         if let Err(full) = self.room.world(call.universe).await
             && !before().await?

@@ -442,6 +442,11 @@ impl CompiledManifest {
         check(self.queries.get(name), "query", name, params, &mut Work::bounded())
     }
 
+    /// Whether an effect may be carried out, for whoever does so without a step.
+    pub fn check_params(&self, kind: &str, params: &[u8]) -> Result<(), CheckError> {
+        self.check_effect(kind, params, &mut Work::bounded())
+    }
+
     pub(crate) fn check_effect(&self, kind: &str, params: &[u8], work: &mut Work) -> Result<(), CheckError> {
         check(self.params.get(kind), "effect", kind, params, work)
     }

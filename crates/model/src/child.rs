@@ -27,6 +27,14 @@ pub const CHILD_SPAWN: &str = "child.spawn";
 pub const CHILD_CANCEL: &str = "child.cancel";
 /// The inbox of a parent that is told when a child starts.
 pub const CHILD_INBOX: &str = "child.started";
+/// The kind of the effect by which a world that is a child says that it is done.
+pub const CHILD_DONE: &str = "child.done";
+/// The inbox of a world that is a child, for its first message.
+pub const CHILD_RUN_INBOX: &str = "child.run";
+/// The inbox of a world that is a child, which is told when the child was cancelled.
+pub const CHILD_CANCELLED_INBOX: &str = "child.cancelled";
+/// The kind of children that are worlds.
+pub const KIND_WORLD: &str = "world";
 
 id128!(
     /// One child of a world. It follows from the intent that spawned it, so a fork never shares one with its parent.
@@ -42,11 +50,21 @@ impl ChildId {
     pub fn of_intent(intent: &IntentHash) -> Self {
         Self(first_half(&Hash::of_parts([&b"mundi.child.1\0"[..], intent.as_bytes()])))
     }
+
+    /// The world that runs the child, if its kind is [`KIND_WORLD`].
+    pub fn world(self) -> WorldId {
+        WorldId::from_bytes(first_half(&Hash::of_parts([&b"mundi.child.world.1\0"[..], self.as_bytes()])))
+    }
 }
 
 impl RunId {
     pub fn of_dispatch(parent: WorldId, dispatch_seq: u64) -> Self {
         Self(first_half(&Hash::of(&cbor::encode(&("mundi.child.run.1", parent, dispatch_seq)))))
+    }
+
+    /// The idempotency key of the run's n-th call to the outside. It never meets that of an effect of a world.
+    pub fn call_key(self, n: u64) -> IntentHash {
+        IntentHash::from_bytes(*Hash::of(&cbor::encode(&("mundi.child.call.1", self, n))).as_bytes())
     }
 }
 
@@ -151,6 +169,13 @@ pub struct DispatchToken {
     /// The call that the parent works for.
     #[n(22)]
     pub call: Option<InboxSeq>,
+}
+
+impl DispatchToken {
+    /// The world that runs the child: of one of kind [`KIND_WORLD`] that has started.
+    pub fn world(&self) -> Option<WorldId> {
+        (self.kind == KIND_WORLD && self.started_at_ns.is_some()).then(|| self.child.world())
+    }
 }
 
 /// How a child ended.

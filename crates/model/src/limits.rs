@@ -606,8 +606,10 @@ pub const LABEL_VALUE_BYTES_MAX: usize = 255;
 /// Dead letters, or effects of one stage, that a list of worlds looks at to find the worlds that have any.
 pub const QUEUE_ITEMS_LOOKED_AT_MAX: usize = 10_000;
 
-/// Names that are tried for a fork or an import that was given none.
-pub const DEFAULT_NAMES_TRIED_MAX: u64 = 1_000;
+/// The highest number in the name of a fork or an import that was given none.
+pub const DEFAULT_NAME_NUMBER_MAX: u64 = 1 << 32;
+/// How often a name is chosen again for one that somebody else took meanwhile.
+pub const DEFAULT_NAME_TRIES_MAX: u32 = 64;
 
 /// Names of worlds that a process remembers the ids of; beyond it all are forgotten and looked up again.
 pub const WORLD_NAMES_REMEMBERED_MAX: usize = 65_536;
@@ -656,6 +658,18 @@ pub const CHILD_PARENTS_PAGE: usize = 256;
 
 /// Queued children that a dispatch looks at to find the first one: those that were cancelled while they waited lie between.
 pub const CHILD_QUEUE_SCAN_MAX: usize = 256;
+
+/// Times that an agent asks its model: one that never comes to an end is stopped.
+pub const AGENT_ROUNDS_MAX: u64 = 64;
+
+/// Tools that an agent has, and calls of tools that its model may ask for at a time.
+pub const AGENT_TOOLS_MAX: usize = 64;
+
+/// What an agent tells its model of the answer of a tool; the rest is cut.
+pub const AGENT_ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// The conversation of an agent, as JSON: it is sent with every question.
+pub const AGENT_CONVERSATION_BYTES_MAX: usize = 1 << 20;
 
 /// How long an executor's lease of a child is valid without an extension.
 pub const CHILD_LEASE_NS: u64 = 30_000_000_000;

@@ -23,8 +23,15 @@ use std::{
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 pub use mundi_engine as engine;
-pub use mundi_kernel::{manifest, program};
-pub use mundi_model::{Value, WorldId, cbor, record::ReceiptStatus};
+pub use mundi_kernel::{children, manifest, program};
+pub use mundi_model::{
+    Hash, Value, WorldId, cbor, child,
+    record::{EffectPolicy, ReceiptStatus},
+};
+pub use mundi_runtime::{
+    control::ClientRequest,
+    lifecycle::{ForkAt, ForkPolicy},
+};
 pub use mundi_server::{
     node::{HttpConfig, LlmConfig, Node, NodeConfig, NodeError, ProcessConfig, Universe},
     programs::Programs,

@@ -24,7 +24,7 @@ pub async fn newest_manifest<P: Plane>(
     load_manifest(plane, (universe, world), hash).await.map(Some)
 }
 
-pub(crate) async fn load_manifest<P: Plane>(
+pub async fn load_manifest<P: Plane>(
     plane: &P,
     place: (UniverseId, WorldId),
     manifest: Hash,

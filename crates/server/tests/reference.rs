@@ -232,17 +232,27 @@ fn python_exports(source: &str, found: &mut BTreeSet<String>) {
 #[test]
 fn the_pages_of_the_sdks_list_everything_that_they_export_and_nothing_else() {
     type Exports = fn(&str, &mut BTreeSet<String>);
-    let rust = ["lib", "world", "event", "failure", "bytes", "kinds", "pools", "testing/mod"]
+    let rust = ["lib", "world", "event", "failure", "bytes", "kinds", "children", "pools", "testing/mod"]
         .map(|it| format!("rust/src/{it}.rs"))
         .into_iter()
         .chain(["cells", "error", "mod", "program", "waits"].map(|it| format!("rust/src/functions/{it}.rs")))
-        .chain(["rust/src/testing/functions.rs".to_owned()])
+        .chain(["children", "functions"].map(|it| format!("rust/src/testing/{it}.rs")))
         .collect::<Vec<_>>();
-    let typescript =
-        ["index", "kinds", "pools", "functions", "function-errors", "testing", "test-world", "test-functions"]
-            .map(|it| format!("typescript/src/{it}.ts"));
-    let python = ["__init__", "kinds", "pools", "functions", "function_errors", "testing", "testing_functions"]
-        .map(|it| format!("python/mundi/{it}.py"));
+    let typescript = [
+        "index",
+        "kinds",
+        "children",
+        "pools",
+        "functions",
+        "function-errors",
+        "testing",
+        "test-world",
+        "test-functions",
+    ]
+    .map(|it| format!("typescript/src/{it}.ts"));
+    let python =
+        ["__init__", "kinds", "children", "pools", "functions", "function_errors", "testing", "testing_functions"]
+            .map(|it| format!("python/mundi/{it}.py"));
     let sdks: [(&str, &[String], Exports); 3] = [
         ("rust", &rust, rust_exports),
         ("typescript", &typescript, typescript_exports),

@@ -107,6 +107,8 @@ const DIE: &[(&str, &[Deaths])] = &[
             ("spawn_children_with_a_turn", &["CommitTurn"]),
             ("dispatch_a_child", &["LeaseChild"]),
             ("start_a_child", &["StartChild"]),
+            ("start_a_child_that_is_a_world", &["StartWorld"]),
+            ("a_world_says_that_it_is_done_or_is_cancelled", &["EndWorldChild", "CancelChild"]),
             ("finish_a_child", &["FinishChild"]),
             ("debit_a_child_within_and_beyond_its_budget", &["DebitChild"]),
             ("cancel_queued_leased_and_started_children", &["CancelChild"]),

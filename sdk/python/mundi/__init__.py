@@ -32,6 +32,7 @@ from .kinds import (
     WorldCall,
     WorldFork,
 )
+from .children import Budget, ChildEvent, child_spec
 from .functions import Ask, Ctx, Durable, FunctionCancelled, FunctionDiverged, FunctionError, durable, durable_program
 from .pools import Lease, PoolResult, Wish
 
@@ -41,6 +42,8 @@ __all__ = [
     "BlobContent",
     "BlobGet",
     "BlobPut",
+    "Budget",
+    "ChildEvent",
     "Ctx",
     "Durable",
     "EffectCancelled",
@@ -305,6 +308,25 @@ class World:
         newest version or "todo@2". Its id is known at once."""
         encoded = None if first is None else (first[0], cbor.encode(first[1]))
         return self._host.spawn(program, encoded, label)
+
+    def spawn_child(self, kind: str, params: Any = None, budget: Optional[Budget] = None, label: str = "") -> None:
+        """Asks for a child of a kind ("process", "world", "agent", "external") under a label, which names it while it runs."""
+        self.emit("child.spawn", child_spec(kind, params, budget), label)
+
+    def cancel_child(self, child: str, label: str = "") -> None:
+        """Asks for the cancellation of the child that was spawned under this label. Whether it was in time comes back as a receipt of
+        child.cancel; how the child ended arrives as a ChildEvent."""
+        self.emit("child.cancel", {"label": child}, label)
+
+    def child_done(self, result: Any = None, spent: Optional[Budget] = None, label: str = "") -> None:
+        """Says that this world, which is a child, is done: its parent gets the result. Perhaps with what it used of solver_calls and
+        tokens."""
+        lanes = spent.lanes() if spent else {}
+        self.emit("child.done", {"result": result} | ({"spent": lanes} if lanes else {}), label)
+
+    def child_failed(self, reason: str, label: str = "") -> None:
+        """Says that this world, which is a child, has failed."""
+        self.emit("child.done", {"reason": reason}, label)
 
     def reply(self, to: str, value: Any) -> None:
         """Answers the call that arrived at this place of the inbox."""

@@ -13,7 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-from . import Event, Failure, Full, Named, Origin, Program, Receipt, SendOptions, Timer, World, WorldCall, cbor, kinds
+from . import (
+    Budget,
+    Event,
+    Failure,
+    Full,
+    Message,
+    Named,
+    Origin,
+    Program,
+    Receipt,
+    SendOptions,
+    Timer,
+    World,
+    WorldCall,
+    cbor,
+    kinds,
+)
 from .offer import (
     CELL_KEY_BYTES_MAX,
     CELL_VALUE_BYTES_MAX,
@@ -399,6 +415,34 @@ class TestWorld:
         if not step.replied:
             raise Failure(f"the other world did not reply to `{label}` in this step")
         return self.receipt(label, "ok", step.reply)
+
+    def child_started(self, label: str) -> Step:
+        """The child that was spawned under this label starts."""
+        self._require_child(label)
+        headers = {"child_id": f"c_{label}", "label": label}
+        return self.step(Message("child.started", cbor.encode({"child_id": f"c_{label}", "dispatch_seq": 1}), headers))
+
+    def child_passed(self, label: str, result: Any = None, spent: Optional[Budget] = None) -> Step:
+        """It passed, and used so much."""
+        lanes = spent.lanes() if spent else {}
+        return self._child_ended(label, "ok", {"outcome": "passed", "result": result, "spent": lanes})
+
+    def child_failed(self, label: str, code: str, reason: str) -> Step:
+        """It failed."""
+        return self._child_ended(label, "error", {"outcome": "failed", "code": code, "reason": reason, "spent": {}})
+
+    def child_cancelled(self, label: str) -> Step:
+        """It was cancelled."""
+        why = {"code": "URM_CHILD_CANCELLED", "reason": "cancelled", "cancel_request_id": "test"}
+        return self._child_ended(label, "error", {"outcome": "cancelled", "spent": {}} | why)
+
+    def _child_ended(self, label: str, status: str, fields: dict[str, Any]) -> Step:
+        self._require_child(label)
+        return self.receipt(label, status, {"child_id": f"c_{label}"} | fields)
+
+    def _require_child(self, label: str) -> None:
+        if self._host.open.get(label, {}).get("kind") != "child.spawn":
+            raise Refused("RECEIPT_UNKNOWN", f"no child runs under `{label}`")
 
     def fire(self, label: str) -> Step:
         """The timer of this label fires; the clock is at least where it is due."""

@@ -40,6 +40,7 @@ mod arena;
 pub mod bindings;
 pub mod bytes;
 pub mod cbor;
+pub mod children;
 mod event;
 mod failure;
 pub mod functions;

@@ -6,11 +6,13 @@
  */
 
 import { decode, encode } from "./cbor.ts";
+import { type Budget, childSpec } from "./children.ts";
 import type { WorldCall } from "./kinds.ts";
 import type { Offer } from "./offer.ts";
 import { type Lease, type Wish, leaseCommand, leaseWorld, wishCommand } from "./pools.ts";
 
 export * as cbor from "./cbor.ts";
+export * from "./children.ts";
 export * from "./functions.ts";
 export * from "./kinds.ts";
 export * from "./pools.ts";
@@ -234,6 +236,30 @@ export class World<Effects = AnyEffects> {
    */
   spawn(program: string, first?: Outgoing, label = ""): string {
     return this.host.spawn(program, first, label);
+  }
+
+  /** Asks for a child of a kind (`process`, `world`, `agent`, `external`) under a label, which names it while it runs. */
+  spawnChild(kind: string, params: unknown, budget: Budget = {}, label = ""): void {
+    this.host.emit("child.spawn", encode(childSpec(kind, params, budget)), label);
+  }
+
+  /**
+   * Asks for the cancellation of the child that was spawned under this label. Whether it was in time comes back as a receipt of
+   * `child.cancel`; how the child ended arrives as a `childEvent`.
+   */
+  cancelChild(child: string, label = ""): void {
+    this.host.emit("child.cancel", encode({ label: child }), label);
+  }
+
+  /** Says that this world, which is a child, is done: its parent gets the result. Perhaps with what it used of `solver_calls` and `tokens`. */
+  childDone(result: unknown, spent: Budget = {}, label = ""): void {
+    const used = Object.keys(spent).length > 0 ? { spent } : {};
+    this.host.emit("child.done", encode({ result: result ?? null, ...used }), label);
+  }
+
+  /** Says that this world, which is a child, has failed. */
+  childFailed(reason: string, label = ""): void {
+    this.host.emit("child.done", encode({ reason }), label);
   }
 
   /** Answers the call that arrived at this place of the inbox. */

@@ -1,6 +1,7 @@
 /** A world for tests of handlers. */
 
 import { decode, encode } from "./cbor.ts";
+import type { Budget } from "./children.ts";
 import { type Cause, type Event, type Origin, type Program, type Status, World } from "./index.ts";
 import { type WorldCall, wrongField } from "./kinds.ts";
 import { Meter, type Offer, PAYLOAD_BYTES_MAX, Refused, Rules } from "./offer.ts";
@@ -86,6 +87,40 @@ export class TestWorld {
     }
     if (reply === undefined) throw new Error(`the other world did not reply to \`${label}\` in this step`);
     return this.receipt(label, "ok", reply);
+  }
+
+  /** The child that was spawned under this label starts. */
+  childStarted(label: string): Step {
+    this.requireChild(label);
+    const child_id = `c_${label}`;
+    const headers: [string, string][] = Object.entries({ child_id, label });
+    return this.step({ is: "message", inbox: "child.started", payload: encode({ child_id, dispatch_seq: 1 }), headers });
+  }
+
+  /** It passed, and used so much. */
+  childPassed(label: string, result: unknown = null, spent: Budget = {}): Step {
+    return this.childEnded(label, "ok", { outcome: "passed", result, spent });
+  }
+
+  /** It failed. */
+  childFailed(label: string, code: string, reason: string): Step {
+    return this.childEnded(label, "error", { outcome: "failed", code, reason, spent: {} });
+  }
+
+  /** It was cancelled. */
+  childCancelled(label: string): Step {
+    const why = { code: "URM_CHILD_CANCELLED", reason: "cancelled", cancel_request_id: "test" };
+    return this.childEnded(label, "error", { outcome: "cancelled", ...why, spent: {} });
+  }
+
+  private childEnded(label: string, status: Status, fields: Record<string, unknown>): Step {
+    this.requireChild(label);
+    return this.receipt(label, status, { child_id: `c_${label}`, ...fields });
+  }
+
+  private requireChild(label: string): void {
+    const kind = this.host.open.get(label)?.kind;
+    if (kind !== "child.spawn") throw new Refused("RECEIPT_UNKNOWN", `no child runs under \`${label}\``);
   }
 
   /** The timer of this label fires; the clock is at least where it is due. */

@@ -5,6 +5,8 @@
 
 mod blob;
 mod calls;
+mod child_agents;
+mod child_worlds;
 mod crash_points;
 mod fabric;
 mod kill;

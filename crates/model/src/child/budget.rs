@@ -5,6 +5,8 @@ use minicbor::{Decode, Encode};
 /// The one accounting model: a running total per parent and lane, checked and raised in one transaction.
 pub const ACCOUNTING_MODE: &str = "running_total_v1";
 
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// What is counted of the work of children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
@@ -68,6 +70,13 @@ impl Spend {
         self
     }
 
+    /// The same with the time that the work took: seconds that were begun.
+    #[must_use]
+    pub fn lasting(self, started_at_ns: u64, now_ns: u64) -> Self {
+        let secs = now_ns.saturating_sub(started_at_ns).div_ceil(SECOND_NS);
+        self.with(Lane::DurationSecs, secs.max(self.duration_secs.unwrap_or(0)))
+    }
+
     /// The lanes that have an amount above zero.
     pub fn lanes(self) -> impl Iterator<Item = (Lane, u64)> {
         Lane::ALL.into_iter().filter_map(move |lane| self.get(lane).filter(|amount| *amount > 0).map(|it| (lane, it)))
@@ -85,6 +94,12 @@ impl Spend {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_that_was_begun_counts() {
+        let secs = |ns| Spend::default().lasting(5, 5 + ns).duration_secs;
+        assert_eq!([secs(0), secs(1), secs(SECOND_NS), secs(SECOND_NS + 1)], [Some(0), Some(1), Some(1), Some(2)]);
+    }
 
     #[test]
     fn amounts_add_up_lane_by_lane() {

@@ -1,22 +1,44 @@
 //! What is debited for a child: recorded values, made by the transaction that ends or reports a piece of work.
 
-use mundi_model::child::{Lane, Spend};
+use crate::Plane;
+use futures_util::future::BoxFuture;
+use mundi_model::{Code, Coded, child::Spend};
+use mundi_store::protocol::{ChildClaim, DebitChild, Debited};
 
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// What a run used, with the time that it took: seconds that were begun.
-pub(crate) fn with_duration(spent: Spend, started_at_ns: u64, now_ns: u64) -> Spend {
-    let secs = now_ns.saturating_sub(started_at_ns).div_ceil(SECOND_NS);
-    spent.with(Lane::DurationSecs, secs.max(spent.duration_secs.unwrap_or(0)))
+/// Debits a run while it goes on.
+pub trait Meter: Send + Sync {
+    /// Reports all that the run has used so far beside its time. False: the child has ended, and its work must stop.
+    fn debit(&self, spent: Spend) -> BoxFuture<'_, Result<bool, RefusedDebit>>;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The store did not take a report. What was used is reported again with the next one.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{code}: {reason}")]
+pub struct RefusedDebit {
+    pub code: Code,
+    pub reason: String,
+}
 
-    #[test]
-    fn a_second_that_was_begun_counts() {
-        let secs = |ns| with_duration(Spend::default(), 5, 5 + ns).duration_secs;
-        assert_eq!([secs(0), secs(1), secs(SECOND_NS), secs(SECOND_NS + 1)], [Some(0), Some(1), Some(1), Some(2)]);
+/// The meter of a child that an executor runs.
+pub(super) struct LeaseMeter<P> {
+    pub(super) plane: P,
+    pub(super) claim: ChildClaim,
+    pub(super) started_at_ns: u64,
+}
+
+impl<P: Plane> Meter for LeaseMeter<P> {
+    fn debit(&self, spent: Spend) -> BoxFuture<'_, Result<bool, RefusedDebit>> {
+        Box::pin(async move {
+            let now_ns = self.plane.now_ns();
+            let spent = spent.lasting(self.started_at_ns, now_ns);
+            match self.plane.run(&DebitChild { claim: self.claim, spent, now_ns }).await {
+                Ok(done) => Ok(done.output == Debited::Accepted),
+                Err(error) if error.code() == Code::UrmChildClaimLost => Ok(false),
+                Err(error) => {
+                    tracing::warn!(child = %self.claim.child, %error, "a debit of a child was not taken");
+                    Err(RefusedDebit { code: error.code(), reason: error.to_string() })
+                }
+            }
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! - `workflow`: one child from its start to its end.
 //! - `recovery`: children whose executors are gone.
 //! - `budget`: what is debited for a child.
+//! - `outside`: calls to the outside that a run makes itself.
 //!
 //! The state of the role is one value, `Running`, which is handed to each of them. What decides about a child is in the store: the
 //! role only acts on it. So any number of executors may run, and one that crashes leaves nothing but leases that run out.
@@ -11,12 +12,14 @@
 mod budget;
 mod dispatch;
 mod kinds;
+mod outside;
 mod recovery;
 mod workflow;
 
-pub(crate) use budget::with_duration;
+pub use budget::{Meter, RefusedDebit};
 pub use dispatch::cancel_all;
-pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, is_external};
+pub use kinds::{ChildKind, ChildReport, ChildRun, EXTERNAL, WorldOfChild, is_external};
+pub use outside::{MadeCall, OutsideCalls, RunCalls};
 pub use recovery::{hold_on_violation, recover_parent, recover_universe};
 pub(crate) use workflow::bounded;
 

@@ -2,8 +2,10 @@
 //!
 //! The start is on record before the work begins, so a crash at any await leaves a child that recovery ends, and none that begins twice.
 
-use super::{ChildExecutor, ChildKind, ChildReport, ChildRun, Running, budget::with_duration, hold_on_violation};
-use crate::Plane;
+use super::{
+    ChildExecutor, ChildKind, ChildReport, ChildRun, Running, WorldOfChild, budget::LeaseMeter, hold_on_violation,
+};
+use crate::{KernelSnapshots, Plane};
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 use mundi_model::{
     Code, Coded,
@@ -13,7 +15,7 @@ use mundi_model::{
 };
 use mundi_store::{
     StoreError,
-    protocol::{ChildClaim, ChildFinish, FinishChild, StartChild},
+    protocol::{ChildClaim, ChildFinish, CreateWorld, FinishChild, StartChild, StartWorldChild, start_world_child},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -60,15 +62,56 @@ impl<P: Plane> Workflow<P> {
                 return self.finish(finish, Spend::default()).await;
             }
         };
+        let child = WorldOfChild { universe: self.claim.universe, token, params: &spec.params };
+        match self.kind.world(&child).await {
+            Ok(None) => {}
+            Ok(Some(world)) => return self.start_world(*world).await,
+            Err(failure) => {
+                let finish = ChildFinish::Failed { code: failure.code, reason: failure.reason };
+                return self.finish(finish, Spend::default()).await;
+            }
+        }
         let start = StartChild { claim: self.claim, outlives_executor: false, now_ns: self.plane.now_ns() };
         let token = self.plane.run(&start).await?.output;
         let started_at_ns = token.started_at_ns.unwrap_or(start.now_ns);
-        let Some(run) = run_of(&self.claim, token, spec, started_at_ns) else { return Ok(()) };
+        let Some(run) = self.run_of(token, spec, started_at_ns) else { return Ok(()) };
         let ChildReport { finish, spent } = match Abortable::new(self.kind.run(&run), aborted).await {
             Ok(report) => report,
             Err(_) => ChildReport { finish: ChildFinish::Cancelled, spent: Spend::default() },
         };
-        self.finish(bounded(finish), with_duration(spent, started_at_ns, self.plane.now_ns())).await
+        self.finish(bounded(finish), spent.lasting(started_at_ns, self.plane.now_ns())).await
+    }
+
+    /// Starts a child that goes on by itself.
+    async fn start_world(&self, world: CreateWorld) -> Result<(), StoreError> {
+        let start = StartWorldChild { claim: self.claim, world, now_ns: self.plane.now_ns() };
+        let (engine, clock, blobs) = (self.plane.engine(), &**self.plane.clock(), self.plane.blobs());
+        match start_world_child(engine, clock, blobs, &KernelSnapshots, &start).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::World(error)) => {
+                let finish = ChildFinish::Failed { code: error.code(), reason: error.to_string() };
+                self.finish(finish, Spend::default()).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn run_of(&self, token: DispatchToken, spec: ChildSpec, started_at_ns: u64) -> Option<ChildRun> {
+        let Self { plane, claim, .. } = self;
+        Some(ChildRun {
+            universe: claim.universe,
+            parent: claim.parent,
+            child: token.child,
+            run: token.run?,
+            intent: token.intent,
+            height: token.parent_seq,
+            params: spec.params,
+            budget: spec.budget,
+            started_at_ns,
+            trace: token.trace,
+            manifest: token.manifest,
+            meter: Arc::new(LeaseMeter { plane: plane.clone(), claim: *claim, started_at_ns }),
+        })
     }
 
     fn spec(&self, token: &DispatchToken) -> Result<ChildSpec, String> {
@@ -93,20 +136,6 @@ impl<P: Plane> Workflow<P> {
             }
         }
     }
-}
-
-fn run_of(claim: &ChildClaim, token: DispatchToken, spec: ChildSpec, started_at_ns: u64) -> Option<ChildRun> {
-    Some(ChildRun {
-        universe: claim.universe,
-        parent: claim.parent,
-        child: token.child,
-        run: token.run?,
-        intent: token.intent,
-        params: spec.params,
-        budget: spec.budget,
-        started_at_ns,
-        trace: token.trace,
-    })
 }
 
 /// A result that does not fit into the parent's inbox is a failure.

@@ -221,7 +221,7 @@ impl<P: Plane> Ops<P> {
         let now_ns = self.plane.now_ns();
         let token = self.child(claim.parent, claim.child).await?;
         let started_at_ns = token.started_at_ns.unwrap_or(now_ns);
-        let spent = crate::children::with_duration(spent, started_at_ns, now_ns);
+        let spent = spent.lasting(started_at_ns, now_ns);
         Ok(self
             .plane
             .run(&FinishChild { claim, finish: crate::children::bounded(finish), spent, now_ns })

@@ -19,4 +19,5 @@ mod worker;
 
 pub use adapter::{Adapter, Call, denied, failed, invalid, refused, too_large};
 pub use pace::{EffectPace, Unpaced};
+pub(crate) use terms::effect_terms;
 pub use worker::{AdapterWorker, AdapterWorkerConfig};

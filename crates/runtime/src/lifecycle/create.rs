@@ -50,11 +50,17 @@ impl From<Option<WorldName>> for Naming {
 }
 
 /// The same, with its name and its labels.
-pub async fn create_named<P: Plane>(
+pub async fn create_named<P: Plane>(plane: &P, new: NewWorld, naming: Naming) -> Result<WorldCreated, RuntimeError> {
+    let request = begin_world(plane, new, naming).await?;
+    Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)
+}
+
+/// What a new world begins with. Nothing is created yet.
+pub async fn begin_world<P: Plane>(
     plane: &P,
     new: NewWorld,
     Naming { name, labels }: Naming,
-) -> Result<WorldCreated, RuntimeError> {
+) -> Result<CreateWorld, RuntimeError> {
     let NewWorld { universe, world, manifest, inbox, now_ns } = new;
     require_registered(plane, universe, manifest).await?;
     let genesis = Genesis { universe, world, manifest, now_ns };
@@ -65,7 +71,7 @@ pub async fn create_named<P: Plane>(
     };
     let snapshot = with_objects(plane, (universe, world), &mut at_hand, begin).await?;
     let body = Body::Genesis(genesis.clone());
-    let request = CreateWorld {
+    Ok(CreateWorld {
         universe,
         world,
         first: Record { height: Height::GENESIS, prev: Record::CHAIN_START, body },
@@ -76,6 +82,5 @@ pub async fn create_named<P: Plane>(
         name,
         labels,
         now_ns,
-    };
-    Ok(create_world(plane.engine(), &**plane.clock(), plane.blobs(), &KernelSnapshots, request).await?)
+    })
 }

@@ -7,7 +7,7 @@ mod fork;
 pub(crate) mod past;
 mod registration;
 
-pub use create::{Naming, NewWorld, create, create_named};
+pub use create::{Naming, NewWorld, begin_world, create, create_named};
 pub use delete::delete;
 pub(crate) use fork::inherit_rest;
 pub use fork::{ForkAt, ForkPolicy, ForkWorld, Forked, fork, fork_named};

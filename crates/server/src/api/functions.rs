@@ -14,7 +14,7 @@ use axum::{
 };
 use mundi_engine::Engine;
 use mundi_model::{
-    Code, Height, WorldId, cbor,
+    Code, Height, WorldId, cbor, limits,
     record::{InboxItem, Input, Origin, Payload, ReplyOutcome},
 };
 use mundi_runtime::{
@@ -269,11 +269,13 @@ pub(super) async fn run<E: Engine>(
 ) -> Result<Json<Value>, Problem> {
     api.node.admit_to(&universe, world)?;
     let timeout = params.timeout(&api)?;
-    let named = instance.split_once('/').filter(|(_, key)| !key.is_empty());
+    let fits = |text: &str| (1..=limits::NAME_BYTES_MAX).contains(&text.len());
+    let named = instance.split_once('/').filter(|(function, key)| fits(function) && fits(key));
     let (function, key) = named.ok_or_else(|| {
-        Problem::new(Code::FunctionKeyInvalid, format!("`{instance}`: name an instance by FUNCTION/KEY"))
+        let max = limits::NAME_BYTES_MAX;
+        let detail = format!("name an instance by FUNCTION/KEY, each of 1 to {max} bytes");
+        Problem::new(Code::FunctionKeyInvalid, detail)
     })?;
-    universe.ops().check_events(world, [(function, &*value)]).await?;
     let input = Input::Event { schema: function.to_owned(), value: Payload::Inline(value), key: Some(key.to_owned()) };
     Ok(Json(in_time(timeout, ask(&universe, world, input, timeout)).await?))
 }

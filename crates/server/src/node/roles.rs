@@ -3,16 +3,17 @@
 use super::{Delayed, Node, NodeConfig, NodeError, NodePlane, Role};
 use crate::quotas::UniverseQuotas;
 use mundi_adapters::{
-    blob::BlobAdapter, child_cancel::ChildCancelAdapter, child_process::ProcessChildren, fabric::FabricAdapter,
-    fork::ForkAdapter, http::HttpAdapter, llm::LlmAdapter, process::ProcessAdapter, reach::Reach, room::Room,
-    spawn::SpawnAdapter, world_call::WorldCallAdapter,
+    blob::BlobAdapter, child_agent::AgentChildren, child_cancel::ChildCancelAdapter, child_done::ChildDoneAdapter,
+    child_process::ProcessChildren, child_world::WorldChildren, fabric::FabricAdapter, fork::ForkAdapter,
+    http::HttpAdapter, llm::LlmAdapter, process::ProcessAdapter, reach::Reach, room::Room, spawn::SpawnAdapter,
+    world_call::WorldCallAdapter,
 };
 use mundi_engine::Engine;
 use mundi_model::{UniverseId, WorkerId};
 use mundi_runtime::{
     LocalWorlds, Plane,
     calls::Calls,
-    children::{ChildExecutor, ChildExecutorConfig},
+    children::{ChildExecutor, ChildExecutorConfig, OutsideCalls},
     control::Ops,
     delivery::DeliverDelayed,
     effects::{AdapterWorker, AdapterWorkerConfig},
@@ -166,6 +167,7 @@ impl<E: Engine> Roles<NodePlane<E>> {
         worker = worker.serve(Arc::new(spawn.with_room(room.clone()).with_built_in(node.built_in_names())));
         worker = worker.serve(Arc::new(ForkAdapter::new(plane.clone()).with_room(room)));
         worker = worker.serve(Arc::new(ChildCancelAdapter::new(plane.clone())));
+        worker = worker.serve(Arc::new(ChildDoneAdapter::new(plane.clone())));
         if let Some(llm) = config.llm.clone() {
             worker = worker.serve(Arc::new(LlmAdapter::new(http.clone(), llm)));
         }
@@ -183,9 +185,21 @@ impl<E: Engine> Roles<NodePlane<E>> {
         let is_alone = config.adapters.is_alone;
         let lease_ns = nanos(config.adapters.claim_ttl);
         let children = ChildExecutorConfig { lease_ns, is_alone, ..ChildExecutorConfig::default() };
+        let worlds = WorldChildren::new(plane.clone()).with_room(Arc::new(node.room()));
         let mut executor = ChildExecutor::new(plane, universe, node.worker(), children);
+        executor = executor.serve(Arc::new(worlds.with_built_in(node.built_in_names())));
         if let Some(process) = config.process.clone() {
             executor = executor.serve(Arc::new(ProcessChildren::new(process)));
+        }
+        if let Some(llm) = config.llm.clone() {
+            let http =
+                HttpAdapter::new(config.http.clone()).map_err(|error| NodeError::HttpClient(error.to_string()))?;
+            let outside = OutsideCalls::new(node.plane().clone());
+            let mut outside = outside.serve(Arc::new(LlmAdapter::new(http.clone(), llm))).serve(Arc::new(http));
+            if let Some(process) = config.process.clone() {
+                outside = outside.serve(Arc::new(ProcessAdapter::new(process)));
+            }
+            executor = executor.serve(Arc::new(AgentChildren::new(outside)));
         }
         executor.recover_earlier().await?;
         self.finishing.push(run(node, universe, executor, Arc::default()).await?);

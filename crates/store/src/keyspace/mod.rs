@@ -30,7 +30,9 @@ mod timers;
 mod universes;
 mod worlds;
 
-pub use children::{child_budget, child_event, child_order, child_request, child_state, child_token, child_work};
+pub use children::{
+    child_budget, child_event, child_of, child_order, child_request, child_state, child_token, child_work,
+};
 pub use codec::{Key, Span};
 pub(crate) use codec::{KeyBuilder, KeyReader, counter, decode_value, get, get_snapshot, newest, put};
 pub use content::{blob_edge, cas_doomed, cas_meta, gc_pin, kept_object, sweep_mark, sweep_state};
@@ -181,6 +183,7 @@ families! {
     ChildEnded = 0xb6, "w/children/ended";
     ChildBudget = 0xb7, "w/children/budgets";
     ChildRequest = 0xb8, "w/children/requests";
+    ChildOf = 0xb9, "w/children/of";
 }
 
 #[cfg(test)]

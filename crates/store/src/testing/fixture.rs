@@ -72,22 +72,27 @@ impl<E: Engine, B: Blobs> Fixture<E, B> {
     }
 
     pub async fn create(&self, world: WorldId, inbox: Option<InboxBounds>) -> Result<WorldCreated, StoreError> {
+        let request = CreateWorld { inbox, ..self.beginning(world) };
+        create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await
+    }
+
+    /// What a new world begins with.
+    pub fn beginning(&self, world: WorldId) -> CreateWorld {
         let genesis = Genesis { universe: self.universe, world, manifest: self.manifest_hash(), now_ns: 5 };
         let first = Record { height: Height::GENESIS, prev: Record::CHAIN_START, body: Body::Genesis(genesis) };
         let snapshot = PlainSnapshots::encode(&self.facts(Height::GENESIS));
-        let request = CreateWorld {
+        CreateWorld {
             universe: self.universe,
             world,
             first,
             snapshot,
-            inbox,
+            inbox: None,
             inherited: Inherited::default(),
             command: None,
             name: None,
             labels: None,
             now_ns: 5,
-        };
-        create_world(&self.engine, &self.clock, &self.blobs, &PlainSnapshots, request).await
+        }
     }
 
     /// # Panics

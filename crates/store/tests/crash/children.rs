@@ -2,16 +2,17 @@
 
 use super::{Store, everything, live, on_the_heap, survives};
 use mundi_model::{
-    Code, Hash, Value, WorkerId, WorldId,
+    Code, Hash, IntentHash, Value, WorkerId, WorldId,
     child::{ChildId, Lane, Spend, spec_params},
 };
 use mundi_store::{
     Clock, Fence, StoreError,
     protocol::{
-        CancelChild, ChildClaim, ChildDispatched, ChildFinish, DebitChild, ExtendChildLeases, FailQueuedChild,
-        FinishChild, HoldParent, LeaseChild, NoteRequest, RecoverChild, RequestName, SetBudget, StartChild,
+        CancelChild, ChildClaim, ChildDispatched, ChildFinish, CreateWorld, DebitChild, EndWorldChild,
+        ExtendChildLeases, FailQueuedChild, FinishChild, HoldParent, LeaseChild, NoteRequest, RecoverChild,
+        RequestName, SetBudget, StartChild, StartWorldChild, start_world_child,
     },
-    testing::spawn_children,
+    testing::{PlainSnapshots, event, spawn_children},
 };
 
 const TTL_NS: u64 = 1_000;
@@ -79,6 +80,53 @@ fn dispatch_a_child() {
 fn start_a_child() {
     let act = async |store: &Store, leased: &(Fence, ChildClaim)| store.run(&start(store, leased.1)).await.map(drop);
     survives(on_the_heap, leased, act, everything);
+}
+
+/// Spawns a child of kind `world`, which is leased.
+async fn leased_world(store: &Store) -> ChildClaim {
+    let fence = live(store).await;
+    spawn_children(store, fence, &[params("world")], 2).await.unwrap();
+    let lease = LeaseChild { kinds: vec!["world".into()], ..lease(store, fence, 1) };
+    match store.run(&lease).await.unwrap().output {
+        ChildDispatched::Leased { claim, .. } => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn start_world(store: &Store, claim: &ChildClaim) -> Result<(), StoreError> {
+    let first = event("begin").item;
+    let world = CreateWorld { command: Some(first), ..store.beginning(claim.child.world()) };
+    let start = StartWorldChild { claim: *claim, world, now_ns: store.clock.now_ns() };
+    start_world_child(&store.engine, &store.clock, &store.blobs, &PlainSnapshots, &start).await.map(drop)
+}
+
+async fn started_world(store: &Store) -> ChildClaim {
+    let claim = leased_world(store).await;
+    start_world(store, &claim).await.unwrap();
+    claim
+}
+
+#[test]
+fn start_a_child_that_is_a_world() {
+    survives(on_the_heap, leased_world, start_world, everything);
+}
+
+#[test]
+fn a_world_says_that_it_is_done_or_is_cancelled() {
+    let done = async |store: &Store, claim: &ChildClaim| {
+        let end = EndWorldChild {
+            universe: claim.universe,
+            world: claim.child.world(),
+            intent: IntentHash::from_bytes([9; 32]),
+            finish: ChildFinish::Passed(Value::Bool(true)),
+            spent: Spend::default().with(Lane::Tokens, 7),
+            now_ns: store.clock.now_ns(),
+        };
+        store.run(&end).await.map(drop)
+    };
+    survives(on_the_heap, started_world, done, everything);
+    let cancelled = async |store: &Store, claim: &ChildClaim| cancel(store, &(claim.parent, claim.child)).await;
+    survives(on_the_heap, started_world, cancelled, everything);
 }
 
 #[test]

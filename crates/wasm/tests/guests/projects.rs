@@ -41,7 +41,7 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
     if languages().contains(&Language::TypeScript) {
         let esbuild = builder().cache.join("typescript/node_modules/.bin/esbuild");
         let mut bundled = Command::new(esbuild);
-        let tests = ["sdk", "misuses", "calls", "pools", "functions", "function-vectors", "jobs"]
+        let tests = ["sdk", "misuses", "calls", "children", "pools", "functions", "function-vectors", "jobs"]
             .map(|name| format!("typescript/test/{name}.test.ts"));
         bundled.args(tests).args(["--bundle", "--format=esm"]);
         bundled.args(["--platform=node", "--out-extension:.js=.mjs"]);

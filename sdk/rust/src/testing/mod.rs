@@ -4,6 +4,7 @@
 //! what is beyond a bound end the step with the server's code in [`Failure::code`], and leave nothing behind. Only the fuel and
 //! the memory of a component are not counted here.
 
+mod children;
 mod functions;
 pub(crate) mod meter;
 pub(crate) mod offer;

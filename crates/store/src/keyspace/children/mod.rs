@@ -2,6 +2,7 @@
 
 pub mod child_budget;
 pub mod child_event;
+pub mod child_of;
 pub mod child_order;
 pub mod child_request;
 pub mod child_state;

@@ -2,12 +2,14 @@
 //!
 //! Guarantees: a child that waits or is only leased is terminal with this transaction: `WORKER_CANCEL` is its last event, and no executor
 //! starts it. A child that has started gets the event `WORKER_CANCEL` and stays active until its executor has stopped it; its terminal
-//! event names the same `cancel_request_id` and comes after. A child of kind `world` has no executor: it ends at once, with both events.
+//! event names the same `cancel_request_id` and comes after. A child of kind `world` has no executor: it ends at once, with both events, is debited for
+//! its time, and its world gets a message.
 //! A child that is terminal is left as it is, and no event is written. The first request counts; later ones learn its id.
 //! Unknown commit: run again; a token that has this very request was changed by an earlier run.
 
 use super::{
     ChildError, RequestName,
+    debit_child::{debit, exceeded},
     transition::{Detail, End, Parent, append, leave},
 };
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
 use mundi_engine::Transaction;
 use mundi_model::{
     Code, IntentHash, UniverseId, WorldId,
-    child::{CHILD_SPAWN, ChildId, ChildOutcome, DispatchToken, EventKind, Phase},
+    child::{CHILD_SPAWN, ChildId, ChildOutcome, DispatchToken, EventKind, Phase, Spend},
     limits,
 };
 
@@ -132,8 +134,14 @@ async fn cancel<T: Transaction>(
     let event = append(&mut token, EventKind::Cancel, Phase::Started, &detail, parent.now_ns);
     parent.write_event(tx, token.child, &event)?;
     if !has_executor {
+        let spent = Spend::default().lasting(token.started_at_ns.unwrap_or(parent.now_ns), parent.now_ns);
+        let end = match debit(tx, parent, &mut token, spent).await? {
+            None => End::cancelled(),
+            Some(lane) => exceeded(lane),
+        };
+        parent.tell_cancel(tx, &token).await?;
         leave(&mut state, token.child);
-        parent.end(tx, &mut state, token, &End::cancelled()).await?;
+        parent.end(tx, &mut state, token, &end).await?;
         return Ok(CancelRequested::Cancelled);
     }
     for active in state.active.iter_mut().filter(|active| active.child == token.child) {

@@ -6,6 +6,8 @@ use mundi_model::{Code, Coded, WorldId, child::ChildId};
 pub enum ChildError {
     #[error("{parent} has no child {child}, or does not keep it any more")]
     NotFound { parent: WorldId, child: ChildId },
+    #[error("{0} is no child of another world")]
+    NoChild(WorldId),
     #[error("the lease of {0} is not held any more, or the child is in another phase")]
     ClaimLost(ChildId),
     #[error("the children of {parent} contradict each other: {reason}")]
@@ -19,7 +21,7 @@ pub enum ChildError {
 impl Coded for ChildError {
     fn code(&self) -> Code {
         match self {
-            Self::NotFound { .. } => Code::UrmChildNotFound,
+            Self::NotFound { .. } | Self::NoChild(_) => Code::UrmChildNotFound,
             Self::ClaimLost(_) => Code::UrmChildClaimLost,
             Self::Violation { code, .. } | Self::SpecInvalid { code, .. } => *code,
             Self::RequestConflict(_) => Code::UrmRequestConflict,

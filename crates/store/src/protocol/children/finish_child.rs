@@ -90,7 +90,7 @@ impl FinishChild {
     }
 }
 
-fn finished(token: &DispatchToken) -> ChildFinished {
+pub(super) fn finished(token: &DispatchToken) -> ChildFinished {
     let end = token.end.as_ref();
     ChildFinished {
         outcome: end.map_or(ChildOutcome::Failed, |end| end.outcome),
@@ -99,7 +99,7 @@ fn finished(token: &DispatchToken) -> ChildFinished {
 }
 
 /// A child that was cancelled and ends in another way than by passing ended because of the cancel.
-fn plan(finish: &ChildFinish, token: &DispatchToken) -> End {
+pub(super) fn plan(finish: &ChildFinish, token: &DispatchToken) -> End {
     match finish {
         ChildFinish::Passed(result) => End {
             kind: EventKind::Pass,

@@ -6,6 +6,7 @@
 pub(in crate::protocol) mod cancel_child;
 mod child_error;
 mod debit_child;
+mod end_world_child;
 mod extend_leases;
 mod fail_queued_child;
 mod finish_child;
@@ -17,11 +18,13 @@ mod request;
 mod set_budget;
 pub(in crate::protocol) mod spawn_children;
 mod start_child;
+mod start_world_child;
 mod transition;
 
 pub use cancel_child::{CancelChild, CancelRequested};
 pub use child_error::ChildError;
 pub use debit_child::{DebitChild, Debited};
+pub use end_world_child::EndWorldChild;
 pub use extend_leases::{ExtendChildLeases, LeaseHeld};
 pub use fail_queued_child::FailQueuedChild;
 pub use finish_child::{ChildFinish, ChildFinished, FinishChild};
@@ -34,6 +37,7 @@ pub use recover_child::{RecoverChild, Recovered};
 pub use request::{NoteRequest, RequestName};
 pub use set_budget::SetBudget;
 pub use start_child::StartChild;
+pub use start_world_child::{StartWorldChild, start_world_child};
 
 use mundi_model::{UniverseId, WorldId, child::ChildId};
 

@@ -20,11 +20,12 @@ use mundi_engine::Transaction;
 use mundi_model::{
     Code, UniverseId, Value, WorldId, cbor,
     child::{
-        CHILD_INBOX, CHILD_SPAWN, ChildEnd, ChildEvent, ChildId, ChildOutcome, DispatchToken, EventKind, Phase, Spend,
+        CHILD_CANCELLED_INBOX, CHILD_INBOX, CHILD_SPAWN, ChildEnd, ChildEvent, ChildId, ChildOutcome, DispatchToken,
+        EventKind, Phase, Spend,
     },
     limits,
     mutants::{Mutant, planted},
-    record::{InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus},
+    record::{InboxItem, Input, Origin, Payload, Receipt, ReceiptStatus, Sender},
 };
 use std::collections::BTreeMap;
 
@@ -149,6 +150,7 @@ fn anchors(token: &DispatchToken) -> BTreeMap<String, Value> {
     let mut fields = BTreeMap::from([("child_id".to_owned(), Value::Text(token.child.to_string()))]);
     fields.extend(token.dispatch_seq.map(|seq| ("dispatch_seq".to_owned(), Value::Integer(seq.into()))));
     fields.extend(token.run.map(|run| ("lease_id".to_owned(), Value::Text(run.to_string()))));
+    fields.extend(token.world().map(|world| ("world".to_owned(), Value::Text(world.to_string()))));
     fields
 }
 
@@ -258,6 +260,27 @@ impl Parent {
         let payload = Payload::Inline(cbor::encode(&Value::Map(anchors(token))));
         let input = Input::Message { inbox: CHILD_INBOX.to_owned(), payload, headers };
         self.tell(tx, NewItem { item: InboxItem { input, origin: self.origin(token) }, dedupe: None }).await
+    }
+
+    /// Tells a world that is a child that it was cancelled. One that takes nothing in is told nothing.
+    pub(super) async fn tell_cancel<T: Transaction>(
+        &self,
+        tx: &mut T,
+        token: &DispatchToken,
+    ) -> Result<(), StoreError> {
+        let Some(world) = token.world() else { return Ok(()) };
+        let mut fields = anchors(token);
+        fields.extend(token.cancel_request_id.clone().map(|id| ("cancel_request_id".to_owned(), Value::Text(id))));
+        let (inbox, payload) = (CHILD_CANCELLED_INBOX.to_owned(), Payload::Inline(cbor::encode(&Value::Map(fields))));
+        let sender = Some(Sender { world: self.world, height: token.parent_seq });
+        let input = Input::Message { inbox, payload, headers: BTreeMap::new() };
+        let item = InboxItem { input, origin: Origin { sender, call: None, ..self.origin(token) } };
+        let new = [NewItem { item, dedupe: None }];
+        let enqueue = Enqueue::new(self.universe, world, &new, self.now_ns, limits::DEDUPE_WINDOW_NS)?.beyond_bounds();
+        match enqueue.run_within(tx).await {
+            Ok(_) | Err(StoreError::World(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn origin(&self, token: &DispatchToken) -> Origin {

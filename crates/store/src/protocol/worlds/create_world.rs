@@ -45,7 +45,7 @@ pub struct CreateWorld {
     pub inbox: Option<InboxBounds>,
     /// What a fork inherits; published before it takes its first turn.
     pub inherited: Inherited,
-    /// The first item of its inbox, if it begins with one: a command.
+    /// The first item of its inbox, if it begins with one: a command, or what starts a child.
     pub command: Option<InboxItem>,
     /// What it is called. No other world of the universe may have the name.
     pub name: Option<WorldName>,
@@ -69,11 +69,8 @@ pub async fn create_world<E: Engine, B: Blobs>(
     reader: &dyn ReadSnapshot,
     request: CreateWorld,
 ) -> Result<WorldCreated, StoreError> {
-    let facts = reader.facts(&request.snapshot).map_err(SnapshotError::Unreadable)?;
-    let beginning = plan(&request, &facts)?;
-    let snapshot = blobs.put(request.universe, request.snapshot.clone(), &facts.roots).await?;
+    let protocol = prepare(blobs, reader, &request).await?;
     let CreateWorld { universe, world, first, inherited, now_ns, .. } = &request;
-    let protocol = Create { request: &request, facts, beginning, snapshot, blobs };
     let (created, next) = run(engine, clock, &protocol).await?.output;
     if let Some(from) = next {
         let begins_at = first.height;
@@ -83,7 +80,19 @@ pub async fn create_world<E: Engine, B: Blobs>(
     Ok(created)
 }
 
-struct Create<'a, B> {
+/// Stores the snapshot. What is left is one transaction, or a part of one.
+pub(in crate::protocol) async fn prepare<'a, B: Blobs>(
+    blobs: &'a B,
+    reader: &dyn ReadSnapshot,
+    request: &'a CreateWorld,
+) -> Result<Create<'a, B>, StoreError> {
+    let facts = reader.facts(&request.snapshot).map_err(SnapshotError::Unreadable)?;
+    let beginning = plan(request, &facts)?;
+    let snapshot = blobs.put(request.universe, request.snapshot.clone(), &facts.roots).await?;
+    Ok(Create { request, facts, beginning, snapshot, blobs })
+}
+
+pub(in crate::protocol) struct Create<'a, B> {
     request: &'a CreateWorld,
     facts: SnapshotFacts,
     beginning: Beginning,

@@ -1,0 +1,178 @@
+//! Calls to the outside that a run makes itself, in its parent's name.
+//!
+//! The parent's manifest decides: its rule of the kind says whether the effect is allowed, which parameters it takes, how long an attempt lasts and how
+//! often it is tried. Each call carries the idempotency key of (run, n), the same for every attempt. Nothing of it is a record of the parent.
+//! Calls of one kind begin no more often than the rule's `rate` allows, counted per run.
+
+use super::ChildRun;
+use crate::{
+    Plane,
+    effects::{Adapter, Call, denied, effect_terms, invalid, refused},
+    manifests::{load_manifest, newest_manifest},
+};
+use futures_util::future::{Either, select};
+use mundi_kernel::manifest::CompiledManifest;
+use mundi_model::{Code, IntentHash, Stamp, Value, cbor, limits};
+use mundi_store::{
+    keyspace::{effect_pending::EffectTerms, queue::QueueSeq},
+    protocol::{EffectClaim, Failure, Repeat},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The adapters that runs may use: those that need no claim on an effect.
+pub struct OutsideCalls<P> {
+    plane: P,
+    adapters: BTreeMap<String, Arc<dyn Adapter>>,
+}
+
+impl<P: Plane> OutsideCalls<P> {
+    pub fn new(plane: P) -> Self {
+        Self { plane, adapters: BTreeMap::new() }
+    }
+
+    #[must_use]
+    pub fn serve(mut self, adapter: Arc<dyn Adapter>) -> Self {
+        for kind in adapter.kinds() {
+            self.adapters.insert((*kind).to_owned(), adapter.clone());
+        }
+        self
+    }
+
+    pub fn serves(&self, kind: &str) -> bool {
+        self.adapters.contains_key(kind)
+    }
+
+    pub fn plane(&self) -> &P {
+        &self.plane
+    }
+
+    /// The calls of one run, under the manifest that was current when it was spawned.
+    pub async fn of_run<'a>(&'a self, run: &'a ChildRun) -> Result<RunCalls<'a, P>, Failure> {
+        let place = (run.universe, run.parent);
+        let manifest = match run.manifest {
+            Some(manifest) => load_manifest(&self.plane, place, manifest).await.map(Some),
+            None => newest_manifest(&self.plane, place).await,
+        };
+        let manifest =
+            manifest.map_err(|error| refused(&error))?.ok_or_else(|| denied("the parent has no manifest"))?;
+        Ok(RunCalls { outside: self, run, manifest, made: Vec::new(), begins_ns: BTreeMap::new() })
+    }
+}
+
+/// A call that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeCall {
+    pub n: u64,
+    pub kind: String,
+    pub key: IntentHash,
+    /// Why it failed, if it did.
+    pub code: Option<Code>,
+}
+
+/// The calls of one run.
+pub struct RunCalls<'a, P> {
+    outside: &'a OutsideCalls<P>,
+    run: &'a ChildRun,
+    manifest: Arc<CompiledManifest>,
+    made: Vec<MadeCall>,
+    /// When the next call of a kind that has a rate may begin.
+    begins_ns: BTreeMap<String, u64>,
+}
+
+impl<P: Plane> RunCalls<'_, P> {
+    /// All calls so far, in order.
+    pub fn made(&self) -> &[MadeCall] {
+        &self.made
+    }
+
+    /// Makes a call, perhaps several times under the same key.
+    pub async fn call(&mut self, kind: &str, params: Value) -> Result<Value, Failure> {
+        let n = self.made.len() as u64 + 1;
+        let key = self.run.run.call_key(n);
+        let answer = self.attempts(kind, params, key).await;
+        let code = answer.as_ref().err().map(|failure| failure.code);
+        let (child, run) = (self.run.child, self.run.run);
+        tracing::debug!(%child, %run, n, kind, %key, code = code.map(Code::as_str), "a run called the outside");
+        self.made.push(MadeCall { n, kind: kind.to_owned(), key, code });
+        answer
+    }
+
+    async fn attempts(&mut self, kind: &str, params: Value, key: IntentHash) -> Result<Value, Failure> {
+        let (adapter, terms) = self.allowed(kind, &params)?;
+        let clock = self.outside.plane.clock();
+        let mut call = self.first_attempt(kind, params, (key, terms.timeout_ms));
+        loop {
+            self.keep_rate(kind, &terms).await;
+            let timeout = clock.sleep(Duration::from_millis(terms.timeout_ms));
+            let failure = match select(adapter.call(&call), timeout).await {
+                Either::Left((Ok(answer), _)) => return Ok(answer),
+                Either::Left((Err(failure), _)) => failure,
+                Either::Right(_) => {
+                    let reason = format!("no answer within {} ms", terms.timeout_ms);
+                    Failure { code: Code::EffectTimeout, reason, repeat: Repeat::Backoff }
+                }
+            };
+            let doubled = terms.backoff_ms.saturating_mul(1 << (call.attempt - 1).min(32));
+            let wait_ms = match failure.repeat {
+                Repeat::Never => return Err(failure),
+                Repeat::Backoff => doubled.min(terms.backoff_ms_max),
+                Repeat::AfterMs(wait_ms) => wait_ms.min(limits::EFFECT_BACKOFF_MS_MAX),
+            };
+            if call.attempt >= terms.attempts_max {
+                return Err(failure);
+            }
+            call.attempt += 1;
+            clock.sleep(Duration::from_millis(wait_ms)).await;
+        }
+    }
+
+    fn allowed(&self, kind: &str, params: &Value) -> Result<(Arc<dyn Adapter>, EffectTerms), Failure> {
+        let adapter = self.outside.adapters.get(kind);
+        let adapter = adapter.ok_or_else(|| denied(format!("a child may not carry out `{kind}` itself")))?;
+        if let Err(error) = self.manifest.check_params(kind, &cbor::encode(params)) {
+            return Err(Failure { code: error.code_or(Code::EffectDenied), ..denied(error.to_string()) });
+        }
+        if matches!(params, Value::Map(fields) if fields.contains_key("lease")) {
+            return Err(invalid("a child's own calls carry no lease of a pool"));
+        }
+        let rule = self.manifest.manifest.effects.get(kind);
+        if rule.is_some_and(|rule| rule.signed) {
+            return Err(denied(format!(
+                "the manifest wants signed receipts of `{kind}`, and a child's own calls have none"
+            )));
+        }
+        Ok((adapter.clone(), effect_terms(&self.manifest.manifest.effect_policies(kind))))
+    }
+
+    fn first_attempt(&self, kind: &str, params: Value, (key, timeout_ms): (IntentHash, u64)) -> Call {
+        let ChildRun { universe, parent, .. } = *self.run;
+        // Of no queue item: no transaction finds it held.
+        let claim = EffectClaim::of(universe, kind, QueueSeq::new(Stamp::new(0, 0), 0), [0; 16], parent, key);
+        Call {
+            universe,
+            world: parent,
+            intent: key,
+            height: self.run.height,
+            asked_at_ns: self.run.started_at_ns,
+            kind: kind.to_owned(),
+            params,
+            timeout_ms,
+            attempt: 1,
+            trace: self.run.trace.clone(),
+            lease: None,
+            claim,
+        }
+    }
+
+    async fn keep_rate(&mut self, kind: &str, terms: &EffectTerms) {
+        let Some(rate) = terms.rate else { return };
+        let (clock, now_ns) = (self.outside.plane.clock(), self.outside.plane.now_ns());
+        let begins_ns = self.begins_ns.get(kind).copied().unwrap_or(0).max(now_ns);
+        self.begins_ns.insert(kind.to_owned(), begins_ns.saturating_add(SECOND_NS / u64::from(rate.per_second.max(1))));
+        if begins_ns > now_ns {
+            clock.sleep(Duration::from_nanos(begins_ns - now_ns)).await;
+        }
+    }
+}
