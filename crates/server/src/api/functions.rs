@@ -29,8 +29,8 @@ use utoipa::{IntoParams, ToSchema};
 
 /// Where instances are: `$fn/i/FUNCTION/KEY`.
 const HEADS: &str = "$fn/i/";
-/// Where their logs are: `$fn/l/FUNCTION/KEY/NNNNNN`.
-const LOGS: &str = "$fn/l/";
+/// Where their logs are: awaits in cells of their own, `$fn/l/FUNCTION/KEY/NNNNNN`, and in pages, `$fn/p/FUNCTION/KEY/NNNNNN`.
+const LOGS: [&str; 2] = ["$fn/p/", "$fn/l/"];
 /// The inbox that commands about instances go to.
 const INBOX: &str = "$fn";
 /// Cells that are read at a time.
@@ -157,20 +157,36 @@ impl FunctionInstance {
 }
 
 impl FunctionAwait {
-    fn new(number: u64, entry: &Value) -> Self {
+    /// The columns of a row are those of `sdk/typescript/src/function-cells.ts`.
+    fn new(row: &Value) -> Self {
         Self {
-            number,
-            kind: text(&entry["kind"]),
-            name: text(&entry["name"]),
-            state: text(&entry["state"]),
-            attempts: entry["attempts"].as_u64(),
-            asked: Moment::of(ns(&entry["asked_ns"])),
-            asked_at: ns(&entry["asked_at"]),
-            ended: Moment::unless_zero(ns(&entry["ended_ns"])),
-            ended_at: entry["ended_at"].as_u64(),
-            value: entry["value"].clone(),
+            number: ns(&row[0]),
+            kind: text(&row[1]),
+            name: text(&row[2]),
+            state: text(&row[3]),
+            attempts: row[12].as_u64(),
+            asked: Moment::of(time(&row[9])),
+            asked_at: ns(&row[10]),
+            ended: Moment::unless_zero(time(&row[5])),
+            ended_at: row[11].as_u64(),
+            value: row[6].clone(),
         }
     }
+}
+
+/// A time of a row is a text.
+fn time(column: &Value) -> u64 {
+    column.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// The rows of a cell of a log: one, or those of a page. A value that has no exact JSON is beside its row.
+fn rows(cell: &Value) -> Vec<Value> {
+    let text = cell.as_str().or_else(|| cell["row"].as_str()).unwrap_or_default();
+    let mut rows: Vec<Value> = serde_json::from_str(&format!("[{text}]")).unwrap_or_default();
+    if let (Some(value), [row]) = (cell.get("value"), &mut *rows) {
+        row[6] = value.clone();
+    }
+    rows
 }
 
 /// The instances of durable functions of a world, in the order of their names.
@@ -213,15 +229,19 @@ pub(super) async fn describe<E: Engine>(
 ) -> Result<Json<FunctionDescription>, Problem> {
     let at = At { world, height: params.at.map(Height::new) };
     let head = head(&universe, at, &instance).await?;
-    let (prefix, mut cells, mut after) = (format!("{LOGS}{instance}/"), Vec::new(), None::<String>);
-    loop {
-        let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        cells.extend(page.iter().map(|(_, bytes)| json::bytes(bytes)));
+    let mut log = BTreeMap::new();
+    for prefix in LOGS.map(|logs| format!("{logs}{instance}/")) {
+        let mut after = None::<String>;
+        loop {
+            let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            let found = page.iter().flat_map(|(_, bytes)| rows(&json::bytes(bytes)));
+            log.extend(found.map(|row| (ns(&row[0]), FunctionAwait::new(&row))));
+        }
     }
-    let input = cells.first().map_or(Value::Null, |start| start["value"].clone());
-    let log = (0..).zip(&cells).skip(1).map(|(number, entry)| FunctionAwait::new(number, entry)).collect();
+    let input = log.remove(&0).map_or(Value::Null, |start| start.value);
+    let log = log.into_values().collect();
     Ok(Json(FunctionDescription { of: FunctionInstance::new(&head, universe.plane().now_ns()), input, log }))
 }
 
