@@ -34,7 +34,7 @@ const LOGS: [&str; 2] = ["$fn/p/", "$fn/l/"];
 /// The inbox that commands about instances go to.
 const INBOX: &str = "$fn";
 /// Cells that are read at a time.
-const PAGE_ITEMS: usize = 1_000;
+const PAGE_ITEMS: usize = 100;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -116,6 +116,8 @@ pub(super) struct FunctionDescription {
     of: FunctionInstance,
     input: Value,
     log: Vec<FunctionAwait>,
+    /// The log has more bytes than an answer: awaits are missing. All of them are in the cells under `$fn/`.
+    is_cut: bool,
 }
 
 /// Nanoseconds, which are more than JSON numbers hold.
@@ -229,20 +231,21 @@ pub(super) async fn describe<E: Engine>(
 ) -> Result<Json<FunctionDescription>, Problem> {
     let at = At { world, height: params.at.map(Height::new) };
     let head = head(&universe, at, &instance).await?;
-    let mut log = BTreeMap::new();
+    let (mut log, mut bytes_left) = (BTreeMap::new(), limits::FUNCTION_LOG_SHOWN_BYTES_MAX);
     for prefix in LOGS.map(|logs| format!("{logs}{instance}/")) {
         let mut after = None::<String>;
-        loop {
+        while bytes_left > 0 {
             let page = universe.ops().world_cells(at, &prefix, after.as_deref(), PAGE_ITEMS).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
+            bytes_left = page.iter().fold(bytes_left, |left, (_, bytes)| left.saturating_sub(bytes.len()));
             let found = page.iter().flat_map(|(_, bytes)| rows(&json::bytes(bytes)));
             log.extend(found.map(|row| (ns(&row[0]), FunctionAwait::new(&row))));
         }
     }
     let input = log.remove(&0).map_or(Value::Null, |start| start.value);
-    let log = log.into_values().collect();
-    Ok(Json(FunctionDescription { of: FunctionInstance::new(&head, universe.plane().now_ns()), input, log }))
+    let (of, log) = (FunctionInstance::new(&head, universe.plane().now_ns()), log.into_values().collect());
+    Ok(Json(FunctionDescription { of, input, log, is_cut: bytes_left == 0 }))
 }
 
 async fn head<E: Engine>(universe: &Universe<E>, at: At, instance: &str) -> Result<Value, Problem> {
