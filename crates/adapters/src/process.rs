@@ -53,14 +53,17 @@ impl ProcessAdapter {
     pub(crate) fn allowed<'a>(&'a self, params: Params<'a>) -> Result<(&'a AllowedCommand, Vec<String>), Failure> {
         let name = params.text("command")?;
         let Some(allowed) = self.config.commands.get(name) else {
-            return Err(denied(format!("the command `{name}` is not on the list")));
+            return Err(denied(format!("no setting `process.commands.{name}` allows the command `{name}`")));
         };
         let args = params.list("args")?;
         if !args.is_empty() && !allowed.takes_args {
-            return Err(denied(format!("the command `{name}` takes no arguments from programs")));
+            let setting = format!("process.commands.{name}.takes_args");
+            return Err(denied(format!(
+                "the command `{name}` takes arguments of programs only with `{setting} = true`"
+            )));
         }
         if !allowed.program.is_absolute() {
-            return Err(denied(format!("the command `{name}` is configured without an absolute path")));
+            return Err(denied(format!("the setting `process.commands.{name}.program` is not an absolute path")));
         }
         Ok((allowed, args))
     }

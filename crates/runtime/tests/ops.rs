@@ -10,7 +10,7 @@ use mundi_model::{
 use mundi_runtime::{
     Plane, RuntimeError, Services,
     calls::Calls,
-    control::{EffectEnd, EffectName, FoundEffect, Ops},
+    control::{Cause, EffectEnd, EffectName, FoundEffect, Ops},
     lifecycle::ForkAt,
     metrics::{Metric, Metrics},
     shell::{Shell, ShellConfig, WorkerCommands},
@@ -220,6 +220,24 @@ fn effects_are_listed_brought_forward_and_ended_by_an_operator() {
         assert_eq!((receipt.intent, receipt.status), (held.item.intent, ReceiptStatus::Error));
         let mundi_model::record::Payload::Inline(payload) = &receipt.payload else { panic!("inline") };
         assert!(String::from_utf8_lossy(payload).contains("EFFECT_CANCELLED"));
+    });
+}
+
+#[test]
+fn an_effect_that_its_world_has_withdrawn_is_listed_as_such_and_is_no_reason_to_wait() {
+    Rig::run(|rig| async move {
+        let (ops, world) = (ops(&rig), world_id(1));
+        rig.create(world).await.unwrap();
+        let mut host = host(&rig, world).await;
+        run_scripts(&rig, &mut host, &["emit a", "emit b"]).await;
+        run_scripts(&rig, &mut host, &["cancel a"]).await;
+        let listed = ops.list_effects(None, None, None, 10).await.unwrap().items;
+        let mut withdrawn: Vec<_> = listed.iter().map(|effect| (&*effect.item.label, effect.is_withdrawn)).collect();
+        withdrawn.sort_unstable();
+        assert_eq!(withdrawn, [("a", true), ("b", false)], "whoever claims the first one drops it");
+        let causes = ops.why(world).await.unwrap().causes;
+        let effects = causes.iter().filter(|cause| matches!(cause, Cause::Effect(_)));
+        assert_eq!(effects.count(), 1, "{causes:?}");
     });
 }
 

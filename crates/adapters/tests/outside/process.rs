@@ -64,6 +64,7 @@ async fn what_is_not_on_the_list_does_not_run() {
     ] {
         let failure = run(request.clone()).await.unwrap_err();
         assert_eq!((failure.code, failure.repeat), (Code::EffectDenied, Repeat::Never), "{request}");
+        assert!(failure.reason.contains("`process.commands."), "it names the setting: {}", failure.reason);
     }
 }
 

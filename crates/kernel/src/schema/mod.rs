@@ -85,6 +85,14 @@ pub(crate) struct BoundedSchema {
     shape: Shape,
 }
 
+/// A place in a value, from its JSON pointer, which is empty for the whole value.
+fn place(pointer: &str) -> String {
+    match pointer {
+        "" => "at the value itself".to_owned(),
+        pointer => format!("at `{pointer}`"),
+    }
+}
+
 /// Offline: a schema reaches for nothing. Plain regular expressions: none takes exponential time.
 fn options() -> ValidationOptions<'static> {
     jsonschema::options().offline().with_pattern_options(PatternOptions::regex())
@@ -108,7 +116,8 @@ impl BoundedSchema {
         if bound <= WHOLE_WORK_MAX {
             work.spend(bound / WHOLE_WORK_SHARE)?;
             let checked = self.whole.validate(value);
-            return checked.map_err(|error| Mismatch::Invalid(format!("at `{}`: {error}", error.instance_path())));
+            return checked
+                .map_err(|error| Mismatch::Invalid(format!("{}: {error}", place(error.instance_path().as_str()))));
         }
         match evaluate::is_valid(&self.arena, value, work)? {
             true => Ok(()),

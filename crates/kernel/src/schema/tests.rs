@@ -94,6 +94,17 @@ fn a_chain_of_references_is_bounded_and_not_walked_on_the_stack() {
 }
 
 #[test]
+fn a_mismatch_says_where_it_is() {
+    let schema = compile(&json!({ "type": "object", "properties": { "a": { "type": "integer" } } }));
+    let why = |value: &Value| match schema.check(value, &mut Work::bounded()) {
+        Err(Mismatch::Invalid(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(&json!({ "a": "x" })), "at `/a`: \"x\" is not of type \"integer\"");
+    assert_eq!(why(&json!(1)), "at the value itself: 1 is not of type \"object\"");
+}
+
+#[test]
 fn references_that_lead_to_themselves_are_refused_when_registered() {
     for schema in [
         json!({ "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "anyOf": [{ "$ref": "#/$defs/a" }] } }, "$ref": "#/$defs/a" }),

@@ -48,5 +48,19 @@ async fn a_world_that_nobody_can_run_says_whether_it_waits_for_a_lease_or_for_a_
     let new = json!({ "world": "b", "program": "counter", "labels": { "k": "v" } });
     server.post(W, &new).await.ok(201);
     let room = why(&server, "b", "room").await;
-    assert_eq!(room["advice"], "start a worker, or raise worlds.max", "{room}");
+    assert_eq!(room["advice"], "start a worker, or raise node.worlds_max", "{room}");
+}
+
+#[tokio::test]
+async fn an_effect_that_nobody_carries_out_names_the_setting_that_its_kind_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.post(W, &json!({ "world": "k", "program": "kv" })).await.ok(201);
+    let ask = |kind: &str| json!({ "key": kind, "kind": kind, "params": {} });
+    for (kind, setting) in [("llm.chat", "llm.base_url"), ("process.run", "process.commands")] {
+        server.post(&format!("{W}/k/call/ask"), &ask(kind)).await.ok(200);
+        while !server.get(&format!("{W}/k/why")).await.ok(200).to_string().contains(setting) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }

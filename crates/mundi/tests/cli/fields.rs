@@ -98,6 +98,17 @@ async fn an_event_with_a_key_is_taken_once() {
 }
 
 #[tokio::test]
+async fn an_event_is_sent_with_the_key_that_its_program_sees() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    at(&server.url, &["world", "create", "alice", "--program", "counter"]).ok();
+    at(&server.url, &["world", "send", "alice", "add", "5", "--key", "a/1 &b"]).ok();
+    assert_eq!(at(&server.url, &["world", "call", "alice", "add", "0"]).ok(), "5\n");
+    let journal = document(&server, &["world", "journal", "alice"]);
+    assert!(journal.to_string().contains(r#""key":"a/1 &b""#), "{journal}");
+}
+
+#[tokio::test]
 async fn a_world_says_what_it_does_and_errors_name_what_was_asked() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());

@@ -1,6 +1,9 @@
 //! The commands of the README, and of the start page, as they stand there; and the shell that they are typed into.
 
-use crate::program::{Done, mundi};
+use crate::{
+    kinds::languages,
+    program::{Done, mundi},
+};
 use std::{path::Path, process::Command, time::Instant};
 
 pub(crate) fn page(path: &str) -> String {
@@ -63,10 +66,20 @@ fn every_command_of_the_tour_works_as_it_stands() {
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
 fn every_command_of_the_start_page_works_as_it_stands() {
-    let done = typed_within(1_200, &commands(&page("docs/start.md")));
-    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
-    let printed: Vec<&str> = done.out.lines().collect();
-    for line in ["tea@1", "2", "5", "102", "count  5     102", "tea@2", "32"] {
-        assert!(printed.contains(&line), "{line} was not printed:\n{}{}", done.out, done.err);
+    let start = page("docs/start.md");
+    let change = |file: &str| start.lines().find(|line| line.starts_with("sed -i") && line.ends_with(file)).unwrap();
+    for (lang, _) in languages() {
+        let file = match &*lang {
+            "ts" => "src/program.ts",
+            "python" => "program.py",
+            _ => "src/lib.rs",
+        };
+        let typed = commands(&start).replace("--lang rust", &format!("--lang {lang}"));
+        let done = typed_within(1_200, &typed.replace(change("src/lib.rs"), change(file)));
+        assert_eq!(done.code, 0, "{lang}: {}{}", done.out, done.err);
+        let printed: Vec<&str> = done.out.lines().collect();
+        for line in ["tea@1", "2", "5", "102", "count  5     102", "tea@2", "32"] {
+            assert!(printed.contains(&line), "{lang}: {line} was not printed:\n{}{}", done.out, done.err);
+        }
     }
 }

@@ -113,13 +113,17 @@ impl Cause {
             Self::Person(_) => "mundi world resume",
             Self::Inbox { .. } => "release the world first",
             Self::Room(Waits::Pinned(_)) => "start that worker, or mundi worker unassign",
-            Self::Room(_) => "start a worker, or raise worlds.max",
+            Self::Room(_) => "start a worker, or raise node.worlds_max",
             Self::Children { .. } => "mundi world child list, or child cancel",
             Self::Effect(effect) if is_called(effect) => "ask why the world that it calls is not moving",
             Self::Effect(effect) if effect.claim.is_none() && effect.attempts.attempts > 0 => {
                 "mundi effect retry or cancel"
             }
-            Self::Effect(effect) if effect.claim.is_none() => "start a worker for this kind, or mundi effect answer",
+            Self::Effect(effect) if effect.claim.is_none() => match &*effect.item.kind {
+                "llm.chat" => "set llm.base_url and llm.model, or mundi effect answer",
+                "process.run" => "list the command under process.commands, or mundi effect answer",
+                _ => "start a worker for this kind, or mundi effect answer",
+            },
             Self::Program { state: Readiness::Refused(_), .. } => {
                 "upload a program that can run, and upgrade the world"
             }
@@ -291,7 +295,7 @@ impl<P: Plane> Ops<P> {
         let (mut effects, mut after) = (Vec::new(), None);
         for _ in 0..PAGES_MAX {
             let page = self.list_effects(Some(world), None, after, NAMED_MAX + 1).await?;
-            effects.extend(page.items);
+            effects.extend(page.items.into_iter().filter(|effect| !effect.is_withdrawn));
             after = page.next;
             if after.is_none() || effects.len() > NAMED_MAX {
                 break;

@@ -195,8 +195,9 @@ impl Effect {
 
 impl From<QueuedEffect> for Effect {
     fn from(found: QueuedEffect) -> Self {
-        let QueuedEffect { place, item, attempts, claim, is_in_slot: _ } = found;
+        let QueuedEffect { place, item, attempts, claim, is_in_slot: _, is_withdrawn } = found;
         let stage = match place.stage {
+            EffectStage::Pending | EffectStage::Waiting if is_withdrawn => "withdrawn",
             EffectStage::Pending => "pending",
             EffectStage::Waiting => "waiting",
             EffectStage::Claimed => "claimed",

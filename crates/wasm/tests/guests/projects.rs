@@ -7,7 +7,7 @@ use crate::{
 };
 use mundi_model::record::{Payload, ReplyOutcome};
 use mundi_wasm::build::{BuildError, Language, Template, scaffold};
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 #[test]
 #[ignore = "needs the compilers of guests: cargo xtask guests"]
@@ -54,18 +54,40 @@ fn the_tests_of_the_sdk_in_typescript_pass() {
         run(node.env("MUNDI_VECTORS", "vectors.json").env("MUNDI_MISUSES", "misuses.json"));
 
         // The program on the page about it, with its test.
-        let page = std::fs::read_to_string(repository().join("docs/reference/sdk-typescript.md")).unwrap();
-        let blocks: Vec<_> = page.split("```ts\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
-        let (source, bundle) = (folder.path().join("page.ts"), folder.path().join("page/page.test.mjs"));
-        std::fs::write(&source, blocks.join("\n")).unwrap();
-        let mut bundled = Command::new(builder().cache.join("typescript/node_modules/.bin/esbuild"));
-        bundled.arg(source).args(["--bundle", "--format=esm", "--platform=node"]);
+        let source = folder.path().join("page.ts");
+        std::fs::write(&source, blocks("docs/reference/sdk-typescript.md", "ts").join("\n")).unwrap();
         let sdk = sdk.canonicalize().unwrap().join("typescript/src");
-        bundled.arg(format!("--alias:mundi-sdk/testing={}", sdk.join("testing.ts").display()));
-        bundled.arg(format!("--alias:mundi-sdk={}", sdk.join("index.ts").display()));
-        run(bundled.arg(format!("--outfile={}", bundle.display())));
-        run(Command::new("node").arg("--test").arg(bundle));
+        let run_test = |source: &Path| {
+            let bundle = folder.path().join("page/page.test.mjs");
+            let mut bundled = Command::new(builder().cache.join("typescript/node_modules/.bin/esbuild"));
+            bundled.arg(source).args(["--bundle", "--format=esm", "--platform=node"]);
+            bundled.arg(format!("--alias:mundi-sdk/testing={}", sdk.join("testing.ts").display()));
+            bundled.arg(format!("--alias:mundi-sdk={}", sdk.join("index.ts").display()));
+            run(bundled.arg(format!("--outfile={}", bundle.display())));
+            run(Command::new("node").arg("--test").arg(bundle));
+        };
+        run_test(&source);
+
+        // The durable function of its guide, as the project that the guide describes.
+        let (guide, project) = ("docs/guides/durable-functions.md", folder.path().join("shop"));
+        let sources = blocks(guide, "ts");
+        let test = sources.iter().find(|block| block.contains("new DurableWorld")).unwrap();
+        let files =
+            [("mundi.json", &blocks(guide, "json")[0]), ("src/program.ts", &sources[0]), ("test/order.test.ts", test)];
+        for (name, text) in files {
+            let path = project.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        run_test(&project.join("test/order.test.ts"));
     }
+}
+
+/// The code on a page, in one language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(repository().join(page)).unwrap();
+    let begin = format!("```{language}\n");
+    page.split(&begin).skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
 
 /// No compiler is needed: the SDK in Python and the example are tested as sources.

@@ -22,6 +22,9 @@ pub(crate) struct Send {
     /// Send it after this delay: `10s`, `5m`.
     #[arg(long)]
     delay: Option<String>,
+    /// A key that the program sees. An instance of a durable function gets the events that have its key.
+    #[arg(long)]
+    key: Option<String>,
     #[command(flatten)]
     once: Once,
 }
@@ -36,9 +39,10 @@ pub(crate) struct Once {
 
 impl Send {
     pub(super) async fn run(self, out: Out) -> Outcome {
-        let Self { of, event, value: given, delay, once } = self;
-        let delay = delay.map_or_else(String::new, |delay| format!("?delay={}", escape(&delay)));
-        let path = format!("/send/{}{delay}", escape(&event));
+        let Self { of, event, value: given, delay, key, once } = self;
+        let named = [("delay", delay), ("key", key)].into_iter().filter_map(|(name, given)| Some((name, given?)));
+        let params: Vec<_> = named.map(|(name, given)| format!("{name}={}", escape(&given))).collect();
+        let path = format!("/send/{}?{}", escape(&event), params.join("&"));
         let sent = of.give(&path, once.idempotency_key.as_deref(), &value(given)?).await?;
         if sent["seq"].is_null() { out.object(&sent) } else { out.made(&sent, "seq") }
     }

@@ -4,6 +4,7 @@
 //! on between two pages may be listed twice, or not at all.
 //! Unknown commit: cannot be; it writes nothing.
 
+use super::settle_effect::is_awaited;
 use crate::protocol::{
     EffectError,
     page::{Page, Room},
@@ -40,6 +41,8 @@ pub struct QueuedEffect {
     pub claim: Option<Claim>,
     /// Only its world and the slot that it was published into know of it.
     pub is_in_slot: bool,
+    /// Its world does not wait for it any more. Whoever claims it next drops it.
+    pub is_withdrawn: bool,
 }
 
 impl QueuedEffect {
@@ -60,7 +63,8 @@ impl QueuedEffect {
             EffectStage::Pending | EffectStage::Waiting => (effect_pending::decode(key, bytes)?, None, false),
         };
         let attempts = effect_attempt::read(tx, universe, place.queue_shard.shard(), place.seq).await?;
-        Ok(Self { place, item, attempts: attempts.unwrap_or_default(), claim, is_in_slot })
+        let is_withdrawn = !is_awaited(tx, universe, &item, is_in_slot).await?;
+        Ok(Self { place, item, attempts: attempts.unwrap_or_default(), claim, is_in_slot, is_withdrawn })
     }
 }
 
